@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use placement::Schema;
+use placement::{Replex, ReplexKind, Schema};
+use protocol::configuration::PlacedTable;
+use protocol::configuration::partitions::resize_name;
 use protocol::identity::TableId;
 use protocol::message::{CoordinatorReply, CoordinatorRequest, CopyFailure, FillReport, Shortage};
 use tokio::time::{Instant, sleep};
@@ -61,7 +63,10 @@ impl Client {
             CoordinatorReply::Done { .. } => {}
             other => return Err(unexpected(&other)),
         }
-        self.follow(table.id(), &name, progress).await?;
+        let id = table.id();
+        let is_own =
+            |table: &PlacedTable, replex: &Replex| table.schema.copy_of(&replex.name) == name;
+        self.follow(id, &name, &is_own, progress).await?;
         let configuration = self.configuration();
         let table = configuration.table(table.id());
         let exists = table.is_some_and(|table| {
@@ -72,6 +77,51 @@ impl Client {
             true => Ok(()),
             false => Err(Error::Refused {
                 message: format!("{name} was dropped while it was being made"),
+                retry: false,
+            }),
+        }
+    }
+
+    /// Cuts the copies of a table into another number of partitions, while it is read and written,
+    /// and returns once statements read the new ones. `progress` is called from time to time with
+    /// how far their partitions are. It goes on also if no caller waits for it; the number that the
+    /// table has gives it up.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the coordinator's message; then the table is as it was.
+    /// [`Error::Unknown`] if the connection broke meanwhile.
+    pub async fn set_partitions(
+        &self,
+        table: &str,
+        partitions: u32,
+        progress: &(dyn Fn(&FillReport) + Send + Sync),
+    ) -> Result<(), Error> {
+        let id = self.table(table).await?.id();
+        let request = CoordinatorRequest::SetPartitions {
+            table: table.to_owned(),
+            partitions,
+        };
+        let name = resize_name(partitions);
+        match self.ask(request, &format!("the change to {name}")).await? {
+            CoordinatorReply::Done { .. } => {}
+            other => return Err(unexpected(&other)),
+        }
+        let is_own =
+            |_: &PlacedTable, replex: &Replex| matches!(replex.kind, ReplexKind::Successor { .. });
+        self.follow(id, &name, &is_own, progress).await?;
+        let configuration = self.configuration();
+        let now = configuration.table(id).map(|it| it.schema.partitions);
+        match now {
+            Some(now) if now == partitions => Ok(()),
+            Some(now) => Err(Error::Refused {
+                message: format!(
+                    "the change of table {table} to {partitions} partitions was given up: it keeps \
+                     its {now}"
+                ),
+                retry: false,
+            }),
+            None => Err(Error::Refused {
+                message: format!("table {table} was dropped meanwhile"),
                 retry: false,
             }),
         }
@@ -136,11 +186,12 @@ impl Client {
         }
     }
 
-    /// Waits until a copy is neither waited for nor being made.
+    /// Waits until the copies of a change are neither waited for nor being made.
     async fn follow(
         &self,
         id: TableId,
         name: &str,
+        is_own: &(dyn Fn(&PlacedTable, &Replex) -> bool + Send + Sync),
         progress: &(dyn Fn(&FillReport) + Send + Sync),
     ) -> Result<(), Error> {
         let mut answered = Instant::now();
@@ -169,10 +220,8 @@ impl Client {
             let configuration = self.refresh().await?;
             let table = configuration.table(id);
             let building = table.map_or(Vec::new(), |table| {
-                let of_copy = |number: &&u8| {
-                    let replex = &table.layout.replexes[usize::from(**number)].name;
-                    table.schema.copy_of(replex) == name
-                };
+                let of_copy =
+                    |number: &&u8| is_own(table, &table.layout.replexes[usize::from(**number)]);
                 table.building.iter().filter(of_copy).copied().collect()
             });
             if building.is_empty() && !is_waiting {

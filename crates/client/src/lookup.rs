@@ -169,8 +169,10 @@ impl<'a> IntoFuture for Lookup<'a> {
 
 impl<'a> Scan<'a> {
     pub(crate) fn new(table: &'a Table) -> Scan<'a> {
-        let count = table.definition().layout.partition_count(0);
-        let mut wanted = IndexRead::new(table, 0, 0..count, Vec::new(), None);
+        let layout = &table.definition().layout;
+        let partitions = 0..layout.partition_count(layout.primary());
+        let primary = table.definition().primary_partition(0).replex;
+        let mut wanted = IndexRead::new(table, primary, partitions, Vec::new(), None);
         wanted.plan.order = RowOrder::Any;
         Scan { wanted }
     }
@@ -211,8 +213,7 @@ impl Table {
     }
 
     /// Returns rows with this encoded key, which has all columns that the replex is partitioned by
-    /// and no others: the shortest way, for callers that encode keys and read rows themselves. An
-    /// index with the primary key is replex 0.
+    /// and no others: the shortest way, for callers that encode keys and read rows themselves.
     ///
     /// # Errors
     /// As [`Table::read_page`].

@@ -14,11 +14,13 @@ use alloc::vec::Vec;
 
 use placement::{Constraint, FurtherCopy, Layout, ReplexKind, Schema, prove};
 use protocol::codec::Wire;
+use protocol::configuration::partitions::resize_name;
 use protocol::configuration::{PlacedTable, Server, ServerState};
 use protocol::identity::{CoreId, Epoch, ServerId, TableId};
 use protocol::message::{CoordinatorReply, CopyFailure, FillReport};
 use protocol::planted::{self, Bug};
 
+use super::partitions::check_is_not_resized;
 use super::sealing::remaining_cores;
 use super::{
     CONFIGURATION_BYTES_MAX, Coordinator, CoordinatorOutput, CopyChange, CopyRequest, FAILURES_MAX,
@@ -29,7 +31,7 @@ use super::{
 pub(super) type FillReports = BTreeMap<CoreId, Vec<FillReport>>;
 
 /// More than a place takes in the configuration.
-const PLACE_BYTES_MAX: usize = 32;
+pub(super) const PLACE_BYTES_MAX: usize = 32;
 
 /// How well a core suits a new partition, the least best: copies of the same rows in its failure
 /// domain, partitions of other copies of the table on its server, its load.
@@ -46,6 +48,7 @@ impl Coordinator {
         let invalid = wanted.validate();
         invalid.map_err(|error| Refused::new(error.message))?;
         let table = self.table_to_change(&wanted.name)?;
+        check_is_not_resized(table)?;
         if !table.schema.is_extended_by(&wanted) {
             return Err(Refused {
                 message: format!("table {} has changed meanwhile: try again", wanted.name),
@@ -97,6 +100,7 @@ impl Coordinator {
         output: &mut CoordinatorOutput,
     ) -> Result<Outcome, Refused> {
         let table = self.table_to_change(table)?;
+        check_is_not_resized(table)?;
         let (mut layout, mut schema) = (table.layout.clone(), table.schema.clone());
         if if_exists && !layout.replexes.iter().any(|it| it.name == name) && !has(&schema, &name) {
             return Ok(self.done_now());
@@ -136,7 +140,7 @@ impl Coordinator {
     }
 
     /// Returns a server with partitions of a table that is down and is not being removed.
-    fn missing(&self, table: &PlacedTable) -> Option<ServerId> {
+    pub(super) fn missing(&self, table: &PlacedTable) -> Option<ServerId> {
         let configuration = &self.state.configuration;
         let cores = remaining_cores(table);
         let mut servers = cores.iter().map(|core| core.server);
@@ -235,17 +239,20 @@ impl Coordinator {
             .changes
             .iter()
             .filter(|change| change.table == table);
+        let number = |number: usize| u8::try_from(number).expect("a table has at most 63 replexes");
         let dropped = changes.filter_map(|change| {
-            let CopyRequest::Drop { name } = &change.wanted else {
-                return None;
-            };
             let table = self.state.configuration.table(change.table)?;
-            let numbers = table.layout.removable(&table.schema, name).ok()?;
-            Some(
-                numbers
-                    .into_iter()
-                    .map(|number| u8::try_from(number).expect("a table has at most 63 replexes")),
-            )
+            match &change.wanted {
+                CopyRequest::Drop { name } => {
+                    let numbers = table.layout.removable(&table.schema, name).ok()?;
+                    Some(numbers.into_iter().map(number).collect::<Vec<u8>>())
+                }
+                CopyRequest::Promote if planted::is(Bug::SupersededIsRead) => None,
+                CopyRequest::Promote => Some(table.superseded()),
+                CopyRequest::Add { .. }
+                | CopyRequest::Renew { .. }
+                | CopyRequest::Resize { .. } => None,
+            }
         });
         let mut leaving: Vec<u8> = dropped.flatten().collect();
         leaving.sort_unstable();
@@ -261,7 +268,8 @@ impl Coordinator {
     ) {
         let changes = self.state.changes.extract_if(.., |change| of(change.table));
         let changes: Vec<CopyChange> = changes.collect();
-        let drops = |it: &&CopyChange| matches!(it.wanted, CopyRequest::Drop { .. });
+        let drops =
+            |it: &&CopyChange| matches!(it.wanted, CopyRequest::Drop { .. } | CopyRequest::Promote);
         let fewer: BTreeSet<TableId> = changes.iter().filter(drops).map(|it| it.table).collect();
         // The tolerance of moves was proven with a copy that is being dropped.
         self.cancel_moves(|table| fewer.contains(&table), output);
@@ -278,28 +286,45 @@ impl Coordinator {
                 }
                 CopyRequest::Drop { name } => self.without_copy(&tables[index], name),
                 CopyRequest::Renew { cells } => self.renewed(&tables[index], cells, epoch),
+                CopyRequest::Resize { partitions } => {
+                    self.resized(&tables[index], *partitions, epoch)
+                }
+                CopyRequest::Promote => self.promoted(&tables[index]),
             };
             let table = &mut self.state.configuration.tables[index];
             match changed {
-                Ok(changed) => *table = changed,
+                Ok(changed) => {
+                    *table = changed;
+                    self.resizes.note(&self.state.configuration.tables[index]);
+                }
                 Err(why) => {
-                    let name = match change.wanted {
-                        CopyRequest::Add { schema } => added_name(&table.schema, &schema),
-                        CopyRequest::Drop { name } => name,
+                    let name = match &change.wanted {
+                        CopyRequest::Add { schema } => added_name(&table.schema, schema),
+                        CopyRequest::Drop { name } => name.clone(),
                         CopyRequest::Renew { .. } => "what was to be refilled".into(),
+                        CopyRequest::Resize { partitions } => resize_name(*partitions),
+                        CopyRequest::Promote => "the change of partitions".into(),
                     };
                     output
                         .notes
                         .push(format!("{name} of table {}: {why}", table.schema.name));
-                    let table = change.table;
-                    self.fail(CopyFailure { table, name, why });
+                    // It is tried again once the new partitions serve.
+                    if change.wanted != CopyRequest::Promote {
+                        let table = change.table;
+                        self.fail(CopyFailure { table, name, why });
+                    }
                 }
             }
         }
     }
 
     /// Returns the core that suits a new partition best.
-    fn core_for(&self, table: &PlacedTable, replex: usize, partition: u32) -> Option<CoreId> {
+    pub(super) fn core_for(
+        &self,
+        table: &PlacedTable,
+        replex: usize,
+        partition: u32,
+    ) -> Option<CoreId> {
         let configuration = &self.state.configuration;
         let axes = &table.layout.replexes[replex].axes;
         let alike = table
@@ -374,6 +399,19 @@ impl Coordinator {
             return;
         }
         let (id, schema) = (table.id, &table.schema);
+        if let Some(partitions) = table.layout.next_partitions() {
+            let (name, now) = (resize_name(partitions), schema.partitions);
+            output.notes.push(format!(
+                "{name} of table {} is given up: {why}",
+                schema.name
+            ));
+            self.fail(CopyFailure {
+                table: id,
+                name,
+                why,
+            });
+            return self.change(id, CopyRequest::Resize { partitions: now }, output);
+        }
         let name: String = schema.copy_of(&table.layout.replexes[replex].name).into();
         // It is reported again with every heartbeat.
         if self.without_copy(table, &name).is_err() {
@@ -392,7 +430,7 @@ impl Coordinator {
     }
 
     /// Remembers why a copy could not be made, for the client that asked for it.
-    fn fail(&mut self, failure: CopyFailure) {
+    pub(super) fn fail(&mut self, failure: CopyFailure) {
         let failures = &mut self.state.failures;
         failures.push(failure);
         let excess = failures.len().saturating_sub(FAILURES_MAX);
@@ -415,6 +453,11 @@ impl Coordinator {
                 CopyRequest::Add { schema } => {
                     let table = self.state.configuration.table(change.table)?;
                     added_name(&table.schema, schema)
+                }
+                CopyRequest::Resize { partitions } => resize_name(*partitions),
+                CopyRequest::Promote => {
+                    let table = self.state.configuration.table(change.table)?;
+                    resize_name(table.layout.next_partitions()?)
                 }
             };
             Some((change.table, name))

@@ -20,6 +20,7 @@ mod drops;
 mod folders;
 mod members;
 mod moves;
+mod partitions;
 mod recall;
 mod renewal;
 mod replacement;
@@ -48,6 +49,7 @@ use announcements::Listeners;
 use drops::RecentDrops;
 use members::{CoreHeartbeat, ServerJoin};
 use moves::MoveTracker;
+use partitions::ResizeTracker;
 use recall::Recall;
 use sealing::SealTracker;
 use sessions::Sessions;
@@ -69,6 +71,7 @@ pub struct Coordinator {
     seals: SealTracker,
     fills: copies::FillReports,
     moves: MoveTracker,
+    resizes: ResizeTracker,
     /// Set while the state is rebuilt from what the servers know.
     recall: Option<Recall>,
     waiting: Vec<Waiting>,
@@ -140,6 +143,7 @@ impl Coordinator {
             sessions: Sessions::new(&state),
             before: state.configuration.clone(),
             drops: RecentDrops::new(state.configuration.epoch),
+            resizes: ResizeTracker::new(&state.configuration),
             state,
             reports: BTreeMap::new(),
             listeners: Listeners::default(),
@@ -192,6 +196,7 @@ impl Coordinator {
         self.expire_leases(now, output);
         self.advance_seal(now, output);
         self.advance_moves(now, output);
+        self.advance_resizes(output);
         if self.sessions.advance(now, &self.settings, &mut self.state) {
             self.keep(output);
         }
@@ -326,6 +331,9 @@ impl Coordinator {
                 if_exists,
             } => self.drop_copy((&table, name), if_exists, output),
             CoordinatorRequest::Renew { table, cells } => self.renew(&table, cells, output),
+            CoordinatorRequest::SetPartitions { table, partitions } => {
+                self.set_partitions(&table, partitions, output)
+            }
             CoordinatorRequest::Progress => Ok(self.progress()),
             CoordinatorRequest::Leave { server } => self.leave(server, output),
             CoordinatorRequest::Stopped {

@@ -274,6 +274,7 @@ impl Coordinator {
         };
         self.before = self.state.configuration.clone();
         self.drops = super::RecentDrops::new(epoch);
+        self.resizes = super::ResizeTracker::new(&self.state.configuration);
         self.sessions = super::Sessions::new(&self.state);
         self.seals.forget_reports();
         self.reports.clear();

@@ -89,8 +89,22 @@ impl Layout {
     pub fn remove(&mut self, schema: &mut Schema, name: &str) -> Result<(), GridError> {
         let gone = self.removable(schema, name)?;
         let index = schema.indexes.iter().position(|index| index.name == name);
+        self.vacate(&gone);
+        if let Some(removed) = index {
+            for replex in &mut self.replexes {
+                if let ReplexKind::Index { index } = &mut replex.kind {
+                    *index -= usize::from(*index > removed);
+                }
+            }
+        }
+        schema.remove(name);
+        Ok(())
+    }
+
+    /// Makes numbers vacant.
+    pub(crate) fn vacate(&mut self, gone: &[usize]) {
         for number in gone {
-            self.replexes[number] = Replex {
+            self.replexes[*number] = Replex {
                 name: String::new(),
                 kind: ReplexKind::Vacant,
                 axes: Vec::new(),
@@ -102,16 +116,7 @@ impl Layout {
         {
             self.replexes.pop();
         }
-        if let Some(removed) = index {
-            for replex in &mut self.replexes {
-                if let ReplexKind::Index { index } = &mut replex.kind {
-                    *index -= usize::from(*index > removed);
-                }
-            }
-        }
         self.drop_unused_key_spaces();
-        schema.remove(name);
-        Ok(())
     }
 
     /// Returns the numbers of the copies that [`Layout::remove`] takes out by this name, rising.

@@ -24,7 +24,9 @@ impl Layout {
             number += 1;
             let name = format!("{}_copy_{number}", schema.name);
             if layout.replexes.iter().all(|replex| replex.name != name) {
-                let replica = layout.exact(&name, 0).expect("number 0 is a copy");
+                let replica = layout
+                    .exact(&name, layout.primary())
+                    .expect("number 0 is a copy");
                 layout.add(replica).expect("a valid schema has few copies");
             }
         }

@@ -54,6 +54,12 @@ pub enum ReplexKind {
     },
     /// One axis per column, for search by any of them (HyperDex).
     Hyperspace,
+    /// A copy with another number of partitions, which takes the place of another one once it has
+    /// all of its rows. Until then no statement reads it.
+    Successor {
+        /// Index into [`Layout::replexes`].
+        of: usize,
+    },
     /// The number of a copy that was dropped: no copy, without partitions, until another one takes
     /// the number.
     Vacant,
@@ -74,7 +80,7 @@ pub struct Replex {
 }
 
 /// All copies of a table. A copy keeps its number, its place in the list, for life, because files
-/// on disks are named by it. The primary replex is number 0.
+/// on disks are named by it. The primary replex of a new table is number 0.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     /// The key spaces of the axes.
@@ -93,6 +99,16 @@ impl Layout {
         copies.map(|(number, _)| number)
     }
 
+    /// Returns the number of the primary replex.
+    ///
+    /// # Panics
+    /// If there is none, which [`Layout::validate`] refuses.
+    pub fn primary(&self) -> usize {
+        let mut replexes = self.replexes.iter();
+        let primary = replexes.position(|replex| replex.kind == ReplexKind::Primary);
+        primary.expect("a table has a primary replex")
+    }
+
     /// Returns n, the number of copies.
     pub fn copies(&self) -> usize {
         self.numbers().count()
@@ -103,7 +119,8 @@ impl Layout {
     /// the same for all operations (R7).
     pub fn chain(&self, schema: &Schema) -> Vec<usize> {
         let mut chain: Vec<usize> = self.numbers().collect();
-        chain.sort_by_key(|number| !self.votes(schema, *number));
+        let is_primary = |number: usize| self.replexes[number].kind == ReplexKind::Primary;
+        chain.sort_by_key(|number| (!is_primary(*number), !self.votes(schema, *number)));
         chain
     }
 
@@ -119,7 +136,7 @@ impl Layout {
     /// Returns the columns by which the entries of a replex are ordered: its sorting key, then the
     /// primary key, unless the sorting key is the primary key.
     pub fn order_columns(&self, replex: usize) -> Vec<usize> {
-        let primary_key = &self.replexes[0].sort_columns;
+        let primary_key = &self.replexes[self.primary()].sort_columns;
         let mut columns = self.replexes[replex].sort_columns.clone();
         if columns != *primary_key {
             columns.extend_from_slice(primary_key);
@@ -176,6 +193,7 @@ impl Layout {
             ReplexKind::Hybrid
             | ReplexKind::Exact { .. }
             | ReplexKind::Hyperspace
+            | ReplexKind::Successor { .. }
             | ReplexKind::Vacant => false,
         }
     }

@@ -91,7 +91,7 @@ impl Layout {
             a != b,
             "hybrids {name} name two indexes over the same columns: name two others"
         );
-        let partitions = self.partition_count(0);
+        let partitions = self.partition_count(self.primary());
         let product = factors
             .iter()
             .try_fold(1, |product: u32, factor| product.checked_mul(*factor));
@@ -212,9 +212,8 @@ impl Layout {
             );
         }
         ensure!(
-            (1..=REPLEXES_MAX).contains(&self.replexes.len())
-                && self.replexes[0].kind == ReplexKind::Primary,
-            "table {} has {} replexes or no primary one: refresh the configuration",
+            (1..=REPLEXES_MAX).contains(&self.replexes.len()) && self.primaries() == 1,
+            "table {} has {} replexes or not one primary one: refresh the configuration",
             schema.name,
             self.replexes.len()
         );
@@ -240,7 +239,7 @@ impl Layout {
                 .try_fold(1, |cells: u32, axis| cells.checked_mul(axis.divisions));
             let kind_fits = match kind {
                 ReplexKind::Index { index } => *index < schema.indexes.len(),
-                ReplexKind::Exact { of } => self.is_copy(*of),
+                ReplexKind::Exact { of } | ReplexKind::Successor { of } => self.is_copy(*of),
                 ReplexKind::Vacant => axes.is_empty() && sort_columns.is_empty(),
                 ReplexKind::Primary | ReplexKind::Hybrid | ReplexKind::Hyperspace => true,
             };
@@ -282,6 +281,11 @@ impl Layout {
             self.copies()
         );
         Ok(())
+    }
+
+    fn primaries(&self) -> usize {
+        let kinds = self.replexes.iter().map(|replex| replex.kind);
+        kinds.filter(|kind| *kind == ReplexKind::Primary).count()
     }
 
     fn is_copy(&self, number: usize) -> bool {
@@ -326,7 +330,7 @@ impl Layout {
     }
 
     fn check_product(&self, name: &str, axes: &[Axis]) -> Result<(), GridError> {
-        let partitions = self.partition_count(0);
+        let partitions = self.partition_count(self.primary());
         let product = axes
             .iter()
             .try_fold(1, |product: u32, it| product.checked_mul(it.divisions));

@@ -20,6 +20,7 @@ mod further;
 mod grid;
 mod hybrid;
 mod key;
+mod partitions;
 mod places;
 mod position;
 mod proof;

@@ -160,6 +160,9 @@ fn kind(schema: &Schema, layout: &Layout, replex: &Replex) -> String {
         ReplexKind::Hybrid => "hybrid".to_string(),
         ReplexKind::Exact { of } => format!("exact replica of {}", layout.replexes[of].name),
         ReplexKind::Hyperspace => "hyperspace".to_string(),
+        ReplexKind::Successor { of } => {
+            format!("to take the place of {}", layout.replexes[of].name)
+        }
         ReplexKind::Vacant => unreachable!("only copies are reported"),
     }
 }

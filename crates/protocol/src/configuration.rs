@@ -6,6 +6,7 @@
 mod changes;
 mod copies;
 pub mod losses;
+pub mod partitions;
 pub mod routes;
 
 use alloc::collections::BTreeSet;
@@ -430,6 +431,12 @@ impl Configuration {
                 return fault("a table has places for other partitions than it has");
             }
             let is_copy = |number: &u8| layout.numbers().any(|it| it == usize::from(*number));
+            if layout
+                .successors()
+                .any(|(number, _)| !table.is_building(number))
+            {
+                return fault("a copy that is to take the place of another serves already");
+            }
             if !table.building.is_sorted_by(|a, b| a < b) || !table.building.iter().all(is_copy) {
                 return fault("a copy is being made that the table does not have");
             }
@@ -514,6 +521,21 @@ impl PlacedTable {
                 (partition, *place)
             })
         })
+    }
+
+    /// Returns a partition of the primary replex by its number.
+    pub fn primary_partition(&self, number: u32) -> PartitionId {
+        let replex = self.layout.primary();
+        PartitionId {
+            table: self.id,
+            replex: u8::try_from(replex).expect("a table has at most 63 replexes"),
+            number,
+        }
+    }
+
+    /// Returns whether a partition is one of the primary replex.
+    pub fn is_primary(&self, partition: PartitionId) -> bool {
+        usize::from(partition.replex) == self.layout.primary()
     }
 
     /// Returns the cores that hold a partition.
@@ -663,6 +685,7 @@ wire_struct!(Residue {
 });
 wire_enum!(ReplexKind {
     0 => Primary, 1 => Index { index }, 2 => Hybrid, 3 => Exact { of }, 4 => Hyperspace, 5 => Vacant,
+    6 => Successor { of },
 });
 
 /// Positions of columns, key spaces and replexes; all are small.

@@ -107,6 +107,14 @@ pub enum CopyRequest {
         /// Number of the replex, number of the partition.
         cells: Vec<(u8, u32)>,
     },
+    /// As many partitions: successors of the table's copies come. With as many as it has, those
+    /// that are being made go.
+    Resize {
+        /// How many.
+        partitions: u32,
+    },
+    /// The successors of the table's copies take their places.
+    Promote,
 }
 
 impl ServerMember {
@@ -160,7 +168,10 @@ impl CoordinatorState {
             .iter()
             .filter_map(|change| match &change.wanted {
                 CopyRequest::Add { schema } => Some(schema),
-                CopyRequest::Drop { .. } | CopyRequest::Renew { .. } => None,
+                CopyRequest::Drop { .. }
+                | CopyRequest::Renew { .. }
+                | CopyRequest::Resize { .. }
+                | CopyRequest::Promote => None,
             });
         for schema in schemas {
             schema.validate().map_err(|error| error.message)?;
@@ -194,7 +205,10 @@ wire_struct!(CoordinatorState {
     session_floor,
 });
 wire_struct!(CopyChange { table, wanted });
-wire_enum!(CopyRequest { 0 => Add { schema }, 1 => Drop { name }, 2 => Renew { cells } });
+wire_enum!(CopyRequest {
+    0 => Add { schema }, 1 => Drop { name }, 2 => Renew { cells }, 3 => Resize { partitions },
+    4 => Promote,
+});
 wire_struct!(ServerMember {
     server,
     disk,

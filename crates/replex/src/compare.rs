@@ -145,7 +145,7 @@ impl Inspector {
                 number: range.number + 1,
                 start: Bytes::default(),
             })
-            .filter(|next| next.number < table.layout.partition_count(0)),
+            .filter(|next| next.number < table.layout.partition_count(table.layout.primary())),
         };
         Ok((differences, next))
     }
@@ -208,8 +208,7 @@ impl Inspector {
         table: &PlacedTable,
         range: &ComparedRange,
     ) -> Result<Option<Bytes>, InspectError> {
-        let partition = partition(table, 0, range.number);
-        let mut read = read(partition, &range.start);
+        let mut read = read(table.primary_partition(range.number), &range.start);
         read.limit = RANGE_ROWS;
         read.count_only = true;
         match self.page(&read).await {
@@ -227,7 +226,8 @@ impl Inspector {
         range: &ComparedRange,
         end: &Option<Bytes>,
     ) -> Result<Vec<ComparedCopy>, InspectError> {
-        let constraints = table.layout.constraints_of_partition(0, range.number);
+        let primary = table.layout.primary();
+        let constraints = table.layout.constraints_of_partition(primary, range.number);
         let mut copies = Vec::new();
         for replex in table.readable() {
             let mut copy = ComparedCopy {
@@ -237,8 +237,8 @@ impl Inspector {
             for number in table.layout.partitions(&constraints, replex) {
                 let mut read = read(partition(table, replex, number), &range.start);
                 read.end.clone_from(end);
-                if replex != 0 {
-                    read.redirect = Some(redirect(&constraints));
+                if replex != primary {
+                    read.redirect = Some(redirect(table.primary_partition(0), &constraints));
                 }
                 match self.collect(table, read, &mut copy).await {
                     Err(InspectError::Absent(_)) => {
@@ -298,9 +298,9 @@ fn partition(table: &PlacedTable, replex: usize, number: u32) -> PartitionId {
     }
 }
 
-fn redirect(constraints: &SlotConstraints) -> Redirect {
+fn redirect(primary: PartitionId, constraints: &SlotConstraints) -> Redirect {
     Redirect {
-        replex: 0,
+        replex: primary.replex,
         constraints: constraints.clone(),
         scan_from: None,
     }

@@ -194,12 +194,8 @@ impl Inspector {
 
     /// Opens a snapshot of a table for all that is summed from now on; false if none is possible.
     async fn open_snapshot(&mut self, table: &str) -> Result<bool, InspectError> {
-        let id = self.table(table)?.id;
-        let opener = PartitionId {
-            table: id,
-            replex: 0,
-            number: 0,
-        };
+        let table = self.table(table)?;
+        let (id, opener) = (table.id, table.primary_partition(0));
         let open = |epoch| Request::Snapshot(SnapshotRequest::Open(vec![(id, epoch)]));
         match self.ask(opener, open).await {
             Ok(Reply::Snapshot(SnapshotReply::Opened(opened))) => {

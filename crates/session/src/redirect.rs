@@ -180,7 +180,9 @@ impl SessionMachine {
         };
         let stale = read.consistency == Consistency::Stale;
         // Elsewhere more operations can follow the awaited one before it is answered.
-        let holds_back = read.partition.replex != 0;
+        let configuration = self.configuration.as_ref();
+        let table = configuration.and_then(|it| it.table(read.partition.table));
+        let holds_back = table.is_none_or(|table| !table.is_primary(read.partition));
         let asked = read.redirect.as_mut().expect("members are asked so");
         let begins = asked.scan_from.is_none();
         let in_order = !page.own_order;

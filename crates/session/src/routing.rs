@@ -67,11 +67,8 @@ pub(super) fn target(
         // do not get in each other's way.
         SessionOperation::OpenSnapshot(tables) => {
             let table = tables.iter().min().copied().unwrap_or_default();
-            PartitionId {
-                table,
-                replex: 0,
-                number: 0,
-            }
+            let gone = SessionFailure::TableGone { table };
+            configuration.table(table).ok_or(gone)?.primary_partition(0)
         }
         SessionOperation::KeepSnapshot(share) | SessionOperation::CloseSnapshot(share) => {
             let opener = share.snapshot.opener;

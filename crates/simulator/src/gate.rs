@@ -29,7 +29,12 @@ fn suits(bug: Bug, plan: &RunPlan) -> bool {
         Bug::CollisionIgnored
         | Bug::CopiesChangeAtOnce
         | Bug::OrderTakenForComplete
+        | Bug::SuccessorPromotedEarly
+        | Bug::SupersededIsRead
         | Bug::ReadWhileRebuilding => faults.copies_every_us > 0,
+        Bug::FormerHeadsForgotten => {
+            faults.copies_every_us > 0 && plan.replace_after_us < u64::MAX
+        }
         Bug::StaleRowsKept
         | Bug::ComparisonSkipped
         | Bug::ChangesNotListed

@@ -162,12 +162,13 @@ impl std::fmt::Debug for Copy {
     }
 }
 
-/// A table: the replexes that it has and had, the primary one first.
+/// A table: the replexes that it has and had.
 #[derive(Clone, Debug)]
 pub struct Model {
     /// The replexes.
     pub copies: Vec<Copy>,
-    /// Which of them the table has, from each change of them to the next one.
+    /// Which of them the table has, from each change of them to the next one, the primary one
+    /// first.
     pub eras: Vec<Vec<usize>>,
 }
 
@@ -259,7 +260,7 @@ impl Model {
         let agrees = |expected: &Observation| seen.is_none_or(|seen| seen == expected);
         // A row that keeps its key, which others have, too, may be judged or not: there is a copy
         // being made that cannot be, because of them.
-        match self.proposal(rows, operation) {
+        match self.proposal((era, rows), operation) {
             Err(outcome) => agrees(&outcome).then(|| rows.clone()),
             Ok((old, new)) => {
                 let violations = self.violations((era, rows), old, new);
@@ -297,7 +298,7 @@ impl Model {
     /// Returns the old and new row that an operation is about, or what it shows instead.
     fn proposal(
         &self,
-        rows: &GroupRows,
+        (era, rows): (usize, &GroupRows),
         operation: &WorkloadOperation,
     ) -> Result<(Option<ModelRow>, Option<ModelRow>), Observation> {
         let find = |id: i64| rows.iter().find(|row| row[ID] == id).copied();
@@ -309,7 +310,11 @@ impl Model {
         };
         match operation {
             WorkloadOperation::Insert(row) => match find(row[ID]) {
-                Some(_) => Err(Observation::Duplicate(0, self.key(0, row))),
+                Some(_) => {
+                    let primary = self.eras[era][0];
+                    let number = self.copies[primary].number;
+                    Err(Observation::Duplicate(number, self.key(primary, row)))
+                }
                 None => Ok((None, Some(*row))),
             },
             WorkloadOperation::InsertOrKeep(row) => match find(row[ID]) {

@@ -217,7 +217,7 @@ fn judge(world: &mut World, outcome: &mut Outcome) {
         let after = check_rest(world);
         world.check(
             "I12 acknowledged ⇒ durable",
-            durable::survived(&before, &after),
+            survived(world, &before, &after),
         );
     }
     let checks = [
@@ -233,6 +233,20 @@ fn judge(world: &mut World, outcome: &mut Outcome) {
     if world.violation.is_none() {
         check_histories(world, &before, outcome);
     }
+}
+
+/// Checks each table's rows after a power cut.
+fn survived(
+    world: &World,
+    before: &PartitionContents,
+    after: &PartitionContents,
+) -> Result<(), String> {
+    for SimulatedTable { id, translation } in &world.tables {
+        let primary = translation.layout.primary();
+        let [before, after] = [before, after].map(|rest| of_replex(&of_table(rest, *id), primary));
+        durable::survived(&before, &after)?;
+    }
+    Ok(())
 }
 
 fn check_rest(world: &mut World) -> PartitionContents {
@@ -257,7 +271,7 @@ fn check_rest(world: &mut World) -> PartitionContents {
         );
         world.check(
             "I5 all replexes are equal",
-            copies::equal(&own, table.layout.numbers()),
+            copies::equal(&own, table.layout.primary(), table.layout.numbers()),
         );
         world.check("nothing is left of what went", nothing_left(world, id));
     }
@@ -398,7 +412,8 @@ fn check_histories(world: &mut World, rest: &PartitionContents, outcome: &mut Ou
         let calls = world.history.iter().filter(|(other, _)| *other == group);
         let mut calls: Vec<_> = calls.map(|(_, call)| call.clone()).collect();
         calls.retain(|call| call.ended.is_some() || !call.operation.is_read());
-        let rows = of_replex(&rest, 0).into_iter().map(|(_, row)| row);
+        let rows = of_replex(&rest, table.layout.primary());
+        let rows = rows.into_iter().map(|(_, row)| row);
         let mut rows: Vec<ModelRow> = rows.filter(|row| row[GROUP] == group).collect();
         rows.sort_unstable_by_key(|row| row[crate::model::ID]);
         let begun = world.moment + 1;

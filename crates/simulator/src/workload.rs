@@ -380,7 +380,9 @@ impl Translation {
     fn begin_era(&mut self, epoch: Epoch) {
         let before = self.model.eras.last().cloned().unwrap_or_default();
         let mut era = Vec::new();
-        for number in self.layout.numbers() {
+        let primary = self.layout.primary();
+        let others = self.layout.numbers().filter(|number| *number != primary);
+        for number in [primary].into_iter().chain(others) {
             let definition = Definition::of(&self.schema, &self.layout, number);
             let mut stayed = before.iter().copied();
             let stayed = stayed.find(|copy| self.definitions[*copy] == definition);
@@ -453,7 +455,8 @@ impl Translation {
         let mut row = [0; COLUMNS];
         row[GROUP] = group_of_id(id);
         row[ID] = id;
-        (self.model.copies[0].partition)(&row)
+        let (_, primary) = self.model.present().next().expect("a table has copies");
+        (primary.partition)(&row)
     }
 
     /// Returns the first key of a range and the first key beyond it.

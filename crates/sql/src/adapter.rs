@@ -76,6 +76,15 @@ impl Store for Client {
         Ok(Client::add_copy(self, wanted, progress).await?)
     }
 
+    async fn set_partitions(
+        &self,
+        table: &str,
+        partitions: u32,
+        progress: &(dyn Fn(&FillReport) + Send + Sync),
+    ) -> Result<(), StoreError> {
+        Ok(Client::set_partitions(self, table, partitions, progress).await?)
+    }
+
     async fn drop_copy(&self, table: &str, name: &str, if_exists: bool) -> Result<(), StoreError> {
         let missing = if if_exists {
             IfMissing::Accept

@@ -322,6 +322,23 @@ impl Store for Model {
         })
     }
 
+    async fn set_partitions(
+        &self,
+        table: &str,
+        partitions: u32,
+        progress: &(dyn Fn(&FillReport) + Send + Sync),
+    ) -> Result<(), StoreError> {
+        self.change_table(table, |table| {
+            let core = table.placement[0][0].core;
+            let table = table.with_successors(partitions, Epoch(1), &|_, _, _| Some(core))?;
+            progress(&FillReport::new(table.id, 0));
+            let mut table = table.with_promoted();
+            let places = table.placement.iter_mut().flatten();
+            places.for_each(|place| place.state = PartitionState::Serving);
+            Ok(table)
+        })
+    }
+
     async fn drop_copy(&self, table: &str, name: &str, _: bool) -> Result<(), StoreError> {
         self.change_table(table, |table| table.without_copy(name))
     }
@@ -497,7 +514,7 @@ fn row_after(
         (Action::Upsert { row, .. }, None) => Some(decode(row)),
         (Action::Insert { .. }, Some(_)) => {
             return Err(RequestResult::Duplicate {
-                replex: 0,
+                replex: table.primary_partition(0).replex,
                 key: mutation.pk.clone(),
             });
         }

@@ -31,6 +31,13 @@ pub enum Statement {
         /// Whether it need not exist.
         if_exists: bool,
     },
+    /// `ALTER TABLE … SET (partitions = …)`.
+    SetPartitions {
+        /// The table.
+        table: String,
+        /// How many partitions each of its copies is to have.
+        partitions: u32,
+    },
     /// `DROP TABLE`.
     DropTable {
         /// Its name.

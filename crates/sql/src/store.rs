@@ -65,6 +65,15 @@ pub trait Store: Sync {
         progress: &(dyn Fn(&FillReport) + Send + Sync),
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
+    /// Cuts the copies of a table into another number of partitions, and returns once it has them;
+    /// `progress` is called with how far it is. The configuration known afterwards has them.
+    fn set_partitions(
+        &self,
+        table: &str,
+        partitions: u32,
+        progress: &(dyn Fn(&FillReport) + Send + Sync),
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
     /// Drops an index or a further copy of a table. The configuration known afterwards has it no
     /// more.
     fn drop_copy(

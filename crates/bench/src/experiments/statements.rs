@@ -61,7 +61,10 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let table = store::create(&clients[0], TABLE, Durability::Replicated).await?;
     store::load(&table, shape).await?;
     let keys = Rc::new(store::encoded_keys(shape, 0));
-    let partitions = table.definition().layout.partition_count(0) as usize;
+    let partitions = {
+        let layout = &table.definition().layout;
+        layout.partition_count(layout.primary()) as usize
+    };
     let statements = [
         Statement::Lookups(LIST),
         Statement::List(LIST),

@@ -206,6 +206,11 @@ impl TableInfo {
         replex.get(partition.number as usize).copied()
     }
 
+    /// Returns whether a partition is one of the primary replex.
+    pub fn is_primary(&self, partition: PartitionId) -> bool {
+        usize::from(partition.replex) == self.layout.primary()
+    }
+
     pub fn partition(&self, replex: usize, number: u32) -> PartitionId {
         let replex = u8::try_from(replex).expect("a table has at most 63 replexes");
         PartitionId {

@@ -30,10 +30,21 @@ impl PlacedTable {
         table.schema = wanted.clone();
         let replexes = table.layout.replexes.len();
         table.placement.resize(replexes, Vec::new());
-        for number in numbers {
-            for partition in 0..table.layout.partition_count(number) {
-                let core = place(&table, number, partition);
-                table.placement[number].push(Place {
+        table.begin_building(&numbers, since, place)?;
+        Ok(table)
+    }
+
+    /// Gives copies that the layout has got their places, to be filled from epoch `since` on.
+    pub(super) fn begin_building(
+        &mut self,
+        numbers: &[usize],
+        since: Epoch,
+        place: &dyn Fn(&PlacedTable, usize, u32) -> Option<CoreId>,
+    ) -> Result<(), String> {
+        for &number in numbers {
+            for partition in 0..self.layout.partition_count(number) {
+                let core = place(self, number, partition);
+                self.placement[number].push(Place {
                     core: core.ok_or("no server is up that could take it")?,
                     state: PartitionState::Rebuilding,
                     since,
@@ -42,10 +53,10 @@ impl PlacedTable {
                 });
             }
             let number = u8::try_from(number).expect("a table has at most 63 replexes");
-            table.building.push(number);
+            self.building.push(number);
         }
-        table.building.sort_unstable();
-        Ok(table)
+        self.building.sort_unstable();
+        Ok(())
     }
 
     /// Returns the table without the copy of this name.
@@ -56,15 +67,20 @@ impl PlacedTable {
         let mut table = self.clone();
         let removed = table.layout.remove(&mut table.schema, name);
         removed.map_err(|error| error.message)?;
-        let layout = &table.layout;
-        table.placement.truncate(layout.replexes.len());
-        for (replex, places) in table.placement.iter_mut().enumerate() {
+        table.drop_vacant();
+        Ok(table)
+    }
+
+    /// Drops the places of copies that the layout has no longer.
+    pub(super) fn drop_vacant(&mut self) {
+        let layout = &self.layout;
+        self.placement.truncate(layout.replexes.len());
+        for (replex, places) in self.placement.iter_mut().enumerate() {
             places.truncate(layout.partition_count(replex) as usize);
         }
         let copies: Vec<usize> = layout.numbers().collect();
-        let building = &mut table.building;
+        let building = &mut self.building;
         building.retain(|number| copies.contains(&usize::from(*number)));
-        Ok(table)
     }
 
     /// Returns the table with these partitions of serving copies void, to be refilled from epoch
@@ -82,12 +98,16 @@ impl PlacedTable {
         table
     }
 
-    /// Copies whose last partition serves by now can be read. Returns their names.
+    /// Copies whose last partition serves by now can be read, but for successors, which have to
+    /// take the places of others first. Returns their names.
     pub fn finish_building(&mut self) -> Vec<String> {
+        let successors: Vec<usize> = self.layout.successors().map(|(number, _)| number).collect();
         let placement = &self.placement;
         let serves = |number: &u8| {
-            let mut places = placement[usize::from(*number)].iter();
-            places.all(|place| place.state == PartitionState::Serving)
+            let number = usize::from(*number);
+            let mut places = placement[number].iter();
+            !successors.contains(&number)
+                && places.all(|place| place.state == PartitionState::Serving)
         };
         let (done, building): (Vec<u8>, Vec<u8>) = self.building.iter().partition(|it| serves(it));
         self.building = building;

@@ -12,7 +12,8 @@ use crate::planted::{self, Bug};
 /// the table. Allocates nothing as long as the primary replex is cut by its pk.
 pub fn primary_partition(table: &PlacedTable, pk: &[u8]) -> Option<PartitionId> {
     let layout = &table.layout;
-    let replex = layout.replexes.first()?;
+    let primary = layout.primary();
+    let replex = &layout.replexes[primary];
     let by_pk = |key_space: usize| {
         let columns = &layout.key_spaces[key_space].columns;
         columns.is_empty() || *columns == table.schema.primary_key
@@ -32,13 +33,9 @@ pub fn primary_partition(table: &PlacedTable, pk: &[u8]) -> Option<PartitionId> 
             let place = table.schema.primary_key.iter().position(|it| *it == column);
             place.map_or(ValueRef::Null, |place| values[place].as_ref())
         };
-        layout.partition_of_values(0, value)
+        layout.partition_of_values(primary, value)
     };
-    Some(PartitionId {
-        table: table.id,
-        replex: 0,
-        number,
-    })
+    Some(table.primary_partition(number))
 }
 
 /// Returns the position of the replex that serves an index of the schema; none is the primary key.

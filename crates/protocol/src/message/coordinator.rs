@@ -111,6 +111,15 @@ pub enum CoordinatorRequest {
         /// Number of the replex, number of the partition.
         cells: Vec<(u8, u32)>,
     },
+    /// Cuts the copies of a table into another number of partitions, while it is in use; with as
+    /// many as it has, gives such a change up. Answered at once;
+    /// [`CoordinatorRequest::Progress`] reports how it goes on.
+    SetPartitions {
+        /// The table's name.
+        table: String,
+        /// How many partitions each copy is to have.
+        partitions: u32,
+    },
     /// How far fills and changes of copies are.
     Progress,
     /// Moves its partitions from a server that is up to others; it takes no new ones.
@@ -375,7 +384,7 @@ wire_enum!(CoordinatorRequest {
     9 => AddCopy { schema }, 10 => DropCopy { table, name, if_exists }, 11 => Progress,
     12 => Drain { server }, 13 => EndDrain { server },
     15 => Renew { table, cells }, 16 => AcceptFolder { server },
-    17 => Remember(memory),
+    17 => Remember(memory), 18 => SetPartitions { table, partitions },
 });
 wire_struct!(RecallReport {
     core,

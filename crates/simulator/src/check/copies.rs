@@ -5,9 +5,10 @@ use super::partition_contents::{PartitionContents, of_replex};
 /// Compares every replex, by number, with the primary one.
 pub fn equal(
     rest: &PartitionContents,
+    primary: usize,
     replexes: impl Iterator<Item = usize>,
 ) -> Result<(), String> {
-    let primary = of_replex(rest, 0);
+    let primary = of_replex(rest, primary);
     for replex in replexes {
         let copy = of_replex(rest, replex);
         if copy != primary {
@@ -39,10 +40,10 @@ mod tests {
             ..PartitionId::default()
         };
         let rest = PartitionContents::from([(id(0), rows(5)), (id(1), rows(5))]);
-        assert_eq!(equal(&rest, 0..2), Ok(()));
+        assert_eq!(equal(&rest, 0, 0..2), Ok(()));
         let rest = PartitionContents::from([(id(0), rows(5)), (id(1), rows(6))]);
-        assert!(equal(&rest, 0..2).is_err());
+        assert!(equal(&rest, 0, 0..2).is_err());
         let rest = PartitionContents::from([(id(0), rows(5))]);
-        assert!(equal(&rest, 0..2).is_err());
+        assert!(equal(&rest, 0, 0..2).is_err());
     }
 }

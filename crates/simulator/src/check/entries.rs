@@ -11,7 +11,7 @@ pub fn implied(rest: &PartitionContents, table: &Translation) -> Result<(), Stri
         for (order, found) in &partition.entries {
             let rows = partition.rows.iter();
             let entries = rows.map(|(key, _, row)| {
-                let pk_bytes = entry_key(table, 0, row).len();
+                let pk_bytes = entry_key(table, table.layout.primary(), row).len();
                 let sort_key = &key[..key.len() - pk_bytes];
                 [&entry_key(table, *order, row)[..], sort_key].concat()
             });

@@ -17,6 +17,10 @@ use crate::world::server::ServerPhase;
 
 /// No copy is added to a table with so many: more only make every seed slower.
 const COPIES_MAX: usize = 6;
+/// The share of changes of copies that is another number of partitions.
+const RESIZES: f64 = 0.3;
+/// The most partitions that a table is cut into.
+const PARTITIONS_MAX: u64 = 7;
 /// Mean time from a server's stop in order to its next start.
 const STOPPED_US: u64 = 20 * MILLISECOND;
 /// One in so many of these stops is used to put back an older copy of the folder.
@@ -48,7 +52,9 @@ impl World {
             return;
         };
         let adds = table.layout.copies() < COPIES_MAX && self.random.chance(0.6);
+        let resizes = self.random.chance(RESIZES);
         let request = match adds {
+            _ if resizes => Some(resize(table, &mut self.random)),
             true => Some(add(table, &mut self.random)),
             false => drop(table, &mut self.random),
         };
@@ -221,10 +227,24 @@ fn late_index(name: String, random: &mut Random) -> Index {
     }
 }
 
+/// Returns another number of partitions, or, where one is on its way, seldom the present one.
+fn resize(table: &PlacedTable, random: &mut Random) -> CoordinatorRequest {
+    let gives_up = table.layout.next_partitions().is_some() && random.chance(0.3);
+    CoordinatorRequest::SetPartitions {
+        table: table.schema.name.clone(),
+        partitions: match gives_up {
+            true => table.schema.partitions,
+            false => 1 + random.below(PARTITIONS_MAX) as u32,
+        },
+    }
+}
+
 /// Returns one copy less, of those that can go at all.
 fn drop(table: &PlacedTable, random: &mut Random) -> Option<CoordinatorRequest> {
     let Schema { name, .. } = &table.schema;
-    let numbers: Vec<usize> = table.layout.numbers().filter(|it| *it > 0).collect();
+    let primary = table.layout.primary();
+    let numbers = table.layout.numbers().filter(|it| *it != primary);
+    let numbers: Vec<usize> = numbers.collect();
     if numbers.is_empty() {
         return None;
     }

@@ -5,6 +5,7 @@
 //! are added: `INDEX` clauses inside `CREATE TABLE` (`indexes`), and `SHOW` and `SET` of the store
 //! (`session`). Names and types of columns are not looked at here, except in `CREATE TABLE`.
 
+mod alter;
 mod change;
 mod create;
 mod create_index;
@@ -242,10 +243,7 @@ fn convert(statement: ast::Statement, scan: bool) -> Result<Statement, SqlError>
             "a transaction of several statements",
             "each row is changed atomically; put the condition into WHERE",
         )),
-        ast::Statement::AlterTable(_) => Err(SqlError::unsupported(
-            "ALTER TABLE",
-            "create a new table, then export and import the rows",
-        )),
+        ast::Statement::AlterTable(alter) => alter::table(alter),
         ast::Statement::Truncate(_) => Err(SqlError::unsupported(
             "TRUNCATE",
             "drop the table and create it again",

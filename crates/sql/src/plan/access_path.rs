@@ -37,10 +37,10 @@ pub(super) fn by_index(
     if facts.impossible {
         return Some(AccessChoice {
             access: Access {
-                replex: 0,
+                replex: table.layout.primary(),
                 kind: AccessKind::Nothing,
                 segments: Vec::new(),
-                order_columns: order_columns(table, 0),
+                order_columns: table.layout.order_columns(table.layout.primary()),
                 fixed: 0,
                 range: ValueRange::default(),
             },
@@ -68,7 +68,7 @@ pub(super) fn by_scan(table: &PlacedTable, request: ReadRequirements<'_>) -> Acc
     });
     let (replex, descending) = match ordered {
         Some((replex, descending)) => (replex, Some(descending)),
-        None => (0, None),
+        None => (table.layout.primary(), None),
     };
     let partitions = 0..table.layout.partition_count(replex);
     let segments = partitions.map(|partition| Segment {
@@ -116,6 +116,7 @@ fn describe_indexes(table: &PlacedTable) -> Vec<String> {
         ReplexKind::Hybrid
         | ReplexKind::Exact { .. }
         | ReplexKind::Hyperspace
+        | ReplexKind::Successor { .. }
         | ReplexKind::Vacant => None,
     });
     shown.collect()
@@ -151,6 +152,7 @@ fn candidate(
         ReplexKind::Hybrid
         | ReplexKind::Exact { .. }
         | ReplexKind::Hyperspace
+        | ReplexKind::Successor { .. }
         | ReplexKind::Vacant => return None,
     };
     let order_columns = order_columns(table, replex);
@@ -170,11 +172,12 @@ fn candidate(
         let known = facts.keys(*column).expect("the column is fixed");
         known.keys.contains(&Value::Null)
     };
-    let unique = replex == 0 || constraint.is_some();
+    let is_primary = replex == table.layout.primary();
+    let unique = is_primary || constraint.is_some();
     // Any number of rows may have NULL in a unique key.
     let one_row = unique && fixed >= own_columns && !order_columns[..fixed].iter().any(holds_null);
     let (class, kind) = match one_row {
-        true if replex == 0 => (0, AccessKind::Point),
+        true if is_primary => (0, AccessKind::Point),
         true => (1, AccessKind::Point),
         false if fixed > 0 || has_range => (CLASS_LOOKUP, AccessKind::Lookup),
         false => (CLASS_FIRST, AccessKind::First),

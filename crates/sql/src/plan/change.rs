@@ -69,8 +69,8 @@ fn change(
     let scan = Scan::of(selection.scan, context);
     let unasked = scan.bound(&choice, request, &conjuncts);
     let AccessChoice { access, taken, .. } = choice;
-    let is_pk =
-        access.replex == 0 && matches!(access.kind, AccessKind::Point | AccessKind::Nothing);
+    let is_pk = access.replex == table.layout.primary()
+        && matches!(access.kind, AccessKind::Point | AccessKind::Nothing);
     let filter = rest(conjuncts.clone(), &taken);
     let (target, condition) = if is_pk {
         // The start of a segment that is one whole primary key is that key.

@@ -123,7 +123,12 @@ fn change(change: &ChangePlan, context: &Context<'_>) -> Vec<String> {
                 rows(keys.len())
             ));
             lines.push("  head:".to_string());
-            let heads = places(configuration, table, 0, &heads(table, keys));
+            let heads = places(
+                configuration,
+                table,
+                table.layout.primary(),
+                &heads(table, keys),
+            );
             lines.extend(heads.iter().map(|it| format!("    {it}")));
         }
         ChangeTarget::Rows(read) => {
@@ -168,10 +173,12 @@ fn heads(table: &PlacedTable, keys: &[Vec<u8>]) -> BTreeSet<u32> {
         .collect();
     let heads = keys.iter().map(|key| {
         let values = decode_key(key, &types).expect("the planner made it");
-        table.layout.partition_of_values(0, |column| {
-            let place = schema.primary_key.iter().position(|it| *it == column);
-            values[place.expect("the primary key places rows")].as_ref()
-        })
+        table
+            .layout
+            .partition_of_values(table.layout.primary(), |column| {
+                let place = schema.primary_key.iter().position(|it| *it == column);
+                values[place.expect("the primary key places rows")].as_ref()
+            })
     });
     heads.collect()
 }

@@ -96,10 +96,14 @@ pub(crate) fn encode(
         row: number,
         error,
     })?;
-    // Every sorting key is bounded. Hybrids and replicas have those of indexes.
-    let replexes = table.layout.replexes.iter();
-    let own =
-        replexes.filter(|it| !matches!(it.kind, ReplexKind::Hybrid | ReplexKind::Exact { .. }));
+    // Every sorting key is bounded. Other copies have those of indexes.
+    let has_own = |kind: ReplexKind| {
+        matches!(
+            kind,
+            ReplexKind::Primary | ReplexKind::Index { .. } | ReplexKind::Hyperspace
+        )
+    };
+    let own = table.layout.replexes.iter().filter(|it| has_own(it.kind));
     for replex in own {
         let key = encode_key(
             replex
@@ -179,11 +183,13 @@ fn conflict(
     else {
         return Ok(match target {
             None => (Conflict::Keep, SkippedDuplicates::ByAny),
-            Some(0) => (Conflict::Keep, SkippedDuplicates::Nothing),
+            Some(replex) if replex == table.layout.primary() => {
+                (Conflict::Keep, SkippedDuplicates::Nothing)
+            }
             Some(replex) => (Conflict::Fail, SkippedDuplicates::By(replex)),
         });
     };
-    if target.is_some_and(|replex| replex != 0) {
+    if target.is_some_and(|replex| replex != table.layout.primary()) {
         let schema = &table.schema;
         let names: Vec<&str> = schema
             .primary_key
@@ -211,7 +217,7 @@ fn conflict(
     Ok((update, SkippedDuplicates::Nothing))
 }
 
-/// Returns the replex of the unique key that has just these columns; 0 is the primary key's.
+/// Returns the replex of the unique key that has just these columns.
 fn target(names: &[String], table: &PlacedTable, scope: &Scope<'_>) -> Result<usize, SqlError> {
     let schema = &table.schema;
     let columns: Result<BTreeSet<usize>, _> = names.iter().map(|it| scope.column(it)).collect();

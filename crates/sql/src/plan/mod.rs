@@ -92,6 +92,13 @@ pub enum StatementPlan {
         /// Whether it need not exist.
         if_exists: bool,
     },
+    /// Asks the coordinator to cut the copies of a table into another number of partitions.
+    SetPartitions {
+        /// The table.
+        table: String,
+        /// How many.
+        partitions: u32,
+    },
     /// Asks the coordinator to drop a table.
     DropTable {
         /// Its name.
@@ -273,6 +280,13 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPla
             name,
             if_exists,
         } => drop_index(table.as_deref(), name, *if_exists, context),
+        Statement::SetPartitions { table, partitions } => {
+            context.table(table)?;
+            Ok(StatementPlan::SetPartitions {
+                table: table.clone(),
+                partitions: *partitions,
+            })
+        }
         Statement::DropTable { name, if_exists } => Ok(StatementPlan::DropTable {
             name: name.clone(),
             if_exists: *if_exists,

@@ -219,6 +219,15 @@ impl<S: Store> SqlSession<S> {
                 dropped.map_err(Attempt::of_definition)?;
                 done("DROP INDEX")
             }
+            StatementPlan::SetPartitions { table, partitions } => {
+                let bar = copies::CopyProgressBar::new(&format!("{partitions} partitions"));
+                let cut = self
+                    .store
+                    .set_partitions(&table, partitions, &|fill| bar.show(fill))
+                    .await;
+                cut.map_err(Attempt::of_definition)?;
+                done("ALTER TABLE")
+            }
             StatementPlan::DropTable { name, if_exists } => {
                 let dropped = self.store.drop_table(&name, if_exists).await;
                 dropped.map_err(Attempt::of_definition)?;

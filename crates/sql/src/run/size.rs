@@ -6,7 +6,7 @@
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use protocol::codec::Bytes;
 use protocol::configuration::PlacedTable;
-use protocol::identity::{Epoch, PartitionId};
+use protocol::identity::Epoch;
 use protocol::message::{Agreement, Consistency, Read, RowPage};
 
 use super::Attempt;
@@ -59,7 +59,8 @@ impl<'a, S: Store> SizeBound<'a, S> {
     /// Refuses the read if the table has too many rows by now. They are counted in the order of the
     /// primary key, in which no row moves.
     pub async fn check(&self) -> Result<(), Attempt> {
-        let partitions = 0..self.table.layout.partition_count(0);
+        let layout = &self.table.layout;
+        let partitions = 0..layout.partition_count(layout.primary());
         let counts = partitions.map(|number| self.count(number));
         let mut counts = stream::iter(counts).buffer_unordered(super::LOOKUPS_AT_A_TIME);
         let mut rows: u64 = 0;
@@ -81,11 +82,7 @@ impl<'a, S: Store> SizeBound<'a, S> {
         while rows < enough {
             let read = Read {
                 epoch: self.epoch,
-                partition: PartitionId {
-                    table: self.table.id,
-                    replex: 0,
-                    number,
-                },
+                partition: self.table.primary_partition(number),
                 start,
                 end: None,
                 filter: None,

@@ -69,7 +69,7 @@ pub(crate) fn apply(
         ) => new_image(table, partition, &mutation.pk, row),
         (Action::Insert { .. }, Some(_)) => {
             let duplicate = RequestResult::Duplicate {
-                replex: 0,
+                replex: partition.replex,
                 key: mutation.pk.clone(),
             };
             return MutationOutcome::Ended(duplicate);
@@ -122,8 +122,9 @@ fn new_image(
             return Err(null_message(table, column));
         }
     }
-    let same_pk = table.entry_key(0, &view) == pk;
-    if !same_pk || table.layout.partition_of_row(0, &view) != partition.number {
+    let primary = table.layout.primary();
+    let same_pk = table.entry_key(primary, &view) == pk;
+    if !same_pk || table.layout.partition_of_row(primary, &view) != partition.number {
         return Err("the row's primary key is not the one that the request names".into());
     }
     check_keys(table, &view, row.len())?;

@@ -167,10 +167,10 @@ impl CoreMachine {
         let [mutation] = mutations else {
             return invalid("an operation has one mutation; several come with a later release");
         };
-        if partition.replex != 0 {
+        let table = &self.partitions[&partition].table;
+        if !table.is_primary(partition) {
             return invalid("an operation goes to a partition of the primary replex");
         }
-        let table = &self.partitions[&partition].table;
         match primary_partition(table, &mutation.pk) {
             None => invalid("the primary key does not decode"),
             Some(number) if number != partition.number => Err(Refusal::WrongPartition),
@@ -655,7 +655,8 @@ fn primary_partition(table: &TableInfo, pk: &[u8]) -> Option<u32> {
         let index = columns.iter().position(|key| *key == column);
         index.map_or(ValueRef::Null, |index| values[index].as_ref())
     };
-    Some(table.layout.partition_of_values(0, value))
+    let primary = table.layout.primary();
+    Some(table.layout.partition_of_values(primary, value))
 }
 
 /// Returns a hash of a request's body.

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use placement::Durability;
 use placement::tables::{Tables, TablesError};
-use protocol::identity::{OperationId, Position};
+use protocol::identity::{OperationId, PartitionId, Position};
 use protocol::message::PeerMessage;
 use protocol::operation::Decision;
 use protocol::planted::{self, Bug};
@@ -175,12 +175,18 @@ impl CoreMachine {
         for waiter in next {
             self.wake((waiter, id), step)?;
         }
-        if id.replex == 0 {
+        if self.is_head(id) {
             for pk in held {
                 self.start_queue(id, &pk, step)?;
             }
         }
         Ok(())
+    }
+
+    /// Returns whether this core holds a partition of a primary replex, at which chains begin.
+    fn is_head(&self, id: PartitionId) -> bool {
+        let partition = self.partitions.get(&id);
+        partition.is_some_and(|partition| partition.table.is_primary(id))
     }
 
     /// Lets an operation that waits try again.

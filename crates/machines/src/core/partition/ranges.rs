@@ -38,7 +38,8 @@ impl WaitingRead {
     pub fn covers_operation(&self, member: &Member) -> bool {
         match RedirectFilter::of(&member.table, &self.read) {
             Some(wanted) => {
-                self.read.partition.replex != 0 && wanted.is_touched_by(&member.prepare)
+                !member.table.is_primary(self.read.partition)
+                    && wanted.is_touched_by(&member.prepare)
             }
             None => member.held.iter().any(|held| self.covers(held)),
         }

@@ -194,7 +194,10 @@ impl<'a> Rows<'a> {
         }
         let row = RowView::checked_before(&self.table.schema.columns, row);
         let row = row.expect("a committed row decodes");
-        let pk_bytes = self.table.entry_key(0, &row).len();
+        let pk_bytes = self
+            .table
+            .entry_key(self.table.layout.primary(), &row)
+            .len();
         let entry = |order: &u8| {
             let mut entry = self.table.entry_key(usize::from(*order), &row);
             if entry.len() > KEY_BYTES_MAX {

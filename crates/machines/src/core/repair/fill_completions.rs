@@ -116,7 +116,7 @@ impl CoreMachine {
                 next = Some(saved.request.request);
                 break;
             }
-            if concerns(of, saved.head) {
+            if self.concerns(of, saved.head) {
                 bytes += saved.to_bytes().len();
                 completions.push(saved);
             }
@@ -175,8 +175,23 @@ impl CoreMachine {
     /// took part, as if it had asked itself.
     pub(crate) fn keep_own_completions(&mut self, of: PartitionId, output: &mut CoreOutput) {
         let saved = self.sessions.saved();
-        let own = saved.filter(|saved| concerns(of, saved.head)).collect();
+        let own = saved
+            .filter(|saved| self.concerns(of, saved.head))
+            .collect();
         self.keep_completions(of, own, output);
+    }
+
+    /// Returns whether a partition's cores must know of requests to a head: its own, where it is
+    /// one, and those of primary replexes that the table has no longer; otherwise all requests to
+    /// the table (R51).
+    fn concerns(&self, of: PartitionId, head: PartitionId) -> bool {
+        let table = self.view.table(of.table);
+        let is_primary = |id| table.is_some_and(|table| table.is_primary(id));
+        let is_former = !is_primary(head) && !planted::is(Bug::FormerHeadsForgotten);
+        match is_primary(of) && !is_former {
+            true => head == of,
+            false => head.table == of.table,
+        }
     }
 
     /// Logs those of which the log has no record of their own.
@@ -206,14 +221,5 @@ impl CoreMachine {
         let last = self.log.last();
         let fill = self.fills.get_mut(&of);
         fill.expect("it is being filled").has_logged(last);
-    }
-}
-
-/// Returns whether a partition's cores must know of requests to a head: its own, where it is one,
-/// otherwise all requests to the table.
-fn concerns(of: PartitionId, head: PartitionId) -> bool {
-    match of.replex {
-        0 => head == of,
-        _ => head.table == of.table,
     }
 }

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use protocol::identity::{
-    ClockReading, CoreId, Epoch, PartitionId, Position, SnapshotId, TableId, Version,
+    ClockReading, CoreId, Epoch, Position, SnapshotId, TableId, Version,
 };
 use protocol::message::{
     OpenedSnapshot, Refusal, Reply, SnapshotFailure, SnapshotMessage, SnapshotReply,
@@ -214,12 +214,10 @@ impl CoreMachine {
     /// Checks that this core is the one that opens snapshots of these tables: several would get in
     /// each other's way.
     fn check_opener(&self, tables: &BTreeMap<TableId, Epoch>) -> Result<(), Refusal> {
-        let first = PartitionId {
-            table: *tables.keys().next().expect("callers have some"),
-            replex: 0,
-            number: 0,
-        };
-        match self.partitions.contains_key(&first) {
+        let table = tables.keys().next().expect("callers have some");
+        let table = self.view.configuration().table(*table);
+        let first = table.map(|table| table.primary_partition(0));
+        match first.is_some_and(|first| self.partitions.contains_key(&first)) {
             true => Ok(()),
             false => Err(Refusal::WrongPartition),
         }

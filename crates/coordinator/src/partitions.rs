@@ -1,0 +1,239 @@
+//! The number of partitions of a table in use (R51).
+//!
+//! Copies with the new number come like any copies: from an epoch before which all operations have
+//! ended, to be filled while the table is in use. Once all of them serve, the table's epochs end
+//! once more, and they take the places of the copies before. Both steps are changes of copies in
+//! the state, and the copies on the way are in the configuration, so that another coordinator goes
+//! on with either.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use placement::{HostCore, Layout, Loads, Placement, assign, prove};
+use protocol::codec::Wire;
+use protocol::configuration::partitions::resize_name;
+use protocol::configuration::{Configuration, PlacedTable, Server};
+use protocol::identity::{CoreId, Epoch, TableId};
+use protocol::message::CopyFailure;
+
+use super::copies::PLACE_BYTES_MAX;
+use super::{CONFIGURATION_BYTES_MAX, Coordinator, CoordinatorOutput, CopyRequest};
+use super::{Outcome, Refused};
+
+/// The tables with copies that are to take the places of others. They follow from the
+/// configuration.
+#[derive(Debug, Default)]
+pub(super) struct ResizeTracker {
+    tables: BTreeSet<TableId>,
+}
+
+impl ResizeTracker {
+    /// Returns those of a configuration.
+    pub fn new(configuration: &Configuration) -> ResizeTracker {
+        let mut tracker = ResizeTracker::default();
+        configuration.tables.iter().for_each(|it| tracker.note(it));
+        tracker
+    }
+
+    /// Notes a table whose copies have changed.
+    pub fn note(&mut self, table: &PlacedTable) {
+        if table.layout.successors().next().is_some() {
+            self.tables.insert(table.id);
+        }
+    }
+}
+
+impl Coordinator {
+    /// Begins to cut the copies of a table into another number of partitions, or gives that up.
+    /// Answered at once.
+    pub(super) fn set_partitions(
+        &mut self,
+        name: &str,
+        partitions: u32,
+        output: &mut CoordinatorOutput,
+    ) -> Result<Outcome, Refused> {
+        let table = self.table_to_change(name)?;
+        let under_way = table.layout.next_partitions();
+        let now = table.schema.partitions;
+        if under_way == Some(partitions) || under_way.is_none() && now == partitions {
+            return Ok(self.done_now());
+        }
+        if partitions != now {
+            check_is_not_resized(table)?;
+            self.check_resize(table, partitions)?;
+        }
+        let id = table.id;
+        output.notes.push(match partitions == now {
+            true => format!("table {name} keeps its {partitions} partitions"),
+            false => format!("table {name} will have {partitions} partitions instead of {now}"),
+        });
+        let names = [under_way, Some(partitions)].into_iter().flatten();
+        let names: Vec<String> = names.map(resize_name).collect();
+        let is_old = |it: &CopyFailure| it.table == id && names.contains(&it.name);
+        self.state.failures.retain(|failure| !is_old(failure));
+        self.change(id, CopyRequest::Resize { partitions }, output);
+        Ok(self.done_now())
+    }
+
+    /// Checks that the copies of a table can be cut so, be placed and be told of.
+    fn check_resize(&self, table: &PlacedTable, partitions: u32) -> Result<(), Refused> {
+        if table.building.iter().next().is_some() {
+            return Err(Refused {
+                message: format!(
+                    "a copy of table {} is being made: try again when it serves",
+                    table.schema.name
+                ),
+                retry: true,
+            });
+        }
+        let layout = table.layout_with(partitions);
+        let (layout, added) = layout.map_err(Refused::new)?;
+        let cells = added.iter().map(|it| layout.partition_count(*it) as usize);
+        let places = cells.sum::<usize>() * PLACE_BYTES_MAX;
+        let bytes = self.state.configuration.to_bytes().len() + places;
+        if bytes > CONFIGURATION_BYTES_MAX {
+            return Err(Refused::new(format!(
+                "with {partitions} partitions in each copy of table {} the configuration would \
+                 take {bytes} bytes, the limit is {CONFIGURATION_BYTES_MAX}: choose fewer",
+                table.schema.name
+            )));
+        }
+        let found = self.placement_with(table, (&layout, &added));
+        found.map(|_| ()).map_err(Refused::new)
+    }
+
+    /// Returns where the partitions of new copies go, such that the table survives as much as it
+    /// does, once they have taken the places of others.
+    ///
+    /// # Errors
+    /// For people: no such places were found.
+    fn placement_with(
+        &self,
+        table: &PlacedTable,
+        (layout, added): (&Layout, &[usize]),
+    ) -> Result<Placement, String> {
+        let held = self.loads_without(table);
+        let failures = usize::from(table.schema.failures_tolerated);
+        let assign_to =
+            |servers: &[placement::PartitionHost]| assign(layout, failures, servers, &held);
+        let assigned = assign_to(&self.takers(&self.without_room()))
+            .or_else(|_| assign_to(&self.takers(&BTreeSet::new())));
+        let (mut placement, _) = assigned.map_err(|error| format!("{error}"))?;
+        // Copies that stay are where they are.
+        let present = table.bare_placement();
+        for number in layout.numbers().filter(|number| !added.contains(number)) {
+            placement.replexes[number].clone_from(&present.replexes[number]);
+        }
+        self.check_tolerance(table, layout, &placement)?;
+        Ok(placement)
+    }
+
+    /// Checks that a table survives with these copies what it promises, or at least as much as now.
+    fn check_tolerance(
+        &self,
+        table: &PlacedTable,
+        layout: &Layout,
+        placement: &Placement,
+    ) -> Result<(), String> {
+        let servers = self.state.configuration.servers.iter();
+        let servers: Vec<placement::PartitionHost> = servers.map(Server::bare).collect();
+        let survives = |layout: &Layout, placement: &Placement| {
+            prove(layout, placement, &servers).copies_guaranteed
+        };
+        let needed = u32::from(table.schema.failures_tolerated) + 1;
+        let (next, now) = (
+            survives(layout, placement),
+            survives(&table.layout, &table.full_copies()),
+        );
+        if next >= needed.min(now) && next > 0 {
+            return Ok(());
+        }
+        Err(format!(
+            "cut anew, table {} would survive {} failures, and it promises to survive {}: start \
+             servers in more failure domains, or add a copy first",
+            table.schema.name,
+            next.saturating_sub(1),
+            needed - 1
+        ))
+    }
+
+    /// Returns the load of all cores, without that of a table.
+    fn loads_without(&self, table: &PlacedTable) -> Loads {
+        let mut held = self.loads();
+        for (place, load) in table.bare_placement().loads(&table.layout) {
+            if let Some(held) = held.get_mut(&place) {
+                *held -= load;
+            }
+        }
+        held
+    }
+
+    /// Returns the table with copies that are to have so many partitions, once its earlier epochs
+    /// have ended, or without those that were to have another number.
+    ///
+    /// # Errors
+    /// For people: servers that would be needed were lost meanwhile.
+    pub(super) fn resized(
+        &self,
+        table: &PlacedTable,
+        partitions: u32,
+        epoch: Epoch,
+    ) -> Result<PlacedTable, String> {
+        if partitions == table.schema.partitions {
+            return Ok(table.without_successors());
+        }
+        let (layout, added) = table.layout_with(partitions)?;
+        let placement = self.placement_with(table, (&layout, &added))?;
+        let place = |_: &PlacedTable, replex: usize, number: u32| {
+            let cells: &[HostCore] = placement.replexes.get(replex)?;
+            cells.get(number as usize).map(|cell| CoreId::from(*cell))
+        };
+        table.with_successors(partitions, epoch, &place)
+    }
+
+    /// Returns the table with its new copies in the places of those before, once its earlier epochs
+    /// have ended.
+    ///
+    /// # Errors
+    /// For people: a server that was lost meanwhile had some of them.
+    pub(super) fn promoted(&self, table: &PlacedTable) -> Result<PlacedTable, String> {
+        if !table.has_filled_successors() {
+            return Err("not all of the new partitions serve: they are filled again first".into());
+        }
+        let promoted = table.with_promoted();
+        self.check_tolerance(table, &promoted.layout, &promoted.full_copies())?;
+        Ok(promoted)
+    }
+
+    /// Lets copies take the places of others whose partitions all serve.
+    pub(super) fn advance_resizes(&mut self, output: &mut CoordinatorOutput) {
+        let tables = self.resizes.tables.clone();
+        for id in tables {
+            let table = self.state.configuration.table(id);
+            let resized = table.filter(|table| table.layout.successors().next().is_some());
+            let Some(table) = resized else {
+                self.resizes.tables.remove(&id);
+                continue;
+            };
+            let mut changes = self.state.changes.iter();
+            let is_free = table.sealing.is_none() && !changes.any(|change| change.table == id);
+            if is_free && self.missing(table).is_none() && self.promoted(table).is_ok() {
+                self.change(id, CopyRequest::Promote, output);
+            }
+        }
+    }
+}
+
+/// Checks that no copies of a table are being cut into another number of partitions.
+pub(super) fn check_is_not_resized(table: &PlacedTable) -> Result<(), Refused> {
+    let Some(next) = table.layout.next_partitions() else {
+        return Ok(());
+    };
+    let (name, now) = (&table.schema.name, table.schema.partitions);
+    Err(Refused::new(format!(
+        "table {name} is being cut into {next} partitions: wait until that is done, or give it up \
+         with ALTER TABLE {name} SET (partitions = {now})"
+    )))
+}

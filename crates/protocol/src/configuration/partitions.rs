@@ -1,0 +1,102 @@
+//! Tables whose number of partitions changes: successors of their copies come, take the places of
+//! the copies before, or are given up (R51).
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use placement::{Layout, Schema};
+
+use super::{PartitionState, PlacedTable};
+use crate::identity::{CoreId, Epoch};
+use crate::planted::{self, Bug};
+
+/// Returns the name by which progress and failures of such a change are reported. No copy has it.
+pub fn resize_name(partitions: u32) -> String {
+    format!("partitions = {partitions}")
+}
+
+impl PlacedTable {
+    /// Returns the table with a successor, to be filled from epoch `since` on, of each copy whose
+    /// grid another number of partitions changes. `place` chooses cores, by replex and partition.
+    ///
+    /// # Errors
+    /// For people: there can be no such copies, or there is no place for one.
+    pub fn with_successors(
+        &self,
+        partitions: u32,
+        since: Epoch,
+        place: &dyn Fn(&PlacedTable, usize, u32) -> Option<CoreId>,
+    ) -> Result<PlacedTable, String> {
+        let mut table = self.clone();
+        let added = table.layout.add_successors(&self.schema, partitions);
+        let numbers = added.map_err(|error| error.message)?;
+        let replexes = table.layout.replexes.len();
+        table.placement.resize(replexes, Vec::new());
+        table.begin_building(&numbers, since, place)?;
+        Ok(table)
+    }
+
+    /// Returns whether the table has successors, and all of their partitions serve.
+    pub fn has_filled_successors(&self) -> bool {
+        let mut successors = self.layout.successors().peekable();
+        let serves = |(number, _): (usize, usize)| {
+            let mut places = self.placement[number].iter();
+            places.all(|place| place.state == PartitionState::Serving)
+        };
+        if planted::is(Bug::SuccessorPromotedEarly) {
+            return successors.peek().is_some();
+        }
+        successors.peek().is_some() && successors.all(serves)
+    }
+
+    /// Returns the numbers of the copies whose places successors are to take, rising.
+    pub fn superseded(&self) -> Vec<u8> {
+        let before = self.layout.successors().map(|(_, of)| of);
+        let number = |of: usize| u8::try_from(of).expect("a table has at most 63 replexes");
+        let mut before: Vec<u8> = before.map(number).collect();
+        before.sort_unstable();
+        before
+    }
+
+    /// Returns the table with its successors in the places of the copies before. The table's number
+    /// of partitions is theirs.
+    pub fn with_promoted(&self) -> PlacedTable {
+        let mut table = self.clone();
+        if let Some(partitions) = self.layout.next_partitions() {
+            table.schema.partitions = partitions;
+        }
+        let successors: Vec<usize> = self.layout.successors().map(|(number, _)| number).collect();
+        let building = &mut table.building;
+        building.retain(|number| !successors.contains(&usize::from(*number)));
+        table.layout.promote_successors();
+        table.drop_vacant();
+        table
+    }
+
+    /// Returns the table without its successors.
+    pub fn without_successors(&self) -> PlacedTable {
+        let mut table = self.clone();
+        table.layout.drop_successors();
+        table.drop_vacant();
+        table
+    }
+
+    /// Returns the layout that the table is to have with another number of partitions, in which the
+    /// numbers of copies are those that they are to have, and those of the new ones.
+    ///
+    /// # Errors
+    /// For people: there can be no such copies.
+    pub fn layout_with(&self, partitions: u32) -> Result<(Layout, Vec<usize>), String> {
+        let wanted = Schema {
+            partitions,
+            ..self.schema.clone()
+        };
+        let mut layout = self.layout.clone();
+        let added = layout.add_successors(&self.schema, partitions);
+        let added = added.map_err(|error| error.message)?;
+        wanted.validate().map_err(|error| error.message)?;
+        layout.promote_successors();
+        Ok((layout, added))
+    }
+}
