@@ -97,6 +97,25 @@ impl History {
         most.map(|(table, _)| table)
     }
 
+    /// Drops the rows of a table, whose snapshots have ended.
+    pub fn drop_table(&mut self, table: TableId) {
+        let dropped = self.partitions.extract_if(.., |id, _| id.table == table);
+        let rows = dropped.flat_map(|(_, rows)| rows);
+        let bytes = rows.flat_map(|(key, earlier)| {
+            let bytes = earlier
+                .into_iter()
+                .map(move |row| bytes_of(&key, &row.value));
+            bytes.collect::<Vec<usize>>()
+        });
+        self.bytes -= bytes.sum::<usize>();
+    }
+
+    #[cfg(test)]
+    pub fn has(&self, id: PartitionId, key: &[u8]) -> bool {
+        let rows = self.partitions.get(&id);
+        rows.is_some_and(|rows| rows.contains_key(key))
+    }
+
     /// Drops everything.
     pub fn clear(&mut self) {
         *self = History::default();

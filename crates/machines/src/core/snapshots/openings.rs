@@ -3,9 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use protocol::identity::{
-    ClockReading, CoreId, Epoch, Position, SnapshotId, TableId, Version,
-};
+use protocol::identity::{ClockReading, CoreId, Epoch, Position, SnapshotId, TableId, Version};
 use protocol::message::{
     OpenedSnapshot, Refusal, Reply, SnapshotFailure, SnapshotMessage, SnapshotReply,
     SnapshotRequest, SnapshotUse,

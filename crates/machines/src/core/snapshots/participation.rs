@@ -180,7 +180,7 @@ impl Participation {
     }
 
     /// Ends snapshots until their history fits: the older half of those of the table that has most
-    /// of it, again and again.
+    /// of it, again and again. If that table is read at no snapshot yet, the hold ends instead.
     fn fit(&mut self, bytes_max: usize) {
         if self.history.bytes() > bytes_max && planted::is(Bug::HistoryDropped) {
             self.history.drop_half();
@@ -197,7 +197,7 @@ impl Participation {
             known.truncate(known.len().div_ceil(2));
             if known.is_empty() {
                 self.interrupt(SnapshotFailure::HistoryFull);
-                self.history.clear();
+                self.history.drop_table(table);
             }
             for (_, snapshot) in known {
                 self.end(snapshot, SnapshotFailure::HistoryFull);
@@ -511,4 +511,57 @@ pub(super) fn send(to: CoreId, message: SnapshotMessage, output: &mut CoreOutput
         after: Position(0),
         message: PeerMessage::Snapshot(message),
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use protocol::codec::Wire;
+
+    fn partition(table: u32) -> PartitionId {
+        PartitionId {
+            table: TableId(table),
+            ..PartitionId::default()
+        }
+    }
+
+    fn snapshot(number: u64) -> SnapshotId {
+        SnapshotId {
+            number,
+            ..SnapshotId::default()
+        }
+    }
+
+    #[test]
+    fn a_hold_whose_history_is_full_takes_nothing_from_snapshots_of_other_tables() {
+        let mut participation = Participation::default();
+        let known = KnownSnapshot {
+            at: Version(5),
+            tables: BTreeSet::from([TableId(1)]),
+            until_us: 1_000,
+        };
+        participation.known.insert(snapshot(1), known);
+        participation.hold = Some(CutHold {
+            snapshot: snapshot(2),
+            tables: BTreeSet::from([TableId(2)]),
+            until_us: 1_000,
+            is_drained: true,
+            interrupted: None,
+            waits_for: None,
+        });
+        let history = &mut participation.history;
+        history.keep(partition(1), b"a", Version(7), &Version(3).to_bytes());
+        let long = [Version(3).to_bytes(), vec![0; 10_000]].concat();
+        history.keep(partition(2), b"b", Version(7), &long);
+        participation.fit(1_000);
+        let hold = participation
+            .hold
+            .as_ref()
+            .expect("it lasts until the next tick");
+        assert_eq!(hold.interrupted, Some(SnapshotFailure::HistoryFull));
+        assert!(participation.known.contains_key(&snapshot(1)));
+        assert!(participation.history.has(partition(1), b"a"));
+        assert!(!participation.history.has(partition(2), b"b"));
+    }
 }
