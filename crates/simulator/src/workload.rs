@@ -23,6 +23,9 @@ use crate::random::Random;
 /// Ids and indexed values of a group start at its number times this, so that groups share none.
 pub const GROUP_STRIDE: i64 = 16;
 
+/// The first so many kinds of operations in [`Workload::weights`] write.
+const WRITE_KINDS: usize = 5;
+
 /// Returns the group of an id.
 pub fn group_of_id(id: i64) -> i64 {
     id / GROUP_STRIDE
@@ -57,7 +60,8 @@ impl Generator {
         (group, hot)
     }
 
-    /// Returns the next operation, in this group. Reads go to one of these copies.
+    /// Returns the next operation, in this group. Reads go to one of these copies. A client that
+    /// knows none yet writes: the number of any may be another's by the time it is sent.
     pub fn draw(
         &mut self,
         (group, hot): (i64, bool),
@@ -70,7 +74,11 @@ impl Generator {
             self.random.below(self.workload.ids as u64) as i64
         };
         let id = group * GROUP_STRIDE + index;
-        match self.random.weighted(&self.workload.weights) {
+        let weights = match readable.is_empty() {
+            true => &self.workload.weights[..WRITE_KINDS],
+            false => &self.workload.weights[..],
+        };
+        match self.random.weighted(weights) {
             0 => WorkloadOperation::Insert(self.row(group, id)),
             1 => WorkloadOperation::InsertOrKeep(self.row(group, id)),
             2 => {

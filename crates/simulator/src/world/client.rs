@@ -356,16 +356,16 @@ impl World {
         );
     }
 
-    /// Returns the copies that a client may read, as far as it knows the table. A few read one that
+    /// Returns the copies that a client may read; none if it does not know the table. A few read one that
     /// is being made, as no client should: they receive what the others have.
     fn readable(&mut self, number: u64, id: TableId, table: &Translation) -> Vec<usize> {
         let early = self.random.chance(0.05);
         let session = &self.clients[&number].session;
         let Some(known) = session.configuration() else {
-            return vec![0];
+            return Vec::new();
         };
         let Some(placed) = known.table(id) else {
-            return vec![0];
+            return Vec::new();
         };
         let copies = table.copies_in(known.epoch).iter().copied();
         let serves = |copy: &usize| early || !placed.is_building(table.model.copies[*copy].number);

@@ -341,8 +341,10 @@ impl CoreMachine {
     /// Returns the head's member of one of this core's operations.
     fn head_member(&self, operation: OperationId) -> Option<MemberKey> {
         let first = (operation, PartitionId::default());
-        let (key, member) = self.members.range(first..).next()?;
-        (key.0 == operation && member.place == 0).then_some(*key)
+        let members = self.members.range(first..);
+        let mut own = members.take_while(|(key, _)| key.0 == operation);
+        let head = own.find(|(_, member)| member.place == 0);
+        head.map(|(key, _)| *key)
     }
 
     /// Starts the timer that sends an operation of this head again.
