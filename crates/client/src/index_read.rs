@@ -2,41 +2,54 @@
 
 use std::time::Duration;
 
+use placement::Value;
 use protocol::codec::Bytes;
+use protocol::configuration::routes;
 use protocol::identity::PartitionId;
 use protocol::message::Consistency;
 use session::gather::{GatherPlan, RowOrder};
 
+use crate::error::Error;
 use crate::snapshot::Snapshot;
-use crate::table::Table;
+use crate::table::{IndexSelector, Table};
 
-/// The common part of lookups and scans.
+/// The common part of lookups, ranges and scans.
 #[derive(Clone, Debug)]
-pub(crate) struct IndexRead<'a> {
-    pub table: &'a Table,
+pub(crate) struct IndexRead {
+    /// As it was when its partitions were chosen.
+    pub table: Table,
+    rows: IndexRows,
     pub plan: GatherPlan,
     pub patience: Option<Duration>,
     /// Set if it reads the rows of a snapshot.
     pub snapshot: Option<Snapshot>,
 }
 
-impl<'a> IndexRead<'a> {
-    /// Builds a linearizable read of all columns of the rows from `start` to before `end`, in these
-    /// partitions of a replex, in the order of the index.
+/// The rows of an index that a read is about, as far as they choose its partitions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct IndexRows {
+    /// The name of the index; none is the primary key.
+    pub index: Option<String>,
+    /// Values that these columns have in all of the rows.
+    pub equated: Vec<(usize, Value)>,
+    /// There can be no such row.
+    pub none: bool,
+}
+
+impl IndexRead {
+    /// Builds a linearizable read of all columns of the rows from `start` to before `end`, in the
+    /// order of the index.
+    ///
+    /// # Errors
+    /// [`Error::UnknownIndex`].
     pub fn new(
-        table: &'a Table,
-        replex: u8,
-        numbers: impl IntoIterator<Item = u32>,
+        table: &Table,
+        rows: IndexRows,
         start: Vec<u8>,
         end: Option<Vec<u8>>,
-    ) -> IndexRead<'a> {
-        let partition = |number| PartitionId {
-            table: table.id(),
-            replex,
-            number,
-        };
+    ) -> Result<IndexRead, Error> {
         let plan = GatherPlan {
-            partitions: numbers.into_iter().map(partition).collect(),
+            partitions: rows.partitions(table)?,
             start: Bytes(start),
             end: end.map(Bytes),
             filter: None,
@@ -48,11 +61,65 @@ impl<'a> IndexRead<'a> {
             consistency: Consistency::Linearizable,
             snapshot: None,
         };
-        IndexRead {
-            table,
+        Ok(IndexRead {
+            table: table.clone(),
+            rows,
             plan,
             patience: None,
             snapshot: None,
+        })
+    }
+
+    /// Chooses the partitions again, after the table turned out to be cut otherwise by now. Returns
+    /// false if it is as it was, or its index is another one.
+    pub async fn follow(&mut self) -> Result<bool, Error> {
+        self.table.client().refresh().await?;
+        let Some(newest) = self.table.newest() else {
+            return Ok(false);
+        };
+        if newest.definition().epoch == self.table.definition().epoch {
+            return Ok(false);
         }
+        let index = |table: &Table| {
+            let index = table.index(self.rows.selector()).ok()?;
+            Some(index.columns.to_vec())
+        };
+        let is_same = newest.schema().columns == self.table.schema().columns
+            && index(&newest) == index(&self.table);
+        if is_same {
+            self.plan.partitions = self.rows.partitions(&newest)?;
+            self.plan.epoch = newest.epoch();
+            self.table = newest;
+        }
+        Ok(is_same)
+    }
+}
+
+impl IndexRows {
+    fn selector(&self) -> IndexSelector<'_> {
+        match &self.index {
+            None => IndexSelector::PrimaryKey,
+            Some(name) => IndexSelector::Name(name),
+        }
+    }
+
+    /// Returns the partitions that can hold such rows.
+    fn partitions(&self, table: &Table) -> Result<Vec<PartitionId>, Error> {
+        if self.none {
+            return Ok(Vec::new());
+        }
+        let replex = table.index(self.selector())?.replex;
+        let equated = |column: usize| {
+            let mut equated = self.equated.iter();
+            let found = equated.find(|(other, _)| *other == column);
+            found.map(|(_, value)| value.as_ref())
+        };
+        let numbers = routes::partitions(table.definition(), replex, equated);
+        let partition = |number| PartitionId {
+            table: table.id(),
+            replex,
+            number,
+        };
+        Ok(numbers.into_iter().map(partition).collect())
     }
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use placement::{Value, encode_key, encode_value, prefix_end};
 use protocol::codec::Bytes;
-use protocol::configuration::routes;
 use protocol::identity::PartitionId;
 use protocol::message::{Agreement, Consistency, Read, RowPage};
 use session::gather::{PAGE_ROWS_MAX, RowOrder};
@@ -16,7 +15,7 @@ use session::{SessionOperation, SessionOutcome};
 
 use crate::client::other_outcome;
 use crate::error::Error;
-use crate::index_read::IndexRead;
+use crate::index_read::{IndexRead, IndexRows};
 use crate::read_options::common_options;
 use crate::rows::{Row, decode};
 use crate::table::{IndexSelector, Table};
@@ -25,8 +24,8 @@ use crate::table::{IndexSelector, Table};
 /// rows; [`Lookup::rows`] gives them as they come.
 #[derive(Clone, Debug)]
 #[must_use = "it is sent when it is awaited"]
-pub struct Lookup<'a> {
-    wanted: IndexRead<'a>,
+pub struct Lookup {
+    wanted: IndexRead,
     /// The encoded values of the key's first columns.
     prefix: Vec<u8>,
     /// The column after those, if the index has one.
@@ -37,37 +36,42 @@ pub struct Lookup<'a> {
 /// for by name, because it costs as much as the table is large.
 #[derive(Clone, Debug)]
 #[must_use = "it is sent when its rows are taken"]
-pub struct Scan<'a> {
-    wanted: IndexRead<'a>,
+pub struct Scan {
+    wanted: IndexRead,
 }
 
 common_options!(Lookup);
 common_options!(Scan);
 
-impl<'a> Lookup<'a> {
+/// How often a read chooses its partitions, before it fails because they change all the time.
+pub(crate) const CUTS_MAX: usize = 4;
+
+impl Lookup {
     /// Values of an index's first columns. They must fix the partition.
     pub(crate) fn new(
-        table: &'a Table,
+        table: &Table,
         by: IndexSelector<'_>,
         key: &[Value],
-    ) -> Result<Lookup<'a>, Error> {
+    ) -> Result<Lookup, Error> {
         let index = table.index(by)?;
         table.check_key(&index, key, index.partition_columns)?;
-        let (replex, columns) = (index.replex, index.columns);
-        let equated = |column: usize| {
-            let position = columns.iter().position(|it| *it == column)?;
-            key.get(position).map(Value::as_ref)
-        };
-        let numbers = routes::partitions(table.definition(), replex, equated);
-        let [number] = numbers[..] else {
-            return Err(Error::Protocol {
-                message: format!("table {} is not cut by its keys", table.schema().name),
-            });
+        let columns = index.columns;
+        let values = key.iter().take(index.partition_columns).cloned();
+        let rows = IndexRows {
+            index: index.name.map(String::from),
+            equated: columns.iter().copied().zip(values).collect(),
+            none: false,
         };
         let prefix = encode_key(key.iter().map(Value::as_ref));
         let (start, end) = (prefix.clone(), prefix_end(&prefix));
+        let wanted = IndexRead::new(table, rows, start, end)?;
+        if wanted.plan.partitions.len() != 1 {
+            return Err(Error::Protocol {
+                message: format!("table {} is not cut by its keys", table.schema().name),
+            });
+        }
         Ok(Lookup {
-            wanted: IndexRead::new(table, replex, [number], start, end),
+            wanted,
             prefix,
             next_column: columns.get(key.len()).copied(),
         })
@@ -79,14 +83,14 @@ impl<'a> Lookup<'a> {
     /// # Errors
     /// [`Error::Invalid`] if the key names all columns of the index, [`Error::WrongType`] for
     /// values of another type than the column's.
-    pub fn range(mut self, lower: Bound<Value>, upper: Bound<Value>) -> Result<Lookup<'a>, Error> {
+    pub fn range(mut self, lower: Bound<Value>, upper: Bound<Value>) -> Result<Lookup, Error> {
         let Some(column) = self.next_column else {
             return Err(Error::Invalid {
                 message: "the key names all columns of the index: no column is left for a range"
                     .to_owned(),
             });
         };
-        let table = self.wanted.table;
+        let table = &self.wanted.table;
         let key = |value: &Value| {
             let mut key = self.prefix.clone();
             encode_value(&mut key, value.as_ref());
@@ -115,12 +119,27 @@ impl<'a> Lookup<'a> {
     }
 
     /// Returns all rows: one page, if they fit there. A partition answers a page at one moment.
-    async fn fetch(self) -> Result<Vec<Row>, Error> {
+    async fn fetch(mut self) -> Result<Vec<Row>, Error> {
+        let mut cuts = 1;
+        loop {
+            match self.fetch_once().await {
+                Err(Error::TableChanged { .. })
+                    if cuts < CUTS_MAX && self.wanted.follow().await? =>
+                {
+                    cuts += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    async fn fetch_once(&self) -> Result<Vec<Row>, Error> {
         let IndexRead {
             table,
             plan,
             patience,
             snapshot,
+            ..
         } = &self.wanted;
         table.check_plan(plan)?;
         if let Some(snapshot) = snapshot {
@@ -147,7 +166,7 @@ impl<'a> Lookup<'a> {
         }
         let page = table.read_page(read, *patience).await?;
         if page.next.is_some() && page.count < wanted {
-            return self.rows()?.all().await;
+            return self.clone().rows()?.all().await;
         }
         let columns = table.projected(plan.projection.as_deref());
         let rows = page.rows().map(|(version, row)| {
@@ -158,21 +177,19 @@ impl<'a> Lookup<'a> {
     }
 }
 
-impl<'a> IntoFuture for Lookup<'a> {
+impl IntoFuture for Lookup {
     type Output = Result<Vec<Row>, Error>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.fetch())
     }
 }
 
-impl<'a> Scan<'a> {
-    pub(crate) fn new(table: &'a Table) -> Scan<'a> {
-        let layout = &table.definition().layout;
-        let partitions = 0..layout.partition_count(layout.primary());
-        let primary = table.definition().primary_partition(0).replex;
-        let mut wanted = IndexRead::new(table, primary, partitions, Vec::new(), None);
+impl Scan {
+    pub(crate) fn new(table: &Table) -> Scan {
+        let wanted = IndexRead::new(table, IndexRows::default(), Vec::new(), None);
+        let mut wanted = wanted.expect("a table has a primary key");
         wanted.plan.order = RowOrder::Any;
         Scan { wanted }
     }
@@ -199,16 +216,16 @@ impl Table {
     /// # Errors
     /// [`Error::UnknownIndex`]; [`Error::IncompleteKey`] if the values do not fix one partition of
     /// the index; [`Error::WrongType`].
-    pub fn lookup<'a, 'b>(
-        &'a self,
+    pub fn lookup<'b>(
+        &self,
         by: impl Into<IndexSelector<'b>>,
         key: &[Value],
-    ) -> Result<Lookup<'a>, Error> {
+    ) -> Result<Lookup, Error> {
         Lookup::new(self, by.into(), key)
     }
 
     /// Returns all rows, or the rows that pass a filter.
-    pub fn scan(&self) -> Scan<'_> {
+    pub fn scan(&self) -> Scan {
         Scan::new(self)
     }
 

@@ -7,10 +7,9 @@ use std::ops::Bound;
 use std::pin::Pin;
 
 use placement::{Value, encode_key, prefix_end};
-use protocol::configuration::routes;
 
 use crate::error::Error;
-use crate::index_read::IndexRead;
+use crate::index_read::{IndexRead, IndexRows};
 use crate::read_options::common_options;
 use crate::rows::Row;
 use crate::table::{IndexSelector, Table};
@@ -20,8 +19,8 @@ use crate::table::{IndexSelector, Table};
 /// they come.
 #[derive(Clone, Debug)]
 #[must_use = "it is sent when it is awaited"]
-pub struct IndexRange<'a> {
-    wanted: IndexRead<'a>,
+pub struct IndexRange {
+    wanted: IndexRead,
 }
 
 common_options!(IndexRange);
@@ -60,23 +59,23 @@ impl Table {
     /// # Errors
     /// [`Error::UnknownIndex`]; [`Error::IncompleteKey`] if a key has more values than the index
     /// has columns; [`Error::WrongType`].
-    pub fn range<'a, 'b>(
-        &'a self,
+    pub fn range<'b>(
+        &self,
         by: impl Into<IndexSelector<'b>>,
         lower: Bound<&[Value]>,
         upper: Bound<&[Value]>,
-    ) -> Result<IndexRange<'a>, Error> {
+    ) -> Result<IndexRange, Error> {
         IndexRange::new(self, by.into(), lower, upper)
     }
 }
 
-impl<'a> IndexRange<'a> {
+impl IndexRange {
     fn new(
-        table: &'a Table,
+        table: &Table,
         by: IndexSelector<'_>,
         lower: Bound<&[Value]>,
         upper: Bound<&[Value]>,
-    ) -> Result<IndexRange<'a>, Error> {
+    ) -> Result<IndexRange, Error> {
         let index = table.index(by)?;
         let (from, to) = (values_of(lower), values_of(upper));
         for key in [from, to] {
@@ -101,25 +100,22 @@ impl<'a> IndexRange<'a> {
             (Some(_), None) => false,
         };
         let shared = from.iter().zip(to).take_while(|(one, other)| one == other);
-        let shared = &from[..shared.count()];
-        let equated = |column: usize| {
-            let position = index.columns.iter().position(|it| *it == column)?;
-            shared.get(position).map(Value::as_ref)
-        };
-        let numbers = match is_empty {
-            true => Vec::new(),
-            false => routes::partitions(table.definition(), index.replex, equated),
+        let shared = from[..shared.count()].iter().cloned();
+        let rows = IndexRows {
+            index: index.name.map(String::from),
+            equated: index.columns.iter().copied().zip(shared).collect(),
+            none: is_empty,
         };
         let start = start.unwrap_or_default();
         Ok(IndexRange {
-            wanted: IndexRead::new(table, index.replex, numbers, start, end),
+            wanted: IndexRead::new(table, rows, start, end)?,
         })
     }
 }
 
-impl<'a> IntoFuture for IndexRange<'a> {
+impl IntoFuture for IndexRange {
     type Output = Result<Vec<Row>, Error>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move { self.rows()?.all().await })

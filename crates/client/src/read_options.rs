@@ -2,7 +2,7 @@
 
 macro_rules! common_options {
     ($type:ident) => {
-        impl<'a> $type<'a> {
+        impl $type {
             /// Restricts the read to rows for which this holds. Servers evaluate it where the rows
             /// are.
             pub fn filter(mut self, filter: $crate::Expression) -> Self {

@@ -16,6 +16,7 @@ use crate::client::{Client, other_outcome};
 use crate::error::Error;
 use crate::hub::{SubmittedOperation, Waiter};
 use crate::index_read::IndexRead;
+use crate::lookup::CUTS_MAX;
 use crate::snapshot::Snapshot;
 
 /// Rows between looks at whether more pages should be asked for.
@@ -38,6 +39,8 @@ pub struct Rows {
     client: Client,
     what: String,
     patience: Option<Duration>,
+    /// The read, to be begun again if the table turns out to be cut otherwise.
+    wanted: IndexRead,
     gather: Gather,
     columns: Vec<Column>,
     visible: usize,
@@ -56,19 +59,21 @@ pub struct Rows {
 }
 
 impl Rows {
-    pub(crate) fn begin(wanted: IndexRead<'_>) -> Result<Rows, Error> {
+    pub(crate) fn begin(wanted: IndexRead) -> Result<Rows, Error> {
         let IndexRead {
             table,
             plan,
             patience,
             snapshot,
-        } = wanted;
-        table.check_plan(&plan)?;
-        if let Some(snapshot) = &snapshot {
+            ..
+        } = &wanted;
+        table.check_plan(plan)?;
+        if let Some(snapshot) = snapshot {
             snapshot.check(table)?;
         }
+        let (patience, snapshot) = (*patience, snapshot.clone());
         let may_be_stale = plan.consistency == Consistency::Stale;
-        let gather = Gather::new(table.definition(), plan);
+        let gather = Gather::new(table.definition(), plan.clone());
         let (sender, receiver) = mpsc::unbounded_channel();
         Ok(Rows {
             client: table.client().clone(),
@@ -86,6 +91,7 @@ impl Rows {
             table: table.id(),
             snapshot,
             may_be_stale,
+            wanted,
         })
     }
 
@@ -183,13 +189,31 @@ impl Rows {
 
     /// Reads all of it as of one moment if it is small enough, or opens a snapshot for it.
     async fn read_moment(&mut self) -> Result<(), Error> {
+        let mut cuts = 1;
+        let result = loop {
+            match self.try_moment().await {
+                Err(Error::TableChanged { .. })
+                    if cuts < CUTS_MAX && self.wanted.follow().await? =>
+                {
+                    cuts += 1;
+                    let definition = self.wanted.table.definition();
+                    self.gather = Gather::new(definition, self.wanted.plan.clone());
+                }
+                result => break result,
+            }
+        };
+        self.failed |= result.is_err();
+        result
+    }
+
+    async fn try_moment(&mut self) -> Result<(), Error> {
         let reads = self.gather.moment_reads();
         if reads.is_empty() {
             self.is_of_one_moment = Some(true);
             return Ok(());
         }
         let read = self.client.read_moment(reads, self.patience, &self.what);
-        let result = match read.await {
+        match read.await {
             Ok(Some(ranges)) => {
                 self.is_of_one_moment = Some(true);
                 let accepted = self.gather.accept_moment(ranges);
@@ -203,9 +227,7 @@ impl Rows {
             }
             Ok(None) => self.open_snapshot().await,
             Err(error) => Err(error),
-        };
-        self.failed |= result.is_err();
-        result
+        }
     }
 
     /// Opens a snapshot for the read. While a server of the table is missing none is possible, and

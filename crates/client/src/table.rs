@@ -50,8 +50,9 @@ impl From<usize> for IndexSelector<'_> {
     }
 }
 
-/// A table of a cluster. Cheap to clone. Every request looks up where its partitions are; its
-/// columns and indexes are those of when the table was looked up.
+/// A table of a cluster. Cheap to clone. Every request looks up where its partitions are, and a read
+/// follows a change of their number; its columns and indexes are those of when the table was looked
+/// up.
 #[derive(Clone, Debug)]
 pub struct Table {
     client: Client,
@@ -61,6 +62,8 @@ pub struct Table {
 
 /// An index, or the primary key, where it is read.
 pub(crate) struct PlacedIndex<'a> {
+    /// Its name; none is the primary key.
+    pub name: Option<&'a str>,
     pub replex: u8,
     /// All columns of its key.
     pub columns: &'a [usize],
@@ -117,6 +120,19 @@ impl Table {
         let position = names.position(|other| other == name)?;
         Some(Table {
             client: client.clone(),
+            configuration,
+            position,
+        })
+    }
+
+    /// Returns the table as the client knows it now; none if it was dropped.
+    pub(crate) fn newest(&self) -> Option<Table> {
+        let configuration = self.client.configuration();
+        let id = self.id();
+        let tables = &configuration.tables;
+        let position = tables.binary_search_by_key(&id, |table| table.id).ok()?;
+        Some(Table {
+            client: self.client.clone(),
             configuration,
             position,
         })
@@ -441,6 +457,7 @@ impl Table {
         let replex = index.and_then(|index| routes::replex_of_index(self.definition(), index));
         match (index, replex) {
             (Some(index), Some(replex)) => Ok(PlacedIndex {
+                name: index.map(|position| &schema.indexes[position].name[..]),
                 replex,
                 columns: match index {
                     None => &schema.primary_key,

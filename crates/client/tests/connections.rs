@@ -370,6 +370,6 @@ fn handles_may_go_to_any_thread() {
     any_thread::<Client>();
     any_thread::<client::Table>();
     any_thread::<client::Rows>();
-    any_thread::<client::Lookup<'_>>();
+    any_thread::<client::Lookup>();
     any_thread::<Error>();
 }

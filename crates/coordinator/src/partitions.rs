@@ -17,6 +17,7 @@ use protocol::configuration::partitions::resize_name;
 use protocol::configuration::{Configuration, PlacedTable, Server};
 use protocol::identity::{CoreId, Epoch, TableId};
 use protocol::message::CopyFailure;
+use protocol::planted::{self, Bug};
 
 use super::copies::PLACE_BYTES_MAX;
 use super::{CONFIGURATION_BYTES_MAX, Coordinator, CoordinatorOutput, CopyRequest};
@@ -60,7 +61,12 @@ impl Coordinator {
         if under_way == Some(partitions) || under_way.is_none() && now == partitions {
             return Ok(self.done_now());
         }
-        if partitions != now {
+        if partitions == now {
+            self.given_up(table).map_err(|message| Refused {
+                message,
+                retry: true,
+            })?;
+        } else {
             check_is_not_resized(table)?;
             self.check_resize(table, partitions)?;
         }
@@ -150,13 +156,31 @@ impl Coordinator {
         if next >= needed.min(now) && next > 0 {
             return Ok(());
         }
-        Err(format!(
-            "cut anew, table {} would survive {} failures, and it promises to survive {}: start \
-             servers in more failure domains, or add a copy first",
-            table.schema.name,
-            next.saturating_sub(1),
-            needed - 1
-        ))
+        let name = &table.schema.name;
+        Err(match next {
+            0 => format!(
+                "other copies of table {name} are being filled, and until they serve these have the \
+                 only copies of some rows: try again then"
+            ),
+            next => format!(
+                "table {name} would survive {} failures then, and it promises to survive {}: start \
+                 servers in more failure domains, or add a copy first",
+                next - 1,
+                needed - 1
+            ),
+        })
+    }
+
+    /// Returns the table without the copies that were to have another number of partitions.
+    ///
+    /// # Errors
+    /// For people: servers were lost, and the table cannot do without them yet.
+    fn given_up(&self, table: &PlacedTable) -> Result<PlacedTable, String> {
+        let without = table.without_successors();
+        if !planted::is(Bug::SuccessorsDroppedUnchecked) {
+            self.check_tolerance(table, &without.layout, &without.full_copies())?;
+        }
+        Ok(without)
     }
 
     /// Returns the load of all cores, without that of a table.
@@ -182,7 +206,7 @@ impl Coordinator {
         epoch: Epoch,
     ) -> Result<PlacedTable, String> {
         if partitions == table.schema.partitions {
-            return Ok(table.without_successors());
+            return self.given_up(table);
         }
         let (layout, added) = table.layout_with(partitions)?;
         let placement = self.placement_with(table, (&layout, &added))?;

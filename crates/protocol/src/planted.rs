@@ -171,6 +171,8 @@ bugs! {
     LastCopyDropped = "last-copy-dropped", "R20";
     /// Copies with another number of partitions take their places before they have all rows.
     SuccessorPromotedEarly = "successor-promoted-early", "R51";
+    /// Copies that were to take the places of others go, although the others were lost meanwhile.
+    SuccessorsDroppedUnchecked = "successors-dropped-unchecked", "R51";
     /// A core that fills a head knows only the requests to the head as it is numbered now.
     FormerHeadsForgotten = "former-heads-forgotten", "R51";
     /// Copies whose places others take answer reads until the change is known.

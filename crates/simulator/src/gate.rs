@@ -32,7 +32,9 @@ fn suits(bug: Bug, plan: &RunPlan) -> bool {
         | Bug::SuccessorPromotedEarly
         | Bug::SupersededIsRead
         | Bug::ReadWhileRebuilding => faults.copies_every_us > 0,
-        Bug::FormerHeadsForgotten => faults.copies_every_us > 0 && plan.replace_after_us < u64::MAX,
+        Bug::FormerHeadsForgotten | Bug::SuccessorsDroppedUnchecked => {
+            faults.copies_every_us > 0 && plan.replace_after_us < u64::MAX
+        }
         Bug::StaleRowsKept
         | Bug::ComparisonSkipped
         | Bug::ChangesNotListed

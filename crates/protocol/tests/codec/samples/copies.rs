@@ -27,6 +27,13 @@ pub fn copies() -> Vec<(&'static str, Message)> {
                 cells: vec![(1, 7)],
             }),
         ),
+        (
+            "ask-set-partitions",
+            Message::Ask(CoordinatorRequest::SetPartitions {
+                table: "flights".into(),
+                partitions: 48,
+            }),
+        ),
         ("ask-progress", Message::Ask(CoordinatorRequest::Progress)),
         (
             "answer-progress",

@@ -251,7 +251,9 @@ generate_struct! {
 }
 
 generate_enum! {
-    CopyRequest { Add { schema }, Drop { name } }
+    CopyRequest {
+        Add { schema }, Drop { name }, Renew { cells }, Resize { partitions }, Promote,
+    }
     PartitionStart { Empty, Taken, Compared }
     ServerState { Up, Down }
     PartitionState { Serving, Rebuilding }
@@ -263,7 +265,9 @@ generate_enum! {
     }
     Durability { Sync, Replicated }
     ColumnType { Bool, Int64, Float64, Text, Bytes, Timestamp, Uuid }
-    ReplexKind { Primary, Index { index }, Hybrid, Exact { of }, Hyperspace, Vacant }
+    ReplexKind {
+        Primary, Index { index }, Hybrid, Exact { of }, Hyperspace, Successor { of }, Vacant,
+    }
     UnaryOperator { Not, Negate, IsNull, IsNotNull }
     BinaryOperator {
         And, Or, Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, Add, Subtract, Multiply,
@@ -336,7 +340,7 @@ generate_enum! {
         OpenSession,
         CreateTable { schema, if_not_exists }, DropTable { name, if_exists }, Leave { server },
         AddCopy { schema }, DropCopy { table, name, if_exists }, Progress,
-        Renew { table, cells },
+        Renew { table, cells }, SetPartitions { table, partitions },
         Stopped { server, incarnation, logs }, Remove { server }, Drain { server },
         EndDrain { server }, AcceptFolder { server },
         Remember(memory),
