@@ -13,6 +13,9 @@ use crate::error::Error;
 use crate::snapshot::Snapshot;
 use crate::table::{IndexSelector, Table};
 
+/// How often a read chooses its partitions, before it fails because they change all the time.
+pub(crate) const CUTS_MAX: usize = 4;
+
 /// The common part of lookups, ranges and scans.
 #[derive(Clone, Debug)]
 pub(crate) struct IndexRead {

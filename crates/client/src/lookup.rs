@@ -15,7 +15,7 @@ use session::{SessionOperation, SessionOutcome};
 
 use crate::client::other_outcome;
 use crate::error::Error;
-use crate::index_read::{IndexRead, IndexRows};
+use crate::index_read::{CUTS_MAX, IndexRead, IndexRows};
 use crate::read_options::common_options;
 use crate::rows::{Row, decode};
 use crate::table::{IndexSelector, Table};
@@ -42,9 +42,6 @@ pub struct Scan {
 
 common_options!(Lookup);
 common_options!(Scan);
-
-/// How often a read chooses its partitions, before it fails because they change all the time.
-pub(crate) const CUTS_MAX: usize = 4;
 
 impl Lookup {
     /// Values of an index's first columns. They must fix the partition.

@@ -15,8 +15,7 @@ use tokio::sync::mpsc;
 use crate::client::{Client, other_outcome};
 use crate::error::Error;
 use crate::hub::{SubmittedOperation, Waiter};
-use crate::index_read::IndexRead;
-use crate::lookup::CUTS_MAX;
+use crate::index_read::{CUTS_MAX, IndexRead};
 use crate::snapshot::Snapshot;
 
 /// Rows between looks at whether more pages should be asked for.

@@ -50,9 +50,9 @@ impl From<usize> for IndexSelector<'_> {
     }
 }
 
-/// A table of a cluster. Cheap to clone. Every request looks up where its partitions are, and a read
-/// follows a change of their number; its columns and indexes are those of when the table was looked
-/// up.
+/// A table of a cluster. Cheap to clone. Every request looks up where its partitions are, and a
+/// read follows a change of their number. Its columns and indexes are those of when the table was
+/// looked up.
 #[derive(Clone, Debug)]
 pub struct Table {
     client: Client,

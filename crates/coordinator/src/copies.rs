@@ -20,7 +20,6 @@ use protocol::identity::{CoreId, Epoch, ServerId, TableId};
 use protocol::message::{CoordinatorReply, CopyFailure, FillReport};
 use protocol::planted::{self, Bug};
 
-use super::partitions::check_is_not_resized;
 use super::sealing::remaining_cores;
 use super::{
     CONFIGURATION_BYTES_MAX, Coordinator, CoordinatorOutput, CopyChange, CopyRequest, FAILURES_MAX,
@@ -489,6 +488,18 @@ fn check_indexes_serve(table: &PlacedTable, wanted: &Schema) -> Result<(), Refus
         }
     }
     Ok(())
+}
+
+/// Checks that no copies of a table are being cut into another number of partitions.
+pub(super) fn check_is_not_resized(table: &PlacedTable) -> Result<(), Refused> {
+    let Some(next) = table.layout.next_partitions() else {
+        return Ok(());
+    };
+    let (name, now) = (&table.schema.name, table.schema.partitions);
+    Err(Refused::new(format!(
+        "table {name} is being cut into {next} partitions: wait until that is done, or give it up \
+         with ALTER TABLE {name} SET (partitions = {now})"
+    )))
 }
 
 /// Returns the name of what `wanted` has more.

@@ -24,6 +24,7 @@ mod partitions;
 mod recall;
 mod renewal;
 mod replacement;
+mod resizes;
 mod room;
 mod sealing;
 mod sessions;
@@ -49,8 +50,8 @@ use announcements::Listeners;
 use drops::RecentDrops;
 use members::{CoreHeartbeat, ServerJoin};
 use moves::MoveTracker;
-use partitions::ResizeTracker;
 use recall::Recall;
+use resizes::ResizeTracker;
 use sealing::SealTracker;
 use sessions::Sessions;
 

@@ -14,37 +14,14 @@ use alloc::vec::Vec;
 use placement::{HostCore, Layout, Loads, Placement, assign, prove};
 use protocol::codec::Wire;
 use protocol::configuration::partitions::resize_name;
-use protocol::configuration::{Configuration, PlacedTable, Server};
-use protocol::identity::{CoreId, Epoch, TableId};
+use protocol::configuration::{PlacedTable, Server};
+use protocol::identity::{CoreId, Epoch};
 use protocol::message::CopyFailure;
 use protocol::planted::{self, Bug};
 
-use super::copies::PLACE_BYTES_MAX;
+use super::copies::{PLACE_BYTES_MAX, check_is_not_resized};
 use super::{CONFIGURATION_BYTES_MAX, Coordinator, CoordinatorOutput, CopyRequest};
 use super::{Outcome, Refused};
-
-/// The tables with copies that are to take the places of others. They follow from the
-/// configuration.
-#[derive(Debug, Default)]
-pub(super) struct ResizeTracker {
-    tables: BTreeSet<TableId>,
-}
-
-impl ResizeTracker {
-    /// Returns those of a configuration.
-    pub fn new(configuration: &Configuration) -> ResizeTracker {
-        let mut tracker = ResizeTracker::default();
-        configuration.tables.iter().for_each(|it| tracker.note(it));
-        tracker
-    }
-
-    /// Notes a table whose copies have changed.
-    pub fn note(&mut self, table: &PlacedTable) {
-        if table.layout.successors().next().is_some() {
-            self.tables.insert(table.id);
-        }
-    }
-}
 
 impl Coordinator {
     /// Begins to cut the copies of a table into another number of partitions, or gives that up.
@@ -83,9 +60,10 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// Checks that the copies of a table can be cut so, be placed and be told of.
+    /// Checks that the copies of a table can be cut so and be placed, and that the configuration
+    /// has room for them.
     fn check_resize(&self, table: &PlacedTable, partitions: u32) -> Result<(), Refused> {
-        if table.building.iter().next().is_some() {
+        if !table.building.is_empty() {
             return Err(Refused {
                 message: format!(
                     "a copy of table {} is being made: try again when it serves",
@@ -233,12 +211,12 @@ impl Coordinator {
 
     /// Lets copies take the places of others whose partitions all serve.
     pub(super) fn advance_resizes(&mut self, output: &mut CoordinatorOutput) {
-        let tables = self.resizes.tables.clone();
+        let tables = self.resizes.tables();
         for id in tables {
             let table = self.state.configuration.table(id);
             let resized = table.filter(|table| table.layout.successors().next().is_some());
             let Some(table) = resized else {
-                self.resizes.tables.remove(&id);
+                self.resizes.forget(id);
                 continue;
             };
             let mut changes = self.state.changes.iter();
@@ -248,16 +226,4 @@ impl Coordinator {
             }
         }
     }
-}
-
-/// Checks that no copies of a table are being cut into another number of partitions.
-pub(super) fn check_is_not_resized(table: &PlacedTable) -> Result<(), Refused> {
-    let Some(next) = table.layout.next_partitions() else {
-        return Ok(());
-    };
-    let (name, now) = (&table.schema.name, table.schema.partitions);
-    Err(Refused::new(format!(
-        "table {name} is being cut into {next} partitions: wait until that is done, or give it up \
-         with ALTER TABLE {name} SET (partitions = {now})"
-    )))
 }

@@ -146,3 +146,84 @@ fn an_extension_is_one_thing_more() {
     wanted.indexes.push(index("late", 1, None));
     assert!(!schema.is_extended_by(&wanted), "two things at once");
 }
+
+#[test]
+fn successors_take_the_places_of_the_copies_that_another_number_cuts() {
+    let mut schema = table(12, 2, 1);
+    schema.further.push(FurtherCopy {
+        name: "again".into(),
+        cut: Cut::Replica { of: Some(1) },
+    });
+    schema.further.push(FurtherCopy {
+        name: "s".into(),
+        cut: Cut::Hyperspace {
+            dimensions: vec![placement::Dimension {
+                column: 1,
+                divisions: 4,
+            }],
+        },
+    });
+    schema.validate().unwrap();
+    let before = Layout::base(&schema);
+    let mut layout = before.clone();
+    let added = layout.add_successors(&schema, 48).unwrap();
+    layout.validate(&schema).unwrap();
+    assert_eq!(added, [5, 6, 7, 8], "all but the hyperspace");
+    assert_eq!(layout.next_partitions(), Some(48));
+    assert_eq!(layout.chain(&schema)[0], 0, "the head stays for now");
+
+    let mut given_up = layout.clone();
+    given_up.drop_successors();
+    assert_eq!(given_up, before);
+
+    layout.promote_successors();
+    schema.partitions = 48;
+    layout.validate(&schema).unwrap();
+    assert_eq!(layout.primary(), 5);
+    assert_eq!(
+        layout.chain(&schema)[0],
+        5,
+        "chains begin at the primary replex"
+    );
+    let of = |layout: &Layout| {
+        let numbers = layout.numbers();
+        let mut copies: Vec<_> = numbers
+            .map(|number| {
+                (
+                    layout.replexes[number].name.clone(),
+                    layout.partition_count(number),
+                )
+            })
+            .collect();
+        copies.sort();
+        copies
+    };
+    assert_eq!(of(&layout), of(&Layout::base(&schema)));
+    let again = layout
+        .replexes
+        .iter()
+        .find(|it| it.name == "again")
+        .unwrap();
+    assert_eq!(
+        again.kind,
+        ReplexKind::Exact { of: 7 },
+        "of the successor of what it was of"
+    );
+
+    // The numbers before are free again, and the hyperspace has kept its own.
+    assert_eq!(layout.add_successors(&schema, 6).unwrap(), [0, 1, 2, 3]);
+    layout.promote_successors();
+    assert_eq!(layout.primary(), 0);
+    assert_eq!(layout.replexes[4], before.replexes[4]);
+}
+
+#[test]
+fn hybrids_must_go_before_another_number_of_partitions() {
+    let mut schema = table(12, 2, 1);
+    let mut layout = Layout::base(&schema);
+    add(&mut layout, &mut schema, |it| {
+        it.further.push(hybrid("h", 1))
+    });
+    let error = layout.add_successors(&schema, 24).unwrap_err();
+    assert!(error.message.contains("drop h first"), "{}", error.message);
+}

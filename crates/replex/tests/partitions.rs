@@ -61,7 +61,7 @@ async fn count_until(table: Table, id: i64, over: Arc<AtomicBool>) -> i64 {
         let written = table.update(&pk, vec![assignment], None).await.unwrap();
         assert!(written.took_effect(), "{written:?}");
         count += 1;
-        let row = table.get(&pk).await.unwrap().expect("nobody deletes it");
+        let row = table.get(&pk).await.unwrap().expect("no client deletes it");
         assert_eq!(row.values[2], Value::Int64(count), "one effect per request");
     }
     count

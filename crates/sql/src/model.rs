@@ -471,7 +471,7 @@ fn apply(
 ) -> Result<RequestResult, RequestResult> {
     let schema = &table.schema;
     let old = rows.get(&*mutation.pk).map(|(_, row)| row.clone());
-    let new = row_after(schema, mutation, old.as_ref())?;
+    let new = row_after(table, mutation, old.as_ref())?;
     for (number, replex) in table.layout.replexes.iter().enumerate() {
         if let ReplexKind::Index { index } = replex.kind
             && let Some(constraint) = schema.indexes[index].constraint
@@ -491,10 +491,11 @@ fn apply(
 
 /// Returns the row that a mutation leaves, if it leaves one.
 fn row_after(
-    schema: &Schema,
+    table: &PlacedTable,
     mutation: &Mutation,
     old: Option<&Vec<Value>>,
 ) -> Result<Option<Vec<Value>>, RequestResult> {
+    let schema = &table.schema;
     let decode = |row: &[u8]| RowView::parse(&schema.columns, row).unwrap().to_values();
     let holds_for = |condition: &Option<Expression>, row: &Vec<Value>, new: Option<&Vec<Value>>| {
         let excluded = new.map(|it| it as &dyn protocol::expression::Columns);

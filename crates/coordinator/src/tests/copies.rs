@@ -85,7 +85,12 @@ pub fn seal(scene: &mut Scene) {
 }
 
 /// All cores report that all partitions of it that are rebuilding are filled.
-fn fill(scene: &mut Scene) {
+pub fn fill(scene: &mut Scene) {
+    fill_those(scene, |_| true);
+}
+
+/// All cores report the same of the partitions of some copies, by their numbers.
+pub fn fill_those(scene: &mut Scene, concerns: impl Fn(usize) -> bool) {
     beats(scene, |core, configuration, beat| {
         let table = &configuration.tables[0];
         let Request::Heartbeat { filled, .. } = beat else {
@@ -93,7 +98,8 @@ fn fill(scene: &mut Scene) {
         };
         for (replex, places) in table.placement.iter().enumerate() {
             for (number, place) in places.iter().enumerate() {
-                if place.core == core && place.state == PartitionState::Rebuilding {
+                let is_filling = place.state == PartitionState::Rebuilding;
+                if place.core == core && is_filling && concerns(replex) {
                     filled.push(protocol::identity::PartitionId {
                         table: table.id,
                         replex: replex as u8,
@@ -120,9 +126,9 @@ fn object(scene: &mut Scene, replex: usize, why: &str) {
     });
 }
 
-type Progress = (Vec<FillReport>, Vec<(TableId, String)>, Vec<CopyFailure>);
+pub type Progress = (Vec<FillReport>, Vec<(TableId, String)>, Vec<CopyFailure>);
 
-fn progress(scene: &mut Scene) -> Progress {
+pub fn progress(scene: &mut Scene) -> Progress {
     match scene.ask(Request::Progress) {
         Reply::Progress {
             fills,

@@ -6,6 +6,7 @@ mod copies;
 mod fills;
 mod folders;
 mod moves;
+mod partitions;
 mod recall;
 mod renewal;
 mod reports;

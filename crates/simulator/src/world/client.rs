@@ -356,8 +356,8 @@ impl World {
         );
     }
 
-    /// Returns the copies that a client may read; none if it does not know the table. A few read one that
-    /// is being made, as no client should: they receive what the others have.
+    /// Returns the copies that a client may read; none if it does not know the table. A few read
+    /// one that is being made, as no client should: they receive what the others have.
     fn readable(&mut self, number: u64, id: TableId, table: &Translation) -> Vec<usize> {
         let early = self.random.chance(0.05);
         let session = &self.clients[&number].session;

@@ -377,6 +377,11 @@ fn unsupported_syntax_is_refused_by_name() {
         ("BEGIN", "a transaction"),
         ("COMMIT", "a transaction"),
         ("ALTER TABLE t ADD COLUMN a bigint", "ALTER TABLE"),
+        (
+            "ALTER TABLE IF EXISTS t SET (partitions = 8)",
+            "ALTER TABLE",
+        ),
+        ("ALTER TABLE ONLY t SET (partitions = 8)", "ALTER TABLE"),
         ("TRUNCATE t", "TRUNCATE"),
         ("DROP TABLE a, b", "several tables"),
         ("CREATE TABLE t (a varchar(20))", "the type VARCHAR(20)"),

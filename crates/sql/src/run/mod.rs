@@ -196,6 +196,13 @@ impl<S: Store> SqlSession<S> {
                 done("SET")
             }
             StatementPlan::SetAlready => done("SET"),
+            definition => self.define(definition).await?,
+        })
+    }
+
+    /// Runs a statement that defines tables and their copies.
+    async fn define(&self, plan: StatementPlan) -> Result<StatementOutcome, Attempt> {
+        Ok(match plan {
             StatementPlan::CreateTable {
                 schema,
                 if_not_exists,
@@ -233,6 +240,7 @@ impl<S: Store> SqlSession<S> {
                 dropped.map_err(Attempt::of_definition)?;
                 done("DROP TABLE")
             }
+            _ => unreachable!("the other plans define nothing"),
         })
     }
 }
