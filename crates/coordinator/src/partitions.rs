@@ -205,7 +205,9 @@ impl Coordinator {
             return Err("not all of the new partitions serve: they are filled again first".into());
         }
         let promoted = table.with_promoted();
-        self.check_tolerance(table, &promoted.layout, &promoted.full_copies())?;
+        if !planted::is(Bug::SuccessorPromotedEarly) {
+            self.check_tolerance(table, &promoted.layout, &promoted.full_copies())?;
+        }
         Ok(promoted)
     }
 
