@@ -1,5 +1,6 @@
 //! A connected client: tables, and requests to the coordinator.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -115,9 +116,8 @@ impl Client {
                 },
             }
         };
-        // Spreads the pauses of clients that are refused together; nothing depends on its value.
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let seed = since.map_or(0, |since| since.as_nanos() as u64) ^ u64::from(std::process::id());
+        // The keys of a hasher are random. The time sets clients of one thread further apart.
+        let seed = RandomState::new().hash_one((SystemTime::now(), std::process::id()));
         let machine = SessionMachine::new(options.limits(), seed, Some(Arc::new(configuration)));
         let hub = Hub::new(options, sender, machine);
         // The coordinator's task is there as long as the client.

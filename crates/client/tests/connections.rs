@@ -12,7 +12,7 @@ use std::time::Duration;
 use client::{Client, ConnectOptions, Error, IfMissing, Retry};
 use fake::Reaction;
 use placement::{Value, encode_row};
-use protocol::identity::{Epoch, RequestId, SnapshotId, Version};
+use protocol::identity::{Epoch, ReaderId, RequestId, SnapshotId, Version};
 use protocol::message::{
     OpenedSnapshot, Refusal, Reply, Request, RowPage, SnapshotReply, SnapshotRequest, SnapshotUse,
 };
@@ -255,6 +255,7 @@ async fn large_rows_come_page_by_page() {
     let opened = OpenedSnapshot {
         share: SnapshotUse {
             snapshot: SnapshotId::default(),
+            reader: ReaderId(1),
             user: 1,
         },
         at: Version(1),
@@ -263,7 +264,7 @@ async fn large_rows_come_page_by_page() {
     let fake = fake::start(move |_, request| {
         let read = match request {
             Request::Read(read) => read,
-            Request::Snapshot(SnapshotRequest::Open(_)) => {
+            Request::Snapshot(SnapshotRequest::Open { .. }) => {
                 return Reaction::Reply(Reply::Snapshot(SnapshotReply::Opened(opened)));
             }
             Request::Snapshot(SnapshotRequest::Close(share)) => {

@@ -1,5 +1,6 @@
 //! One core's part in snapshots: holds that expire, late copies of them, closes of other openings,
-//! and reads of snapshots that it does not know (R36, R37, R39).
+//! and reads of snapshots that it does not know (R36, R37, R39). The shares that it gives to
+//! clients (R51, R52).
 
 mod pair;
 
@@ -11,12 +12,12 @@ use placement::{Value, encode_key, encode_row};
 use protocol::codec::Bytes;
 use protocol::configuration::Configuration;
 use protocol::identity::{
-    ClockReading, Epoch, FinishedLine, Incarnation, PartitionId, Position, RequestId, SessionId,
-    SnapshotId, TableId, Version,
+    ClockReading, Epoch, FinishedLine, Incarnation, PartitionId, Position, ReaderId, RequestId,
+    SessionId, SnapshotId, TableId, Version,
 };
 use protocol::message::{
     Agreement, Consistency, Execute, PeerHeader, PeerMessage, Read, Refusal, Reply, Request, Room,
-    SnapshotFailure, SnapshotMessage, SnapshotRequest,
+    SnapshotFailure, SnapshotMessage, SnapshotReply, SnapshotRequest, SnapshotUse,
 };
 use protocol::operation::{Action, Mutation};
 
@@ -83,8 +84,13 @@ impl Participant {
 
     /// Takes a message of server 2.
     fn peer(&mut self, message: PeerMessage) -> CoreOutput {
+        self.message(2, message)
+    }
+
+    /// Takes a message of a server.
+    fn message(&mut self, from: u32, message: PeerMessage) -> CoreOutput {
         let header = PeerHeader {
-            from: core(2),
+            from: core(from),
             incarnation: Incarnation(1),
             epoch: Epoch(self.epoch),
             table_epoch: message.table().map_or(Epoch(0), |_| Epoch(self.epoch)),
@@ -126,11 +132,70 @@ impl Participant {
     }
 
     fn ask(&mut self, request: Request) -> CoreOutput {
+        self.ask_over(1, request)
+    }
+
+    /// Takes a request that arrives over a connection.
+    fn ask_over(&mut self, connection: u64, request: Request) -> CoreOutput {
         self.step(CoreInput::Request {
-            client: ClientId(1),
+            client: ClientId(connection),
             correlation: 1,
             request,
         })
+    }
+
+    /// Opens a snapshot for a client, in which server 2 takes part, and returns the answer.
+    fn open(&mut self, connection: u64, reader: u64) -> Reply {
+        // Until the pause after the opening before is over.
+        self.now.monotonic_us += 5_000;
+        self.renew();
+        let open = SnapshotRequest::Open {
+            reader: ReaderId(reader),
+            tables: vec![(TableId(1), Epoch(self.epoch))],
+        };
+        let mut outputs = vec![self.ask_over(connection, Request::Snapshot(open))];
+        while let Some(output) = outputs.pop() {
+            if let Some(reply) = output.replies.into_iter().next() {
+                return reply.reply;
+            }
+            for send in output.sends {
+                let PeerMessage::Snapshot(message) = send.message else {
+                    continue;
+                };
+                let (from, message) = match (send.to == core(1), message) {
+                    (true, message) => (1, message),
+                    (false, SnapshotMessage::Hold { snapshot, .. }) => {
+                        let clock = Version(1);
+                        (2, SnapshotMessage::Held { snapshot, clock })
+                    }
+                    (false, SnapshotMessage::Close { snapshot, .. }) => {
+                        (2, SnapshotMessage::Closed { snapshot })
+                    }
+                    (false, other) => panic!("{other:?}"),
+                };
+                outputs.push(self.message(from, PeerMessage::Snapshot(message)));
+            }
+        }
+        panic!("the opening has no end");
+    }
+
+    /// Opens a snapshot that must be given.
+    fn share(&mut self, connection: u64, reader: u64) -> SnapshotUse {
+        match self.open(connection, reader) {
+            Reply::Snapshot(SnapshotReply::Opened(opened)) => opened.share,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Takes a request about a share, and what it has this core send to itself; the answer.
+    fn ask_about(&mut self, connection: u64, request: SnapshotRequest) -> Reply {
+        let output = self.ask_over(connection, Request::Snapshot(request));
+        for send in output.sends {
+            if send.to == core(1) {
+                self.message(1, send.message);
+            }
+        }
+        output.replies[0].reply.clone()
     }
 
     /// Inserts a row, and returns whether its operation begins at once.
@@ -157,8 +222,13 @@ impl Participant {
         begins(&output)
     }
 
-    /// Reads the primary partition at a snapshot.
+    /// Reads the primary partition at a snapshot that server 2 has opened.
     fn read(&mut self, number: u64) -> Reply {
+        self.read_at(opening(number))
+    }
+
+    /// Reads the primary partition at a snapshot.
+    fn read_at(&mut self, snapshot: SnapshotId) -> Reply {
         let output = self.ask(Request::Read(Read {
             epoch: Epoch(self.epoch),
             partition: partition(),
@@ -172,7 +242,7 @@ impl Participant {
             consistency: Consistency::Linearizable,
             agreement: Agreement::Alone,
             redirect: None,
-            snapshot: Some(opening(number)),
+            snapshot: Some(snapshot),
         }));
         let [reply] = &output.replies[..] else {
             panic!("{:?}", output.replies);
@@ -340,7 +410,10 @@ fn times_and_tables_of_malformed_messages_are_bounded() {
         let snapshot = opening(9);
         it.opener(SnapshotMessage::Keep { snapshot, lease_us });
     }
-    let output = it.ask(Request::Snapshot(SnapshotRequest::Open(Vec::new())));
+    let output = it.ask(Request::Snapshot(SnapshotRequest::Open {
+        reader: ReaderId(1),
+        tables: Vec::new(),
+    }));
     assert!(
         matches!(
             output.replies[0].reply,
@@ -350,7 +423,52 @@ fn times_and_tables_of_malformed_messages_are_bounded() {
         output.replies
     );
     let old = vec![(TableId(1), Epoch(2))];
-    let output = it.ask(Request::Snapshot(SnapshotRequest::Open(old)));
+    let output = it.ask(Request::Snapshot(SnapshotRequest::Open {
+        reader: ReaderId(1),
+        tables: old,
+    }));
     let stale = Refusal::StaleEpoch { epoch: Epoch(3) };
     assert_eq!(output.replies[0].reply, Reply::Refused(stale));
+}
+
+#[test]
+fn a_share_belongs_to_the_client_that_opened_it() {
+    let mut it = Participant::start();
+    let share = it.share(1, 7);
+    let of_another = SnapshotUse {
+        reader: ReaderId(8),
+        ..share
+    };
+    let kept = it.ask_about(3, SnapshotRequest::Keep(of_another));
+    assert_eq!(kept, failed(SnapshotFailure::Unknown));
+    it.ask_about(3, SnapshotRequest::Close(of_another));
+    assert!(matches!(it.read_at(share.snapshot), Reply::Rows(_)));
+
+    // Its own client may come over another connection. The end of the first one is nothing then.
+    let kept = it.ask_about(2, SnapshotRequest::Keep(share));
+    assert_eq!(kept, Reply::Snapshot(SnapshotReply::Kept));
+    it.step(CoreInput::ClientGone {
+        client: ClientId(1),
+    });
+    it.now.monotonic_us += 3_000_000;
+    it.renew();
+    let kept = it.ask_about(2, SnapshotRequest::Keep(share));
+    assert_eq!(kept, Reply::Snapshot(SnapshotReply::Kept));
+    it.ask_about(2, SnapshotRequest::Close(share));
+    let ended = failed(SnapshotFailure::Unknown);
+    assert_eq!(it.read_at(share.snapshot), ended);
+}
+
+#[test]
+fn a_client_that_keeps_its_snapshots_leaves_room_for_others() {
+    let mut it = Participant::start();
+    let shares: Vec<SnapshotUse> = (0..32).map(|_| it.share(1, 7)).collect();
+    for connection in [1, 2] {
+        let refused = it.open(connection, 7);
+        assert_eq!(refused, failed(SnapshotFailure::TooMany));
+    }
+    it.share(1, 8);
+    it.ask_about(1, SnapshotRequest::Close(shares[5]));
+    it.share(1, 7);
+    assert_eq!(it.open(1, 7), failed(SnapshotFailure::TooMany));
 }

@@ -133,6 +133,11 @@ pub struct SnapshotId {
     pub number: u64,
 }
 
+/// A client, as it names itself to the cores that open snapshots for it: a random number that it
+/// draws when it starts, and keeps when its connections break (R51).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ReaderId(pub u64);
+
 /// A line through the operations of one head core, ordered by incarnation and sequence: all
 /// before it are decided, and durably so at every member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -168,6 +173,7 @@ wire_newtype!(
     Epoch,
     Incarnation,
     Position,
+    ReaderId,
     ServerId,
     SessionId,
     TableId,

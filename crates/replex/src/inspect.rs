@@ -5,12 +5,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use protocol::codec::{Bytes, Reader};
 use protocol::configuration::{Configuration, PartitionState, PlacedTable, ServerState};
-use protocol::identity::{Epoch, PartitionId, Version};
+use protocol::identity::{Epoch, PartitionId, ReaderId, Version};
 use protocol::message::{
     Agreement, ChecksumRead, Consistency, CoordinatorReply, CoordinatorRequest, OpenedSnapshot,
     Read, Refusal, Reply, Request, RowPage, SnapshotFailure, SnapshotReply, SnapshotRequest,
@@ -108,6 +109,8 @@ pub struct Inspector {
     rests: u32,
     /// Partitions that cannot be read now are left out instead of being waited for.
     leaves_out: bool,
+    /// Names it to the cores that open snapshots for it.
+    reader: ReaderId,
     /// Where the snapshot that is summed was opened, the snapshot, and when it was renewed.
     snapshot: Option<(PartitionId, OpenedSnapshot, Instant)>,
 }
@@ -125,6 +128,7 @@ impl Inspector {
             connections: HashMap::new(),
             rests: 0,
             leaves_out: false,
+            reader: ReaderId(RandomState::new().hash_one(SystemTime::now())),
             snapshot: None,
         };
         inspector.fetch().await?;
@@ -196,7 +200,11 @@ impl Inspector {
     async fn open_snapshot(&mut self, table: &str) -> Result<bool, InspectError> {
         let table = self.table(table)?;
         let (id, opener) = (table.id, table.primary_partition(0));
-        let open = |epoch| Request::Snapshot(SnapshotRequest::Open(vec![(id, epoch)]));
+        let reader = self.reader;
+        let open = |epoch| {
+            let tables = vec![(id, epoch)];
+            Request::Snapshot(SnapshotRequest::Open { reader, tables })
+        };
         match self.ask(opener, open).await {
             Ok(Reply::Snapshot(SnapshotReply::Opened(opened))) => {
                 let renewed = Instant::now();

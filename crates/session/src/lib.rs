@@ -39,7 +39,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use protocol::configuration::{Configuration, routes};
-use protocol::identity::{ClockReading, CoreId, Epoch, RequestId, ServerId, TableId};
+use protocol::identity::{ClockReading, CoreId, Epoch, ReaderId, RequestId, ServerId, TableId};
 use protocol::message::{
     CoordinatorRequest, Execute, Refusal, Request, SnapshotFailure, SnapshotRequest,
 };
@@ -63,6 +63,8 @@ pub struct SessionMachine {
     limits: SessionLimits,
     /// State of the generator that spreads pauses.
     random: u64,
+    /// Names this client to the cores that open snapshots for it.
+    reader: ReaderId,
     configuration: Option<Arc<Configuration>>,
     /// Tables with servers that are down and cannot be replaced, and these servers.
     lost: BTreeMap<TableId, BTreeSet<ServerId>>,
@@ -233,7 +235,8 @@ impl Pending {
 
 impl SessionMachine {
     /// Returns a client that knows a configuration, or fetches one when it needs it. The seed
-    /// spreads the pauses of clients that were refused together.
+    /// spreads the pauses of clients that were refused together, and names the client (R51): it
+    /// must be another one for each client.
     pub fn new(
         limits: SessionLimits,
         seed: u64,
@@ -244,6 +247,7 @@ impl SessionMachine {
         SessionMachine {
             limits,
             random: seed,
+            reader: ReaderId(mixed(seed)),
             lost: configuration
                 .as_deref()
                 .map(routing::lost)
@@ -582,7 +586,10 @@ impl SessionMachine {
             SessionOperation::Status(_) => Request::Status,
             SessionOperation::OpenSnapshot(tables) => {
                 let tables = tables.iter().map(|table| (*table, self.epoch_of(*table)));
-                Request::Snapshot(SnapshotRequest::Open(tables.collect()))
+                Request::Snapshot(SnapshotRequest::Open {
+                    reader: self.reader,
+                    tables: tables.collect(),
+                })
             }
             SessionOperation::KeepSnapshot(share) => {
                 Request::Snapshot(SnapshotRequest::Keep(*share))
@@ -649,13 +656,9 @@ impl SessionMachine {
     fn pause_us(&mut self, failures: u32) -> u64 {
         let longest = self.limits.pause_us_max.max(1);
         let pause_us = (self.limits.pause_us << failures.min(20)).clamp(1, longest);
-        // SplitMix64: pauses of clients that were refused together drift apart.
+        // Pauses of clients that were refused together drift apart.
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        pause_us - mixed % (pause_us / 2 + 1)
+        pause_us - mixed(self.random) % (pause_us / 2 + 1)
     }
 
     /// Its deadline has passed.
@@ -765,4 +768,12 @@ impl SessionMachine {
     fn all_ready(&mut self) {
         self.ready.extend(self.links.keys().copied());
     }
+}
+
+/// Returns a number in whose bits those of another one are spread (SplitMix64).
+fn mixed(number: u64) -> u64 {
+    let mut mixed = number;
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
 }

@@ -192,7 +192,7 @@ fn fit(request: &mut Request, source: &mut Source<'_>, number: u64) {
             release.epoch = known.epoch;
             release.partition = partition;
         }
-        Request::Snapshot(SnapshotRequest::Open(tables)) if mostly(source) => {
+        Request::Snapshot(SnapshotRequest::Open { tables, .. }) if mostly(source) => {
             *tables = vec![(table.id, known.epoch)];
         }
         Request::Checksum(_) | Request::Status | Request::Release(_) | Request::Snapshot(_) => {}

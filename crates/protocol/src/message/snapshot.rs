@@ -9,16 +9,21 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::codec::{wire_enum, wire_struct};
-use crate::identity::{Epoch, ServerId, SnapshotId, TableId, Version};
+use crate::identity::{Epoch, ReaderId, ServerId, SnapshotId, TableId, Version};
 
 /// A client's request about snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SnapshotRequest {
     /// Open a snapshot of these tables, each with its epoch as the client knows it.
-    Open(Vec<(TableId, Epoch)>),
-    /// The statement goes on: renew the lease.
+    Open {
+        /// The client.
+        reader: ReaderId,
+        /// The tables.
+        tables: Vec<(TableId, Epoch)>,
+    },
+    /// The statement goes on: renew the lease. Only its own client may (R51).
     Keep(SnapshotUse),
-    /// The statement has ended.
+    /// The statement has ended. Only its own client may send it (R51).
     Close(SnapshotUse),
 }
 
@@ -27,6 +32,8 @@ pub enum SnapshotRequest {
 pub struct SnapshotUse {
     /// The snapshot.
     pub snapshot: SnapshotId,
+    /// The client of the statement.
+    pub reader: ReaderId,
     /// The statement, as the opener numbered it.
     pub user: u64,
 }
@@ -70,6 +77,8 @@ pub enum SnapshotFailure {
     /// Operations under way did not end soon enough, or too many snapshots are open or being
     /// opened.
     Busy,
+    /// The client reads as many snapshots as one client may (R52).
+    TooMany,
 }
 
 /// A message between the core that opens a snapshot and the cores of its tables.
@@ -127,8 +136,14 @@ pub enum SnapshotMessage {
     },
 }
 
-wire_enum!(SnapshotRequest { 0 => Open(tables), 1 => Keep(share), 2 => Close(share) });
-wire_struct!(SnapshotUse { snapshot, user });
+wire_enum!(SnapshotRequest {
+    0 => Open { reader, tables }, 1 => Keep(share), 2 => Close(share),
+});
+wire_struct!(SnapshotUse {
+    snapshot,
+    reader,
+    user
+});
 wire_enum!(SnapshotReply { 0 => Opened(opened), 1 => Kept, 2 => Closed });
 wire_struct!(OpenedSnapshot {
     share,
@@ -137,7 +152,7 @@ wire_struct!(OpenedSnapshot {
 });
 wire_enum!(SnapshotFailure {
     0 => Unknown, 1 => ClusterChanged, 2 => HistoryFull, 3 => LeaseOver, 4 => ServerMissing(server),
-    5 => Busy,
+    5 => Busy, 6 => TooMany,
 });
 wire_enum!(SnapshotMessage {
     0 => Hold { snapshot, tables, hold_us }, 1 => Held { snapshot, clock },
@@ -177,6 +192,11 @@ impl fmt::Display for SnapshotFailure {
             SnapshotFailure::Busy => write!(
                 f,
                 "operations under way did not end soon enough to open a snapshot: try again"
+            ),
+            SnapshotFailure::TooMany => write!(
+                f,
+                "this client reads as many snapshots of the table as one client may: try again \
+                 after one of its statements has ended"
             ),
         }
     }

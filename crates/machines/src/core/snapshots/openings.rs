@@ -3,14 +3,16 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use protocol::identity::{ClockReading, CoreId, Epoch, Position, SnapshotId, TableId, Version};
+use protocol::identity::{
+    ClockReading, CoreId, Epoch, Position, ReaderId, SnapshotId, TableId, Version,
+};
 use protocol::message::{
     OpenedSnapshot, Refusal, Reply, SnapshotFailure, SnapshotMessage, SnapshotReply,
     SnapshotRequest, SnapshotUse,
 };
 use protocol::planted::{self, Bug};
 
-use super::participation::{HOLD_US_MAX, send};
+use super::participation::{HOLD_US_MAX, SNAPSHOTS_MAX, send};
 use crate::core::CoreMachine;
 use crate::core::answers::ReplyDestination;
 use crate::core::contract::{ClientId, CoreOutput};
@@ -26,6 +28,8 @@ const GONE_US: u64 = 2_500_000;
 const ATTEMPTS_MAX: u32 = 8;
 /// Statements that wait for a snapshot, or read one, at a time.
 const STATEMENTS_MAX: usize = 4_096;
+/// Snapshots that statements of one client read at a time (R52): an eighth of what a core keeps.
+const SNAPSHOTS_PER_READER_MAX: usize = SNAPSHOTS_MAX / 8;
 
 /// The snapshots that this core opens and keeps.
 #[derive(Debug, Default)]
@@ -43,6 +47,7 @@ pub(crate) struct Openings {
 #[derive(Debug)]
 struct Statement {
     asker: ReplyDestination,
+    reader: ReaderId,
     tables: BTreeMap<TableId, Epoch>,
     attempts: u32,
 }
@@ -77,13 +82,16 @@ struct OpenSnapshot {
     tables: BTreeSet<TableId>,
     cores: BTreeSet<CoreId>,
     at: Version,
-    users: BTreeMap<u64, User>,
+    /// The statements, each under its client and number: no other client has the name (R51).
+    users: BTreeMap<(ReaderId, u64), User>,
     /// When its cores hear next that it is still read.
     keep_us: u64,
 }
 
+/// The lease of a statement.
 #[derive(Debug)]
 struct User {
+    /// The connection over which its client was heard last.
     client: ClientId,
     until_us: u64,
 }
@@ -108,6 +116,21 @@ impl Openings {
         self.waiting.len() + usize::from(self.current.is_some()) + self.open.len()
     }
 
+    /// Returns how many snapshots statements of a client read, or are about to.
+    fn count_of(&self, reader: ReaderId) -> usize {
+        let is_read = |open: &&OpenSnapshot| {
+            let own = (reader, 0)..=(reader, u64::MAX);
+            open.users.range(own).next().is_some()
+        };
+        let open = self.open.values().filter(is_read).count();
+        // Statements that wait together get one snapshot.
+        let is_own = |statement: &Statement| statement.reader == reader;
+        let opening = self.current.as_ref();
+        let is_opening = opening.is_some_and(|it| it.statements.iter().any(is_own));
+        let is_waiting = self.waiting.iter().any(is_own);
+        open + usize::from(is_opening) + usize::from(is_waiting)
+    }
+
     /// Returns how many snapshots are open.
     pub fn open_count(&self) -> usize {
         self.open.len()
@@ -124,13 +147,19 @@ impl CoreMachine {
         output: &mut CoreOutput,
     ) {
         match request {
-            SnapshotRequest::Open(tables) => {
-                self.open_snapshot(asker, now, tables.into_iter().collect(), output);
+            SnapshotRequest::Open { reader, tables } => {
+                let statement = Statement {
+                    asker,
+                    reader,
+                    tables: tables.into_iter().collect(),
+                    attempts: 0,
+                };
+                self.open_snapshot(statement, now, output);
             }
             SnapshotRequest::Keep(share) => {
                 let until_us = now.monotonic_us + self.limits.snapshot_lease_us;
                 let open = self.openings.open.get_mut(&share.snapshot);
-                let user = open.and_then(|open| open.users.get_mut(&share.user));
+                let user = open.and_then(|open| open.users.get_mut(&(share.reader, share.user)));
                 let reply = match user {
                     Some(user) => {
                         *user = User {
@@ -145,7 +174,7 @@ impl CoreMachine {
             }
             SnapshotRequest::Close(share) => {
                 if let Some(open) = self.openings.open.get_mut(&share.snapshot) {
-                    open.users.remove(&share.user);
+                    open.users.remove(&(share.reader, share.user));
                 }
                 let reply = Reply::Snapshot(SnapshotReply::Closed);
                 self.answer(asker, Position(0), None, reply, output);
@@ -154,13 +183,13 @@ impl CoreMachine {
         }
     }
 
-    fn open_snapshot(
-        &mut self,
-        asker: ReplyDestination,
-        now: ClockReading,
-        tables: BTreeMap<TableId, Epoch>,
-        output: &mut CoreOutput,
-    ) {
+    fn open_snapshot(&mut self, statement: Statement, now: ClockReading, output: &mut CoreOutput) {
+        let Statement {
+            asker,
+            reader,
+            ref tables,
+            ..
+        } = statement;
         for epoch in tables.values() {
             self.notice_epoch(*epoch, output);
         }
@@ -169,8 +198,8 @@ impl CoreMachine {
             self.refuse(asker, Refusal::Invalid { message }, output);
             return;
         }
-        let checked = self.check_opener(&tables);
-        if let Err(refusal) = checked.and_then(|()| self.check_openable(&tables)) {
+        let checked = self.check_opener(tables);
+        if let Err(refusal) = checked.and_then(|()| self.check_openable(tables)) {
             self.refuse(asker, refusal, output);
             return;
         }
@@ -180,11 +209,13 @@ impl CoreMachine {
             self.refuse(asker, Refusal::Snapshot(SnapshotFailure::Busy), output);
             return;
         }
-        let statement = Statement {
-            asker,
-            tables,
-            attempts: 0,
-        };
+        // One more statement that waits gets the snapshot of those that do.
+        let openings = &self.openings;
+        let waits = openings.waiting.iter().any(|it| it.reader == reader);
+        if !waits && openings.count_of(reader) >= SNAPSHOTS_PER_READER_MAX {
+            self.refuse(asker, Refusal::Snapshot(SnapshotFailure::TooMany), output);
+            return;
+        }
         if planted::is(Bug::OldSnapshotGiven) && self.join_open(&statement, now, output) {
             return;
         }
@@ -204,7 +235,7 @@ impl CoreMachine {
             open.find(|(_, open)| statement.tables.keys().all(|it| open.tables.contains(it)));
         let snapshot = fits.map(|(snapshot, _)| *snapshot);
         if let Some(snapshot) = snapshot {
-            self.give_snapshot(snapshot, statement.asker, now, output);
+            self.give_snapshot(snapshot, statement, now, output);
         }
         snapshot.is_some()
     }
@@ -378,7 +409,7 @@ impl CoreMachine {
         };
         self.openings.open.insert(snapshot, open);
         for statement in opening.statements {
-            self.give_snapshot(snapshot, statement.asker, now, output);
+            self.give_snapshot(snapshot, &statement, now, output);
         }
         self.end_unread(output);
     }
@@ -386,7 +417,7 @@ impl CoreMachine {
     fn give_snapshot(
         &mut self,
         snapshot: SnapshotId,
-        asker: ReplyDestination,
+        &Statement { asker, reader, .. }: &Statement,
         now: ClockReading,
         output: &mut CoreOutput,
     ) {
@@ -399,9 +430,13 @@ impl CoreMachine {
             client: asker.client,
             until_us: now.monotonic_us + lease_us,
         };
-        open.users.insert(user, lease);
+        open.users.insert((reader, user), lease);
         let opened = OpenedSnapshot {
-            share: SnapshotUse { snapshot, user },
+            share: SnapshotUse {
+                snapshot,
+                reader,
+                user,
+            },
             at: open.at,
             lease_us,
         };

@@ -21,7 +21,7 @@ use crate::core::step::Step;
 /// A hold lasts so long at most, whatever the opener asks for: operations wait for it.
 pub(super) const HOLD_US_MAX: u64 = 320_000;
 /// Snapshots that a core knows at a time.
-const SNAPSHOTS_MAX: usize = 256;
+pub(super) const SNAPSHOTS_MAX: usize = 256;
 /// Snapshots that have ended of late: a read of one is refused with the reason.
 const ENDED_MAX: usize = 256;
 

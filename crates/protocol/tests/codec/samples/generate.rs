@@ -82,6 +82,7 @@ generate_newtype!(
     Epoch,
     Incarnation,
     Position,
+    ReaderId,
     ServerId,
     SessionId,
     TableId,
@@ -233,7 +234,7 @@ generate_struct! {
     Residue { stride, divisions, coordinate }
     ChecksumRead { epoch, partition, start, limit, snapshot }
     SnapshotId { opener, incarnation, number }
-    SnapshotUse { snapshot, user }
+    SnapshotUse { snapshot, reader, user }
     OpenedSnapshot { share, at, lease_us }
     RecallReport { core, incarnation, runs, folder, session_floor, configuration }
     HoldRelease { epoch, partition, holds }
@@ -292,10 +293,11 @@ generate_enum! {
     Request {
         Execute(execute), Read(read), Checksum(read), Status, Release(release), Snapshot(request),
     }
-    SnapshotRequest { Open(tables), Keep(share), Close(share) }
+    SnapshotRequest { Open { reader, tables }, Keep(share), Close(share) }
     SnapshotReply { Opened(opened), Kept, Closed }
     SnapshotFailure {
         Unknown, ClusterChanged, HistoryFull, LeaseOver, ServerMissing(server), Busy,
+        TooMany,
     }
     SnapshotMessage {
         Hold { snapshot, tables, hold_us }, Held { snapshot, clock },

@@ -39,7 +39,7 @@ kinds! {
     (Message::Request(Request::Checksum(_)), _) => "request-checksum",
     (Message::Request(Request::Status), _) => "request-status",
     (Message::Request(Request::Release(_)), _) => "request-release",
-    (Message::Request(Request::Snapshot(SnapshotRequest::Open(_))), _) => "request-snapshot-open",
+    (Message::Request(Request::Snapshot(SnapshotRequest::Open { .. })), _) => "request-snapshot-open",
     (Message::Request(Request::Snapshot(SnapshotRequest::Keep(_))), _) => "request-snapshot-keep",
     (Message::Request(Request::Snapshot(SnapshotRequest::Close(_))), _) => "request-snapshot-close",
     (Message::Reply(Reply::Executed(RequestResult::Applied { .. })), _) => "reply-applied",

@@ -1,6 +1,8 @@
 //! Samples of snapshots: what clients ask for and are answered, and how cores open one.
 
-use protocol::identity::{CoreId, Epoch, Incarnation, ServerId, SnapshotId, TableId, Version};
+use protocol::identity::{
+    CoreId, Epoch, Incarnation, ReaderId, ServerId, SnapshotId, TableId, Version,
+};
 use protocol::message::{
     Message, OpenedSnapshot, PeerHeader, PeerMessage, Refusal, Reply, Request, SnapshotFailure,
     SnapshotMessage, SnapshotReply, SnapshotRequest, SnapshotUse,
@@ -27,7 +29,12 @@ pub fn snapshots() -> Vec<(&'static str, Message)> {
 
 fn of_clients() -> Vec<(&'static str, Message)> {
     let snapshot = snapshot();
-    let share = SnapshotUse { snapshot, user: 9 };
+    let reader = ReaderId(0x5eed << 32);
+    let share = SnapshotUse {
+        snapshot,
+        reader,
+        user: 9,
+    };
     let opened = OpenedSnapshot {
         share,
         at: Version(1 << 40),
@@ -40,7 +47,10 @@ fn of_clients() -> Vec<(&'static str, Message)> {
     vec![
         (
             "request-snapshot-open",
-            request(SnapshotRequest::Open(tables())),
+            request(SnapshotRequest::Open {
+                reader,
+                tables: tables(),
+            }),
         ),
         (
             "request-snapshot-keep",
@@ -61,6 +71,10 @@ fn of_clients() -> Vec<(&'static str, Message)> {
             refused(SnapshotFailure::Unknown),
         ),
         ("refused-snapshot-missing", refused(missing)),
+        (
+            "refused-snapshot-too-many",
+            refused(SnapshotFailure::TooMany),
+        ),
     ]
 }
 

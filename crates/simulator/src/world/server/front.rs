@@ -40,7 +40,7 @@ impl World {
             }
             Request::Read(read) => Some((read.partition.table, read.epoch)),
             Request::Release(release) => Some((release.partition.table, release.epoch)),
-            Request::Snapshot(SnapshotRequest::Open(tables)) => {
+            Request::Snapshot(SnapshotRequest::Open { tables, .. }) => {
                 let asked = self.connections.snapshots.entry((name, correlation));
                 asked.or_insert_with(|| tables.clone());
                 None
