@@ -1,5 +1,6 @@
 //! Copies of a table, compared row by row: the rows that differ, the partitions, and the rows of
-//! most copies.
+//! most copies. `compare_snapshot` does it at one snapshot; here are the present rows, for tables
+//! of which no snapshot is possible.
 //!
 //! Goes through the primary copy range by range and asks every other copy for the same rows, as
 //! redirected reads do (Replex section 4). Reads of several copies are of no single moment: a row
@@ -26,7 +27,7 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// Looks at a range before changing rows count as written.
 const LOOKS_MAX: u32 = 4;
 /// Differences that one comparison goes on to find.
-const DIFFERENCES_MAX: usize = 10_000;
+pub(crate) const DIFFERENCES_MAX: usize = 10_000;
 
 /// A row that the copies do not agree on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,11 +71,11 @@ struct ComparedRange {
 }
 
 /// A row as a partition holds it.
-type HeldRow = (u32, Version, Vec<u8>);
+pub(crate) type HeldRow = (u32, Version, Vec<u8>);
 
 /// The rows of a copy in a range.
 #[derive(Default)]
-struct ComparedCopy {
+pub(crate) struct ComparedCopy {
     replex: usize,
     /// By primary key.
     rows: BTreeMap<Vec<u8>, Vec<HeldRow>>,
@@ -82,12 +83,24 @@ struct ComparedCopy {
     absent: BTreeSet<u32>,
 }
 
+impl ComparedCopy {
+    /// Returns a copy of which no partition was left out.
+    pub(crate) fn whole(replex: usize, rows: BTreeMap<Vec<u8>, Vec<HeldRow>>) -> ComparedCopy {
+        ComparedCopy {
+            replex,
+            rows,
+            absent: BTreeSet::new(),
+        }
+    }
+}
+
 impl Inspector {
-    /// Compares all of a table. `trust` names the copy that is right, where there is no majority.
+    /// Compares the present rows of a table. `trust` names the copy that is right, where there is
+    /// no majority.
     ///
     /// # Errors
     /// As [`Inspector::sums`].
-    pub async fn differences(
+    pub(crate) async fn present_differences(
         &mut self,
         table: &str,
         trust: Option<&str>,
@@ -240,7 +253,8 @@ impl Inspector {
                 if replex != primary {
                     read.redirect = Some(redirect(table.primary_partition(0), &constraints));
                 }
-                match self.collect(table, read, &mut copy).await {
+                let collect = &mut |key, held| copy.rows.entry(key).or_default().push(held);
+                match self.each_row(table, read, collect).await {
                     Err(InspectError::Absent(_)) => {
                         copy.absent.insert(number);
                     }
@@ -258,12 +272,12 @@ impl Inspector {
         Ok(copies)
     }
 
-    /// All rows of a read, page by page.
-    async fn collect(
+    /// Gives out all rows of a read with their primary keys, page by page.
+    pub(crate) async fn each_row(
         &mut self,
         table: &PlacedTable,
         mut read: Read,
-        copy: &mut ComparedCopy,
+        each: &mut dyn FnMut(Vec<u8>, HeldRow),
     ) -> Result<(), InspectError> {
         loop {
             let page = self.page(&read).await?;
@@ -276,8 +290,7 @@ impl Inspector {
                 let view = RowView::parse(&table.schema.columns, row);
                 let view = view.map_err(|it| damaged(it.to_string()))?;
                 let key = encode_key(table.schema.primary_key.iter().map(|it| view.column(*it)));
-                let held = (read.partition.number, version, row.to_vec());
-                copy.rows.entry(key).or_default().push(held);
+                each(key, (read.partition.number, version, row.to_vec()));
             }
             let Some(next) = page.next else {
                 return Ok(());
@@ -290,7 +303,7 @@ impl Inspector {
     }
 }
 
-fn partition(table: &PlacedTable, replex: usize, number: u32) -> PartitionId {
+pub(crate) fn partition(table: &PlacedTable, replex: usize, number: u32) -> PartitionId {
     PartitionId {
         table: table.id,
         replex: u8::try_from(replex).expect("a schema bounds its replexes"),
@@ -327,7 +340,7 @@ fn compared<'a>(
 }
 
 /// Returns keys that not all copies hold alike, or that one holds twice or where it should not.
-fn different(table: &PlacedTable, copies: &[ComparedCopy]) -> BTreeSet<Vec<u8>> {
+pub(crate) fn different(table: &PlacedTable, copies: &[ComparedCopy]) -> BTreeSet<Vec<u8>> {
     let keys: BTreeSet<&Vec<u8>> = copies.iter().flat_map(|copy| copy.rows.keys()).collect();
     let alike = |key: &Vec<u8>| {
         let mut held = compared(table, key, copies)
@@ -350,7 +363,7 @@ fn different(table: &PlacedTable, copies: &[ComparedCopy]) -> BTreeSet<Vec<u8>> 
 }
 
 /// Returns whether a row is in the partition where a lookup would find it.
-fn belongs(table: &PlacedTable, replex: usize, (number, _, row): &HeldRow) -> bool {
+pub(crate) fn belongs(table: &PlacedTable, replex: usize, (number, _, row): &HeldRow) -> bool {
     cell_of(table, replex, row) == Some(*number)
 }
 
@@ -371,7 +384,7 @@ fn opinion<'a>(table: &PlacedTable, replex: usize, held: &'a [HeldRow]) -> CopyO
     }
 }
 
-fn difference(
+pub(crate) fn difference(
     table: &PlacedTable,
     key: &[u8],
     copies: &[ComparedCopy],

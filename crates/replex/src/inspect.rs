@@ -9,9 +9,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
+use placement::Layout;
 use protocol::codec::{Bytes, Reader};
 use protocol::configuration::{Configuration, PartitionState, PlacedTable, ServerState};
-use protocol::identity::{Epoch, PartitionId, ReaderId, Version};
+use protocol::identity::{Epoch, PartitionId, ReaderId, TableId, Version};
 use protocol::message::{
     Agreement, ChecksumRead, Consistency, CoordinatorReply, CoordinatorRequest, OpenedSnapshot,
     Read, Refusal, Reply, Request, RowPage, SnapshotFailure, SnapshotReply, SnapshotRequest,
@@ -25,8 +26,10 @@ use crate::wire::FrameConnection;
 const ROWS_PER_PART: u32 = 8_192;
 /// Before a core that does not serve just now is asked again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(50);
-/// Snapshots that are opened for sums, if they end before these are complete.
+/// Attempts to read a table at a snapshot, and to read it at all: a snapshot can end before all is
+/// read, and the copies can change.
 const SNAPSHOTS_TRIED: u32 = 3;
+const ATTEMPTS_MAX: u32 = 8;
 /// A core that takes longer for one answer is asked again, if it still is the one to be asked.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
@@ -42,8 +45,21 @@ pub enum InspectError {
     /// The partition's server is down, or the partition is being filled: only of an inspector that
     /// leaves these out.
     Absent(PartitionId),
-    /// The snapshot that is read has ended: only within this module.
+    /// The snapshot that is read has ended: only within an attempt.
     SnapshotEnded(SnapshotFailure),
+    /// The copies of the table have changed again and again while they were read; may be tried
+    /// again.
+    CopiesChanged,
+}
+
+impl InspectError {
+    /// Returns whether another attempt may end well.
+    fn is_of_attempt(&self) -> bool {
+        matches!(
+            self,
+            InspectError::SnapshotEnded(_) | InspectError::CopiesChanged
+        )
+    }
 }
 
 impl fmt::Display for InspectError {
@@ -58,6 +74,10 @@ impl fmt::Display for InspectError {
             InspectError::NoCoordinator(text) => write!(f, "no coordinator answers:{text}"),
             InspectError::Core(text) => f.write_str(text),
             InspectError::SnapshotEnded(failure) => failure.fmt(f),
+            InspectError::CopiesChanged => f.write_str(
+                "its copies changed while they were read: try again once no index of it is made \
+                 or dropped",
+            ),
             InspectError::Absent(partition) => {
                 write!(
                     f,
@@ -111,6 +131,8 @@ pub struct Inspector {
     leaves_out: bool,
     /// Names it to the cores that open snapshots for it.
     reader: ReaderId,
+    /// The table that is read, as it was when the attempt began.
+    reading: Option<(TableId, Layout)>,
     /// Where the snapshot that is summed was opened, the snapshot, and when it was renewed.
     snapshot: Option<(PartitionId, OpenedSnapshot, Instant)>,
 }
@@ -129,6 +151,7 @@ impl Inspector {
             rests: 0,
             leaves_out: false,
             reader: ReaderId(RandomState::new().hash_one(SystemTime::now())),
+            reading: None,
             snapshot: None,
         };
         inspector.fetch().await?;
@@ -148,7 +171,8 @@ impl Inspector {
         self
     }
 
-    /// Fails for a partition that is left out.
+    /// Fails for a partition that is left out. A snapshot is of all partitions, so that it has ended
+    /// then.
     fn check_present(&self, partition: PartitionId) -> Result<(), InspectError> {
         let place = self.configuration.place(partition);
         let is_present = place.is_some_and(|place| {
@@ -156,9 +180,15 @@ impl Inspector {
             place.state == PartitionState::Serving
                 && server.is_some_and(|server| server.state == ServerState::Up)
         });
-        match is_present || !self.leaves_out {
-            true => Ok(()),
-            false => Err(InspectError::Absent(partition)),
+        if is_present || !self.leaves_out {
+            return Ok(());
+        }
+        match place.filter(|_| self.snapshot.is_some()) {
+            Some(place) => {
+                let missing = SnapshotFailure::ServerMissing(place.core.server);
+                Err(InspectError::SnapshotEnded(missing))
+            }
+            None => Err(InspectError::Absent(partition)),
         }
     }
 
@@ -168,27 +198,53 @@ impl Inspector {
     }
 
     /// Counts and sums every copy of a table: of one snapshot if that is possible, so that equal
-    /// copies have equal sums whatever is written meanwhile. Servers keep earlier rows for a
-    /// snapshot, so an inspector that takes its time reads the present rows.
+    /// copies have equal sums whatever is written meanwhile.
     ///
     /// # Errors
     /// There is no such table, or a core does not answer in time.
     pub async fn sums(&mut self, table: &str) -> Result<Vec<CopySum>, InspectError> {
-        for _ in 0..SNAPSHOTS_TRIED {
-            if self.rests > 0 || !self.open_snapshot(table).await? {
-                break;
-            }
+        let mut attempt = 0;
+        loop {
+            self.begin_attempt(table, attempt).await?;
             let copies = self.copy_sums(table).await;
-            self.close_snapshot().await;
-            match copies {
-                Err(InspectError::SnapshotEnded(_)) => {}
-                copies => return copies,
+            match self.end_attempt(copies, attempt).await {
+                None => attempt += 1,
+                Some(copies) => return copies,
             }
         }
-        self.copy_sums(table).await
     }
 
-    async fn copy_sums(&mut self, table: &str) -> Result<Vec<CopySum>, InspectError> {
+    /// Opens a snapshot of a table if one is possible, and notes what its copies are.
+    pub(crate) async fn begin_attempt(
+        &mut self,
+        table: &str,
+        attempt: u32,
+    ) -> Result<(), InspectError> {
+        if attempt < SNAPSHOTS_TRIED {
+            self.open_snapshot(table).await?;
+        }
+        let table = self.table(table)?;
+        self.reading = Some((table.id, table.layout));
+        Ok(())
+    }
+
+    /// Ends the snapshot. Returns the result, or nothing if another attempt is to be made.
+    pub(crate) async fn end_attempt<T>(
+        &mut self,
+        result: Result<T, InspectError>,
+        attempt: u32,
+    ) -> Option<Result<T, InspectError>> {
+        self.reading = None;
+        self.close_snapshot().await;
+        let is_last = attempt + 1 >= ATTEMPTS_MAX;
+        let goes_on = |error: &InspectError| error.is_of_attempt() && !is_last;
+        match &result {
+            Err(error) if goes_on(error) => None,
+            _ => Some(result),
+        }
+    }
+
+    pub(crate) async fn copy_sums(&mut self, table: &str) -> Result<Vec<CopySum>, InspectError> {
         let mut copies = Vec::new();
         for (replex, name) in self.replexes(table)? {
             copies.push(self.sum(table, replex, name).await?);
@@ -196,8 +252,13 @@ impl Inspector {
         Ok(copies)
     }
 
-    /// Opens a snapshot of a table for all that is summed from now on; false if none is possible.
+    /// Opens a snapshot of a table for all that is read from now on; false if none is possible.
+    /// Servers keep earlier rows for a snapshot, so an inspector that takes its time reads the
+    /// present rows.
     async fn open_snapshot(&mut self, table: &str) -> Result<bool, InspectError> {
+        if self.rests > 0 {
+            return Ok(false);
+        }
         let table = self.table(table)?;
         let (id, opener) = (table.id, table.primary_partition(0));
         let reader = self.reader;
@@ -230,7 +291,12 @@ impl Inspector {
         self.ask(opener, keep).await.map(|_| ())
     }
 
-    /// Ends the snapshot. If that fails, its lease ends it.
+    /// Returns whether a snapshot is read.
+    pub(crate) fn reads_snapshot(&self) -> bool {
+        self.snapshot.is_some()
+    }
+
+    /// Ends the snapshot, if one is open. If that fails, its lease ends it.
     async fn close_snapshot(&mut self) {
         if let Some((opener, opened, _)) = self.snapshot.take() {
             let close = |_| Request::Snapshot(SnapshotRequest::Close(opened.share));
@@ -330,11 +396,13 @@ impl Inspector {
         Ok(rows)
     }
 
-    /// Returns a page of rows, in any epoch.
+    /// Returns a page of rows, in any epoch, of the snapshot that is open if one is.
     pub(crate) async fn page(&mut self, read: &Read) -> Result<RowPage, InspectError> {
+        self.keep_snapshot().await?;
+        let snapshot = self.snapshot.map(|(_, opened, _)| opened.share.snapshot);
         let request = |epoch| {
             let mut read = read.clone();
-            read.epoch = epoch;
+            (read.epoch, read.snapshot) = (epoch, snapshot);
             Request::Read(read)
         };
         match self.ask(read.partition, request).await? {
@@ -437,7 +505,14 @@ impl Inspector {
         let fetched = fetch_any(&self.coordinators).await;
         let failed = |error: io::Error| InspectError::NoCoordinator(error.to_string());
         (_, self.configuration) = fetched.map_err(failed)?;
-        Ok(())
+        let Some((table, layout)) = &self.reading else {
+            return Ok(());
+        };
+        let table = self.configuration.table(*table);
+        match table.is_some_and(|table| table.layout == *layout) {
+            true => Ok(()),
+            false => Err(InspectError::CopiesChanged),
+        }
     }
 
     /// Returns numbers and names of a table's replexes, except for unfinished ones.

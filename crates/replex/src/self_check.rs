@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use server::journal::{self, JournalLevel};
 
 use crate::compare::CopyDifference;
-use crate::inspect::{InspectError, Inspector, are_equal};
+use crate::inspect::{InspectError, Inspector};
 
 /// Of each second, cores are asked for something for about one part in so many.
 const PACE: u32 = 20;
@@ -65,13 +65,10 @@ async fn check(
     inspector: &mut Inspector,
     table: &str,
 ) -> Result<(u64, Vec<CopyDifference>), InspectError> {
-    let copies = inspector.sums(table).await?;
-    let rows = copies.iter().map(|copy| copy.rows).max().unwrap_or(0);
-    let differences = match are_equal(&copies) {
-        true => Vec::new(),
-        false => inspector.differences(table, None).await?,
-    };
-    Ok((rows, differences))
+    let compared = inspector.comparison(table).await?;
+    let copies = compared.copies.iter();
+    let rows = copies.map(|copy| copy.rows).max().unwrap_or(0);
+    Ok((rows, compared.differences))
 }
 
 fn log_result(table: &str, rows: u64, differences: &[CopyDifference], took: Duration) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 use replex::compare::CopyDifference;
+use replex::compare_snapshot::CopyComparison;
 use replex::failure::CommandFailure;
 use replex::inspect::{CopySum, InspectError, Inspector, are_equal};
 use serde_json::json;
@@ -26,15 +27,12 @@ pub async fn check(
     let within = Duration::from_secs(cluster.deadline);
     let found = async {
         let inspector = Inspector::new(&cluster.coordinator, within).await?;
-        let mut inspector = inspector.leaving_out();
-        let copies = inspector.sums(table).await?;
-        let differences = match are_equal(&copies) {
-            true => Vec::new(),
-            false => inspector.differences(table, None).await?,
-        };
-        Ok((copies, differences))
+        inspector.leaving_out().comparison(table).await
     };
-    let (copies, differences) = found.await.map_err(|error| failure(table, error))?;
+    let CopyComparison {
+        copies,
+        differences,
+    } = found.await.map_err(|error| failure(table, error))?;
     let left_out = left_out(&copies);
     let is_equal = differences.is_empty();
     let is_sound = is_equal && left_out.is_empty();
@@ -144,7 +142,9 @@ pub async fn repair(
 
 fn failure(table: &str, error: InspectError) -> CommandFailure {
     match error {
-        InspectError::NoTable(_) => CommandFailure::Failed(format!("table {table:?}: {error}")),
+        InspectError::NoTable(_) | InspectError::CopiesChanged => {
+            CommandFailure::Failed(format!("table {table:?}: {error}"))
+        }
         InspectError::NoCoordinator(_) => CommandFailure::Unreachable(error.to_string()),
         InspectError::Core(_) | InspectError::Absent(_) | InspectError::SnapshotEnded(_) => {
             CommandFailure::Failed(error.to_string())

@@ -13,9 +13,14 @@ use tokio::task::JoinSet;
 
 /// A new table that survives one failure.
 pub async fn create(cluster: &Cluster) -> Table {
+    create_of(cluster, 1).await
+}
+
+/// A new table that survives so many failures.
+pub async fn create_of(cluster: &Cluster, failures_tolerated: u8) -> Table {
     let client = Client::connect(ConnectOptions::new([cluster.coordinator_address()]));
     let client = client.await.unwrap();
-    let schema = super::people(1, Durability::Sync);
+    let schema = super::people(failures_tolerated, Durability::Sync);
     client.create_table(schema, IfExists::Fail).await.unwrap()
 }
 
