@@ -95,6 +95,9 @@ bugs! {
     HeldBeforeDrained = "held-before-drained", "R36";
     /// A core that holds begins operations all the same.
     HoldBeginsOperations = "hold-begins-operations", "R36";
+    /// A core that holds begins operations of all tables but the first of the opening, and does not
+    /// wait for theirs.
+    OtherTablesNotHeld = "other-tables-not-held", "R36";
     /// A core whose hold has ended closes all the same.
     ExpiredHoldCounts = "expired-hold-counts", "R36";
     /// A snapshot is given out before every core has closed.

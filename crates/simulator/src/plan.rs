@@ -74,6 +74,8 @@ pub struct Workload {
     pub statements: f64,
     /// How many of the reads that may not be stale are of a snapshot, by every copy.
     pub snapshots: f64,
+    /// How many of the snapshots are of every table.
+    pub wide_snapshots: f64,
     /// Mean pause between two pages of a snapshot, in microseconds.
     pub snapshot_pause_us: u64,
 }
@@ -210,6 +212,9 @@ impl RunPlan {
             self.limits.snapshot_hold_us = 500;
             self.faults.duplication = 0.5;
             self.faults.clock_step_every_us = 50 * MILLISECOND;
+        }
+        if self.tables > 1 {
+            self.workload.wide_snapshots = *random.pick(&[0.0, 0.5, 1.0]);
         }
     }
 
@@ -384,6 +389,7 @@ fn draw_workload(random: &mut Random) -> Workload {
         stale: *random.pick(&[0.0, 0.1]),
         statements: *random.pick(&[0.0, 0.4, 0.4, 1.0]),
         snapshots: 0.0,
+        wide_snapshots: 0.0,
         snapshot_pause_us: 0,
     }
 }

@@ -154,6 +154,21 @@ impl Generator {
         self.random.chance(self.workload.stale)
     }
 
+    /// Returns whether a snapshot is of every table.
+    pub fn of_every_table(&mut self) -> bool {
+        let share = self.workload.wide_snapshots;
+        share > 0.0 && self.random.chance(share)
+    }
+
+    /// Returns a group of the table at a place, one of so many tables.
+    pub fn group_of_table(&mut self, place: usize, tables: usize) -> i64 {
+        let groups = usize::try_from(self.workload.groups).expect("groups are few");
+        // Every `tables`-th group from its place on is the table's.
+        let own = (place..groups).step_by(tables).count();
+        let number = self.random.below(own as u64) as usize;
+        i64::try_from(place + number * tables).expect("groups are few")
+    }
+
     /// Returns whether a read only counts.
     pub fn counts(&mut self) -> bool {
         self.random.chance(0.1)

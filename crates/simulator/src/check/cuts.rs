@@ -2,24 +2,31 @@
 //! given out, and none up to T begins afterwards.
 //!
 //! Readers would not always notice: a read at T waits for operations below T that its partition
-//! knows. So this looks at the records of operations themselves.
+//! knows. So this looks at the records of operations themselves. The tables of one snapshot are
+//! looked at together: an operation of one that was acknowledged before an operation of another one
+//! began is not missing while the other one is there.
 
 use std::collections::BTreeMap;
 
-use protocol::identity::{Epoch, OperationId, TableId, Version};
-use protocol::operation::Prepare;
+use protocol::identity::{Epoch, OperationId, SnapshotId, TableId, Version};
+use protocol::operation::{Decision, Prepare, RowChange};
 
 use crate::ledger::Ledger;
 
 /// The snapshots that were given out: the highest version of each table in each epoch of it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct GivenSnapshots {
     highest: BTreeMap<(TableId, Epoch), Version>,
     /// The operations of each epoch of a table that have been decided or are under way.
     operations: BTreeMap<(TableId, Epoch), BTreeMap<OperationId, OperationSpan>>,
+    /// The rows of each snapshot, by table.
+    rows: BTreeMap<(SnapshotId, TableId), CutRows>,
     /// Rises with each record.
     clock: u64,
 }
+
+/// The rows of a table at a version, by primary key.
+pub type CutRows = BTreeMap<Vec<u8>, (Version, Vec<u8>)>;
 
 /// When an operation was first logged anywhere, and its decision.
 #[derive(Clone, Copy, Debug)]
@@ -30,45 +37,53 @@ struct OperationSpan {
 }
 
 impl GivenSnapshots {
-    /// Notes a snapshot of a table at T that is given out, in an epoch of the table.
+    /// Notes a snapshot of tables at T that is given out, each in its epoch.
     ///
     /// # Errors
-    /// An operation up to T is under way.
+    /// An operation up to T is under way, or one above it began before one up to it was decided.
     pub fn give(
         &mut self,
         ledger: &Ledger,
-        (table, epoch): (TableId, Epoch),
-        at: Version,
+        (snapshot, at): (SnapshotId, Version),
+        tables: &[(TableId, Epoch)],
     ) -> Result<(), String> {
-        let highest = self.highest.entry((table, epoch)).or_default();
-        *highest = (*highest).max(at);
-        let operations = ledger.operations.values();
-        let mut of_table = operations.filter(|it| it.prepare.table == table);
-        let under_way = of_table.find(|it| {
-            // It began in some configuration since the table has this epoch.
-            let is_present = it.prepare.epoch >= epoch && it.decision.is_none();
-            is_present && lowest_version(&it.prepare) <= at
-        });
-        if let Some(operation) = under_way {
-            return Err(format!(
-                "a snapshot of table {} is given out at {at:?}, but {:?} of a lower version is under \
-                 way",
-                table.0, operation.prepare.operation
-            ));
+        for (table, epoch) in tables {
+            let highest = self.highest.entry((*table, *epoch)).or_default();
+            *highest = (*highest).max(at);
+            let operations = ledger.operations.values();
+            let mut of_table = operations.filter(|it| it.prepare.table == *table);
+            let under_way = of_table.find(|it| {
+                // It began in some configuration since the table has this epoch.
+                let is_present = it.prepare.epoch >= *epoch && it.decision.is_none();
+                is_present && lowest_version(&it.prepare) <= at
+            });
+            if let Some(operation) = under_way {
+                return Err(format!(
+                    "a snapshot of table {} is given out at {at:?}, but {:?} of a lower version is \
+                     under way",
+                    table.0, operation.prepare.operation
+                ));
+            }
+            let rows = self.rows.entry((snapshot, *table));
+            rows.or_insert_with(|| rows_at(ledger, *table, at));
         }
-        let spans = self.operations.get(&(table, epoch));
-        let spans = spans.into_iter().flat_map(BTreeMap::values);
+        let spans = tables.iter().filter_map(|own| self.operations.get(own));
+        let spans = spans.flat_map(BTreeMap::values);
         let (below, above): (Vec<&OperationSpan>, _) = spans.partition(|it| it.version <= at);
         let last_decided = below.iter().filter_map(|it| it.decided).max();
         let first_begun = above.iter().map(|it| it.begun).min();
         match (last_decided, first_begun) {
             (Some(decided), Some(begun)) if decided > begun => Err(format!(
-                "a snapshot of table {} is given out at {at:?}: an operation above it began before \
-                 one below it was decided",
-                table.0
+                "a snapshot of tables {tables:?} is given out at {at:?}: an operation above it \
+                 began before one below it was decided"
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Returns the rows of a table in a snapshot, if it was given out.
+    pub fn rows_of(&self, snapshot: SnapshotId, table: TableId) -> Option<&CutRows> {
+        self.rows.get(&(snapshot, table))
     }
 
     /// Notes the decision of an operation that a core has logged.
@@ -106,6 +121,26 @@ impl GivenSnapshots {
     }
 }
 
+/// Returns what was committed of a table up to a version.
+fn rows_at(ledger: &Ledger, table: TableId, at: Version) -> CutRows {
+    let operations = ledger.operations.values();
+    let committed =
+        operations.filter(|it| it.prepare.table == table && it.decision == Some(Decision::Commit));
+    let changes = committed.flat_map(|it| &it.prepare.changes);
+    let mut last: BTreeMap<&[u8], &RowChange> = BTreeMap::new();
+    for change in changes.filter(|change| change.version <= at) {
+        let last = last.entry(&change.pk).or_insert(change);
+        if last.version < change.version {
+            *last = change;
+        }
+    }
+    let rows = last.into_iter().filter_map(|(pk, change)| {
+        let row = change.new.as_ref()?;
+        Some((pk.to_vec(), (change.version, row.to_vec())))
+    });
+    rows.collect()
+}
+
 fn lowest_version(prepare: &Prepare) -> Version {
     let versions = prepare.changes.iter().map(|change| change.version);
     versions.min().unwrap_or_default()
@@ -113,8 +148,19 @@ fn lowest_version(prepare: &Prepare) -> Version {
 
 #[cfg(test)]
 mod tests {
+    use protocol::identity::{CoreId, Incarnation, ServerId};
+
     use super::*;
     use crate::ledger::testing::prepare;
+
+    const NAME: SnapshotId = SnapshotId {
+        opener: CoreId {
+            server: ServerId(1),
+            core: 0,
+        },
+        incarnation: Incarnation(1),
+        number: 1,
+    };
 
     #[test]
     fn nothing_begins_below_what_was_given_out() {
@@ -125,17 +171,17 @@ mod tests {
         assert_eq!(given.begun(&prepare, prepare.epoch), Ok(()));
         let other = (TableId(prepare.table.0 + 1), prepare.epoch);
         given
-            .give(&ledger, other, version)
+            .give(&ledger, (NAME, version), &[other])
             .expect("nothing is under way");
         let before = Version(version.0.wrapping_sub(1));
         if before < version {
             given
-                .give(&ledger, own, before)
+                .give(&ledger, (NAME, before), &[own])
                 .expect("nothing is under way");
             assert_eq!(given.begun(&prepare, prepare.epoch), Ok(()));
         }
         given
-            .give(&ledger, own, version)
+            .give(&ledger, (NAME, version), &[own])
             .expect("nothing is under way");
         assert!(given.begun(&prepare, prepare.epoch).is_err());
     }
@@ -161,8 +207,37 @@ mod tests {
                 .begun(&other, one.epoch)
                 .expect("nothing is given out");
             given.note_decided(one.operation);
-            assert_eq!(given.give(&ledger, own, between).is_ok(), decided_first);
+            let given = given.give(&ledger, (NAME, between), &[own]);
+            assert_eq!(given.is_ok(), decided_first);
         }
+    }
+
+    #[test]
+    fn nothing_of_another_table_above_begins_before_all_below_is_decided() {
+        let ledger = Ledger::default();
+        let one = prepare(1, &[]);
+        let mut other = (*prepare(2, &[])).clone();
+        other.table = TableId(one.table.0 + 1);
+        other.changes = one.changes.clone();
+        for change in &mut other.changes {
+            change.version = Version(change.version.0 + 1);
+        }
+        let between = lowest_version(&one);
+        let tables = [(one.table, one.epoch), (other.table, one.epoch)];
+        let mut given = GivenSnapshots::default();
+        given.begun(&one, one.epoch).expect("nothing is given out");
+        given
+            .begun(&other, one.epoch)
+            .expect("nothing is given out");
+        given.note_decided(one.operation);
+        // Each table on its own shows nothing.
+        for table in tables {
+            let mut given = given.clone();
+            given
+                .give(&ledger, (NAME, between), &[table])
+                .expect("it is of one table");
+        }
+        assert!(given.give(&ledger, (NAME, between), &tables).is_err());
     }
 
     #[test]
@@ -173,6 +248,6 @@ mod tests {
         let own = (prepare.table, prepare.epoch);
         let mut given = GivenSnapshots::default();
         let highest = Version(u64::MAX);
-        assert!(given.give(&ledger, own, highest).is_err());
+        assert!(given.give(&ledger, (NAME, highest), &[own]).is_err());
     }
 }

@@ -21,11 +21,11 @@ use crate::check::newer_epoch::{self, WaitingClient};
 use crate::clock::SimulatedClock;
 use crate::event::{CoreLife, Event, PacketContent};
 use crate::linearizable::Call;
-use crate::model::{ID, Observation, PartitionRange, WorkloadOperation};
+use crate::model::{ID, Model, Observation, PartitionRange, WorkloadOperation};
 use crate::network::Node;
 use crate::plan::{MILLISECOND, SECOND};
 use crate::workload::{Generator, Translation};
-use crate::world::snapshot::SnapshotStatement;
+use crate::world::snapshot::{SnapshotStatement, StatementPart};
 use crate::world::submitted::{SubmittedOperation, is_possible_failure};
 use crate::world::{SimulatedTable, World};
 
@@ -236,19 +236,8 @@ impl World {
             translation: table,
         } = self.tables[place].clone();
         let readable = self.readable(number, table_id, &table);
-        let mut operation = self.generator.draw((group, hot), &table.model, &readable);
-        // One page may not hold a range, least of all one that is read from a cover: it is read as
-        // a statement.
-        if let WorkloadOperation::Read(range) = &operation
-            && self.plan.limits.page_keys_max < ROWS_MAX
-        {
-            operation = WorkloadOperation::Statement(vec![range.clone()]);
-        }
-        let of_snapshot = operation.is_read() && self.generator.of_snapshot();
-        if of_snapshot {
-            let ranges = Generator::whole_group(&table.model, &readable, group);
-            operation = WorkloadOperation::Statement(ranges);
-        }
+        let drawn = self.draw_operation((group, hot), &table.model, &readable);
+        let (operation, of_snapshot) = drawn;
         let session = &self.clients[&number].session;
         let epoch = session.configuration().map_or(Epoch(0), |it| it.epoch);
         let (wanted, kept) = self.request_of(&operation, &table, (table_id, epoch));
@@ -281,7 +270,11 @@ impl World {
         let deadline_us = client.deadline_after(self.now_us, patience_us);
         if of_snapshot && let SessionOperation::Moment(reads) = wanted {
             client.open_statements += 1;
-            self.begin_snapshot(number, submitted, reads, deadline_us);
+            let mut parts = vec![StatementPart::new(submitted, group, reads)];
+            if self.generator.of_every_table() {
+                parts.extend(self.parts_of_other_tables(number, place, begun));
+            }
+            self.begin_snapshot(number, parts, deadline_us);
             return;
         }
         let ticket = client.next_ticket();
@@ -297,6 +290,62 @@ impl World {
             return;
         }
         self.submit(number, ticket, wanted, deadline_us);
+    }
+
+    /// Draws an operation, and whether it is a read of a snapshot.
+    fn draw_operation(
+        &mut self,
+        (group, hot): (i64, bool),
+        model: &Model,
+        readable: &[usize],
+    ) -> (WorkloadOperation, bool) {
+        let mut operation = self.generator.draw((group, hot), model, readable);
+        // One page may not hold a range, least of all one that is read from a cover: it is read as
+        // a statement.
+        if let WorkloadOperation::Read(range) = &operation
+            && self.plan.limits.page_keys_max < ROWS_MAX
+        {
+            operation = WorkloadOperation::Statement(vec![range.clone()]);
+        }
+        let of_snapshot = operation.is_read() && self.generator.of_snapshot();
+        if of_snapshot {
+            let ranges = Generator::whole_group(model, readable, group);
+            operation = WorkloadOperation::Statement(ranges);
+        }
+        (operation, of_snapshot)
+    }
+
+    /// Returns what a statement reads of the other tables: a group of each, by every copy.
+    fn parts_of_other_tables(&mut self, number: u64, own: usize, begun: u64) -> Vec<StatementPart> {
+        let mut parts = Vec::new();
+        for place in (0..self.plan.tables).filter(|place| *place != own) {
+            let SimulatedTable {
+                id,
+                translation: table,
+            } = self.tables[place].clone();
+            let readable = self.readable(number, id, &table);
+            let group = self.generator.group_of_table(place, self.plan.tables);
+            let ranges = Generator::whole_group(&table.model, &readable, group);
+            let session = &self.clients[&number].session;
+            let epoch = session.configuration().map_or(Epoch(0), |it| it.epoch);
+            let reads = ranges
+                .iter()
+                .map(|range| read(&table, (id, epoch), range, true));
+            let reads = reads.collect();
+            let operation = WorkloadOperation::Statement(ranges);
+            let call = Call {
+                begun,
+                ended: None,
+                operation,
+            };
+            self.history.push((group, call));
+            let submitted = SubmittedOperation {
+                history: Some(self.history.len() - 1),
+                table: place,
+            };
+            parts.push(StatementPart::new(submitted, group, reads));
+        }
+        parts
     }
 
     /// Returns an operation in a session's words, by the copies of a table in an epoch, and whether

@@ -1,10 +1,15 @@
-//! Statements of clients that read a snapshot: opened, read range by range with pauses, closed.
+//! Statements of clients that read a snapshot of one table or of several: opened, read range by
+//! range with pauses, closed.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use placement::{RowView, encode_key};
+use protocol::identity::{SnapshotId, Version};
 use protocol::message::{OpenedSnapshot, Read, RowPage, SnapshotReply};
 use session::{SessionFailure, SessionOperation, SessionOutcome, Ticket};
 
 use crate::event::Event;
-use crate::model::Observation;
+use crate::model::{GROUP, NULL, Observation, U};
 use crate::world::World;
 use crate::world::submitted::{SubmittedOperation, is_possible_failure};
 
@@ -16,33 +21,47 @@ const FORGOTTEN: f64 = 0.1;
 /// A statement that reads a snapshot.
 #[derive(Debug)]
 pub struct SnapshotStatement {
-    submitted: SubmittedOperation,
-    /// Its ranges; the next page of each is what is asked for next.
-    reads: Vec<Read>,
-    /// The pages of each range that have been read.
-    pages: Vec<Vec<RowPage>>,
+    /// Of each table, in the order in which they are read.
+    parts: Vec<StatementPart>,
     opened: Option<OpenedSnapshot>,
     deadline_us: u64,
 }
 
-impl World {
-    /// Begins a statement: its client opens a snapshot of the table.
-    pub fn begin_snapshot(
-        &mut self,
-        number: u64,
-        submitted: SubmittedOperation,
-        reads: Vec<Read>,
-        deadline_us: u64,
-    ) {
-        let table = self.tables[submitted.table].id;
-        let statement = SnapshotStatement {
+/// A part of a statement: a group of rows of one table, by every copy.
+#[derive(Debug)]
+pub struct StatementPart {
+    submitted: SubmittedOperation,
+    group: i64,
+    /// Its ranges; the next page of each is what is asked for next.
+    reads: Vec<Read>,
+    /// The pages of each range that have been read.
+    pages: Vec<Vec<RowPage>>,
+}
+
+impl StatementPart {
+    /// Returns a part of which nothing has been read.
+    pub fn new(submitted: SubmittedOperation, group: i64, reads: Vec<Read>) -> StatementPart {
+        StatementPart {
             submitted,
+            group,
             reads,
             pages: Vec::new(),
+        }
+    }
+}
+
+impl World {
+    /// Begins a statement: its client opens a snapshot of its tables.
+    pub fn begin_snapshot(&mut self, number: u64, parts: Vec<StatementPart>, deadline_us: u64) {
+        let tables = parts
+            .iter()
+            .map(|part| self.tables[part.submitted.table].id);
+        let open = SessionOperation::OpenSnapshot(tables.collect());
+        let statement = SnapshotStatement {
+            parts,
             opened: None,
             deadline_us,
         };
-        let open = SessionOperation::OpenSnapshot(vec![table]);
         self.go_on(number, statement, open, 0);
     }
 
@@ -123,9 +142,16 @@ impl World {
             self.go_on(number, statement, SessionOperation::Read(read), pause_us);
             return;
         }
-        let pages = core::mem::take(&mut statement.pages);
-        let SubmittedOperation { history, table } = statement.submitted;
-        match self.ranges(table, &pages) {
+        for part in core::mem::take(&mut statement.parts) {
+            self.end_part(&part, share.snapshot);
+        }
+        self.end_statement(number, &statement);
+    }
+
+    /// Notes what a statement has read of one table, and checks it.
+    fn end_part(&mut self, part: &StatementPart, snapshot: SnapshotId) {
+        let SubmittedOperation { history, table } = part.submitted;
+        match self.ranges(table, &part.pages) {
             Ok(Observation::Ranges(ranges)) => {
                 let moment = self.next_moment();
                 if let Some(index) = history {
@@ -135,7 +161,57 @@ impl World {
             Ok(other) => panic!("ranges are read as {other:?}"),
             Err(text) => self.check("what a client learns makes sense", Err(text)),
         }
-        self.end_statement(number, &statement);
+        let compared = self.compare_with_cut(part, snapshot);
+        self.check("I18 a snapshot has the rows of its version", compared);
+    }
+
+    /// Compares what every copy showed of a group with what had been committed up to the snapshot's
+    /// version when it was given out.
+    fn compare_with_cut(&self, part: &StatementPart, snapshot: SnapshotId) -> Result<(), String> {
+        let table = &self.tables[part.submitted.table];
+        let schema = &table.translation.schema;
+        let Some(expected) = self.snapshots.rows_of(snapshot, table.id) else {
+            return Ok(());
+        };
+        let mut group = BTreeMap::new();
+        let mut without_key = BTreeSet::new();
+        for (pk, (version, row)) in expected {
+            let row = table.translation.parse(row)?;
+            if row[GROUP] == part.group {
+                group.insert(pk.clone(), *version);
+            }
+            // A copy by this column has it outside of the group's range.
+            if row[U] == NULL {
+                without_key.insert(pk.clone());
+            }
+        }
+        // The ranges of a copy stand together.
+        let mut copies: BTreeMap<u8, BTreeMap<Vec<u8>, Version>> = BTreeMap::new();
+        for (read, pages) in part.reads.iter().zip(&part.pages) {
+            let rows = copies.entry(read.partition.replex).or_default();
+            for (version, bytes) in pages.iter().flat_map(RowPage::rows) {
+                let view = RowView::parse(&schema.columns, bytes);
+                let view = view.map_err(|error| format!("a row does not parse: {error}"))?;
+                let pk = encode_key(schema.primary_key.iter().map(|it| view.column(*it)));
+                if rows.insert(pk, version).is_some() {
+                    return Err("a row is there twice".to_owned());
+                }
+            }
+        }
+        let differs = copies.iter().find(|(_, rows)| {
+            let is_shown = |(pk, version): (&Vec<u8>, &Version)| match rows.get(pk) {
+                Some(shown) => shown == version,
+                None => without_key.contains(pk),
+            };
+            !group.iter().all(is_shown) || rows.keys().any(|pk| !group.contains_key(pk))
+        });
+        differs.map_or(Ok(()), |(replex, rows)| {
+            Err(format!(
+                "copy {replex} of table {} shows {rows:?} of group {} in {snapshot:?}, which has \
+                 {group:?}",
+                table.id.0, part.group
+            ))
+        })
     }
 
     /// Closes the snapshot of a statement that has ended; some clients forget to.
@@ -165,6 +241,20 @@ impl World {
 }
 
 impl SnapshotStatement {
+    /// Takes a page of the range that was asked for last.
+    fn take(&mut self, page: RowPage) {
+        let begun = self.parts.iter_mut().rev();
+        let mut begun = begun.filter(|part| !part.pages.is_empty());
+        begun.next().expect("a page was asked for").take(page);
+    }
+
+    /// Returns the next page to ask for; none if all ranges of all tables are read.
+    fn next_read(&mut self) -> Option<Read> {
+        self.parts.iter_mut().find_map(StatementPart::next_read)
+    }
+}
+
+impl StatementPart {
     /// Takes a page of the range that was asked for last.
     fn take(&mut self, page: RowPage) {
         let number = self.pages.len() - 1;

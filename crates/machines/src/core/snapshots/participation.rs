@@ -61,6 +61,14 @@ struct KnownSnapshot {
 }
 
 impl CutHold {
+    /// Returns whether operations of a table are held back and waited for.
+    fn holds(&self, table: TableId) -> bool {
+        match planted::is(Bug::OtherTablesNotHeld) {
+            true => self.tables.first() == Some(&table),
+            false => self.tables.contains(&table),
+        }
+    }
+
     fn lasts(&self, now: ClockReading) -> bool {
         self.interrupted.is_none() && self.until_us > now.monotonic_us
     }
@@ -70,8 +78,7 @@ impl Participation {
     /// Returns whether operations of a table may not begin now.
     pub fn holds(&self, table: TableId) -> bool {
         let hold = self.hold.as_ref();
-        hold.is_some_and(|hold| hold.tables.contains(&table))
-            && !planted::is(Bug::HoldBeginsOperations)
+        hold.is_some_and(|hold| hold.holds(table)) && !planted::is(Bug::HoldBeginsOperations)
     }
 
     /// Returns how many snapshots this core knows.
@@ -348,12 +355,11 @@ impl CoreMachine {
         }
         let members = &self.members;
         let is_under_way = |member: &Member| !member.is_settled();
-        let tables = &hold.tables;
         let first_from = |key: Option<MemberKey>| {
             let from = key.map_or(Bound::Unbounded, Bound::Included);
             let mut members = members.range((from, Bound::Unbounded));
             let first =
-                members.find(|(key, member)| tables.contains(&key.1.table) && is_under_way(member));
+                members.find(|(key, member)| hold.holds(key.1.table) && is_under_way(member));
             first.map(|(key, _)| *key)
         };
         // From the one that was found last, and only then from the beginning.

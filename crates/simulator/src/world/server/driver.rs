@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use machines::core::{ClientId, CoreInput};
 use protocol::configuration::Place;
-use protocol::identity::{ClockReading, CoreId, Epoch, PartitionId, Position, TableId, Version};
+use protocol::identity::{ClockReading, CoreId, Epoch, PartitionId, Position, TableId};
 use protocol::message::{
-    CoordinatorReply, CoordinatorRequest, PeerHeader, PeerMessage, Reply, Room, SealStage,
-    SnapshotReply,
+    CoordinatorReply, CoordinatorRequest, OpenedSnapshot, PeerHeader, PeerMessage, Reply, Room,
+    SealStage, SnapshotReply,
 };
 use protocol::operation::{Decision, Prepare};
 use protocol::planted::{self, Bug};
@@ -97,7 +97,7 @@ impl World {
         }
         for reply in effects.replies {
             if let Reply::Snapshot(SnapshotReply::Opened(opened)) = &reply.reply {
-                self.check_given(life, reply.client, reply.correlation, opened.at);
+                self.check_given(life, (reply.client, reply.correlation), *opened);
             }
             self.after(REPLY_DELAY_US, Event::ReplyLeaves(life, reply));
         }
@@ -106,12 +106,12 @@ impl World {
     }
 
     /// Checks a snapshot that a core gives out.
-    fn check_given(&mut self, life: CoreLife, client: ClientId, correlation: u64, at: Version) {
-        let asked = self.connections.snapshots.remove(&(client, correlation));
-        for (table, epoch) in asked.into_iter().flatten() {
-            let given = self.snapshots.give(&self.ledger, (table, epoch), at);
-            self.check("R36 nothing below a snapshot is under way", given);
-        }
+    fn check_given(&mut self, life: CoreLife, asked: (ClientId, u64), opened: OpenedSnapshot) {
+        let (snapshot, at) = (opened.share.snapshot, opened.at);
+        let tables = self.connections.snapshots.remove(&asked);
+        let tables = tables.unwrap_or_default();
+        let given = self.snapshots.give(&self.ledger, (snapshot, at), &tables);
+        self.check("R36 nothing below a snapshot is under way", given);
         self.trace.note(self.now_us, || {
             format!("{} gives out a snapshot at {at:?}", life.core)
         });
