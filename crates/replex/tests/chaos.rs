@@ -1,7 +1,9 @@
-//! Real processes under every failure that this machine can make, one after the other and in random
-//! order, while clients work. Every acknowledged write is there. No lookup by any index shows a
-//! state that a single machine could not have shown. In the end all copies are equal (I2, I4, I5,
-//! I7, I12, I16).
+//! Real processes under every failure that this machine can make, and under changes of indexes and
+//! places, one after the other and in random order, while clients work. Every acknowledged write is
+//! there. No lookup by any index shows a state that a single machine could not have shown. In the
+//! end all copies are equal (I2, I4, I5, I7, I12, I16). Meanwhile whole tables are read all the
+//! time: each export, snapshot and check that returns is of one state, by every index (R35-R39,
+//! I18).
 //!
 //! Where it can, each server has a host of its own (`support::hosts`). Without the right to that it
 //! prints so, and makes the failures that need none.
@@ -18,21 +20,26 @@ use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use client::{Client, ConnectOptions, IfMissing};
 use protocol::configuration::{Configuration, PartitionState, ServerState};
 use protocol::identity::ServerId;
 use replex::cluster::{Cluster, ClusterOptions};
+use support::counting::{self, Counting};
 use support::history::{self, Record};
 use support::hosts::Hosts;
 use support::needs;
 use support::noise::Noise;
+use support::whole_reads::WholeReads;
 
 const SERVERS: usize = 6;
 const CLIENTS: u64 = 8;
 const SEED_DEFAULT: u64 = 0x5eed_0004;
 /// The coordinator gives a server's partitions to others after so many seconds.
 const REPLACE_AFTER: &str = "3";
-/// Operations that must end well after each failure, within a time.
+/// Operations and pairs of the table of counters that must end well after each failure, within a
+/// time; and a whole read of each way.
 const PROGRESS: u64 = 100;
+const PAIRS: u64 = 10;
 const PROGRESS_WITHIN: Duration = Duration::from_secs(60);
 /// A server whose disk fails ends within this.
 const ENDED_WITHIN: Duration = Duration::from_secs(30);
@@ -64,10 +71,14 @@ enum Kind {
     PowerAll,
     /// A disk reports that it could not sync; the server must end rather than go on.
     Sync,
+    /// A table gets an index while a server is killed and started again, and loses it.
+    Index,
+    /// A server is drained: its partitions move to others.
+    Move,
 }
 
 impl Kind {
-    const ALL: [Kind; 11] = [
+    const ALL: [Kind; 13] = [
         Kind::Kill,
         Kind::KillAll,
         Kind::Pause,
@@ -79,6 +90,8 @@ impl Kind {
         Kind::PowerOne,
         Kind::PowerAll,
         Kind::Sync,
+        Kind::Index,
+        Kind::Move,
     ];
 
     fn needs_hosts(self) -> bool {
@@ -170,6 +183,11 @@ async fn chaos(settings: Settings, hosts: Option<Hosts>) {
         hosts,
     };
     let clients = history::start(&world.cluster, CLIENTS, settings.seed, &record).await;
+    let load = Load {
+        counting: Counting::start(&world.cluster).await,
+        reads: WholeReads::start(&world.cluster, history::TABLE),
+        record: record.clone(),
+    };
     let mut judged = BTreeSet::new();
     let mut rounds = 0;
     let started = Instant::now();
@@ -180,8 +198,10 @@ async fn chaos(settings: Settings, hosts: Option<Hosts>) {
                 break 'rounds;
             }
             let kind = bag.swap_remove(noise.below(bag.len() as u64) as usize);
-            round(&mut world, kind, &mut noise, &record).await;
+            round(&mut world, kind, &mut noise, &load).await;
             record.judge(&mut judged);
+            load.counting.expect_running();
+            load.reads.expect_running();
             assert!(
                 !clients.iter().any(|task| task.is_finished()),
                 "a client ended"
@@ -193,9 +213,13 @@ async fn chaos(settings: Settings, hosts: Option<Hosts>) {
     for client in clients {
         client.await.unwrap();
     }
+    let pairs = load.counting.pairs();
+    load.counting.stop().await;
+    load.reads.stop().await;
     let rows = record.judge_at_rest(&world.cluster).await;
     println!(
-        "{rounds} failures in {:?}, {} operations, {} known to be done; {rows} rows in the end",
+        "{rounds} failures in {:?}, {} operations, {} known to be done; {pairs} pairs; {rows} rows \
+         in the end",
         started.elapsed(),
         record.len(),
         record.acknowledged()
@@ -203,7 +227,8 @@ async fn chaos(settings: Settings, hosts: Option<Hosts>) {
 }
 
 /// One failure: it happens, it is repaired, and everything goes on.
-async fn round(world: &mut World, kind: Kind, noise: &mut Noise, record: &Record) {
+async fn round(world: &mut World, kind: Kind, noise: &mut Noise, load: &Load) {
+    let record = &load.record;
     // Random moments are the point of this pause: nothing waits for anything here.
     tokio::time::sleep(Duration::from_millis(noise.below(800))).await;
     let (begun, before) = (Instant::now(), record.acknowledged());
@@ -219,16 +244,43 @@ async fn round(world: &mut World, kind: Kind, noise: &mut Noise, record: &Record
         .wait_until("all is filled", whole)
         .await
         .unwrap();
-    let (filled, before) = (begun.elapsed(), record.acknowledged());
-    let since = Instant::now();
-    while record.acknowledged() < before + PROGRESS {
-        assert!(since.elapsed() < PROGRESS_WITHIN, "{what}: nothing goes on");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let filled = begun.elapsed();
+    load.go_on(&what).await;
     println!(
         "{what}: repaired after {repaired:.1?}, {during} operations meanwhile; all is filled and \
          serves after {filled:.1?}"
     );
+}
+
+/// The clients of a cluster under failures.
+struct Load {
+    record: Record,
+    counting: Counting,
+    reads: WholeReads,
+}
+
+impl Load {
+    /// Waits until operations, pairs and whole reads of each way have ended well that began after
+    /// this.
+    async fn go_on(&self, what: &str) {
+        let (operations, pairs) = (self.record.acknowledged(), self.counting.pairs());
+        let (begun, since) = (self.reads.begun(), Instant::now());
+        loop {
+            let operations = self.record.acknowledged() - operations;
+            let pairs = self.counting.pairs() - pairs;
+            let missing = self.reads.missing_since(&begun);
+            if operations >= PROGRESS && pairs >= PAIRS && missing.is_empty() {
+                return;
+            }
+            self.counting.expect_running();
+            self.reads.expect_running();
+            assert!(
+                since.elapsed() < PROGRESS_WITHIN,
+                "{what}: {operations} operations and {pairs} pairs since, no whole {missing:?}"
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
 }
 
 /// Returns whether an epoch is ending, a partition is being filled, or this server holds one.
@@ -272,6 +324,8 @@ impl World {
             Kind::PowerOne => self.cut_power(&[victim], pause).await,
             Kind::PowerAll => self.cut_power(&all, pause).await,
             Kind::Sync => self.fail_sync(victim).await,
+            Kind::Index => self.change_indexes(victim, pause).await,
+            Kind::Move => self.move_off(victim).await,
         }
         match kind {
             Kind::KillAll | Kind::PowerAll | Kind::Rolling => format!("{kind:?}"),
@@ -379,6 +433,44 @@ impl World {
             self.hosts().restore_power(*victim);
         }
         self.restart(victims).await;
+    }
+
+    async fn client(&self) -> Client {
+        let options = ConnectOptions::new(self.cluster.coordinator_addresses().to_vec());
+        Client::connect(options).await.unwrap()
+    }
+
+    async fn change_indexes(&mut self, victim: usize, pause: Duration) {
+        const INDEX: &str = "by_n_and_id";
+        let client = self.client().await;
+        let table = client.table(counting::TABLE).await.unwrap();
+        let wanted = counting::with_index(table.schema(), INDEX);
+        let adding = {
+            let client = client.clone();
+            tokio::spawn(async move { client.add_copy(wanted, &|_| {}).await })
+        };
+        self.kill(&[victim], pause).await;
+        let added = adding.await.unwrap();
+        let may_be_repeated = |error: &client::Error| counting::may_be_repeated(error);
+        assert!(
+            added.as_ref().err().is_none_or(may_be_repeated),
+            "{added:?}"
+        );
+        while let Err(error) = client
+            .drop_copy(counting::TABLE, INDEX, IfMissing::Accept)
+            .await
+        {
+            assert!(may_be_repeated(&error), "{error}");
+        }
+    }
+
+    async fn move_off(&mut self, victim: usize) {
+        let (client, drained) = (self.client().await, ServerId(victim as u32 + 1));
+        client.drain_server(drained).await.unwrap();
+        let is_empty = |configuration: &Configuration| !configuration.holds(drained);
+        let what = format!("server {} holds nothing", victim + 1);
+        self.cluster.wait_until(&what, is_empty).await.unwrap();
+        client.end_drain(drained).await.unwrap();
     }
 
     /// From now on the kernel answers each sync of a server with an error.

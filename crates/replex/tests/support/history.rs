@@ -26,7 +26,7 @@ use simulator::model::{
 
 use super::noise::Noise;
 
-const TABLE: &str = "rows";
+pub const TABLE: &str = "rows";
 const COLUMN_NAMES: [&str; COLUMNS] = ["g", "id", "a", "u", "d", "n", "tag"];
 /// Groups that are in use at a time.
 const GROUPS_AT_ONCE: usize = 4;

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+pub mod counting;
 pub mod etcd;
 pub mod folders;
 pub mod history;
@@ -13,6 +14,7 @@ pub mod needs;
 pub mod noise;
 pub mod people;
 pub mod rows;
+pub mod whole_reads;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
