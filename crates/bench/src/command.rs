@@ -60,6 +60,9 @@ pub enum BenchCommand {
     Rebuild,
     /// Servers lost under reads, with and without a hybrid: F1 to F4, the paper's Tables 3 to 5.
     Recovery,
+    /// One of six servers killed under reads and writes: latencies before, during its lease, after,
+    /// and while its partitions are filled.
+    Killed,
     /// Hybrids of all shapes, a server of either index lost: the paper's Figures 13 and 14.
     Parametrization,
     /// A hybrid that three indexes share: the paper's Table 6.
@@ -142,6 +145,7 @@ fn measure(
             BenchCommand::Memory => ("memory", experiments::memory::run(options).await?),
             BenchCommand::Rebuild => ("rebuild", experiments::rebuild::run(options).await?),
             BenchCommand::Recovery => ("recovery", experiments::recovery::run(options).await?),
+            BenchCommand::Killed => ("killed", experiments::killed::run(options).await?),
             BenchCommand::Parametrization => {
                 let report = experiments::parametrization::run(options).await?;
                 ("parametrization", report)

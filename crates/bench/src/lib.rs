@@ -20,6 +20,7 @@ mod cpu;
 mod distribution;
 mod experiments;
 mod measure;
+mod open_loop;
 mod options;
 mod outage;
 mod pairs;

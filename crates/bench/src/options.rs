@@ -26,8 +26,8 @@ pub struct MeasureOptions {
     /// Rows that `import` loads; S12 asks for 1,000,000.
     #[arg(long, default_value_t = 1_000_000, global = true, value_parser = clap::value_parser!(u64).range(2..))]
     pub import_rows: u64,
-    /// Rows of 100 B that `rebuild`, `recovery`, `parametrization` and `sharing` load, and a tenth
-    /// as many of 1 kB; the paper has 10,000,000.
+    /// Rows of 100 B that `rebuild`, `recovery`, `killed`, `parametrization` and `sharing` load,
+    /// and a tenth as many of 1 kB; the paper has 10,000,000.
     #[arg(long, default_value_t = 200_000, global = true, value_parser = clap::value_parser!(u64).range(20..))]
     pub failure_rows: u64,
     /// Where CSV and SVG files go.

@@ -81,6 +81,17 @@ pub struct ServerLoss {
     pub holder_of: (usize, usize),
 }
 
+/// The moments of the loss of a server, from the beginning of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct LossMoments {
+    pub killed: Duration,
+    /// Its lease is over, and an epoch without it serves.
+    pub serving: Duration,
+    /// It is removed: its partitions begin to be filled.
+    pub given_up: Duration,
+    pub whole: Duration,
+}
+
 /// The result of a run.
 #[derive(Clone, Debug)]
 pub struct OutageOutcome {
@@ -127,12 +138,25 @@ impl OutageSite {
         shape: RowShape,
         spares: usize,
     ) -> io::Result<OutageSite> {
+        OutageSite::of_servers(options, grid, shape, (SERVERS, spares)).await
+    }
+
+    /// Starts so many servers, loads the table, and adds so many spares.
+    ///
+    /// # Errors
+    /// As [`OutageSite::new`].
+    pub async fn of_servers(
+        options: &MeasureOptions,
+        grid: &OutageTable,
+        shape: RowShape,
+        (servers, spares): (usize, usize),
+    ) -> io::Result<OutageSite> {
         note!("{}: {} rows are loaded", grid.name, shape.rows);
-        let mut cluster = BenchCluster::start(&options.base(), SERVERS, ServerKind::default())?;
+        let mut cluster = BenchCluster::start(&options.base(), servers, ServerKind::default())?;
         let clients = store::clients(&cluster, CLIENTS).await?;
         let table = create(&clients[0], grid).await?;
         store::load(&table, shape).await?;
-        for number in SERVERS..SERVERS + spares {
+        for number in servers..servers + spares {
             let process = cluster.server(number)?;
             cluster.servers.push(process);
         }
@@ -262,6 +286,51 @@ impl OutageSite {
         }
     }
 
+    /// Returns each client's handle of the table.
+    ///
+    /// # Errors
+    /// There is no such table.
+    pub async fn tables(&self) -> io::Result<Vec<Table>> {
+        store::tables(&self.clients, TABLE).await
+    }
+
+    /// Kills the holder of a partition after some time, gives it up as long after the rest serves,
+    /// and waits until all is filled.
+    ///
+    /// # Errors
+    /// The cluster does not become whole.
+    pub async fn staged_loss(
+        &mut self,
+        holder_of: (usize, usize),
+        started: Instant,
+        span: Duration,
+    ) -> io::Result<LossMoments> {
+        tokio::time::sleep(span).await;
+        let configuration = self.clients[0].refresh().await.map_err(store::failed)?;
+        let killed = started.elapsed();
+        let gone = self.kill(&configuration, holder_of)?;
+        self.wait(|configuration| {
+            let server = configuration.server(gone);
+            let is_down = server.is_some_and(|server| server.state == ServerState::Down);
+            is_down && !configuration.is_sealing()
+        })
+        .await?;
+        let serving = started.elapsed();
+        tokio::time::sleep(span).await;
+        let given_up = started.elapsed();
+        let removed = self.clients[0].remove_server(gone).await;
+        removed.map_err(store::failed)?;
+        let gone = BTreeSet::from([gone]);
+        self.wait(|configuration| is_whole(configuration, &gone))
+            .await?;
+        Ok(LossMoments {
+            killed,
+            serving,
+            given_up,
+            whole: started.elapsed(),
+        })
+    }
+
     fn kill(
         &mut self,
         configuration: &Configuration,
@@ -279,7 +348,10 @@ impl OutageSite {
     }
 
     /// Starts lost servers again, as spares.
-    async fn bring_back(&mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// One does not start.
+    pub async fn bring_back(&mut self) -> io::Result<()> {
         for number in std::mem::take(&mut self.lost) {
             let process = self.cluster.server(number)?;
             if let Some(quotas) = &mut self.quotas {

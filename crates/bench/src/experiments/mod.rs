@@ -6,6 +6,7 @@ mod failures;
 pub mod hot_key;
 pub mod import;
 pub mod insert;
+pub mod killed;
 pub mod lookup;
 pub mod memory;
 pub mod parametrization;
