@@ -171,8 +171,8 @@ impl Inspector {
         self
     }
 
-    /// Fails for a partition that is left out. A snapshot is of all partitions, so that it has ended
-    /// then.
+    /// Fails for a partition that is left out. A snapshot is of all partitions, so that it has
+    /// ended then.
     fn check_present(&self, partition: PartitionId) -> Result<(), InspectError> {
         let place = self.configuration.place(partition);
         let is_present = place.is_some_and(|place| {

@@ -112,8 +112,8 @@ async fn logged(cluster: &Cluster, text: &str) {
     within.unwrap_or_else(|_| panic!("{text:?} is not in the log:\n{}", log()));
 }
 
-/// Sums and rows are compared at one snapshot, so that a difference of the sums always has its rows,
-/// although these are written meanwhile and differ no more.
+/// Sums and rows are compared at one snapshot, so that a difference of the sums always has its
+/// rows, although these are written meanwhile and differ no more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_that_differ_belong_to_the_sums_while_clients_write() {
     let mut cluster = support::cluster(3).await;
@@ -149,8 +149,8 @@ async fn rows_that_differ_belong_to_the_sums_while_clients_write() {
     cluster.check_processes().unwrap();
 }
 
-/// Stops the server that holds rows in a replex, gives its log other rows with their pks, and starts
-/// it again. It does so for the wanted rows of one partition, and returns their pks.
+/// Stops the server that holds rows in a replex, gives its log other rows with their pks, and
+/// starts it again. It does so for the wanted rows of one partition, and returns their pks.
 async fn plant(cluster: &mut Cluster, replex: usize, is_wanted: fn(i64) -> bool) -> Vec<i64> {
     let configuration = cluster.configuration().await.unwrap();
     let table = configuration.table_named("people").unwrap();
