@@ -60,8 +60,8 @@ pub enum BenchCommand {
     Rebuild,
     /// Servers lost under reads, with and without a hybrid: F1 to F4, the paper's Tables 3 to 5.
     Recovery,
-    /// One of six servers killed under reads and writes: latencies before, during its lease, after,
-    /// and while its partitions are filled.
+    /// One of six servers killed under reads and writes: latencies before, during its lease, while
+    /// its partitions are filled, and after.
     Killed,
     /// Hybrids of all shapes, a server of either index lost: the paper's Figures 13 and 14.
     Parametrization,

@@ -85,11 +85,11 @@ pub struct ServerLoss {
 #[derive(Clone, Copy, Debug)]
 pub struct LossMoments {
     pub killed: Duration,
-    /// Its lease is over, and an epoch without it serves.
+    /// Its lease is over, and an epoch without it serves: its partitions begin to be filled.
     pub serving: Duration,
-    /// It is removed: its partitions begin to be filled.
-    pub given_up: Duration,
+    /// All is filled.
     pub whole: Duration,
+    pub ended: Duration,
 }
 
 /// The result of a run.
@@ -294,8 +294,8 @@ impl OutageSite {
         store::tables(&self.clients, TABLE).await
     }
 
-    /// Kills the holder of a partition after some time, gives it up as long after the rest serves,
-    /// and waits until all is filled.
+    /// Kills the holder of a partition after some time, gives it up once its lease is over, waits
+    /// until all is filled, and goes on for some time.
     ///
     /// # Errors
     /// The cluster does not become whole.
@@ -311,23 +311,29 @@ impl OutageSite {
         let gone = self.kill(&configuration, holder_of)?;
         self.wait(|configuration| {
             let server = configuration.server(gone);
-            let is_down = server.is_some_and(|server| server.state == ServerState::Down);
-            is_down && !configuration.is_sealing()
+            server.is_some_and(|server| server.state == ServerState::Down)
         })
         .await?;
+        // As a coordinator does by itself, unless it waits for a silent server (`--replace-after`).
+        while let Err(error) = self.clients[0].remove_server(gone).await {
+            if error.retry() != Retry::Later {
+                return Err(store::failed(error));
+            }
+            tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+        }
+        self.wait(|configuration| !configuration.is_sealing() && !configuration.holds(gone))
+            .await?;
         let serving = started.elapsed();
-        tokio::time::sleep(span).await;
-        let given_up = started.elapsed();
-        let removed = self.clients[0].remove_server(gone).await;
-        removed.map_err(store::failed)?;
         let gone = BTreeSet::from([gone]);
         self.wait(|configuration| is_whole(configuration, &gone))
             .await?;
+        let whole = started.elapsed();
+        tokio::time::sleep(span).await;
         Ok(LossMoments {
             killed,
             serving,
-            given_up,
-            whole: started.elapsed(),
+            whole,
+            ended: started.elapsed(),
         })
     }
 

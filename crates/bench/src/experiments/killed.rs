@@ -1,8 +1,9 @@
 //! One of six servers killed under reads and writes that start at fixed moments: latencies before,
-//! until its lease is over and the rest serves, after that, and while its partitions are filled.
+//! until its lease is over and the rest serves, while its partitions are filled, and after that.
 //!
-//! Left out: hybrids, and loads that the machine cannot keep up with. An operation belongs to the
-//! lease if any part of it lies between the kill and the moment when the rest serves.
+//! Left out: hybrids, loads that the machine cannot keep up with, and a coordinator that waits for
+//! a silent server to return. An operation belongs to the lease if any part of it lies between the
+//! kill and the moment when the rest serves.
 
 use std::cell::Cell;
 use std::io;
@@ -36,34 +37,34 @@ const KINDS: [&str; 2] = ["reads", "writes"];
 enum RunPart {
     Normal,
     Lease,
-    Degraded,
     Filling,
+    Whole,
 }
 
 impl RunPart {
     const ALL: [RunPart; 4] = [
         RunPart::Normal,
         RunPart::Lease,
-        RunPart::Degraded,
         RunPart::Filling,
+        RunPart::Whole,
     ];
 
     fn name(self) -> &'static str {
         match self {
             RunPart::Normal => "normal",
             RunPart::Lease => "from the kill until the rest serves",
-            RunPart::Degraded => "after that, one of six down",
-            RunPart::Filling => "while its partitions are filled",
+            RunPart::Filling => "then, while its partitions are filled",
+            RunPart::Whole => "by five servers, all filled",
         }
     }
 
-    /// Returns the part of an operation; none if it began after all was whole.
+    /// Returns the part of an operation; none if it began after the run.
     fn of(operation: &TimedOperation, moments: &LossMoments) -> Option<RunPart> {
         match operation.intended {
             _ if operation.ended < moments.killed => Some(RunPart::Normal),
             at if at < moments.serving => Some(RunPart::Lease),
-            at if at < moments.given_up => Some(RunPart::Degraded),
             at if at < moments.whole => Some(RunPart::Filling),
+            at if at < moments.ended => Some(RunPart::Whole),
             _ => None,
         }
     }
@@ -138,11 +139,11 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
         let (operations, moments) = one_round(&mut site, shape, options.span()).await?;
         parts.push(&operations, &moments);
         lease.push((moments.serving - moments.killed).as_secs_f64());
-        filling.push((moments.whole - moments.given_up).as_secs_f64());
+        filling.push((moments.whole - moments.serving).as_secs_f64());
     }
     let mut report = FigureReport::default();
     report.plain("", "from the kill until the rest serves", &lease, "s");
-    report.plain("", "until all is filled, once given up", &filling, "s");
+    report.plain("", "from then until all is filled", &filling, "s");
     parts.add_to(&mut report);
     Ok(report)
 }
@@ -201,8 +202,8 @@ mod tests {
         let moments = LossMoments {
             killed: ms(100),
             serving: ms(200),
-            given_up: ms(300),
-            whole: ms(400),
+            whole: ms(300),
+            ended: ms(400),
         };
         let part = |from: u64, to: u64| {
             let operation = TimedOperation {
@@ -216,8 +217,8 @@ mod tests {
         assert_eq!(part(10, 20), Some(RunPart::Normal));
         assert_eq!(part(90, 350), Some(RunPart::Lease));
         assert_eq!(part(150, 160), Some(RunPart::Lease));
-        assert_eq!(part(200, 350), Some(RunPart::Degraded));
-        assert_eq!(part(300, 500), Some(RunPart::Filling));
+        assert_eq!(part(200, 350), Some(RunPart::Filling));
+        assert_eq!(part(300, 500), Some(RunPart::Whole));
         assert_eq!(part(400, 401), None);
     }
 }
