@@ -437,3 +437,35 @@ async fn a_reader_that_is_killed_leaves_nothing_behind() {
     wait_until_nothing_is_kept(table.client()).await;
     assert!(counting.stop().await > 0, "no row was counted up");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_keeps_its_snapshots_leaves_room_for_others() {
+    let cluster = support::cluster(3).await;
+    let table = create(&cluster).await;
+    let options = ConnectOptions::new([cluster.coordinator_address()]);
+    let hasty = Client::connect(options.deadline(Duration::from_secs(1)));
+    let hasty = hasty.await.unwrap();
+    let of_hasty = hasty.table("counters").await.unwrap();
+    let mut kept = Vec::new();
+    // How many it may keep is the servers' limit.
+    let refused = loop {
+        match hasty.snapshot(&[&of_hasty]).await {
+            Ok(snapshot) => kept.push(snapshot),
+            Err(error) => break error,
+        }
+    };
+    let text = refused.to_string();
+    assert!(text.contains("as many snapshots of the table"), "{text}");
+    assert_eq!(kept.len(), 32);
+    let client = connect(&cluster).await;
+    let table_of_client = client.table("counters").await.unwrap();
+    let snapshot = client.snapshot(&[&table_of_client]).await.unwrap();
+    expect_one_state(
+        &counts_at(&table_of_client, "counters", &snapshot).await,
+        "another client's",
+    );
+    kept.pop();
+    hasty.snapshot(&[&of_hasty]).await.unwrap();
+    drop((kept, snapshot));
+    wait_until_nothing_is_kept(table.client()).await;
+}
