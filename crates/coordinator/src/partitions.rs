@@ -1,4 +1,4 @@
-//! The number of partitions of a table in use (R51).
+//! The number of partitions of a table in use (R53).
 //!
 //! Copies with the new number come like any copies: from an epoch before which all operations have
 //! ended, to be filled while the table is in use. Once all of them serve, the table's epochs end

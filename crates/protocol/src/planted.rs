@@ -173,13 +173,13 @@ bugs! {
     /// A copy is dropped although the others were lost meanwhile.
     LastCopyDropped = "last-copy-dropped", "R20";
     /// Copies with another number of partitions take their places before they have all rows.
-    SuccessorPromotedEarly = "successor-promoted-early", "R51";
+    SuccessorPromotedEarly = "successor-promoted-early", "R53";
     /// Copies that were to take the places of others go, although the others were lost meanwhile.
-    SuccessorsDroppedUnchecked = "successors-dropped-unchecked", "R51";
+    SuccessorsDroppedUnchecked = "successors-dropped-unchecked", "R53";
     /// A core that fills a head knows only the requests to the head as it is numbered now.
-    FormerHeadsForgotten = "former-heads-forgotten", "R51";
+    FormerHeadsForgotten = "former-heads-forgotten", "R53";
     /// Copies whose places others take answer reads until the change is known.
-    SupersededIsRead = "superseded-is-read", "R51";
+    SupersededIsRead = "superseded-is-read", "R53";
     /// A core keeps the rows that it had of a partition in an earlier time.
     EarlierTenureTrusted = "earlier-tenure-trusted", "R25";
     /// A server comes back with an older copy of its folder, and is believed.

@@ -1,5 +1,5 @@
 //! Tables that are cut into another number of partitions while they are read and written, with
-//! processes that are killed meanwhile (R51).
+//! processes that are killed meanwhile (R53).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -27,7 +27,7 @@ fn copies_take_the_places_of_others_once_all_of_them_serve() {
     let now = before.schema.partitions;
     assert!(matches!(scene.ask(resize(now + 3)), Reply::Done { .. }));
     let waiting = (TableId(1), format!("partitions = {}", now + 3));
-    assert_eq!(progress(&mut scene).1, std::slice::from_ref(&waiting));
+    assert_eq!(progress(&mut scene).1, core::slice::from_ref(&waiting));
     seal(&mut scene);
     let filling = flights(&scene);
     assert_eq!(filling.building, [2, 3]);

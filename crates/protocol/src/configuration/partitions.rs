@@ -1,5 +1,5 @@
 //! Tables whose number of partitions changes: successors of their copies come, take the places of
-//! the copies before, or are given up (R51).
+//! the copies before, or are given up (R53).
 
 use alloc::format;
 use alloc::string::String;

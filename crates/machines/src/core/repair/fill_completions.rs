@@ -183,7 +183,7 @@ impl CoreMachine {
 
     /// Returns whether a partition's cores must know of requests to a head: its own, where it is
     /// one, and those of primary replexes that the table has no longer; otherwise all requests to
-    /// the table (R51).
+    /// the table (R53).
     fn concerns(&self, of: PartitionId, head: PartitionId) -> bool {
         let table = self.view.table(of.table);
         let is_primary = |id| table.is_some_and(|table| table.is_primary(id));
