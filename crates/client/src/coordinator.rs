@@ -147,7 +147,7 @@ impl Coordinator {
         };
         let patience = self.options.connect_timeout;
         let greeting = greet(&address, hello, self.options.silence);
-        let (stream, reader, message) = timeout(patience, greeting)
+        let (stream, mut reader, message) = timeout(patience, greeting)
             .await
             .map_err(|_| format!("no answer within {} ms", patience.as_millis()))??;
         match message {
@@ -159,6 +159,7 @@ impl Coordinator {
                     return Err(format!("it serves cluster {:016x}", welcome.cluster));
                 }
                 self.cluster = Some(welcome.cluster);
+                reader.expect_configurations();
                 Ok(Connection {
                     stream,
                     reader,

@@ -3,7 +3,7 @@
 //! The buffer grows only for a frame that is larger, up to the frame limit, and shrinks again
 //! when that frame is gone. Where the bytes come from is in `link` and `coordinator`.
 
-use protocol::frame::{self, Frame, FrameError};
+use protocol::frame::{self, Frame, FrameError, FrameLimits};
 
 /// The buffer of a connection without a larger frame, in bytes.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -14,6 +14,7 @@ pub(crate) struct FrameReader {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    limits: FrameLimits,
 }
 
 impl FrameReader {
@@ -22,7 +23,13 @@ impl FrameReader {
             bytes: vec![0; BUFFER_BYTES],
             start: 0,
             end: 0,
+            limits: FrameLimits::Ordinary,
         }
+    }
+
+    /// Takes frames with configurations from now on: the other side is a coordinator.
+    pub fn expect_configurations(&mut self) {
+        self.limits = FrameLimits::Configurations;
     }
 
     /// Returns where the next bytes go; never empty. The frame at the front, if its size is known,
@@ -36,7 +43,7 @@ impl FrameReader {
             }
         }
         let held = &self.bytes[self.start..self.end];
-        let needed = frame::size(held)?.unwrap_or(frame::HEADER_BYTES);
+        let needed = frame::size(held, self.limits)?.unwrap_or(frame::HEADER_BYTES);
         if self.start > 0
             && (self.end == self.bytes.len() || self.start + needed > self.bytes.len())
         {
@@ -58,7 +65,7 @@ impl FrameReader {
 
     /// Returns the next whole frame, if there is one.
     pub fn next(&mut self) -> Result<Option<Frame>, FrameError> {
-        let decoded = frame::decode(&self.bytes[self.start..self.end])?;
+        let decoded = frame::decode_within(&self.bytes[self.start..self.end], self.limits)?;
         Ok(decoded.map(|(frame, size)| {
             self.start += size;
             frame

@@ -57,7 +57,7 @@ impl From<usize> for IndexSelector<'_> {
 pub struct Table {
     client: Client,
     configuration: Arc<Configuration>,
-    position: usize,
+    placed: Arc<configuration::PlacedTable>,
 }
 
 /// An index, or the primary key, where it is read.
@@ -116,12 +116,11 @@ impl Client {
 impl Table {
     pub(crate) fn find(client: &Client, name: &str) -> Option<Table> {
         let configuration = client.configuration();
-        let mut names = configuration.tables.iter().map(|table| &table.schema.name);
-        let position = names.position(|other| other == name)?;
+        let placed = Arc::clone(configuration.tables.named(name)?);
         Some(Table {
             client: client.clone(),
             configuration,
-            position,
+            placed,
         })
     }
 
@@ -150,7 +149,7 @@ impl Table {
 
     /// Returns the table as the configuration of then had it: layout and placement too.
     pub fn definition(&self) -> &configuration::PlacedTable {
-        &self.configuration.tables[self.position]
+        &self.placed
     }
 
     /// Returns the epoch of the configuration from which it was read.

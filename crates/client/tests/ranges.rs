@@ -100,7 +100,7 @@ async fn start() -> (Fake, Arc<Mutex<Vec<Read>>>) {
         Reaction::Reply(Reply::Rows(page))
     })
     .await;
-    fake.configuration.lock().unwrap().tables = vec![table];
+    fake.configuration.lock().unwrap().tables = vec![table].into();
     (fake, reads)
 }
 

@@ -9,6 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
+use protocol::state::CoordinatorState;
 
 /// Names a connection to the coordinator; the driver chooses it and never reuses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,8 +40,9 @@ pub enum CoordinatorInput {
 /// Actions that the driver is to take. The driver empties it after each step or batch of steps.
 #[derive(Debug, Default)]
 pub struct CoordinatorOutput {
-    /// The whole state, to be kept instead of the one before; the last one of a batch counts.
-    pub persist: Option<PersistedState>,
+    /// The state, to be kept instead of the one before; the last one of a batch counts. It shares
+    /// its tables with the states before, so that a driver can find and keep the changes alone.
+    pub persist: Option<CoordinatorState>,
     /// Replies, in the order of the requests that they answer as far as these did not wait; and
     /// announcements of epochs, which answer none.
     pub replies: Vec<CoordinatorAnswer>,
@@ -49,16 +51,6 @@ pub struct CoordinatorOutput {
     pub deadline_us: Option<u64>,
     /// For the operator's log.
     pub notes: Vec<String>,
-}
-
-/// A state to be kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PersistedState {
-    /// Rises by one with every change. A store that several coordinators share replaces the
-    /// state only where it finds the version before this one.
-    pub version: u64,
-    /// Bytes of `state::encode_state`.
-    pub bytes: Vec<u8>,
 }
 
 /// A reply to the sender of a request.
@@ -111,11 +103,11 @@ pub const SERVERS_MAX: usize = 1024;
 /// Cores of one server.
 pub const CORES_MAX: usize = 256;
 /// Tables of one cluster.
-pub const TABLES_MAX: usize = 1024;
+pub const TABLES_MAX: usize = 16_384;
 /// Bytes of an address or of a failure domain's name.
 pub const TEXT_BYTES_MAX: usize = 255;
 /// Bytes of an encoded configuration: it travels in one frame, with room for what is around it.
-pub const CONFIGURATION_BYTES_MAX: usize = 4 << 20;
+pub const CONFIGURATION_BYTES_MAX: usize = 24 << 20;
 /// Requests that wait until servers know of a change.
 pub const WAITING_MAX: usize = 4096;
 /// Copies that could not be made and whose reasons the state keeps.

@@ -34,7 +34,7 @@ pub(super) const PLACE_BYTES_MAX: usize = 32;
 
 /// How well a core suits a new partition, the least best: copies of the same rows in its failure
 /// domain, partitions of other copies of the table on its server, its load.
-type Fitness = (usize, usize, usize);
+type Fitness = (usize, usize, u64);
 
 impl Coordinator {
     /// Adds an index or a further copy to a table. Answered at once: it is made from the next
@@ -68,12 +68,11 @@ impl Coordinator {
         let mut layout = table.layout.clone();
         let extended = layout.extend(&table.schema, &wanted);
         let numbers = extended.map_err(|error| Refused::new(error.message))?;
-        let configuration = &self.state.configuration;
         let partitions = numbers
             .iter()
             .map(|it| layout.partition_count(*it) as usize);
         let places = partitions.sum::<usize>() * PLACE_BYTES_MAX;
-        let bytes = configuration.to_bytes().len() + wanted.to_bytes().len() + places;
+        let bytes = self.configuration_bytes() + wanted.to_bytes().len() + places;
         if bytes > CONFIGURATION_BYTES_MAX {
             return Err(Refused::new(format!(
                 "with {name} the configuration would take {bytes} bytes, the limit is \
@@ -274,27 +273,24 @@ impl Coordinator {
         self.cancel_moves(|table| fewer.contains(&table), output);
         for change in changes {
             let tables = &self.state.configuration.tables;
-            let Some(index) = tables.iter().position(|table| table.id == change.table) else {
+            let Some(table) = tables.get(change.table) else {
                 continue;
             };
             let changed = match &change.wanted {
                 CopyRequest::Add { schema } => {
                     let place =
                         |table: &PlacedTable, replex, number| self.core_for(table, replex, number);
-                    tables[index].with_copy(schema, epoch, &place)
+                    table.with_copy(schema, epoch, &place)
                 }
-                CopyRequest::Drop { name } => self.without_copy(&tables[index], name),
-                CopyRequest::Renew { cells } => self.renewed(&tables[index], cells, epoch),
-                CopyRequest::Resize { partitions } => {
-                    self.resized(&tables[index], *partitions, epoch)
-                }
-                CopyRequest::Promote => self.promoted(&tables[index]),
+                CopyRequest::Drop { name } => self.without_copy(table, name),
+                CopyRequest::Renew { cells } => self.renewed(table, cells, epoch),
+                CopyRequest::Resize { partitions } => self.resized(table, *partitions, epoch),
+                CopyRequest::Promote => self.promoted(table),
             };
-            let table = &mut self.state.configuration.tables[index];
             match changed {
                 Ok(changed) => {
-                    *table = changed;
-                    self.resizes.note(&self.state.configuration.tables[index]);
+                    self.resizes.note(&changed);
+                    self.state.configuration.tables.put(changed);
                 }
                 Err(why) => {
                     let name = match &change.wanted {
@@ -339,10 +335,14 @@ impl Coordinator {
             .filter(|(other, _)| *other != replex)
             .flat_map(|(_, places)| places.iter().map(|place| place.core))
             .collect();
-        let others_held = configuration.tables.iter().filter(|it| it.id != table.id);
-        let held = others_held.flat_map(|it| it.placement.iter().flatten());
-        let own = table.placement.iter().flatten();
-        let held: Vec<CoreId> = held.chain(own).map(|place| place.core).collect();
+        let mut held = self.places_held();
+        let known = configuration.table(table.id).into_iter();
+        for place in known.flat_map(|it| it.placement.iter().flatten()) {
+            *held.entry(place.core).or_default() -= 1;
+        }
+        for place in table.placement.iter().flatten() {
+            *held.entry(place.core).or_default() += 1;
+        }
         let up = configuration.servers.iter();
         let up = up.filter(|server| server.state == ServerState::Up);
         let cores = up.flat_map(|server| {
@@ -356,7 +356,7 @@ impl Coordinator {
             let held = &held;
             (0..server.cores.len()).map(move |core| {
                 let core = super::core_id(server.id, core);
-                let load = held.iter().filter(|holder| **holder == core).count();
+                let load = held.get(&core).copied().unwrap_or(0);
                 let fitness: Fitness = (same, shared, load);
                 (fitness, core)
             })

@@ -52,7 +52,7 @@ impl Coordinator {
                 None
             }
             FolderTrust::Voided => None,
-            FolderTrust::Newest | FolderTrust::Void if !self.state.configuration.holds(id) => None,
+            FolderTrust::Newest | FolderTrust::Void if !self.holds(id) => None,
             FolderTrust::Newest | FolderTrust::Void => Some(self.void(now, id, why, output)),
         }
     }
@@ -113,8 +113,10 @@ impl Coordinator {
             return text;
         }
         let begins = self.member(id).trust != FolderTrust::Void;
-        let mut tables = self.state.configuration.tables.iter();
-        let is_named = tables.all(|table| !table.names(id) || table.removes(id));
+        let is_named = {
+            let mut tables = self.state.configuration.tables.iter();
+            tables.all(|table| !table.names(id) || table.removes(id))
+        };
         if begins {
             self.member_mut(id).trust = FolderTrust::Void;
             output.notes.push(format!(

@@ -28,6 +28,7 @@ mod resizes;
 mod room;
 mod sealing;
 mod sessions;
+mod sums;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -40,9 +41,7 @@ use alloc::vec::Vec;
 use protocol::configuration::Configuration;
 use protocol::identity::{ClockReading, CoreId, Epoch, Position, ServerId};
 use protocol::message::{CoordinatorReply, CoordinatorRequest, Room};
-use protocol::state::{
-    CoordinatorState, CopyChange, CopyRequest, FolderTrust, ServerMember, encode_state,
-};
+use protocol::state::{CoordinatorState, CopyChange, CopyRequest, FolderTrust, ServerMember};
 
 pub use contract::*;
 
@@ -54,6 +53,7 @@ use recall::Recall;
 use resizes::ResizeTracker;
 use sealing::SealTracker;
 use sessions::Sessions;
+use sums::TableSums;
 
 /// The machine. Its durable part is [`CoordinatorState`]; the rest begins empty with each process.
 #[derive(Debug)]
@@ -62,6 +62,7 @@ pub struct Coordinator {
     state: CoordinatorState,
     /// The configuration as its last epoch began.
     before: Configuration,
+    sums: TableSums,
     drops: RecentDrops,
     /// Cores of the servers that are up, and each one's last report.
     reports: BTreeMap<CoreId, LastReport>,
@@ -143,6 +144,7 @@ impl Coordinator {
             settings,
             sessions: Sessions::new(&state),
             before: state.configuration.clone(),
+            sums: TableSums::new(&state.configuration.tables),
             drops: RecentDrops::new(state.configuration.epoch),
             resizes: ResizeTracker::new(&state.configuration),
             state,
@@ -434,17 +436,14 @@ impl Coordinator {
         configuration.epoch.0 += 1;
         configuration.date_changes(&self.before);
         self.before.clone_from(configuration);
+        self.sums.follow(&configuration.tables);
         self.keep(output);
     }
 
     fn keep(&mut self, output: &mut CoordinatorOutput) {
         self.state.version += 1;
         self.note_logs();
-        let bytes = encode_state(&self.state);
-        output.persist = Some(PersistedState {
-            version: self.state.version,
-            bytes,
-        });
+        output.persist = Some(self.state.clone());
     }
 
     fn set_deadline(&mut self, output: &mut CoordinatorOutput) {

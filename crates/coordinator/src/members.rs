@@ -173,14 +173,16 @@ impl Coordinator {
         fills: Vec<FillReport>,
         output: &mut CoordinatorOutput,
     ) {
-        let tables = self.state.configuration.tables.iter();
-        let counts = tables.filter(|table| table.epoch <= epoch && table.sealing.is_none());
-        let counts: BTreeSet<TableId> = counts.map(|table| table.id).collect();
-        let counted = |id: &PartitionId| counts.contains(&id.table);
-        let filled: Vec<PartitionId> = filled.into_iter().filter(counted).collect();
-        let fills = fills.into_iter().filter(|it| counts.contains(&it.table));
+        let configuration = &self.state.configuration;
+        let counts = |id: TableId| {
+            let table = configuration.table(id);
+            table.is_some_and(|table| table.epoch <= epoch && table.sealing.is_none())
+        };
+        let filled = filled.into_iter().filter(|id| counts(id.table));
+        let filled: Vec<PartitionId> = filled.collect();
+        let fills = fills.into_iter().filter(|it| counts(it.table));
         let fills: Vec<FillReport> = fills.collect();
-        self.note_level(core, &filled, &counts);
+        self.note_level((core, epoch), &filled);
         self.serve_filled(core, &filled, output);
         self.take_fill_reports(core, fills, output);
     }
@@ -194,22 +196,24 @@ impl Coordinator {
         output: &mut CoordinatorOutput,
     ) {
         let mut count = 0;
+        let mut served = BTreeSet::new();
         for id in filled {
+            let place = self.state.configuration.place(*id);
             let tables = &mut self.state.configuration.tables;
-            let table = tables.iter_mut().find(|table| table.id == id.table);
-            let places = table.and_then(|it| it.placement.get_mut(usize::from(id.replex)));
-            let place = places.and_then(|places| places.get_mut(id.number as usize));
-            if let Some(place) = place.filter(|it| it.core == core)
-                && place.state == PartitionState::Rebuilding
-            {
+            if place.is_some_and(|it| it.core == core && it.state == PartitionState::Rebuilding) {
+                let table = tables.get_mut(id.table).expect("its place was just found");
+                let place = &mut table.placement[usize::from(id.replex)][id.number as usize];
                 *place = place.filled();
+                served.insert(id.table);
                 count += 1;
             }
         }
         if count > 0 {
             let note = format!("{core} has filled {count} partitions: they serve");
             output.notes.push(note);
-            for table in &mut self.state.configuration.tables {
+            for id in served {
+                let table = self.state.configuration.tables.get_mut(id);
+                let table = table.expect("a partition of it was just changed");
                 for name in table.finish_building() {
                     let note = format!("{name} of table {} serves", table.schema.name);
                     output.notes.push(note);
@@ -269,13 +273,8 @@ impl Coordinator {
             .servers
             .binary_search_by_key(&id, |server| server.id)
             .map_err(|_| unknown_server(id))?;
-        let places = configuration.places();
-        let held = places.filter(|(_, place)| {
-            let mut tenures = place.tenures();
-            tenures.any(|tenure| tenure.core.server == id)
-        });
-        let held: BTreeSet<_> = held.map(|(partition, _)| partition.table).collect();
-        let held = held.iter().filter_map(|id| configuration.table(*id));
+        let held = configuration.tables.iter();
+        let held = held.filter(|table| table.names(id));
         let held: Vec<&str> = held.map(|table| table.schema.name.as_str()).collect();
         if !held.is_empty() {
             return Err(Refused::new(format!(
@@ -429,7 +428,7 @@ impl Coordinator {
             server.domain = domain.into();
         }
         let before: Vec<_> = configuration.servers.iter().map(Server::bare).collect();
-        for table in &configuration.tables {
+        for table in configuration.tables.iter() {
             let placement = table.bare_placement();
             let failures = usize::from(table.schema.failures_tolerated);
             let at_risk = |servers| copies_at_risk(&placement, servers, failures);

@@ -22,7 +22,8 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use placement::{Cell, HostCore, Loads, Placement, Relocation, prove};
-use protocol::configuration::{MoveProgress, PartitionState, Server, ServerState, Tenure};
+use protocol::configuration::{MoveProgress, PartitionState, PlacedTable};
+use protocol::configuration::{Server, ServerState, Tables, Tenure};
 use protocol::identity::{ClockReading, CoreId, Epoch, PartitionId, ServerId, TableId};
 
 use super::{Coordinator, CoordinatorOutput, Outcome, Refused};
@@ -44,6 +45,10 @@ pub(super) struct MoveTracker {
     level: BTreeSet<PartitionId>,
     /// The epoch that was looked at last.
     pub looked_at: Epoch,
+    /// The servers of that look, and those that took nothing.
+    looked_with: (Vec<Server>, BTreeSet<ServerId>),
+    /// Tables that would have moved partitions at that look if there had been a place for them.
+    wanting: BTreeSet<TableId>,
     /// How often servers were lost, and until when they take nothing after that.
     lost: BTreeMap<ServerId, (u32, u64)>,
 }
@@ -72,8 +77,8 @@ impl Coordinator {
 
     /// A server that holds nothing is to get its share, if there is anything to share.
     fn note_new(&mut self, id: ServerId) {
+        let is_new = !self.state.configuration.tables.is_empty() && !self.holds(id);
         let configuration = &mut self.state.configuration;
-        let is_new = !configuration.tables.is_empty() && !configuration.holds(id);
         let mut servers = configuration.servers.iter_mut();
         if let Some(server) = servers.find(|server| server.id == id) {
             server.is_new |= is_new;
@@ -151,7 +156,7 @@ impl Coordinator {
         }
         let takers = self.takers(&BTreeSet::from([id]));
         let mut loads = self.loads();
-        for table in &self.state.configuration.tables {
+        for table in self.state.configuration.tables.iter() {
             let relocation = Relocation {
                 layout: &table.layout,
                 failures_tolerated: u32::from(table.schema.failures_tolerated),
@@ -172,7 +177,9 @@ impl Coordinator {
 
     /// A partition that has not been handed over stays where it is.
     fn stop_moves(&mut self) {
-        for table in &mut self.state.configuration.tables {
+        let tables = &mut self.state.configuration.tables;
+        for id in moving_on(tables) {
+            let table = tables.get_mut(id).expect("it was just found");
             for place in table.placement.iter_mut().flatten() {
                 place.moving = place
                     .moving
@@ -181,17 +188,13 @@ impl Coordinator {
         }
     }
 
-    /// Notes which of the partitions that a core takes are level, of the tables that its report
-    /// counts for.
-    pub(super) fn note_level(
-        &mut self,
-        core: CoreId,
-        filled: &[PartitionId],
-        counts: &BTreeSet<TableId>,
-    ) {
+    /// Notes which of the partitions that a core takes are level. The report is of an epoch, and
+    /// counts for tables that have not changed since.
+    pub(super) fn note_level(&mut self, (core, epoch): (CoreId, Epoch), filled: &[PartitionId]) {
         let configuration = &self.state.configuration;
         let taken = |id: &PartitionId| {
-            if !counts.contains(&id.table) {
+            let table = configuration.table(id.table);
+            if table.is_none_or(|table| table.epoch > epoch || table.sealing.is_some()) {
                 return false;
             }
             let place = configuration.place(*id);
@@ -208,22 +211,20 @@ impl Coordinator {
     pub(super) fn advance_moves(&mut self, now: ClockReading, output: &mut CoordinatorOutput) {
         self.trust_again(now);
         let configuration = &self.state.configuration;
-        let all_up =
-            |server: &Server| server.state == ServerState::Up || !configuration.holds(server.id);
+        let all_up = |server: &Server| server.state == ServerState::Up || !self.holds(server.id);
         if !configuration.servers.iter().all(all_up) {
             return;
         }
-        let moving = configuration
-            .places()
-            .filter(|(_, place)| place.moving.is_some());
+        let places = configuration
+            .tables
+            .unsettled()
+            .flat_map(PlacedTable::places);
+        let moving = places.filter(|(_, place)| place.moving.is_some());
         let moving: BTreeSet<PartitionId> = moving.map(|(id, _)| id).collect();
         if !moving.is_empty() || configuration.is_sealing() {
             let mut level = BTreeMap::new();
-            for table in configuration
-                .tables
-                .iter()
-                .filter(|it| it.sealing.is_none())
-            {
+            let unsettled = configuration.tables.unsettled();
+            for table in unsettled.filter(|it| it.sealing.is_none()) {
                 let mut own = moving.iter().filter(|id| id.table == table.id).peekable();
                 if own.peek().is_some() && own.all(|id| self.moves.level.contains(id)) {
                     level.insert(table.id, BTreeSet::new());
@@ -234,9 +235,13 @@ impl Coordinator {
             }
             return;
         }
-        let is_rebuilt = configuration
-            .places()
-            .all(|(_, place)| place.state == PartitionState::Serving);
+        let is_rebuilt = {
+            let mut places = configuration
+                .tables
+                .unsettled()
+                .flat_map(PlacedTable::places);
+            places.all(|(_, place)| place.state == PartitionState::Serving)
+        };
         if is_rebuilt && self.moves.looked_at != configuration.epoch {
             self.begin_moves(output);
         }
@@ -261,16 +266,18 @@ impl Coordinator {
         let mut loads = self.loads();
         let epoch = Epoch(self.state.configuration.epoch.0 + 1);
         let mut is_new = false;
-        for index in 0..self.state.configuration.tables.len() {
-            let batch = self.batch(index, &takers, &mut loads);
-            let table = &mut self.state.configuration.tables[index];
-            if !batch.is_empty() {
-                is_new = true;
-                let (name, count) = (&table.schema.name, batch.len());
-                output
-                    .notes
-                    .push(format!("table {name}: {count} partitions move"));
+        for id in self.tables_to_look_at(without) {
+            let batch = self.batch(id, &takers, &mut loads);
+            if batch.is_empty() {
+                continue;
             }
+            is_new = true;
+            let table = self.state.configuration.tables.get_mut(id);
+            let table = table.expect("it was just looked at");
+            let (name, count) = (&table.schema.name, batch.len());
+            output
+                .notes
+                .push(format!("table {name}: {count} partitions move"));
             for ((replex, number), to) in batch {
                 let core = CoreId::from(to);
                 let moving = MoveProgress::To(Tenure { core, since: epoch });
@@ -302,15 +309,35 @@ impl Coordinator {
         }
     }
 
+    /// Returns the tables of which partitions may have to move: all where the servers, or what they
+    /// may take, are others than at the last look, or are to get a share. Otherwise those that have
+    /// changed since, and those that had no place to move to.
+    fn tables_to_look_at(&mut self, without: BTreeSet<ServerId>) -> BTreeSet<TableId> {
+        let configuration = &self.state.configuration;
+        let with = (configuration.servers.clone(), without);
+        let is_same = self.moves.looked_with == with && self.moves.looked_at != Epoch(0);
+        let wanting = core::mem::take(&mut self.moves.wanting);
+        let looked_at = self.moves.looked_at;
+        let shares = with.0.iter().any(|server| server.is_new);
+        self.moves.looked_with = with;
+        if shares || !is_same {
+            return configuration.tables.iter().map(|table| table.id).collect();
+        }
+        let changed = configuration.tables.changed_after(looked_at);
+        let wanting = wanting.into_iter();
+        let wanting = wanting.filter(|id| configuration.table(*id).is_some());
+        changed.map(|table| table.id).chain(wanting).collect()
+    }
+
     /// Returns what of a table moves next.
     fn batch(
-        &self,
-        index: usize,
+        &mut self,
+        id: TableId,
         takers: &[placement::PartitionHost],
         loads: &mut Loads,
     ) -> Vec<(Cell, HostCore)> {
         let configuration = &self.state.configuration;
-        let table = &configuration.tables[index];
+        let table = configuration.table(id).expect("callers have looked");
         let before = table.bare_placement();
         let all = self.servers_up(&BTreeSet::new());
         let staying = self.takers(&self.without_room());
@@ -336,13 +363,17 @@ impl Coordinator {
             };
             let onto: Vec<placement::PartitionHost> =
                 takers.iter().filter(is_new).cloned().collect();
-            let given_back = self.given_back(index, &onto, tolerated);
+            let given_back = self.given_back(table, &onto, tolerated);
             if !given_back.is_empty() {
                 return given_back;
             }
             return even_out(relocation, &onto, loads);
         };
         let moves = target.map_or(Vec::new(), |target| before.moves_to(&target));
+        if moves.is_empty() {
+            self.moves.wanting.insert(id);
+            return moves;
+        }
         let least = now_tolerated.min(needed);
         at_a_time(moves, |moves| tolerated(&before.with(moves)) >= least)
     }
@@ -351,11 +382,10 @@ impl Coordinator {
     /// the rows that have not changed since are there (R25).
     fn given_back(
         &self,
-        index: usize,
+        table: &PlacedTable,
         onto: &[placement::PartitionHost],
         tolerated: impl Fn(&Placement) -> u32,
     ) -> Vec<(Cell, HostCore)> {
-        let table = &self.state.configuration.tables[index];
         let is_back = |core: &CoreId| {
             let mut servers = onto.iter();
             servers.any(|server| server.id == core.server.0 && core.core < server.cores)
@@ -384,13 +414,15 @@ impl Coordinator {
         of: impl Fn(TableId) -> bool,
         output: &mut CoordinatorOutput,
     ) {
-        let tables = self.state.configuration.tables.iter_mut();
-        let tables = tables.filter(|table| of(table.id));
-        let places = tables.flat_map(|table| table.placement.iter_mut().flatten());
+        let tables = &mut self.state.configuration.tables;
         let mut count = 0;
-        for place in places.filter(|place| matches!(place.moving, Some(MoveProgress::To(_)))) {
-            place.moving = None;
-            count += 1;
+        for id in moving_on(tables).into_iter().filter(|id| of(*id)) {
+            let table = tables.get_mut(id).expect("it was just found");
+            let places = table.placement.iter_mut().flatten();
+            for place in places.filter(|place| matches!(place.moving, Some(MoveProgress::To(_)))) {
+                place.moving = None;
+                count += 1;
+            }
         }
         self.moves.level.retain(|id| !of(id.table));
         if count > 0 {
@@ -416,7 +448,7 @@ impl Coordinator {
         for id in level {
             self.moves.level.remove(&id);
             let tables = &mut self.state.configuration.tables;
-            let table = tables.iter_mut().find(|table| table.id == id.table);
+            let table = tables.get_mut(id.table);
             let places = table.and_then(|it| it.placement.get_mut(usize::from(id.replex)));
             let place = places.and_then(|places| places.get_mut(id.number as usize));
             if let Some(place) = place.filter(|it| it.tenures().all(|it| is_up(it.core)))
@@ -439,6 +471,16 @@ impl Coordinator {
             .filter(|it| *it > 0)
             .min()
     }
+}
+
+/// Returns the tables of which partitions move that have not been handed over.
+fn moving_on(tables: &Tables) -> Vec<TableId> {
+    let moves = |table: &&PlacedTable| {
+        let mut places = table.placement.iter().flatten();
+        places.any(|place| matches!(place.moving, Some(MoveProgress::To(_))))
+    };
+    let moving = tables.unsettled().filter(moves);
+    moving.map(|table| table.id).collect()
 }
 
 /// Returns the moves that come first: a batch of them, or all at once where only that keeps what is

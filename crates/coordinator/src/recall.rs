@@ -226,7 +226,7 @@ impl Coordinator {
         let epoch = Epoch(own.max(newest).0 + EPOCHS_SKIPPED);
         let mut configuration = recall.newest;
         configuration.epoch = epoch;
-        for table in &mut configuration.tables {
+        for table in configuration.tables.iter_mut() {
             table.epoch = epoch;
         }
         let mut members = Vec::new();
@@ -273,6 +273,7 @@ impl Coordinator {
             configuration,
         };
         self.before = self.state.configuration.clone();
+        self.sums.follow(&self.state.configuration.tables);
         self.drops = super::RecentDrops::new(epoch);
         self.resizes = super::ResizeTracker::new(&self.state.configuration);
         self.sessions = super::Sessions::new(&self.state);

@@ -31,8 +31,8 @@ impl Coordinator {
         let has_room = |server: &&placement::PartitionHost| !full.contains(&ServerId(server.id));
         let roomy: alloc::vec::Vec<_> = servers.iter().filter(has_room).cloned().collect();
         let mut loads = self.loads();
-        let tables = self.state.configuration.tables.iter_mut();
-        for table in tables.filter(|table| table.id == id) {
+        let table = self.state.configuration.tables.get_mut(id);
+        if let Some(table) = table {
             for place in table.placement.iter_mut().flatten() {
                 *place = place.without(|server| removed.contains(&server), epoch);
             }
@@ -44,7 +44,7 @@ impl Coordinator {
             let lost = cells.filter(|(_, server)| removed.contains(server));
             let lost: alloc::vec::Vec<Cell> = lost.map(|(cell, _)| cell).collect();
             if lost.is_empty() {
-                continue;
+                return;
             }
             let relocation = Relocation {
                 layout: &table.layout,
@@ -89,8 +89,8 @@ impl Coordinator {
         epoch: Epoch,
         output: &mut CoordinatorOutput,
     ) {
-        let tables = self.state.configuration.tables.iter_mut();
-        for table in tables.filter(|table| table.id == id) {
+        let table = self.state.configuration.tables.get_mut(id);
+        if let Some(table) = table {
             let mut count = 0;
             for place in table.placement.iter_mut().flatten() {
                 *place = place.without(|server| servers.contains(&server), epoch);
@@ -111,17 +111,6 @@ impl Coordinator {
                 ));
             }
         }
-    }
-
-    /// Returns what all cores hold.
-    pub(super) fn loads(&self) -> Loads {
-        let mut held = Loads::new();
-        for table in &self.state.configuration.tables {
-            for (place, load) in table.bare_placement().loads(&table.layout) {
-                *held.entry(place).or_default() += load;
-            }
-        }
-        held
     }
 }
 

@@ -69,7 +69,7 @@ impl Coordinator {
     /// Returns the reason why the partitions of a server without room cannot move, if there is one.
     fn obstacle_to_moves(&self, server: ServerId) -> Option<String> {
         let takers = self.takers(&self.without_room());
-        for table in &self.state.configuration.tables {
+        for table in self.state.configuration.tables.iter() {
             let placement = table.bare_placement();
             let mut places = placement.replexes.iter().flatten();
             if places.all(|place| place.server != server.0) {

@@ -125,7 +125,7 @@ impl Coordinator {
                 id.0
             )));
         }
-        if !self.state.configuration.holds(id) {
+        if !self.holds(id) {
             return self.leave(id, output);
         }
         self.seals.watch(id, now, 0);
@@ -134,7 +134,11 @@ impl Coordinator {
 
     /// Lets a server take part again that is back while earlier epochs of its tables are ended.
     pub(super) fn take_part_again(&mut self, id: ServerId) {
-        for table in &mut self.state.configuration.tables {
+        let tables = &mut self.state.configuration.tables;
+        let removing = tables.unsettled().filter(|table| table.removes(id));
+        let removing: Vec<TableId> = removing.map(|table| table.id).collect();
+        for table in removing {
+            let table = tables.get_mut(table).expect("it was just found");
             if let Some(sealing) = &mut table.sealing {
                 sealing.removed.retain(|removed| *removed != id);
             }
@@ -191,7 +195,7 @@ impl Coordinator {
             let report = self.seals.of(*core, table);
             report.is_some_and(|(report, _)| report.stage == SealStage::Resolved)
         };
-        let tables = self.state.configuration.tables.iter();
+        let tables = self.state.configuration.tables.unsettled();
         let sealing = tables.filter(|table| table.sealing.is_some());
         let missing = sealing.flat_map(|table| {
             let remaining = remaining_cores(table).into_iter();
@@ -231,10 +235,9 @@ impl Coordinator {
         for (id, removed) in begun {
             let leaving = self.leaving(*id);
             let tables = &mut self.state.configuration.tables;
-            let Ok(index) = tables.binary_search_by_key(id, |table| table.id) else {
+            let Some(table) = tables.get_mut(*id) else {
                 continue;
             };
-            let table = &mut tables[index];
             let since = table.sealing.as_ref().map_or(next, |sealing| sealing.since);
             table.sealing = Some(Sealing {
                 since,
@@ -285,7 +288,7 @@ impl Coordinator {
     /// Lets tables serve of which all remaining servers have resolved everything, and for which no
     /// lease of a removed one runs.
     fn end_seals(&mut self, now: ClockReading, output: &mut CoordinatorOutput) {
-        let tables = self.state.configuration.tables.iter();
+        let tables = self.state.configuration.tables.unsettled();
         let sealing = tables.filter(|table| table.sealing.is_some());
         let ended = sealing.filter(|table| {
             let ends_us = self.seal_ends_us(table);
@@ -306,7 +309,7 @@ impl Coordinator {
         self.cancel_moves(|table| shrunk.contains(&table), output);
         for (id, removed) in &ended {
             let tables = &mut self.state.configuration.tables;
-            let table = tables.iter_mut().find(|table| table.id == *id);
+            let table = tables.get_mut(*id);
             table.expect("it is being sealed").sealing = None;
             let voided = self.to_be_voided(removed);
             self.void_places(*id, &voided, epoch, output);
@@ -316,7 +319,7 @@ impl Coordinator {
         }
         self.hand_over(|table| ended.contains_key(&table), output);
         self.change_copies(|table| ended.contains_key(&table), epoch, output);
-        let still_holds = |id: &ServerId| self.state.configuration.holds(*id);
+        let still_holds = |id: &ServerId| self.holds(*id);
         let gone: Vec<ServerId> = replaced
             .iter()
             .copied()
@@ -374,13 +377,17 @@ impl Coordinator {
     pub(super) fn seal_deadline_us(&self) -> Option<u64> {
         let tables = &self.state.configuration.tables;
         let is_waited_for = |id: ServerId| {
+            if !self.holds(id) {
+                return false;
+            }
             let mut tables = tables.iter();
             tables.any(|table| table.names(id) && !table.removes(id))
         };
         let due = self.seals.all_due_us();
         let due = due.filter(|(id, due_us)| *due_us != u64::MAX && is_waited_for(*id));
         let due = due.map(|(_, due_us)| due_us);
-        let ends = tables.iter().filter_map(|table| self.seal_ends_us(table));
+        let unsettled = tables.unsettled();
+        let ends = unsettled.filter_map(|table| self.seal_ends_us(table));
         due.chain(ends).min()
     }
 }

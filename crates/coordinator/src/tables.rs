@@ -49,7 +49,7 @@ impl Coordinator {
         ));
         let cores = cores_of(&table);
         self.state.next_table += 1;
-        self.state.configuration.tables.push(table);
+        self.state.configuration.tables.put(table);
         self.reconfigure(output);
         Ok(self.done(cores, Some(id)))
     }
@@ -61,8 +61,8 @@ impl Coordinator {
         output: &mut CoordinatorOutput,
     ) -> Result<Outcome, Refused> {
         self.check_waiting()?;
-        let tables = &mut self.state.configuration.tables;
-        let Some(index) = tables.iter().position(|table| table.schema.name == name) else {
+        let table = self.state.configuration.table_named(name);
+        let Some(id) = table.map(|table| table.id) else {
             if if_exists {
                 return Ok(self.done(BTreeSet::new(), None));
             }
@@ -70,7 +70,8 @@ impl Coordinator {
                 "there is no table {name:?}: add IF EXISTS if that is fine"
             )));
         };
-        let table = tables.remove(index);
+        let removed = self.state.configuration.tables.remove(id);
+        let table = removed.expect("it was just found");
         self.state.changes.retain(|change| change.table != table.id);
         output.notes.push(format!("table {name} was dropped"));
         self.reconfigure(output);
@@ -113,7 +114,7 @@ impl Coordinator {
                 .collect(),
             building: Vec::new(),
         };
-        let bytes = configuration.to_bytes().len() + table.to_bytes().len();
+        let bytes = self.configuration_bytes() + table.to_bytes().len();
         if bytes > CONFIGURATION_BYTES_MAX {
             return Err(Refused::new(format!(
                 "with table {} the configuration would take {bytes} bytes, the limit is \

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use coordinator::{
     Coordinator, CoordinatorAnswer, CoordinatorInput, CoordinatorOutput, CoordinatorSettings,
-    PersistedState, RequesterId,
+    RequesterId,
 };
 use placement::{
     Column, ColumnType, Cut, Durability, FurtherCopy, Index, Placement, Schema, prove,
@@ -192,7 +192,7 @@ struct World {
     deadline_us: Option<u64>,
     kept: Vec<u8>,
     kept_version: u64,
-    unkept: Option<PersistedState>,
+    unkept: Option<CoordinatorState>,
     /// Replies that wait for their state, each with when it was given.
     held_back: Vec<(u64, CoordinatorAnswer)>,
     /// Requests without a reply, by correlation.
@@ -258,7 +258,7 @@ impl World {
         );
         assert!(old.epoch <= new.epoch && new.epoch.0 <= old.epoch.0 + 2);
         assert_eq!(after.configuration.check(), Ok(()));
-        for table in &after.configuration.tables {
+        for table in after.configuration.tables.iter() {
             assert_tolerant(table, &after.configuration);
         }
         for (server, incarnation) in joins(&before, after) {
@@ -287,7 +287,7 @@ impl World {
         self.deadline_us = output.deadline_us;
         if let Some(persist) = output.persist {
             assert_eq!(persist.version, self.coordinator.version());
-            let decoded = decode_state(&persist.bytes);
+            let decoded = decode_state(&encode_state(&persist));
             assert_eq!(decoded.as_ref(), Ok(self.coordinator.state()));
             self.unkept = Some(persist);
         }
@@ -352,7 +352,7 @@ impl World {
 
     fn keep(&mut self) {
         if let Some(persist) = self.unkept.take() {
-            self.kept = persist.bytes;
+            self.kept = encode_state(&persist);
             self.kept_version = persist.version;
         }
         let kept = self.kept_version;

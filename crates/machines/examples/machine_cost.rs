@@ -63,7 +63,8 @@ fn main() {
             layout,
             placement,
             building: Vec::new(),
-        }],
+        }]
+        .into(),
     });
     let mut nodes: Vec<Node> = (1..=3).map(|id| node(id, &configuration)).collect();
     settle(&mut nodes);

@@ -70,6 +70,9 @@ pub const DEPTH_MAX: u32 = 32;
 /// bound.
 pub const MEMORY_BYTES_MAX: usize = 32 << 20;
 
+/// The memory that a byte of a kept value can take: an item of one byte in a list.
+const KEPT_EXPANSION_MAX: usize = 64;
+
 /// Items for which a decoded list reserves memory at once; a longer list grows as they are read.
 const ITEMS_RESERVED_MAX: usize = 1024;
 
@@ -80,6 +83,14 @@ impl<'a> Reader<'a> {
             bytes,
             depth: 0,
             memory: MEMORY_BYTES_MAX,
+        }
+    }
+
+    /// Returns the same, for bytes that may take so much memory.
+    pub fn with_memory(bytes: &'a [u8], memory: usize) -> Self {
+        Reader {
+            memory,
+            ..Reader::new(bytes)
         }
     }
 
@@ -136,7 +147,19 @@ pub trait Wire: Sized {
 
     /// Decodes a whole buffer; bytes left over are an error.
     fn decode_all(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
+        Self::decode_within(bytes, MEMORY_BYTES_MAX)
+    }
+
+    /// Decodes bytes that this program has written itself, and whose checksum matches: they take
+    /// as much memory as they took when they were written.
+    fn decode_kept(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let memory = bytes.len().saturating_mul(KEPT_EXPANSION_MAX);
+        Self::decode_within(bytes, memory.max(MEMORY_BYTES_MAX))
+    }
+
+    /// Decodes all of `bytes`, whose lists and nested values may take so much memory.
+    fn decode_within(bytes: &[u8], memory: usize) -> Result<Self, DecodeError> {
+        let mut reader = Reader::with_memory(bytes, memory);
         let value = Self::decode(&mut reader)?;
         match reader.remaining() {
             0 => Ok(value),

@@ -8,6 +8,7 @@ mod copies;
 pub mod losses;
 pub mod partitions;
 pub mod routes;
+mod tables;
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -21,6 +22,7 @@ use placement::{
 use placement::{Cut, Dimension, FurtherCopy, Share};
 
 pub use changes::ConfigurationChanges;
+pub use tables::Tables;
 
 use crate::codec::{DecodeError, Reader, Wire, wire_enum, wire_struct};
 use crate::identity::{CoreId, Epoch, Incarnation, PartitionId, ServerId, TableId};
@@ -35,7 +37,7 @@ pub struct Configuration {
     /// By id, rising.
     pub servers: Vec<Server>,
     /// By id, rising.
-    pub tables: Vec<PlacedTable>,
+    pub tables: Tables,
 }
 
 /// The chains of a table stand still: all of its servers but the removed ones seal the epochs
@@ -259,16 +261,12 @@ pub enum PartitionState {
 impl Configuration {
     /// Returns the table with this number.
     pub fn table(&self, id: TableId) -> Option<&PlacedTable> {
-        let index = self
-            .tables
-            .binary_search_by_key(&id, |table| table.id)
-            .ok()?;
-        Some(&self.tables[index])
+        self.tables.get(id).map(|table| &**table)
     }
 
     /// Returns the table with this name.
     pub fn table_named(&self, name: &str) -> Option<&PlacedTable> {
-        self.tables.iter().find(|table| table.schema.name == name)
+        self.tables.named(name).map(|table| &**table)
     }
 
     /// Returns the server with this number.
@@ -295,11 +293,12 @@ impl Configuration {
             ServerState::Up => !server.is_new,
             ServerState::Down => !self.holds(server.id),
         };
-        let rests = |place: Place| place.state == PartitionState::Serving && place.moving.is_none();
-        let is_open = |table: &PlacedTable| table.sealing.is_none();
-        self.tables.iter().all(is_open)
-            && self.servers.iter().all(is_up)
-            && self.places().all(|(_, place)| rests(place))
+        let rests =
+            |place: &Place| place.state == PartitionState::Serving && place.moving.is_none();
+        let mut unsettled = self.tables.unsettled();
+        self.servers.iter().all(is_up)
+            && unsettled
+                .all(|table| table.sealing.is_none() && table.placement.iter().flatten().all(rests))
     }
 
     /// Returns every place of every partition.
@@ -332,25 +331,31 @@ impl Configuration {
 
     /// Removes these servers as former holders: nothing is given back to them any more.
     pub fn forget_formers(&mut self, servers: &BTreeSet<ServerId>) {
-        let tables = self.tables.iter_mut();
-        for place in tables.flat_map(|table| table.placement.iter_mut().flatten()) {
-            let forgotten = |former: &mut CoreId| servers.contains(&former.server);
-            place.former.take_if(forgotten);
+        let forgotten = |former: &mut CoreId| servers.contains(&former.server);
+        let waits = |place: &Place| {
+            place
+                .former
+                .is_some_and(|mut former| forgotten(&mut former))
+        };
+        let waiting = self.tables.unsettled();
+        let waiting = waiting.filter(|table| table.placement.iter().flatten().any(waits));
+        let waiting: Vec<TableId> = waiting.map(|table| table.id).collect();
+        for id in waiting {
+            let table = self.tables.get_mut(id).expect("it was just found");
+            for place in table.placement.iter_mut().flatten() {
+                place.former.take_if(forgotten);
+            }
         }
     }
 
     /// Returns whether a server is being removed from some table.
     pub fn is_removed(&self, server: ServerId) -> bool {
-        let mut sealings = self
-            .tables
-            .iter()
-            .filter_map(|table| table.sealing.as_ref());
-        sealings.any(|sealing| sealing.removes(server))
+        self.tables.unsettled().any(|table| table.removes(server))
     }
 
     /// Returns whether the chains of some table stand still.
     pub fn is_sealing(&self) -> bool {
-        self.tables.iter().any(|table| table.sealing.is_some())
+        self.tables.unsettled().any(|table| table.sealing.is_some())
     }
 
     /// Returns whether a partition's copy goes with the epochs that are being ended.
@@ -378,11 +383,19 @@ impl Configuration {
             let changed = self.servers.iter().filter(differs);
             changed.map(|server| server.id).collect()
         };
-        for table in &mut self.tables {
-            let is_same = before.table(table.id).is_some_and(|known| known == table);
-            if !is_same || changed.iter().any(|server| table.names(*server)) {
-                table.epoch = self.epoch;
-            }
+        let differing = self.tables.differing(&before.tables);
+        let differing = differing.filter(|(now, then)| now != then);
+        let mut dated: BTreeSet<TableId> = differing
+            .filter_map(|(now, _)| now.map(|table| table.id))
+            .collect();
+        if !changed.is_empty() {
+            let naming = self.tables.iter();
+            let naming = naming.filter(|table| changed.iter().any(|server| table.names(*server)));
+            dated.extend(naming.map(|table| table.id));
+        }
+        for id in dated {
+            let table = self.tables.get_mut(id).expect("it was just found");
+            table.epoch = self.epoch;
         }
     }
 
@@ -407,46 +420,53 @@ impl Configuration {
         {
             return fault("a server has no cores, or too many");
         }
-        if !self.tables.is_sorted_by(|a, b| a.id < b.id) {
+        if !self.tables.is_in_order() {
             return fault("tables are out of order");
         }
-        for (index, table) in self.tables.iter().enumerate() {
-            let PlacedTable {
-                schema,
-                layout,
-                placement,
-                ..
-            } = table;
-            if table.epoch > self.epoch {
-                return fault("a table is of a later epoch than its configuration");
-            }
-            schema.validate().map_err(|error| error.message)?;
-            layout.validate(schema).map_err(|error| error.message)?;
-            let mut others = self.tables[..index].iter();
-            if others.any(|other| other.schema.name == schema.name) {
+        let mut names = BTreeSet::new();
+        for table in self.tables.iter() {
+            self.check_table(table)?;
+            if !names.insert(&table.schema.name[..]) {
                 return fault("two tables have one name");
             }
-            let counts = (0..layout.replexes.len()).map(|replex| layout.partition_count(replex));
-            if !counts.eq(placement.iter().map(|places| places.len() as u32)) {
-                return fault("a table has places for other partitions than it has");
-            }
-            let is_copy = |number: &u8| layout.numbers().any(|it| it == usize::from(*number));
-            if layout
-                .successors()
-                .any(|(number, _)| !table.is_building(number))
-            {
-                return fault("a copy that is to take the place of another serves already");
-            }
-            if !table.building.is_sorted_by(|a, b| a < b) || !table.building.iter().all(is_copy) {
-                return fault("a copy is being made that the table does not have");
-            }
-            let places = placement.iter().flatten();
-            if places.clone().any(|place| !self.is_possible(place)) {
-                return fault("a partition is on a core that does not exist, or moves to its own");
-            }
-            if places.clone().any(|place| !place.fits_its_state()) {
-                return fault("a partition moves from where it serves, or to where it is rebuilt");
-            }
+        }
+        Ok(())
+    }
+
+    /// Returns the first inconsistency of a table with itself and with the servers.
+    fn check_table(&self, table: &PlacedTable) -> Result<(), String> {
+        let fault = |what: &str| Err(String::from(what));
+        let PlacedTable {
+            schema,
+            layout,
+            placement,
+            ..
+        } = table;
+        if table.epoch > self.epoch {
+            return fault("a table is of a later epoch than its configuration");
+        }
+        schema.validate().map_err(|error| error.message)?;
+        layout.validate(schema).map_err(|error| error.message)?;
+        let counts = (0..layout.replexes.len()).map(|replex| layout.partition_count(replex));
+        if !counts.eq(placement.iter().map(|places| places.len() as u32)) {
+            return fault("a table has places for other partitions than it has");
+        }
+        let is_copy = |number: &u8| layout.numbers().any(|it| it == usize::from(*number));
+        if layout
+            .successors()
+            .any(|(number, _)| !table.is_building(number))
+        {
+            return fault("a copy that is to take the place of another serves already");
+        }
+        if !table.building.is_sorted_by(|a, b| a < b) || !table.building.iter().all(is_copy) {
+            return fault("a copy is being made that the table does not have");
+        }
+        let places = placement.iter().flatten();
+        if places.clone().any(|place| !self.is_possible(place)) {
+            return fault("a partition is on a core that does not exist, or moves to its own");
+        }
+        if places.clone().any(|place| !place.fits_its_state()) {
+            return fault("a partition moves from where it serves, or to where it is rebuilt");
         }
         Ok(())
     }

@@ -13,20 +13,59 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::codec::{DecodeError, Wire};
-use crate::message::Message;
+use crate::codec::{DecodeError, MEMORY_BYTES_MAX, Wire};
+use crate::message::{CoordinatorRequest, Message};
 
 /// The version of frames and messages that this program speaks.
 pub const FORMAT_VERSION: u8 = 1;
 /// Bytes before the message.
 pub const HEADER_BYTES: usize = 17;
-/// The largest frame, length field included: a row of 1 MiB in several images, with room.
+/// The largest ordinary frame, length field included: a row of 1 MiB in several images, with room.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
+/// The largest frame with a configuration: of ten thousand tables and more.
+pub const CONFIGURATION_FRAME_BYTES_MAX: usize = 32 << 20;
+
+/// The frames that a connection takes. A configuration comes only from a coordinator, or to one
+/// that recovers its state: no other connection may take up the memory for one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FrameLimits {
+    /// Up to [`FRAME_BYTES_MAX`].
+    #[default]
+    Ordinary,
+    /// Up to [`CONFIGURATION_FRAME_BYTES_MAX`].
+    Configurations,
+}
+
+impl FrameLimits {
+    /// Returns the limits under which a message travels.
+    fn of(message: &Message) -> FrameLimits {
+        match message {
+            Message::Answer(_) | Message::Ask(CoordinatorRequest::Remember(_)) => {
+                FrameLimits::Configurations
+            }
+            _ => FrameLimits::Ordinary,
+        }
+    }
+
+    fn frame_bytes_max(self) -> usize {
+        match self {
+            FrameLimits::Ordinary => FRAME_BYTES_MAX,
+            FrameLimits::Configurations => CONFIGURATION_FRAME_BYTES_MAX,
+        }
+    }
+
+    fn memory_bytes_max(self) -> usize {
+        match self {
+            FrameLimits::Ordinary => MEMORY_BYTES_MAX,
+            FrameLimits::Configurations => 8 * MEMORY_BYTES_MAX,
+        }
+    }
+}
 
 /// Bytes that are no frame. The connection cannot be used any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FrameError {
-    /// The length field is beyond [`FRAME_BYTES_MAX`] or below the header's size.
+    /// The length field is beyond the limit of the connection or below the header's size.
     Length(u32),
     /// The checksum does not match.
     Checksum,
@@ -41,7 +80,8 @@ impl fmt::Display for FrameError {
         match self {
             FrameError::Length(length) => write!(
                 f,
-                "a frame of {length} bytes; frames have {} to {FRAME_BYTES_MAX}",
+                "a frame of {length} bytes; frames have {} to {FRAME_BYTES_MAX}, with a \
+                 configuration up to {CONFIGURATION_FRAME_BYTES_MAX}",
                 HEADER_BYTES - 4
             ),
             FrameError::Checksum => write!(f, "a frame whose checksum does not match"),
@@ -76,7 +116,7 @@ pub fn encode(correlation: u64, message: &Message, out: &mut Vec<u8>) {
     message.encode(out);
     let length = out.len() - start;
     assert!(
-        length <= FRAME_BYTES_MAX,
+        length <= FrameLimits::of(message).frame_bytes_max(),
         "a message of {length} bytes was built"
     );
     let checksum = crc32c::crc32c(&out[start + 8..]);
@@ -86,13 +126,13 @@ pub fn encode(correlation: u64, message: &Message, out: &mut Vec<u8>) {
 
 /// Returns the size of the frame at the start of `bytes`, length field included; none if the length
 /// field is not whole yet.
-pub fn size(bytes: &[u8]) -> Result<Option<usize>, FrameError> {
+pub fn size(bytes: &[u8], limits: FrameLimits) -> Result<Option<usize>, FrameError> {
     let Some(field) = bytes.first_chunk::<4>() else {
         return Ok(None);
     };
     let length = u32::from_le_bytes(*field);
     let size = length as usize + 4;
-    if !(HEADER_BYTES..=FRAME_BYTES_MAX).contains(&size) {
+    if !(HEADER_BYTES..=limits.frame_bytes_max()).contains(&size) {
         return Err(FrameError::Length(length));
     }
     Ok(Some(size))
@@ -100,7 +140,15 @@ pub fn size(bytes: &[u8]) -> Result<Option<usize>, FrameError> {
 
 /// Decodes the frame at the start of `bytes`, with its size; none if it is not whole yet.
 pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, FrameError> {
-    let Some(size) = size(bytes)? else {
+    decode_within(bytes, FrameLimits::Ordinary)
+}
+
+/// Does the same on a connection with these limits.
+pub fn decode_within(
+    bytes: &[u8],
+    limits: FrameLimits,
+) -> Result<Option<(Frame, usize)>, FrameError> {
+    let Some(size) = size(bytes, limits)? else {
         return Ok(None);
     };
     let Some(frame) = bytes.get(..size) else {
@@ -114,7 +162,8 @@ pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, FrameError> {
         return Err(FrameError::Version(frame[8]));
     }
     let correlation = u64::from_le_bytes(frame[9..17].try_into().expect("eight bytes"));
-    let message = Message::decode_all(&frame[HEADER_BYTES..]).map_err(FrameError::Message)?;
+    let message = Message::decode_within(&frame[HEADER_BYTES..], limits.memory_bytes_max());
+    let message = message.map_err(FrameError::Message)?;
     Ok(Some((
         Frame {
             correlation,

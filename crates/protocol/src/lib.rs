@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+pub mod change_log;
 pub mod codec;
 pub mod configuration;
 pub mod expression;

@@ -1,4 +1,4 @@
-//! The durable state of a coordinator, and its bytes.
+//! The durable state of a coordinator, its bytes, and the bytes of its changes.
 //!
 //! ```text
 //! offset  bytes
@@ -10,19 +10,24 @@
 //! Integers are little-endian. Leases are left out: a coordinator that starts assumes that every
 //! server that is up has just renewed its lease.
 
+mod changes;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
 use placement::Schema;
 
+pub use changes::StateChange;
+
+use crate::change_log::{ChangeLog, decode_log};
 use crate::codec::{DecodeError, Wire, wire_enum, wire_struct};
-use crate::configuration::Configuration;
+use crate::configuration::{Configuration, Tables};
 use crate::identity::{Epoch, Position, ServerId, SessionId, TableId};
 use crate::message::CopyFailure;
 
 /// The version of the state's bytes that this program writes; it reads no other.
-pub const STATE_FORMAT: u16 = 8;
+pub const STATE_FORMAT: u16 = 9;
 const MAGIC: &[u8; 8] = b"RPXCOORD";
 const HEADER_BYTES: usize = 14;
 
@@ -144,6 +149,22 @@ impl CoordinatorState {
             next_table: 1,
             sessions_reserved: 1,
             session_floor: SessionId(1),
+        }
+    }
+
+    /// Returns the state with no tables.
+    fn clone_without_tables(&self) -> CoordinatorState {
+        let configuration = Configuration {
+            servers: self.configuration.servers.clone(),
+            tables: Tables::default(),
+            ..self.configuration
+        };
+        CoordinatorState {
+            configuration,
+            members: self.members.clone(),
+            changes: self.changes.clone(),
+            failures: self.failures.clone(),
+            ..*self
         }
     }
 
@@ -295,7 +316,24 @@ pub fn decode_state(bytes: &[u8]) -> Result<CoordinatorState, StateError> {
     if crc32c::crc32c(body) != u32::from_le_bytes(*checksum) {
         return Err(StateError::Checksum);
     }
-    let state = CoordinatorState::decode_all(body).map_err(StateError::Malformed)?;
+    let state = CoordinatorState::decode_kept(body).map_err(StateError::Malformed)?;
+    state.check().map_err(StateError::Inconsistent)?;
+    Ok(state)
+}
+
+/// Returns the state of these bytes and of a log of the changes since, checked wholly. Changes that
+/// the bytes have already are passed over: a crash came between the two files.
+pub fn decode_state_and_changes(bytes: &[u8], log: &[u8]) -> Result<CoordinatorState, StateError> {
+    let mut state = decode_state(bytes)?;
+    let log: ChangeLog<StateChange> = decode_log(log).map_err(|_| StateError::Checksum)?;
+    for change in log.changes {
+        if change.state.version <= state.version {
+            continue;
+        }
+        let next = change.apply(&state);
+        let missing = || StateError::Inconsistent("a change of the state is missing".into());
+        state = next.ok_or_else(missing)?;
+    }
     state.check().map_err(StateError::Inconsistent)?;
     Ok(state)
 }

@@ -6,7 +6,7 @@
 use std::io;
 use std::time::Duration;
 
-use protocol::frame::{self, Frame, HEADER_BYTES};
+use protocol::frame::{self, Frame, FrameLimits, HEADER_BYTES};
 use protocol::message::{
     CoordinatorReply, CoordinatorRequest, Hello, Leadership, Message, Reply, Request, Welcome,
 };
@@ -121,7 +121,7 @@ impl FrameConnection {
     /// The connection ended (`UnexpectedEof`), broke, or carried no frame (`InvalidData`).
     pub async fn receive(&mut self) -> io::Result<Frame> {
         loop {
-            let decoded = frame::decode(&self.received)
+            let decoded = frame::decode_within(&self.received, FrameLimits::Configurations)
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
             if let Some((frame, size)) = decoded {
                 assert!(size >= HEADER_BYTES, "a decoded frame has its header");

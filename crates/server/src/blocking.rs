@@ -5,7 +5,7 @@ use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use protocol::frame;
+use protocol::frame::{self, FrameLimits};
 use protocol::message::{Hello, Message};
 
 /// A connection on which this side has sent Hello.
@@ -57,7 +57,7 @@ impl Blocking {
     pub fn receive(&mut self) -> Result<Message> {
         let mut chunk = [0; 16 << 10];
         loop {
-            let decoded = frame::decode(&self.received);
+            let decoded = frame::decode_within(&self.received, FrameLimits::Configurations);
             let decoded = decoded.map_err(|error| Error::new(ErrorKind::InvalidData, error))?;
             if let Some((frame, size)) = decoded {
                 self.received.drain(..size);

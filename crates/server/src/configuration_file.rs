@@ -1,11 +1,17 @@
-//! The newest configuration that a server knows: the file `configuration` of its folder.
+//! The newest configuration that a server knows: the files `configuration` and
+//! `configuration.changes` of its folder.
 //!
 //! Nothing is served by it. It is there for the day on which the coordinator's state is lost, or is
 //! an older copy, while servers are stopped (`docs/how-to/store-disks.md`). Its record (see
-//! `envelope`, "RPXCONFG") is the configuration. A file that cannot be read is as good as none.
+//! `envelope`, "RPXCONFG") is the configuration, and the changes since are those of
+//! `change_file`. Files that cannot be read are as good as none.
 
-use protocol::configuration::Configuration;
+use std::sync::Arc;
 
+use protocol::change_log::{ChangeLog, decode_log, encode_record};
+use protocol::configuration::{Configuration, ConfigurationChanges};
+
+use crate::change_file::ChangeFile;
 use crate::envelope::Envelope;
 use crate::error::ServerError;
 use crate::folder::DataFolder;
@@ -17,25 +23,66 @@ const ENVELOPE: Envelope = Envelope {
     format: 1,
 };
 
-/// Reads it; none if there is none that can be used.
-///
-/// # Errors
-/// The system refuses.
-pub fn read(folder: &DataFolder) -> Result<Option<Configuration>, ServerError> {
-    let Some(bytes) = folder.read(NAME)? else {
-        return Ok(None);
-    };
-    let configuration: Option<Configuration> = ENVELOPE.decode(&bytes).ok();
-    Ok(configuration.filter(|it| it.check().is_ok()))
+/// The file of one server, for the process that writes it.
+#[derive(Debug)]
+pub struct ConfigurationFile {
+    files: ChangeFile,
+    /// What is there, as far as this process has written it.
+    written: Option<Arc<Configuration>>,
 }
 
-/// Keeps it. A failed write, on a full disk for instance, ends no server: it is logged.
-pub fn write(folder: &DataFolder, configuration: &Configuration) {
-    if let Err(error) = folder.replace(NAME, &ENVELOPE.encode(configuration)) {
-        journal::line(
-            JournalLevel::Warn,
-            "configuration_not_kept",
-            &[("epoch", &configuration.epoch.0), ("error", &error)],
-        );
+impl Default for ConfigurationFile {
+    fn default() -> Self {
+        ConfigurationFile {
+            files: ChangeFile::new(NAME),
+            written: None,
+        }
     }
+}
+
+impl ConfigurationFile {
+    /// Reads it; none if there is none that can be used.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn read(&self, folder: &DataFolder) -> Result<Option<Configuration>, ServerError> {
+        let files = self.files.read(folder)?;
+        let read = files.and_then(|(value, log)| decode(&value, &log));
+        Ok(read.filter(|it| it.check().is_ok()))
+    }
+
+    /// Keeps a configuration. A failed write, on a full disk for instance, ends no server: it is
+    /// logged, and the next write is of the whole configuration.
+    pub fn write(&mut self, folder: &DataFolder, configuration: &Arc<Configuration>) {
+        let before = self.written.take();
+        let before = before.filter(|before| before.cluster == configuration.cluster);
+        let written = match before.filter(|_| !self.files.wants_value()) {
+            Some(before) => {
+                let changes = ConfigurationChanges::from_to(&before, configuration);
+                self.files.append(folder, &encode_record(&changes))
+            }
+            None => self
+                .files
+                .replace(folder, &ENVELOPE.encode(&**configuration)),
+        };
+        match written {
+            Ok(()) => self.written = Some(Arc::clone(configuration)),
+            Err(error) => journal::line(
+                JournalLevel::Warn,
+                "configuration_not_kept",
+                &[("epoch", &configuration.epoch.0), ("error", &error)],
+            ),
+        }
+    }
+}
+
+fn decode(value: &[u8], log: &[u8]) -> Option<Configuration> {
+    let mut configuration: Configuration = ENVELOPE.decode(value).ok()?;
+    let log: ChangeLog<ConfigurationChanges> = decode_log(log).ok()?;
+    for changes in log.changes {
+        if changes.epoch > configuration.epoch {
+            configuration = changes.apply(&configuration)?;
+        }
+    }
+    Some(configuration)
 }

@@ -58,7 +58,7 @@ impl Envelope {
         if crc32c::crc32c(body) != u32::from_le_bytes(*checksum) {
             return Err(EnvelopeError::Damaged);
         }
-        T::decode_all(body).map_err(|_| EnvelopeError::Damaged)
+        T::decode_kept(body).map_err(|_| EnvelopeError::Damaged)
     }
 }
 

@@ -98,6 +98,21 @@ impl DataFolder {
         write().map_err(ServerError::io(format!("replace {}", path.display())))
     }
 
+    /// Creates a file, or empties the one that is there; that is durable when this returns.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn create(&self, name: &str) -> Result<File, ServerError> {
+        let path = self.path.join(name);
+        let create = || {
+            let file = File::create(&path)?;
+            file.sync_all()?;
+            File::open(&self.path)?.sync_all()?;
+            Ok(file)
+        };
+        create().map_err(ServerError::io(format!("create {}", path.display())))
+    }
+
     /// Removes a file, if it is there; that is durable when this returns.
     ///
     /// # Errors

@@ -7,6 +7,7 @@
 
 pub mod baseline;
 mod blocking;
+mod change_file;
 pub mod clock;
 mod configuration_file;
 pub mod coordinator;

@@ -17,7 +17,7 @@ use protocol::message::{CoordinatorRequest, FolderReport, RecallReport};
 use storage::StoreOptions;
 
 use crate::clock::Clock;
-use crate::configuration_file;
+use crate::configuration_file::ConfigurationFile;
 use crate::core::{CoreDriver, CoreEnvironment};
 use crate::disk_store::{DiskStore, DiskStoreOptions};
 use crate::error::ServerError;
@@ -40,6 +40,7 @@ const OLD_FOLDER: &str = "the folder is an older copy: nothing of it is served, 
 pub struct ServerProcess {
     options: ServerOptions,
     folder: DataFolder,
+    configuration_file: ConfigurationFile,
     identity: ServerIdentity,
     /// The newest configuration that the folder has.
     known: Option<Configuration>,
@@ -142,7 +143,8 @@ impl ServerProcess {
                 identity
             }
         };
-        let known = configuration_file::read(&folder)?;
+        let configuration_file = ConfigurationFile::default();
+        let known = configuration_file.read(&folder)?;
         limits::raise_descriptors();
         let clock = Clock::start();
         let loop_options = LoopOptions {
@@ -162,6 +164,7 @@ impl ServerProcess {
         Ok(ServerProcess {
             options,
             folder,
+            configuration_file,
             identity,
             known,
             coordinators,
@@ -283,7 +286,7 @@ impl ServerProcess {
                 }
                 CoreEvent::Ended(core, Ok(last)) => logs[usize::from(core)] = last,
                 CoreEvent::Configured(configuration) => {
-                    configuration_file::write(&self.folder, &configuration);
+                    self.configuration_file.write(&self.folder, &configuration);
                 }
             }
         }
@@ -364,7 +367,8 @@ impl ServerProcess {
             };
             self.identity.write(&self.folder)?;
             let Some((core, (end, known))): Option<(u32, _)> = old else {
-                configuration_file::write(&self.folder, &joined.configuration);
+                let configuration = Arc::new(joined.configuration.clone());
+                self.configuration_file.write(&self.folder, &configuration);
                 return Ok(joined);
             };
             let folder = self.options.folder.display();

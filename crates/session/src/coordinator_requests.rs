@@ -9,7 +9,7 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use protocol::configuration::{Configuration, PlacedTable, routes};
+use protocol::configuration::{Configuration, routes};
 use protocol::identity::{Epoch, PartitionId, SessionId, TableId};
 use protocol::message::CoordinatorRequest;
 
@@ -34,7 +34,8 @@ impl SessionMachine {
         if !newer {
             return;
         }
-        self.lost = super::routing::lost(&configuration);
+        let known = self.configuration.as_deref();
+        super::routing::follow_lost(&mut self.lost, &configuration, known);
         if let Some(before) = self.configuration.replace(configuration) {
             self.compare_copies(&before);
             self.end_reads_of_gone(output);
@@ -51,12 +52,13 @@ impl SessionMachine {
     /// Returns the tables that have changed since an earlier configuration, or are gone.
     fn changed_since(&self, before: &Configuration) -> BTreeSet<TableId> {
         let now = self.configuration.as_ref().expect("callers have set it");
-        let is_same = |known: &&PlacedTable| {
-            let table = now.table(known.id);
-            table.is_some_and(|table| table.epoch == known.epoch)
-        };
-        let changed = before.tables.iter().filter(|known| !is_same(known));
-        changed.map(|known| known.id).collect()
+        let differing = now.tables.differing(&before.tables);
+        let changed = differing.filter_map(|(table, known)| {
+            let known = known?;
+            let is_same = table.is_some_and(|table| table.epoch == known.epoch);
+            (!is_same).then_some(known.id)
+        });
+        changed.collect()
     }
 
     /// Returns whether a request reads one of these tables.
@@ -84,8 +86,8 @@ impl SessionMachine {
     /// dropped one, and with it other rows in the range.
     fn compare_copies(&mut self, before: &Configuration) {
         let now = self.configuration.as_ref().expect("callers have set it");
-        for table in &now.tables {
-            let Some(known) = before.table(table.id) else {
+        for (table, known) in now.tables.differing(&before.tables) {
+            let Some((table, known)) = table.zip(known) else {
                 continue;
             };
             let numbers = table.layout.replexes.len().max(known.layout.replexes.len());

@@ -244,14 +244,15 @@ impl SessionMachine {
     ) -> Self {
         assert!(limits.in_flight_max > 0, "a window lets something through");
         assert!(limits.attempts_max > 0, "a request is attempted");
+        let mut lost = BTreeMap::new();
+        if let Some(configuration) = &configuration {
+            routing::follow_lost(&mut lost, configuration, None);
+        }
         SessionMachine {
             limits,
             random: seed,
             reader: ReaderId(mixed(seed)),
-            lost: configuration
-                .as_deref()
-                .map(routing::lost)
-                .unwrap_or_default(),
+            lost,
             configuration,
             copies_since: BTreeMap::new(),
             requests: BTreeMap::new(),

@@ -2,18 +2,29 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use protocol::configuration::{Configuration, routes};
+use protocol::configuration::{Configuration, Tables, routes};
 use protocol::identity::{CoreId, PartitionId, ServerId, TableId};
 use protocol::message::SnapshotFailure;
 use protocol::operation::Mutation;
 
 use super::{SessionFailure, SessionOperation};
 
-/// Returns the tables with servers that are down and cannot be replaced, and these servers.
-pub(super) fn lost(configuration: &Configuration) -> BTreeMap<TableId, BTreeSet<ServerId>> {
-    let tables = configuration.tables.iter();
-    let lost = tables.map(|table| (table.id, configuration.lost(table)));
-    lost.filter(|(_, servers)| !servers.is_empty()).collect()
+/// Brings the tables with servers that are down and cannot be replaced, and these servers, from one
+/// configuration to the next. The state of a server that a table names changes the table's epoch.
+pub(super) fn follow_lost(
+    lost: &mut BTreeMap<TableId, BTreeSet<ServerId>>,
+    configuration: &Configuration,
+    before: Option<&Configuration>,
+) {
+    let nothing = Tables::default();
+    let before = before.map_or(&nothing, |before| &before.tables);
+    for (now, then) in configuration.tables.differing(before) {
+        let servers = now.map(|table| (table.id, configuration.lost(table)));
+        match servers.filter(|(_, servers)| !servers.is_empty()) {
+            Some((id, servers)) => lost.insert(id, servers),
+            None => now.or(then).and_then(|table| lost.remove(&table.id)),
+        };
+    }
 }
 
 /// Returns the partition where an operation begins: the one of the primary replex that has its row.

@@ -78,7 +78,7 @@ pub(crate) fn add_table(configuration: &mut Configuration, schema: Schema) -> Ta
     });
     configuration.epoch = Epoch(configuration.epoch.0 + 1);
     let id = TableId(configuration.epoch.0 as u32);
-    configuration.tables.push(PlacedTable {
+    configuration.tables.put(PlacedTable {
         id,
         epoch: configuration.epoch,
         sealing: None,
@@ -105,7 +105,7 @@ pub(crate) fn servers() -> Configuration {
         cluster: 7,
         epoch: Epoch(1),
         servers: (1..=3).map(server).collect(),
-        tables: Vec::new(),
+        tables: Default::default(),
     }
 }
 

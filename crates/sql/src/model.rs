@@ -150,8 +150,10 @@ impl Model {
     pub fn replace_table(&self, schema: Schema) {
         let mut state = self.state.lock().unwrap();
         let mut configuration = (*state.configuration).clone();
-        let name = &schema.name;
-        configuration.tables.retain(|it| it.schema.name != *name);
+        let known = configuration.table_named(&schema.name);
+        if let Some(known) = known.map(|table| table.id) {
+            configuration.tables.remove(known);
+        }
         let id = add_table(&mut configuration, schema);
         state.rows.insert(id, BTreeMap::new());
         state.configuration = Arc::new(configuration);
@@ -346,11 +348,11 @@ impl Store for Model {
     async fn drop_table(&self, name: &str, if_exists: bool) -> Result<(), StoreError> {
         let mut state = self.state.lock().unwrap();
         let mut configuration = (*state.configuration).clone();
-        let before = configuration.tables.len();
-        configuration.tables.retain(|it| it.schema.name != name);
-        if configuration.tables.len() == before && !if_exists {
-            return Err(refused(&format!("there is no table {name}")));
-        }
+        match configuration.table_named(name).map(|table| table.id) {
+            Some(id) => configuration.tables.remove(id),
+            None if if_exists => None,
+            None => return Err(refused(&format!("there is no table {name}"))),
+        };
         state.configuration = Arc::new(configuration);
         state.known = state.configuration.clone();
         Ok(())
@@ -365,10 +367,10 @@ impl Model {
     ) -> Result<(), StoreError> {
         let mut state = self.state.lock().unwrap();
         let mut configuration = (*state.configuration).clone();
-        let mut tables = configuration.tables.iter_mut();
-        let table = tables.find(|it| it.schema.name == name);
+        let table = configuration.table_named(name);
         let table = table.ok_or_else(|| refused(&format!("there is no table {name}")))?;
-        *table = change(table).map_err(|message| refused(&message))?;
+        let changed = change(table).map_err(|message| refused(&message))?;
+        configuration.tables.put(changed);
         configuration.epoch = Epoch(configuration.epoch.0 + 1);
         state.configuration = Arc::new(configuration);
         state.known = state.configuration.clone();

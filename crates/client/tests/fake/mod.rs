@@ -131,7 +131,8 @@ fn configuration(address: String) -> Configuration {
             schema,
             layout,
             building: Vec::new(),
-        }],
+        }]
+        .into(),
     }
 }
 

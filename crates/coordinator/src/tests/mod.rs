@@ -26,7 +26,7 @@ use protocol::identity::{Incarnation, SessionId, TableId};
 use protocol::message::CoordinatorReply as Reply;
 use protocol::message::CoordinatorRequest as Request;
 use protocol::message::{FolderReport, RecallReport, SealReport, SealStage};
-use protocol::state::{StateError, decode_state};
+use protocol::state::{StateError, decode_state, encode_state};
 
 use crate::*;
 
@@ -82,7 +82,7 @@ impl Scene {
         if let Some(persist) = output.persist {
             assert!(persist.version > self.version, "versions rise");
             self.version = persist.version;
-            self.kept = persist.bytes;
+            self.kept = encode_state(&persist);
         }
         assert_eq!(
             self.version,

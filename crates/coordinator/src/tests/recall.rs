@@ -49,7 +49,7 @@ fn is_whole(newest: &Scene, recovered: &Scene) {
     let (before, after) = (newest.coordinator.state(), recovered.coordinator.state());
     let (old, new) = (&before.configuration, &after.configuration);
     let mut tables = old.tables.clone();
-    for table in &mut tables {
+    for table in tables.iter_mut() {
         table.epoch = new.epoch;
     }
     assert_eq!(new.tables, tables);

@@ -289,8 +289,9 @@ impl CoreMachine {
 
     /// Returns the other cores that hold partitions of this core's tables.
     pub(crate) fn peers(&self) -> BTreeSet<CoreId> {
-        let mine: BTreeSet<_> = self.partitions.keys().map(|id| id.table).collect();
-        mine.iter().flat_map(|id| self.peers_of(*id)).collect()
+        let own = self.identity.core;
+        let holders = self.partitions.holders_of_same_tables();
+        holders.filter(|core| *core != own).collect()
     }
 
     /// Returns the other cores that hold partitions of a table.

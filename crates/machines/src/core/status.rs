@@ -73,7 +73,7 @@ impl CoreMachine {
     pub fn backlog(&self) -> Backlog {
         let queues = self
             .partitions
-            .values()
+            .waited_in()
             .flat_map(|partition| partition.queues.values());
         Backlog {
             operations: self.members.len(),
@@ -99,7 +99,7 @@ impl CoreMachine {
     /// Returns whether a client waits here for a result or a lookup that is under way. Operations
     /// of other heads do not count as its debt: a restarted core takes them up again.
     pub fn has_outstanding_answers(&self) -> bool {
-        let mut partitions = self.partitions.values();
+        let mut partitions = self.partitions.waited_in();
         self.requests.are_awaited() || partitions.any(|partition| !partition.reads.is_empty())
     }
 

@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 
-use protocol::configuration::{Configuration, Place, PlacedTable};
+use protocol::configuration::{Configuration, Place};
 use protocol::identity::{
     ClockReading, CoreId, Epoch, Incarnation, PartitionId, ServerId, TableId,
 };
@@ -18,8 +18,8 @@ pub(crate) struct ClusterView {
     tables: BTreeMap<TableId, Arc<TableInfo>>,
     /// Since when this process has held each table's epoch.
     since_us: BTreeMap<TableId, u64>,
-    /// Whether servers are down that some table cannot do without.
-    has_lost: bool,
+    /// The tables that cannot do without servers that are down.
+    lost: BTreeSet<TableId>,
     /// The newest incarnation of each core that this one knows; never falls (R16).
     incarnations: BTreeMap<CoreId, Incarnation>,
 }
@@ -31,17 +31,29 @@ impl ClusterView {
             configuration: Arc::new(Configuration::default()),
             tables: BTreeMap::new(),
             since_us: BTreeMap::new(),
-            has_lost: false,
+            lost: BTreeSet::new(),
             incarnations: BTreeMap::new(),
         }
     }
 
     /// Replaces the configuration and all that follows from it.
     pub fn replace(&mut self, configuration: Arc<Configuration>) {
-        let mut known = core::mem::take(&mut self.tables);
-        for table in &configuration.tables {
-            let same = known.remove(&table.id).filter(|it| it.epoch == table.epoch);
-            let info = same.unwrap_or_else(|| Arc::new(TableInfo::new(table, &configuration)));
+        for (now, then) in configuration.tables.differing(&self.configuration.tables) {
+            let Some(table) = now else {
+                let gone = then.expect("one of the two has it").id;
+                self.tables.remove(&gone);
+                self.lost.remove(&gone);
+                continue;
+            };
+            let known = self.tables.get(&table.id);
+            if known.is_some_and(|known| known.epoch == table.epoch) {
+                continue;
+            }
+            let info = Arc::new(TableInfo::new(table, &configuration));
+            match info.lost.is_empty() {
+                true => self.lost.remove(&table.id),
+                false => self.lost.insert(table.id),
+            };
             self.tables.insert(table.id, info);
         }
         for server in &configuration.servers {
@@ -53,16 +65,17 @@ impl ClusterView {
                 self.notice_incarnation(core, server.incarnation);
             }
         }
-        self.has_lost = self.tables.values().any(|table| !table.lost.is_empty());
         self.configuration = configuration;
     }
 
     /// Begins an epoch of these tables: for how long rows were quiet before is not known.
     pub fn begin(&mut self, now: ClockReading, tables: &BTreeSet<TableId>) {
-        self.since_us
-            .retain(|table, _| self.tables.contains_key(table));
-        let since_us = tables.iter().map(|table| (*table, now.monotonic_us));
-        self.since_us.extend(since_us);
+        for table in tables {
+            match self.tables.contains_key(table) {
+                true => self.since_us.insert(*table, now.monotonic_us),
+                false => self.since_us.remove(table),
+            };
+        }
     }
 
     /// Returns the time since which this process has held a table's epoch.
@@ -88,13 +101,13 @@ impl ClusterView {
     /// Returns the tables that a configuration has in another epoch than this one, and those that
     /// it lacks.
     pub fn changed(&self, next: &Configuration) -> BTreeSet<TableId> {
-        let is_same = |table: &&PlacedTable| {
-            let known = self.tables.get(&table.id);
-            known.is_some_and(|known| known.epoch == table.epoch)
-        };
-        let others = next.tables.iter().filter(|table| !is_same(table));
-        let gone = self.tables.keys().filter(|id| next.table(**id).is_none());
-        others.map(|table| table.id).chain(gone.copied()).collect()
+        let differing = next.tables.differing(&self.configuration.tables);
+        let changed = differing.filter(|(now, then)| {
+            let epochs = [now, then].map(|table| table.map(|table| table.epoch));
+            epochs[0] != epochs[1]
+        });
+        let tables = changed.filter_map(|(now, then)| now.or(then));
+        tables.map(|table| table.id).collect()
     }
 
     /// Returns all tables.
@@ -127,7 +140,7 @@ impl ClusterView {
 
     /// Returns whether servers are down that some table cannot do without.
     pub fn has_lost(&self) -> bool {
-        self.has_lost
+        !self.lost.is_empty()
     }
 
     /// Returns the first server of a chain that is down and cannot be replaced.

@@ -132,7 +132,7 @@ impl Cluster {
             cluster: 1,
             epoch: Epoch(1),
             servers,
-            tables: vec![table],
+            tables: vec![table].into(),
         };
         let mut cluster = Cluster {
             nodes: BTreeMap::new(),

@@ -40,7 +40,7 @@ struct Core {
 
 fn configuration() -> Configuration {
     let mut configuration = samples::configuration();
-    for table in &mut configuration.tables {
+    for table in configuration.tables.iter_mut() {
         table.sealing = None;
     }
     for places in &mut configuration.tables[0].placement {

@@ -59,6 +59,7 @@ pub fn configuration() -> Configuration {
             schema,
             placement: vec![place(1), place(2)],
             building: Vec::new(),
-        }],
+        }]
+        .into(),
     }
 }

@@ -1,6 +1,7 @@
 //! The differences of a configuration from an earlier one: so that a change of one table does not
 //! send all tables to every server and client.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::{Configuration, PlacedTable, Server};
@@ -19,7 +20,7 @@ pub struct ConfigurationChanges {
     /// All servers, by id, rising.
     pub servers: Vec<Server>,
     /// Tables that have changed since, or are new, by id, rising.
-    pub tables: Vec<PlacedTable>,
+    pub tables: Vec<Arc<PlacedTable>>,
     /// Tables that are gone since, by id, rising.
     pub dropped: Vec<TableId>,
 }
@@ -32,7 +33,7 @@ impl ConfigurationChanges {
         since: Epoch,
         dropped: Vec<TableId>,
     ) -> ConfigurationChanges {
-        let tables = newest.tables.iter().filter(|table| table.epoch > since);
+        let tables = newest.tables.changed_after(since);
         ConfigurationChanges {
             cluster: newest.cluster,
             since,
@@ -43,18 +44,39 @@ impl ConfigurationChanges {
         }
     }
 
+    /// Returns the difference between a configuration and this earlier one.
+    pub fn from_to(before: &Configuration, after: &Configuration) -> ConfigurationChanges {
+        let (mut tables, mut dropped) = (Vec::new(), Vec::new());
+        for (now, then) in after.tables.differing(&before.tables) {
+            match (now, then) {
+                (Some(now), then) if Some(now) != then => tables.push(Arc::clone(now)),
+                (None, Some(then)) => dropped.push(then.id),
+                _ => {}
+            }
+        }
+        ConfigurationChanges {
+            cluster: after.cluster,
+            since: before.epoch,
+            epoch: after.epoch,
+            servers: after.servers.clone(),
+            tables,
+            dropped,
+        }
+    }
+
     /// Returns the configuration that comes of an earlier one. None if it is of another cluster or
     /// too old: then the whole configuration is needed.
     pub fn apply(self, known: &Configuration) -> Option<Configuration> {
         if known.cluster != self.cluster || known.epoch < self.since || self.epoch < known.epoch {
             return None;
         }
-        let is_known = |id: &TableId| self.tables.iter().all(|table| table.id != *id);
-        let kept = known.tables.iter();
-        let kept = kept.filter(|it| is_known(&it.id) && !self.dropped.contains(&it.id));
-        let mut tables: Vec<PlacedTable> = kept.cloned().collect();
-        tables.extend(self.tables);
-        tables.sort_unstable_by_key(|table| table.id);
+        let mut tables = known.tables.clone();
+        for id in &self.dropped {
+            tables.remove(*id);
+        }
+        for table in self.tables {
+            tables.put(table);
+        }
         Some(Configuration {
             cluster: self.cluster,
             epoch: self.epoch,

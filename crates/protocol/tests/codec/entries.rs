@@ -64,7 +64,7 @@ pub fn configuration(bytes: &[u8]) {
             cores: server.cores.len() as u16,
         })
         .collect();
-    for table in &configuration.tables {
+    for table in configuration.tables.iter() {
         let layout = &table.layout;
         let slots = layout.slots(&|_| ValueRef::Null);
         let any = SlotConstraints::any(layout.key_spaces.len());

@@ -14,7 +14,7 @@ use std::fmt::Debug;
 use proptest::prelude::*;
 use protocol::codec::{DecodeError, MEMORY_BYTES_MAX, Wire};
 use protocol::expression::Expression;
-use protocol::frame::{self, FRAME_BYTES_MAX, Frame, FrameError, HEADER_BYTES};
+use protocol::frame::{self, FRAME_BYTES_MAX, Frame, FrameError, FrameLimits, HEADER_BYTES};
 use protocol::identity::{PartitionId, TableId};
 use protocol::message::Message;
 use protocol::operation::Vote;
@@ -173,17 +173,20 @@ fn frame_that_claims_four_gigabytes_takes_no_memory() {
     assert_eq!(result, Err(FrameError::Length(u32::MAX)));
     assert_eq!(most_bytes, 0);
     assert_eq!(
-        frame::size(&(FRAME_BYTES_MAX as u32 - 4).to_le_bytes()),
+        frame::size(
+            &(FRAME_BYTES_MAX as u32 - 4).to_le_bytes(),
+            FrameLimits::Ordinary
+        ),
         Ok(Some(FRAME_BYTES_MAX))
     );
     let too_large = FRAME_BYTES_MAX as u32 - 3;
     assert_eq!(
-        frame::size(&too_large.to_le_bytes()),
+        frame::size(&too_large.to_le_bytes(), FrameLimits::Ordinary),
         Err(FrameError::Length(too_large))
     );
     let too_small = HEADER_BYTES as u32 - 5;
     assert_eq!(
-        frame::size(&too_small.to_le_bytes()),
+        frame::size(&too_small.to_le_bytes(), FrameLimits::Ordinary),
         Err(FrameError::Length(too_small))
     );
 }

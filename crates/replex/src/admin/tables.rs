@@ -26,7 +26,7 @@ pub async fn list(
     ];
     let mut rows = Vec::new();
     let mut tables = Vec::new();
-    for table in &configuration.tables {
+    for table in configuration.tables.iter() {
         let schema = &table.schema;
         let copies = table.layout.copies();
         rows.push(vec![

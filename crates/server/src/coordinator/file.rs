@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::path::Path;
 
-use ::coordinator::PersistedState;
+use protocol::change_log::encode_record;
 use protocol::message::Leadership;
-use protocol::state::{CoordinatorState, decode_state};
+use protocol::state::{CoordinatorState, StateChange, decode_state_and_changes, encode_state};
 
 use super::keeper::{KeeperEvent, StateKeeper};
+use crate::change_file::ChangeFile;
 use crate::error::ServerError;
 use crate::folder::DataFolder;
 use crate::random;
@@ -19,6 +20,9 @@ const MOVED_FILE: &str = "moved";
 /// A folder with a coordinator's state in it, for one process.
 pub(super) struct StateFolder {
     folder: DataFolder,
+    files: ChangeFile,
+    /// What is there, as far as this process has written it.
+    written: Option<CoordinatorState>,
 }
 
 impl StateFolder {
@@ -28,7 +32,11 @@ impl StateFolder {
     /// Another process has it open, or the system refuses.
     pub fn open(path: &Path) -> Result<StateFolder, ServerError> {
         let folder = DataFolder::open(path)?;
-        Ok(StateFolder { folder })
+        Ok(StateFolder {
+            folder,
+            files: ChangeFile::new(STATE_FILE),
+            written: None,
+        })
     }
 
     /// Returns where it is, for people.
@@ -36,27 +44,36 @@ impl StateFolder {
         format!("folder {}", self.folder.path().display())
     }
 
-    /// Returns the state and its bytes; none if there is none.
+    /// Returns the state; none if there is none.
     ///
     /// # Errors
     /// It is damaged, or of another format. Nothing was changed.
-    pub fn load(&self) -> Result<Option<(CoordinatorState, Vec<u8>)>, ServerError> {
-        let Some(bytes) = self.folder.read(STATE_FILE)? else {
+    pub fn load(&self) -> Result<Option<CoordinatorState>, ServerError> {
+        let Some((value, log)) = self.files.read(&self.folder)? else {
             return Ok(None);
         };
-        let state = decode_state(&bytes).map_err(|error| {
+        let state = decode_state_and_changes(&value, &log).map_err(|error| {
             let path = self.folder.path().join(STATE_FILE);
             ServerError::Folder(format!("{}: {error}", path.display()))
         })?;
-        Ok(Some((state, bytes)))
+        Ok(Some(state))
     }
 
-    /// Makes it the state; it is durable when this returns.
+    /// Makes it the state; it is durable when this returns. Only what differs from the state before
+    /// is written, as long as this process has written that one and the changes are not too many.
     ///
     /// # Errors
     /// The system refuses: which state is there is then unknown (R23).
-    pub fn replace(&self, bytes: &[u8]) -> Result<(), ServerError> {
-        self.folder.replace(STATE_FILE, bytes)
+    pub fn replace(&mut self, state: CoordinatorState) -> Result<(), ServerError> {
+        match self.written.take().filter(|_| !self.files.wants_value()) {
+            Some(before) => {
+                let record = encode_record(&StateChange::between(&before, &state));
+                self.files.append(&self.folder, &record)?;
+            }
+            None => self.files.replace(&self.folder, &encode_state(&state))?,
+        }
+        self.written = Some(state);
+        Ok(())
     }
 
     /// Returns where the state has moved, if it has.
@@ -102,7 +119,7 @@ impl FileKeeper {
             )));
         }
         let state = match folder.load()? {
-            Some((state, _)) => state,
+            Some(state) => state,
             None => CoordinatorState::new(random::number()?),
         };
         let lead = KeeperEvent::Lead {
@@ -122,9 +139,10 @@ impl StateKeeper for FileKeeper {
         Ok(self.events.pop_front())
     }
 
-    fn keep(&mut self, persist: PersistedState) -> Result<(), ServerError> {
-        self.folder.replace(&persist.bytes)?;
-        self.events.push_back(KeeperEvent::Kept(persist.version));
+    fn keep(&mut self, state: CoordinatorState) -> Result<(), ServerError> {
+        let version = state.version;
+        self.folder.replace(state)?;
+        self.events.push_back(KeeperEvent::Kept(version));
         Ok(())
     }
 

@@ -6,7 +6,6 @@
 //! then on begins with that state or a later one. Before another coordinator begins to lead,
 //! `leads_until_us` has passed here.
 
-use ::coordinator::PersistedState;
 use protocol::message::Leadership;
 use protocol::state::CoordinatorState;
 
@@ -40,7 +39,7 @@ pub(super) trait StateKeeper: Send {
     ///
     /// # Errors
     /// As for [`StateKeeper::next_event`].
-    fn keep(&mut self, persist: PersistedState) -> Result<(), ServerError>;
+    fn keep(&mut self, state: CoordinatorState) -> Result<(), ServerError>;
 
     /// The role has stopped leading without the keeper's order.
     fn resign(&mut self);

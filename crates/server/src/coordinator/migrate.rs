@@ -8,7 +8,6 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ::coordinator::PersistedState;
 use protocol::state::CoordinatorState;
 
 use super::etcd::{
@@ -43,7 +42,7 @@ pub struct MovedState {
 /// later one of this cluster that has not moved; etcd does not answer or has no space.
 pub fn to_etcd(folder: &Path, options: &EtcdOptions) -> Result<MovedState, ServerError> {
     let folder = StateFolder::open(folder)?;
-    let (state, bytes) = folder.load()?.ok_or_else(|| {
+    let state = folder.load()?.ok_or_else(|| {
         refuse(format!(
             "there is no coordinator's state in {}",
             folder.place()
@@ -51,8 +50,8 @@ pub fn to_etcd(folder: &Path, options: &EtcdOptions) -> Result<MovedState, Serve
     })?;
     let mut office = HeldLeadership::take(options)?;
     let found = office.found.take();
-    let same_bytes = found.as_ref().is_some_and(|found| found.bytes == bytes);
-    let is_done = |found: &StoredState| found.manifest.moved_to.is_none() && same_bytes;
+    let same_state = found.as_ref().is_some_and(|found| found.state == state);
+    let is_done = |found: &StoredState| found.manifest.moved_to.is_none() && same_state;
     if !found.as_ref().is_some_and(is_done) {
         if let Some(moved) = folder.moved_to()?.filter(|moved| *moved != office.place()) {
             return Err(refuse(format!(
@@ -71,12 +70,8 @@ pub fn to_etcd(folder: &Path, options: &EtcdOptions) -> Result<MovedState, Serve
     }
     folder.set_moved(Some(&office.place()))?;
     if !found.as_ref().is_some_and(is_done) {
-        let persist = PersistedState {
-            version: state.version,
-            bytes,
-        };
         let term = office.term;
-        office.write("keep the state", |record| record.keep(term, &persist))?;
+        office.write("keep the state", |record| record.keep(term, &state))?;
     }
     Ok(moved(&state, folder.place(), office.leave()))
 }
@@ -86,7 +81,7 @@ pub fn to_etcd(folder: &Path, options: &EtcdOptions) -> Result<MovedState, Serve
 /// # Errors
 /// As for [`to_etcd`].
 pub fn to_file(options: &EtcdOptions, folder: &Path) -> Result<MovedState, ServerError> {
-    let folder = StateFolder::open(folder)?;
+    let mut folder = StateFolder::open(folder)?;
     let mut office = HeldLeadership::take(options)?;
     let nothing = || {
         refuse(format!(
@@ -95,8 +90,8 @@ pub fn to_file(options: &EtcdOptions, folder: &Path) -> Result<MovedState, Serve
         ))
     };
     let found = office.found.clone().ok_or_else(nothing)?;
-    if let Some((there, bytes)) = folder.load()?
-        && bytes != found.bytes
+    if let Some(there) = folder.load()?
+        && there != found.state
     {
         let has_moved = folder.moved_to()?.is_some();
         may_replace(&there, has_moved, &found.state, &folder.place())?;
@@ -115,7 +110,7 @@ pub fn to_file(options: &EtcdOptions, folder: &Path) -> Result<MovedState, Serve
             )));
         }
     }
-    folder.replace(&found.bytes)?;
+    folder.replace(found.state.clone())?;
     folder.set_moved(None)?;
     Ok(moved(&found.state, office.leave(), folder.place()))
 }

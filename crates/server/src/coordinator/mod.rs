@@ -357,6 +357,9 @@ impl Role {
             core: None,
             epoch: leading.kept.1,
         });
+        if leading.machine.is_recalling() {
+            io.expect_configurations(id);
+        }
         self.greeted.insert(id);
         io.send(id, 0, &welcome);
         Ok(())
@@ -406,6 +409,14 @@ impl Handler for Role {
                     correlation: frame.correlation,
                     request,
                 });
+                // What the servers know comes next.
+                if self
+                    .leading
+                    .as_ref()
+                    .is_some_and(|it| it.machine.is_recalling())
+                {
+                    io.expect_configurations(id);
+                }
                 Ok(())
             }
             Message::Request(Request::Status) => {

@@ -230,7 +230,8 @@ impl CoordinatorLink {
                 self.asked_us = None;
                 io.close(id, "it does not answer");
             }
-        } else if self.link.open_if_due(io, self.identity).is_some() {
+        } else if let Some(id) = self.link.open_if_due(io, self.identity) {
+            io.expect_configurations(id);
             self.asked_us = Some(io.now_us());
         }
     }

@@ -9,6 +9,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 
 use mio::net::TcpStream;
+use protocol::frame::FrameLimits;
 
 use super::ConnectionSide;
 
@@ -38,6 +39,8 @@ pub(super) struct Connection {
     pub partial: Vec<u8>,
     /// `partial` may hold whole frames.
     pub undispatched: bool,
+    /// The frames that it takes.
+    pub frame_limits: FrameLimits,
     /// Bytes of a large frame under way, counted against the loop's bound.
     pub claimed_bytes: usize,
     /// The socket may hold bytes that were not read: edges are reported once.
@@ -80,6 +83,7 @@ impl Connection {
             },
             partial: Vec::new(),
             undispatched: false,
+            frame_limits: FrameLimits::Ordinary,
             claimed_bytes: 0,
             readable: false,
             hung_up: false,

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
-use protocol::frame;
+use protocol::frame::{self, FrameLimits};
 use protocol::message::Message;
 use socket2::{SockRef, TcpKeepalive};
 
@@ -151,6 +151,18 @@ impl Io {
     pub fn connect(&mut self, address: SocketAddr) -> io::Result<ConnectionId> {
         let stream = TcpStream::connect(address)?;
         self.add(stream, ConnectionSide::Connected)
+    }
+
+    /// Takes frames with configurations on a connection from now on.
+    pub fn expect_configurations(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.find(id) {
+            connection.frame_limits = FrameLimits::Configurations;
+        }
+    }
+
+    pub(super) fn frame_limits(&mut self, id: ConnectionId) -> FrameLimits {
+        let connection = self.find(id);
+        connection.map_or(FrameLimits::Ordinary, |it| it.frame_limits)
     }
 
     /// Sends farewell and closes. The handler receives `closed` at the end of this turn.

@@ -99,7 +99,9 @@ impl EventLoop {
     fn dispatch<H: Handler>(&mut self, id: ConnectionId, bytes: &[u8], handler: &mut H) -> usize {
         let mut taken = 0;
         loop {
-            let frame = match frame::decode(&bytes[taken..]) {
+            // The handler may have changed them with the frame before.
+            let limits = self.io.frame_limits(id);
+            let frame = match frame::decode_within(&bytes[taken..], limits) {
                 Ok(Some((frame, size))) => {
                     taken += size;
                     frame
@@ -134,7 +136,7 @@ impl EventLoop {
                 return taken;
             }
         }
-        if let Ok(Some(size)) = frame::size(&bytes[taken..])
+        if let Ok(Some(size)) = frame::size(&bytes[taken..], self.io.frame_limits(id))
             && size > self.options.limits.read_bytes
             && !self.io.claim(id, size)
         {

@@ -76,7 +76,8 @@ pub fn configuration(epoch: u64) -> Arc<Configuration> {
             schema,
             layout,
             building: Vec::new(),
-        }],
+        }]
+        .into(),
     })
 }
 

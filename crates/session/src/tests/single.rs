@@ -540,7 +540,8 @@ fn requests_without_a_waiter_are_forgotten() {
 fn a_dropped_table_and_a_wrong_place_are_named() {
     let mut client = Client::new(SessionLimits::default());
     let mut without = (*configuration(2)).clone();
-    let table = without.tables.remove(0).id;
+    let table = without.tables[0].id;
+    without.tables.remove(table);
     client.step(SessionInput::Configuration(Arc::new(without)));
     client.submit(1, insert(1));
     assert_eq!(

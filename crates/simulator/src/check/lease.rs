@@ -73,7 +73,7 @@ impl Leases {
     /// a lease that was given in an epoch before.
     pub fn count(&mut self, core: CoreId, configuration: &Configuration) {
         let given = self.cores.entry(core).or_default();
-        for table in &configuration.tables {
+        for table in configuration.tables.iter() {
             let until_us = given.by_peers(core, table);
             let longest = given.by_peers_until_us.entry(table.id).or_default();
             *longest = until_us.max(*longest);
@@ -142,7 +142,7 @@ mod tests {
         };
         Configuration {
             epoch: Epoch(since),
-            tables: vec![table],
+            tables: vec![table].into(),
             ..Configuration::default()
         }
     }

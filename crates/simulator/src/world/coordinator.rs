@@ -7,15 +7,17 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use ::coordinator::{
     Coordinator, CoordinatorAnswer, CoordinatorInput, CoordinatorOutput, CoordinatorSettings,
     RequesterId,
 };
+use protocol::change_log::encode_record;
 use protocol::configuration::{Configuration, MoveProgress, PartitionState, PlacedTable};
 use protocol::identity::Epoch;
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
-use protocol::state::{CoordinatorState, decode_state, encode_state};
+use protocol::state::{CoordinatorState, StateChange, decode_state_and_changes, encode_state};
 
 use crate::check::newer_epoch::LEARNS_WITHIN_US;
 use crate::clock::SimulatedClock;
@@ -33,10 +35,9 @@ pub struct SimulatedCoordinator {
     settings: CoordinatorSettings,
     clock: SimulatedClock,
     life: u64,
-    kept: Vec<u8>,
-    kept_version: u64,
+    kept: KeptState,
     /// Under way to the disk.
-    keeping: BTreeMap<u64, Vec<u8>>,
+    keeping: BTreeMap<u64, CoordinatorState>,
     /// Answers that wait for it.
     waiting: Vec<CoordinatorAnswer>,
     /// The askers, by name; kept for ever, so that names are never used twice.
@@ -46,6 +47,46 @@ pub struct SimulatedCoordinator {
     tick_at_us: Option<u64>,
     /// Its answers while it stands still in sending: none while it does not.
     unsent: Option<Vec<CoordinatorAnswer>>,
+}
+
+/// The coordinator's disk: a state, and a log of the changes since.
+#[derive(Debug)]
+struct KeptState {
+    base: Vec<u8>,
+    log: Vec<u8>,
+    /// What both make.
+    state: CoordinatorState,
+}
+
+impl KeptState {
+    fn new(state: CoordinatorState) -> KeptState {
+        KeptState {
+            base: encode_state(&state),
+            log: Vec::new(),
+            state,
+        }
+    }
+
+    fn keep(&mut self, state: CoordinatorState) {
+        let change = StateChange::between(&self.state, &state);
+        self.log.extend(encode_record(&change));
+        self.state = state;
+    }
+
+    /// The process ends while it writes this state: half of the record is there.
+    fn tear(&mut self, state: &CoordinatorState) {
+        let record = encode_record(&StateChange::between(&self.state, state));
+        self.log.extend(&record[..record.len() / 2]);
+    }
+
+    /// Returns the state, as a process reads it that starts. The changes become part of the base.
+    fn read(&mut self) -> CoordinatorState {
+        let read = decode_state_and_changes(&self.base, &self.log);
+        let read = read.expect("what was kept can be read");
+        assert_eq!(read, self.state, "the changes make the state");
+        *self = KeptState::new(read.clone());
+        read
+    }
 }
 
 impl SimulatedCoordinator {
@@ -63,8 +104,7 @@ impl SimulatedCoordinator {
             },
             clock,
             life: 0,
-            kept: encode_state(&CoordinatorState::new(0x5eed)),
-            kept_version: 0,
+            kept: KeptState::new(CoordinatorState::new(0x5eed)),
             keeping: BTreeMap::new(),
             waiting: Vec::new(),
             askers: Vec::new(),
@@ -106,7 +146,7 @@ impl SimulatedCoordinator {
             return "; no coordinator runs".into();
         };
         let mut text = format!("; epoch {}", configuration.epoch.0);
-        for table in &configuration.tables {
+        for table in configuration.tables.iter() {
             if let Some(sealing) = &table.sealing {
                 text += &format!(", table {} {sealing:?}", table.id.0);
             }
@@ -152,7 +192,7 @@ impl World {
         }
         process.life += 1;
         process.tick_at_us = None;
-        let state = decode_state(&process.kept).expect("what was kept can be read");
+        let state = process.kept.read();
         let mut machine = Coordinator::new(state, process.settings);
         let mut output = CoordinatorOutput::default();
         machine.start(process.clock.now(self.now_us), &mut output);
@@ -198,13 +238,13 @@ impl World {
         let process = &mut self.coordinator;
         process.machine = None;
         process.waiting.clear();
-        for (version, bytes) in std::mem::take(&mut process.keeping) {
+        for state in std::mem::take(&mut process.keeping).into_values() {
             // Any first part of what was under way may have come to the disk.
             if self.random.chance(0.5) {
+                process.kept.tear(&state);
                 break;
             }
-            process.kept = bytes;
-            process.kept_version = version;
+            process.kept.keep(state);
         }
     }
 
@@ -267,12 +307,11 @@ impl World {
         if process.life != life || process.machine.is_none() {
             return;
         }
-        let Some(bytes) = process.keeping.remove(&version) else {
+        let Some(state) = process.keeping.remove(&version) else {
             return;
         };
         process.keeping.retain(|other, _| *other > version);
-        process.kept = bytes;
-        process.kept_version = version;
+        process.kept.keep(state);
         let due = |answer: &mut CoordinatorAnswer| answer.after <= version;
         let ready: Vec<CoordinatorAnswer> = process.waiting.extract_if(.., due).collect();
         for answer in ready {
@@ -293,18 +332,17 @@ impl World {
     fn carry_out_coordinator(&mut self, output: CoordinatorOutput) {
         let life = self.coordinator.life;
         if let Some(persist) = output.persist {
-            self.coordinator
-                .keeping
-                .insert(persist.version, persist.bytes);
+            let version = persist.version;
+            self.coordinator.keeping.insert(persist.version, persist);
             let delay_us = self.random.exponential(MILLISECOND / 2);
-            self.after(delay_us, Event::CoordinatorKept(life, persist.version));
+            self.after(delay_us, Event::CoordinatorKept(life, version));
         }
         for note in output.notes {
             self.trace
                 .note(self.now_us, || format!("coordinator: {note}"));
         }
         for answer in output.replies {
-            if answer.after <= self.coordinator.kept_version {
+            if answer.after <= self.coordinator.kept.state.version {
                 self.answer_asker(answer);
             } else {
                 self.coordinator.waiting.push(answer);
@@ -341,7 +379,8 @@ impl World {
         if let CoordinatorReply::Configuration(configuration)
         | CoordinatorReply::Joined { configuration, .. } = &reply
         {
-            self.note_first_sent(configuration.epoch, &configuration.tables);
+            let tables: Vec<_> = configuration.tables.shared().cloned().collect();
+            self.note_first_sent(configuration.epoch, &tables);
         }
         if let CoordinatorReply::Changes(changes) = &reply {
             self.note_first_sent(changes.epoch, &changes.tables);
@@ -357,7 +396,7 @@ impl World {
     /// A node receives a configuration for the first time, with these tables or all that have
     /// changed since one that was sent before. All before it is settled and no core has begun
     /// anything under it, so that this is the moment at which a table's copies change.
-    fn note_first_sent(&mut self, epoch: Epoch, tables: &[PlacedTable]) {
+    fn note_first_sent(&mut self, epoch: Epoch, tables: &[Arc<PlacedTable>]) {
         if epoch <= self.epoch {
             return;
         }
@@ -376,7 +415,7 @@ impl World {
     }
 
     /// A table's copies may be others from here on.
-    fn note_copies(&mut self, place: usize, tables: &[PlacedTable]) {
+    fn note_copies(&mut self, place: usize, tables: &[Arc<PlacedTable>]) {
         let SimulatedTable { id, translation } = &mut self.tables[place];
         let Some(newest) = tables.iter().find(|table| table.id == *id) else {
             return;

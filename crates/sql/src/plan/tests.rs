@@ -362,8 +362,8 @@ fn bad_changes_are_refused() {
 fn explain_names_an_index_that_is_being_made() {
     let mut configuration = configuration();
     let tables = &mut configuration.tables;
-    let flights = tables.iter_mut().find(|it| it.schema.name == "flights");
-    flights.unwrap().building = vec![1];
+    let flights = tables.named("flights").unwrap().id;
+    tables.get_mut(flights).unwrap().building = vec![1];
     let text = explained_over(&configuration, "SELECT id FROM flights WHERE id = 1");
     assert!(
         text.contains("not used yet, is being made: by_tail"),

@@ -72,6 +72,7 @@ impl CoreMachine {
             self.refuse(asker, refusal, step.output);
             return Ok(());
         }
+        self.partitions.note_waiting(partition);
         let queues = &mut self
             .partitions
             .get_mut(&partition)
@@ -490,6 +491,7 @@ impl CoreMachine {
             }
             return;
         };
+        self.partitions.note_waiting(id);
         let Some(partition) = self.partitions.get_mut(&id) else {
             return;
         };
@@ -538,7 +540,7 @@ impl CoreMachine {
     pub(crate) fn is_queued(&self, request: RequestId) -> bool {
         let queues = self
             .partitions
-            .values()
+            .waited_in()
             .flat_map(|partition| partition.queues.values());
         queues.flatten().any(|queued| queued.request == request)
     }
@@ -559,7 +561,8 @@ impl CoreMachine {
     pub(crate) fn refuse_old_requests(&mut self, now: ClockReading, output: &mut CoreOutput) {
         let deadline = now.monotonic_us.saturating_sub(self.limits.wait_us_max);
         let mut late = Vec::new();
-        for partition in self.partitions.values_mut() {
+        for id in self.partitions.waited_in_ids() {
+            let partition = self.partitions.get_mut(&id).expect("it is held");
             for queue in partition.queues.values_mut() {
                 while queue
                     .front()

@@ -6,6 +6,7 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 
 use placement::tables::{Tables, TablesError};
+use protocol::configuration::PlacedTable;
 use protocol::identity::PartitionId;
 
 use crate::core::CoreMachine;
@@ -21,7 +22,8 @@ impl CoreMachine {
     /// and logged as the difference, is the same whenever the log is read.
     fn left_behind(&self) -> BTreeSet<PartitionId> {
         let own = self.identity.core;
-        let places = self.view.configuration().places();
+        let unsettled = self.view.configuration().tables.unsettled();
+        let places = unsettled.flat_map(PlacedTable::places);
         let left_behind = places.filter(|(id, place)| {
             let tenure = self.view.configuration().tenure(*id, own);
             place.former == Some(own) && (tenure.is_none() || !self.is_of_tenure(*id))

@@ -44,8 +44,7 @@ impl CoreMachine {
         self.end_holds_of(&changed);
         self.participation.end_of_tables(&changed);
         let concerned = self.concerned(&changed);
-        let held = self.partitions.keys();
-        let held = held.filter(|id| changed.contains(&id.table));
+        let held = self.partitions.keys_of(&changed);
         let held: Vec<PartitionId> = held.copied().collect();
         self.refuse_reads_of_others(&configuration, step.output);
         self.follow(configuration, &changed);
@@ -99,13 +98,14 @@ impl CoreMachine {
     fn refuse_reads_of_others(&mut self, next: &Configuration, output: &mut CoreOutput) {
         let own = self.identity.core;
         let is_own = |id| next.place(id).is_some_and(|place| place.core == own);
-        let partitions = self.partitions.values_mut();
-        let given = partitions.filter(|partition| !is_own(partition.id));
-        let reads: Vec<_> = given
-            .flat_map(|partition| partition.reads.drain(..))
-            .collect();
-        for read in reads {
-            self.refuse(read.asker, Refusal::WrongPartition, output);
+        for id in self.partitions.waited_in_ids() {
+            if is_own(id) {
+                continue;
+            }
+            let given = self.partitions.get_mut(&id).expect("it is held");
+            for read in core::mem::take(&mut given.reads) {
+                self.refuse(read.asker, Refusal::WrongPartition, output);
+            }
         }
     }
 
@@ -141,12 +141,7 @@ impl CoreMachine {
             };
             self.append(&record, Durability::Replicated, step.output);
         }
-        // Tables that were dropped while this core was offline are none of `tables`.
-        let view = &self.view;
-        self.tenures.retain(|id| {
-            let is_unchanged = !tables.contains(&id.table) && view.table(id.table).is_some();
-            is_unchanged || concerned.contains(&id)
-        });
+        self.tenures.retain_of(tables, |id| concerned.contains(&id));
         Ok(())
     }
 

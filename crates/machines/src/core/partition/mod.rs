@@ -5,6 +5,7 @@
 
 pub(crate) mod entries;
 pub(crate) mod locks;
+pub(crate) mod peers;
 pub(crate) mod queue;
 pub(crate) mod ranges;
 pub(crate) mod recent;
@@ -14,7 +15,7 @@ pub(crate) mod tenures;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ops::Index;
+use core::ops::{Index, RangeInclusive};
 
 use placement::tables::{Tables, TablesError};
 use protocol::identity::{CoreId, OperationId, PartitionId, TableId};
@@ -24,6 +25,7 @@ use crate::core::view::ClusterView;
 
 use entries::EntryOrders;
 use locks::Locks;
+use peers::PeerCounts;
 use queue::QueuedRequest;
 use ranges::{Hold, WaitingRead};
 use recent::RecentChanges;
@@ -65,6 +67,11 @@ impl Partition {
         }
     }
 
+    /// Returns whether requests, reads or holds wait in it.
+    fn is_waited_in(&self) -> bool {
+        !self.queues.is_empty() || !self.reads.is_empty() || !self.holds.is_empty()
+    }
+
     /// Begins again: keys of operations that are gone are free, and requests that came before are
     /// sent again, for they may have ended elsewhere meanwhile.
     pub fn begin_again(&mut self) {
@@ -81,6 +88,21 @@ pub(crate) struct Partitions {
     held: BTreeMap<PartitionId, Partition>,
     /// Partitions that this core takes or has given to another: they take part in no chain here.
     others: BTreeMap<PartitionId, Partition>,
+    /// The held partitions in which requests, reads or holds may wait. Those that have none any
+    /// more are taken out when the set is gone through.
+    waited_in: BTreeSet<PartitionId>,
+    /// Who else holds partitions of the tables of `held`.
+    peers: PeerCounts,
+}
+
+/// Returns the numbers that partitions of a table can have.
+fn range_of(table: TableId) -> RangeInclusive<PartitionId> {
+    let bound = |replex, number| PartitionId {
+        table,
+        replex,
+        number,
+    };
+    bound(0, 0)..=bound(u8::MAX, u32::MAX)
 }
 
 impl Partitions {
@@ -93,9 +115,13 @@ impl Partitions {
         changed: &BTreeSet<TableId>,
         (own, is_replaying): (CoreId, bool),
     ) {
-        let is_changed = |id: &PartitionId, _: &mut Partition| changed.contains(&id.table);
-        let mut known: BTreeMap<_, _> = self.held.extract_if(.., is_changed).collect();
-        self.others.retain(|id, _| !changed.contains(&id.table));
+        let mut known = BTreeMap::new();
+        for table in changed {
+            known.extend(self.held.extract_if(range_of(*table), |_, _| true));
+            self.others
+                .extract_if(range_of(*table), |_, _| true)
+                .for_each(drop);
+        }
         for (id, place) in view.configuration().places_of(changed) {
             if place.tenures().all(|tenure| tenure.core != own) {
                 continue;
@@ -111,6 +137,21 @@ impl Partitions {
                 self.others.insert(id, Partition::new(id, table));
             }
         }
+        for table in changed {
+            self.count_peers(*table);
+        }
+    }
+
+    /// Counts the peers of a table, whose configuration or held partitions have changed.
+    fn count_peers(&mut self, table: TableId) {
+        let first = self.held.range(range_of(table)).next();
+        let info = first.map(|(_, partition)| Arc::clone(&partition.table));
+        self.peers.count(table, info);
+    }
+
+    /// Returns the cores that hold partitions of a table of which one is held here; this core, too.
+    pub fn holders_of_same_tables(&self) -> impl Iterator<Item = CoreId> {
+        self.peers.cores()
     }
 
     /// Ends the replay: partitions that this core has given to others take part in chains no
@@ -119,8 +160,12 @@ impl Partitions {
         let is_own = |id| view.place(id).is_some_and(|place| place.core == own);
         let given = self.held.extract_if(.., |id, _| !is_own(*id));
         let given: Vec<_> = given.collect();
-        let ids = given.iter().map(|(id, _)| *id).collect();
+        let ids: Vec<PartitionId> = given.iter().map(|(id, _)| *id).collect();
         self.others.extend(given);
+        let tables: BTreeSet<TableId> = ids.iter().map(|id| id.table).collect();
+        for table in tables {
+            self.count_peers(table);
+        }
         ids
     }
 
@@ -151,15 +196,18 @@ impl Partitions {
         self.held.values().chain(self.others.values())
     }
 
-    /// Returns the same as [`Partitions::all_with_rows`], to be changed.
-    pub fn all_with_rows_mut(&mut self) -> impl Iterator<Item = &mut Partition> {
-        self.held.values_mut().chain(self.others.values_mut())
+    /// Returns all of these tables of which this core has rows.
+    pub fn with_rows_of(&self, tables: &BTreeSet<TableId>) -> Vec<PartitionId> {
+        let others = tables
+            .iter()
+            .flat_map(|table| self.others.range(range_of(*table)));
+        let others = others.map(|(id, _)| id);
+        self.keys_of(tables).chain(others).copied().collect()
     }
 
     /// Returns the pks for which requests wait, by partition.
     pub fn queued_pks(&self) -> Vec<(PartitionId, Vec<u8>)> {
-        let partitions = self.held.values();
-        let queued = partitions.flat_map(|partition| {
+        let queued = self.waited_in().flat_map(|partition| {
             let pks = partition.queues.keys();
             pks.map(|pk| (partition.id, pk.clone()))
         });
@@ -177,6 +225,36 @@ impl Partitions {
             partition.begin_entries(tables);
         }
         Ok(())
+    }
+
+    /// Notes that a request, a read or a hold waits in a partition.
+    pub fn note_waiting(&mut self, id: PartitionId) {
+        self.waited_in.insert(id);
+    }
+
+    /// Returns the held partitions in which something may wait, in order.
+    pub fn waited_in(&self) -> impl Iterator<Item = &Partition> {
+        let waited_in = self.waited_in.iter();
+        waited_in.filter_map(|id| self.held.get(id))
+    }
+
+    /// Returns the held partitions in which something waits, in order.
+    pub fn waited_in_ids(&mut self) -> Vec<PartitionId> {
+        let held = &self.held;
+        let waits = |id: &PartitionId| held.get(id).is_some_and(Partition::is_waited_in);
+        self.waited_in.retain(waits);
+        self.waited_in.iter().copied().collect()
+    }
+
+    /// Returns whether a table has partitions that are held.
+    pub fn holds_of(&self, table: TableId) -> bool {
+        self.held.range(range_of(table)).next().is_some()
+    }
+
+    /// Returns the held partitions of these tables, in order.
+    pub fn keys_of(&self, tables: &BTreeSet<TableId>) -> impl Iterator<Item = &PartitionId> {
+        let tables = tables.iter();
+        tables.flat_map(|table| self.held.range(range_of(*table)).map(|(id, _)| id))
     }
 
     /// Returns whether a partition is held.

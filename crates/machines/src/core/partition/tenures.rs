@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use protocol::identity::{Epoch, PartitionId};
+use protocol::identity::{Epoch, PartitionId, TableId};
 
 /// A partition as this core has it by its own log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,9 +53,18 @@ impl Tenures {
         }
     }
 
-    /// Keeps the tenures of partitions for which this holds.
-    pub fn retain(&mut self, is_kept: impl Fn(PartitionId) -> bool) {
-        self.logged.retain(|id, _| is_kept(*id));
+    /// Keeps the tenures of partitions of these tables for which this holds, and those of others.
+    pub fn retain_of(&mut self, tables: &BTreeSet<TableId>, is_kept: impl Fn(PartitionId) -> bool) {
+        for table in tables {
+            let own = super::range_of(*table);
+            let ended = self.logged.extract_if(own, |id, _| !is_kept(*id));
+            ended.for_each(drop);
+        }
+    }
+
+    /// Returns the tables of which it has partitions.
+    pub fn tables(&self) -> BTreeSet<TableId> {
+        self.logged.keys().map(|id| id.table).collect()
     }
 
     /// Returns the partitions of which rows of an earlier tenure are kept.

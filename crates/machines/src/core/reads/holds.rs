@@ -87,6 +87,8 @@ impl CoreMachine {
             changed: false,
         });
         page.held = true;
+        let id = partition.id;
+        self.partitions.note_waiting(id);
         self.hold_clock.end_by(until_us);
     }
 
@@ -142,7 +144,7 @@ impl CoreMachine {
             return Ok(());
         }
         let with_holds = |partition: &&Partition| !partition.holds.is_empty();
-        let ids = self.partitions.values().filter(with_holds);
+        let ids = self.partitions.waited_in().filter(with_holds);
         let ids: Vec<PartitionId> = ids.map(|partition| partition.id).collect();
         for id in ids {
             let ended = self.end_holds(id, |hold| {
@@ -150,7 +152,7 @@ impl CoreMachine {
             });
             self.holds_gone(id, &ended, step)?;
         }
-        let left = self.partitions.values().flat_map(|it| &it.holds);
+        let left = self.partitions.waited_in().flat_map(|it| &it.holds);
         self.hold_clock.due_us = left.map(|hold| hold.until_us).min();
         Ok(())
     }
@@ -158,12 +160,14 @@ impl CoreMachine {
     /// Ends all holds on these tables, because their epochs have changed. Waiting operations
     /// continue at the next tick.
     pub(crate) fn end_holds_of(&mut self, tables: &BTreeSet<TableId>) {
-        let partitions = self.partitions.values_mut();
-        let partitions = partitions.filter(|partition| tables.contains(&partition.id.table));
-        for hold in partitions.flat_map(|it| &mut it.holds) {
-            hold.changed = true;
-            hold.until_us = 0;
-            self.hold_clock.due_us = Some(0);
+        let waited_in = self.partitions.waited_in_ids().into_iter();
+        for id in waited_in.filter(|id| tables.contains(&id.table)) {
+            let partition = self.partitions.get_mut(&id).expect("it is held");
+            for hold in &mut partition.holds {
+                hold.changed = true;
+                hold.until_us = 0;
+                self.hold_clock.due_us = Some(0);
+            }
         }
     }
 

@@ -55,6 +55,7 @@ impl CoreMachine {
         if waits_for.is_empty() {
             return self.answer_read(asker, &read, step);
         }
+        self.partitions.note_waiting(read.partition);
         let reads = &mut self
             .partitions
             .get_mut(&read.partition)
@@ -291,16 +292,13 @@ impl CoreMachine {
             .monotonic_us
             .saturating_sub(self.limits.wait_us_max);
         let mut late = Vec::new();
-        for partition in self
-            .partitions
-            .values_mut()
-            .filter(|one| !one.reads.is_empty())
-        {
+        for id in self.partitions.waited_in_ids() {
+            let partition = self.partitions.get_mut(&id).expect("it is held");
             let ends = |read: &mut WaitingRead| {
                 gone == Some(read.asker.client) || read.since_us < deadline
             };
             let ended: Vec<WaitingRead> = partition.reads.extract_if(.., ends).collect();
-            late.push((partition.id, ended));
+            late.push((id, ended));
         }
         for (id, ended) in late {
             for WaitingRead { asker, .. } in &ended {

@@ -34,11 +34,14 @@ impl CoreMachine {
         changed: &BTreeSet<TableId>,
         tables: &mut T,
     ) -> Result<(), TablesError> {
-        let partitions = self.partitions.all_with_rows_mut();
-        for partition in partitions.filter(|it| changed.contains(&it.id.table)) {
+        let mut is_unmade = false;
+        for id in self.partitions.with_rows_of(changed) {
+            let partition = self.partitions.with_rows_mut(id);
+            let partition = partition.expect("it was just found");
             partition.review_entries(tables)?;
+            is_unmade |= !partition.orders.unmade().is_empty();
         }
-        if self.orders_unmade() > 0 {
+        if is_unmade {
             self.making.begin();
         }
         Ok(())

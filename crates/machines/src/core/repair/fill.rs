@@ -155,8 +155,7 @@ impl CoreMachine {
                 ended.push((id, fill));
             }
         }
-        let held = self.partitions.keys().copied();
-        let held = held.filter(|id| tables.contains(&id.table));
+        let held = self.partitions.keys_of(tables).copied();
         let rebuilding: Vec<PartitionId> = held.filter(|id| self.is_rebuilding(*id)).collect();
         for id in rebuilding {
             self.review_fill(step.now, id, step.output);

@@ -12,6 +12,7 @@ use core::ops::ControlFlow;
 
 use placement::tables::{Tables, TablesError};
 use protocol::codec::Bytes;
+use protocol::configuration::PlacedTable;
 use protocol::identity::{CoreId, PartitionId, Position};
 use protocol::message::{PeerMessage, RowPage};
 use protocol::planted::{self, Bug};
@@ -76,7 +77,8 @@ impl CoreMachine {
     /// keeps a list for each partition that it gives now.
     pub(crate) fn review_lists(&mut self) {
         let own = Some(self.identity.core);
-        let places = self.view.configuration().places();
+        let unsettled = self.view.configuration().tables.unsettled();
+        let places = unsettled.flat_map(PlacedTable::places);
         let given = places.filter(|(_, place)| place.giver() == own);
         let given: BTreeSet<PartitionId> = given.map(|(id, _)| id).collect();
         self.lists.0.retain(|id, _| given.contains(id));

@@ -21,7 +21,7 @@ use core::ops::ControlFlow;
 use placement::Durability;
 use placement::tables::{Tables, TablesError};
 use protocol::codec::Bytes;
-use protocol::configuration::MoveProgress;
+use protocol::configuration::{MoveProgress, PlacedTable};
 use protocol::identity::{ClockReading, CoreId, PartitionId, Position, TableId};
 use protocol::message::{PeerMessage, Room, RowPage};
 use protocol::planted::{self, Bug};
@@ -105,7 +105,8 @@ impl CoreMachine {
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         let own = Some(self.identity.core);
-        let places = self.view.configuration().places();
+        let unsettled = self.view.configuration().tables.unsettled();
+        let places = unsettled.flat_map(PlacedTable::places);
         let taken = places.filter(|(id, place)| {
             let follows =
                 matches!(place.moving, Some(MoveProgress::To(_))) || self.is_not_whole(*id);

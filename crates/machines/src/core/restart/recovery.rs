@@ -86,7 +86,9 @@ impl CoreMachine {
         self.confirmations.clear();
         self.awaited.clear();
         self.counters = Default::default();
-        self.take_given(&all, step)?;
+        // Tables that were dropped while this core was offline are in the log alone.
+        let logged = self.tenures.tables();
+        self.take_given(&all.union(&logged).copied().collect(), step)?;
         self.end_old_seals(step)?;
         self.end_replay(step.output);
         let keys: Vec<MemberKey> = self.members.keys().copied().collect();
@@ -164,7 +166,7 @@ impl CoreMachine {
         let recovering = self.recovering.keys().copied();
         let tables: Vec<TableId> = recovering.filter(|id| tables.contains(id)).collect();
         for table in tables {
-            let is_held = self.partitions.keys().any(|id| id.table == table);
+            let is_held = self.partitions.holds_of(table);
             let peers = self.peers_of(table).filter(|_| is_held);
             let peers: Vec<CoreId> = peers.collect();
             if let Some(recovering) = self.recovering.get_mut(&table) {

@@ -13,7 +13,7 @@ use placement::{
 use protocol::codec::Bytes;
 use protocol::configuration::{
     Configuration, ConfigurationChanges, MoveProgress, PartitionState, Place, PlacedTable, Sealing,
-    Server, ServerState, Tenure,
+    Server, ServerState, Tables, Tenure,
 };
 use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator};
 use protocol::identity::*;
@@ -120,6 +120,12 @@ impl Generate for Bytes {
 impl<T: Generate> Generate for Vec<T> {
     fn generate(source: &mut Source<'_>) -> Self {
         (0..source.below(4)).map(|_| T::generate(source)).collect()
+    }
+}
+
+impl Generate for Tables {
+    fn generate(source: &mut Source<'_>) -> Self {
+        Vec::<PlacedTable>::generate(source).into()
     }
 }
 

@@ -21,7 +21,7 @@ use placement::{
 use protocol::codec::Bytes;
 use protocol::configuration::{
     Configuration, ConfigurationChanges, MoveProgress, PartitionState, Place, PlacedTable, Sealing,
-    Server, ServerState, Tenure,
+    Server, ServerState, Tables, Tenure,
 };
 use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator};
 use protocol::identity::*;
@@ -260,7 +260,7 @@ pub fn configuration() -> Configuration {
         cluster: 0x1122_3344_5566_7788,
         epoch: Epoch(6),
         servers: vec![server(1, ServerState::Up), server(2, ServerState::Down)],
-        tables: vec![PlacedTable {
+        tables: Tables::from(vec![PlacedTable {
             id: TableId(3),
             epoch: Epoch(6),
             sealing: Some(Sealing {
@@ -272,7 +272,7 @@ pub fn configuration() -> Configuration {
             placement: placement.collect(),
             layout,
             building: vec![1],
-        }],
+        }]),
     }
 }
 

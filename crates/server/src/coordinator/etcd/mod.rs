@@ -16,8 +16,8 @@ use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use ::coordinator::PersistedState;
 use protocol::message::Leadership;
+use protocol::state::CoordinatorState;
 
 use super::keeper::{KeeperEvent, StateKeeper};
 use crate::clock::Clock;
@@ -38,7 +38,7 @@ pub(super) const LEASE_S: u64 = 5;
 #[derive(Debug)]
 enum Command {
     /// Keep a state of this leadership.
-    Keep(u64, PersistedState),
+    Keep(u64, Box<CoordinatorState>),
     /// This leadership is over.
     Resign(u64),
 }
@@ -158,8 +158,8 @@ impl StateKeeper for EtcdKeeper {
         }
     }
 
-    fn keep(&mut self, persist: PersistedState) -> Result<(), ServerError> {
-        self.command(Command::Keep(self.leadership, persist));
+    fn keep(&mut self, state: CoordinatorState) -> Result<(), ServerError> {
+        self.command(Command::Keep(self.leadership, Box::new(state)));
         Ok(())
     }
 

@@ -14,8 +14,7 @@
 
 use std::slice;
 
-use ::coordinator::PersistedState;
-use protocol::state::{CoordinatorState, decode_state};
+use protocol::state::{CoordinatorState, decode_state, encode_state};
 use serde_json::Value;
 
 use super::gateway::{Gateway, GatewayError, KeyValue, changed_at, delete, get, made_at, put};
@@ -200,10 +199,11 @@ impl Record {
     pub fn keep(
         &mut self,
         term: LeaderRevisions,
-        persist: &PersistedState,
+        state: &CoordinatorState,
     ) -> Result<SaveOutcome, GatewayError> {
-        let manifest = Manifest::new(persist.version, self.instance, &persist.bytes);
-        self.write(term, &manifest, &persist.bytes)
+        let bytes = encode_state(state);
+        let manifest = Manifest::new(state.version, self.instance, &bytes);
+        self.write(term, &manifest, &bytes)
     }
 
     /// Records in the state that it has moved: no coordinator goes on from it here.

@@ -14,7 +14,6 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use ::coordinator::PersistedState;
 use protocol::state::CoordinatorState;
 
 use super::gateway::GatewayError;
@@ -56,7 +55,7 @@ struct Leading {
     /// Why the role receives one more event.
     reason: String,
     /// The newest state that the role wants to be kept.
-    pending: Option<PersistedState>,
+    pending: Option<Box<CoordinatorState>>,
     /// Before this, etcd is not asked to keep one.
     keep_from_us: u64,
 }

@@ -1,0 +1,93 @@
+//! A value that is kept in two files of a folder: all of it as it once was, and a log of the changes
+//! since (`protocol::change_log`).
+//!
+//! A change appends one record. Once the log is longer than the value, the value is written anew
+//! and the log begins again. A crash between the two leaves changes in the log that the value has
+//! already: its owner passes over them. A crash while a record is written leaves a torn one, which
+//! was never reported as kept. A process that starts writes the value first, so that no record
+//! follows a torn one. The meaning of values and changes is their owners' business.
+
+use std::fs::File;
+use std::io::Write;
+
+use crate::error::ServerError;
+use crate::folder::DataFolder;
+
+/// A log of this many bytes is not too long, however short the value is.
+const LOG_BYTES_MIN: u64 = 1 << 20;
+
+/// The files of one value, for the process that writes them.
+#[derive(Debug)]
+pub(crate) struct ChangeFile {
+    name: &'static str,
+    /// None until this process has written the value.
+    log: Option<File>,
+    log_bytes: u64,
+    log_bytes_max: u64,
+}
+
+impl ChangeFile {
+    /// Returns the value of this name, which this process has not written yet.
+    pub fn new(name: &'static str) -> ChangeFile {
+        ChangeFile {
+            name,
+            log: None,
+            log_bytes: 0,
+            log_bytes_max: LOG_BYTES_MIN,
+        }
+    }
+
+    /// Returns the bytes of the value as it once was and of the log; none if there is no value.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn read(&self, folder: &DataFolder) -> Result<Option<(Vec<u8>, Vec<u8>)>, ServerError> {
+        let Some(value) = folder.read(self.name)? else {
+            return Ok(None);
+        };
+        let log = folder.read(&self.log_name())?;
+        Ok(Some((value, log.unwrap_or_default())))
+    }
+
+    /// Returns whether the next write has to be of the whole value.
+    pub fn wants_value(&self) -> bool {
+        self.log.is_none() || self.log_bytes > self.log_bytes_max
+    }
+
+    /// Writes the whole value; it is durable when this returns.
+    ///
+    /// # Errors
+    /// The system refuses: which value is there is then unknown (R23).
+    pub fn replace(&mut self, folder: &DataFolder, value: &[u8]) -> Result<(), ServerError> {
+        self.log = None;
+        folder.replace(self.name, value)?;
+        self.log = Some(folder.create(&self.log_name())?);
+        self.log_bytes = 0;
+        self.log_bytes_max = LOG_BYTES_MIN.max(value.len() as u64);
+        Ok(())
+    }
+
+    /// Appends the record of a change; it is durable when this returns.
+    ///
+    /// # Errors
+    /// As for [`ChangeFile::replace`], which has to come next.
+    pub fn append(&mut self, folder: &DataFolder, record: &[u8]) -> Result<(), ServerError> {
+        // After a failure the log is not written to again.
+        let mut log = self.log.take().expect("callers have looked");
+        let what = || {
+            format!(
+                "append to {}",
+                folder.path().join(self.log_name()).display()
+            )
+        };
+        let written = log.write_all(record).and_then(|()| log.sync_data());
+        written.map_err(ServerError::io(what()))?;
+        self.log_bytes += record.len() as u64;
+        self.log = Some(log);
+        Ok(())
+    }
+
+    fn log_name(&self) -> String {
+        format!("{}.changes", self.name)
+    }
+}
