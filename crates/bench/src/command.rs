@@ -46,6 +46,8 @@ pub enum BenchCommand {
     HotKey,
     /// Writes of a table while another one gets an index, and while 500 others are created.
     Changes,
+    /// Many tables: creation, memory, starts.
+    Tables,
     /// Lists, ranges and counts over several partitions: Q1.
     Statements,
     /// Snapshots opened, and writes meanwhile: Q2, Q3.
@@ -136,6 +138,7 @@ fn measure(
             BenchCommand::Import => ("import", experiments::import::run(options).await?),
             BenchCommand::HotKey => ("hot-key", experiments::hot_key::run(options).await?),
             BenchCommand::Changes => ("changes", experiments::changes::run(options).await?),
+            BenchCommand::Tables => ("tables", experiments::tables::run(options).await?),
             BenchCommand::Statements => {
                 ("statements", experiments::statements::run(options).await?)
             }

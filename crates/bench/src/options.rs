@@ -23,6 +23,9 @@ pub struct MeasureOptions {
     /// Rows that `memory` loads; S11 asks for 10,000,000, which takes some minutes.
     #[arg(long, default_value_t = 200_000, global = true, value_parser = clap::value_parser!(u64).range(2..))]
     pub memory_rows: u64,
+    /// Tables that `tables` creates.
+    #[arg(long, default_value_t = 10_000, global = true, value_parser = clap::value_parser!(u32).range(1000..=16_000))]
+    pub tables: u32,
     /// Rows that `import` loads; S12 asks for 1,000,000.
     #[arg(long, default_value_t = 1_000_000, global = true, value_parser = clap::value_parser!(u64).range(2..))]
     pub import_rows: u64,

@@ -67,6 +67,10 @@ impl BenchProcess {
     /// # Errors
     /// It cannot be waited for.
     pub fn stop(mut self) -> io::Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> io::Result<()> {
         // Its stdin ends, which it was started to take as the signal to stop.
         drop(self.child.stdin.take());
         self.child.wait().map(|_| ())
@@ -107,18 +111,7 @@ impl BenchCluster {
         let program = std::env::current_exe()?;
         std::fs::create_dir_all(base)?;
         let folder = tempfile::tempdir_in(base)?;
-        let data = folder.path().join("coordinator");
-        let arguments = [
-            "coordinator",
-            "--data",
-            text(&data)?,
-            "--listen",
-            "127.0.0.1:0",
-            "--replace-after",
-            "never",
-        ];
-        let log = folder.path().join("coordinator.log");
-        let coordinator = BenchProcess::start(&program, &arguments, &log)?;
+        let coordinator = coordinator(&program, folder.path(), "127.0.0.1:0")?;
         let mut cluster = BenchCluster {
             coordinator,
             servers: Vec::new(),
@@ -173,6 +166,17 @@ impl BenchCluster {
         Ok(())
     }
 
+    /// Stops the coordinator in good order and starts it again over its folder, where it was.
+    ///
+    /// # Errors
+    /// It does not stop or does not start.
+    pub fn restart_coordinator(&mut self) -> io::Result<()> {
+        let address = self.address()?.to_owned();
+        self.coordinator.end()?;
+        self.coordinator = coordinator(&self.program, self.folder.path(), &address)?;
+        Ok(())
+    }
+
     /// Returns the folder of all processes, removed with this.
     pub fn folder(&self) -> &Path {
         self.folder.path()
@@ -182,6 +186,20 @@ impl BenchCluster {
     pub fn server_ids(&self) -> Vec<u32> {
         self.servers.iter().map(BenchProcess::id).collect()
     }
+}
+
+fn coordinator(program: &Path, folder: &Path, listen: &str) -> io::Result<BenchProcess> {
+    let data = folder.join("coordinator");
+    let arguments = [
+        "coordinator",
+        "--data",
+        text(&data)?,
+        "--listen",
+        listen,
+        "--replace-after",
+        "never",
+    ];
+    BenchProcess::start(program, &arguments, &folder.join("coordinator.log"))
 }
 
 fn text(path: &Path) -> io::Result<&str> {

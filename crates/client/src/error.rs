@@ -214,6 +214,19 @@ impl Error {
     }
 }
 
+/// Names that a message lists.
+const LISTED_MAX: usize = 20;
+
+/// Returns names for people: the first ones, and how many more there are.
+pub fn listed(names: &[String]) -> String {
+    let first = names.iter().take(LISTED_MAX);
+    let first: Vec<&str> = first.map(String::as_str).collect();
+    match names.len().saturating_sub(LISTED_MAX) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
 impl fmt::Display for Error {
     // tidy: long — a dispatching match: a text for each error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -250,11 +263,9 @@ impl fmt::Display for Error {
                     "there is no table {name}, nor any other: create it first"
                 )
             }
-            Error::NoTable { name, tables } => write!(
-                f,
-                "there is no table {name}: there are {}",
-                tables.join(", ")
-            ),
+            Error::NoTable { name, tables } => {
+                write!(f, "there is no table {name}: there are {}", listed(tables))
+            }
             Error::TableChanged { table } => write!(
                 f,
                 "the copy of table {table} that was to be read by was dropped meanwhile: look the \
@@ -334,5 +345,25 @@ impl From<KeyError> for Error {
 impl From<SchemaError> for Error {
     fn from(error: SchemaError) -> Error {
         Error::Schema(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_lists_so_many_names() {
+        let names = |count: usize| (0..count).map(|number| format!("t{number}")).collect();
+        let error = |count| Error::NoTable {
+            name: "t".to_owned(),
+            tables: names(count),
+        };
+        assert!(error(20).to_string().ends_with("t18, t19"));
+        assert!(
+            error(10_000)
+                .to_string()
+                .ends_with("t18, t19 and 9980 more")
+        );
     }
 }

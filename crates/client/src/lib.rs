@@ -75,7 +75,7 @@ pub use protocol::operation::{Mutation, RequestResult};
 pub use checksum::Checksum;
 pub use client::{Client, IfExists, IfMissing};
 pub use copies::FillProgress;
-pub use error::{Error, Retry};
+pub use error::{Error, Retry, listed};
 pub use lookup::{Lookup, Scan};
 pub use options::ConnectOptions;
 pub use range::IndexRange;

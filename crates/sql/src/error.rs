@@ -232,7 +232,7 @@ impl fmt::Display for SqlError {
             SqlError::UnknownTable { table, tables } => write!(
                 f,
                 "there is no table {table}: create it, or name one of {}",
-                tables.join(", ")
+                client::listed(tables)
             ),
             SqlError::UnknownColumn {
                 table,

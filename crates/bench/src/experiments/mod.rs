@@ -16,6 +16,7 @@ pub mod servers;
 pub mod sharing;
 pub mod snapshots;
 pub mod statements;
+pub mod tables;
 pub mod ycsb;
 
 /// Bytes of a frame in `echo`: between a lookup's question and its answer with a row of 100 B.

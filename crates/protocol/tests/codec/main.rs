@@ -16,10 +16,10 @@ use protocol::codec::{DecodeError, MEMORY_BYTES_MAX, Wire};
 use protocol::expression::Expression;
 use protocol::frame::{self, FRAME_BYTES_MAX, Frame, FrameError, FrameLimits, HEADER_BYTES};
 use protocol::identity::{PartitionId, TableId};
-use protocol::message::Message;
+use protocol::message::{CoordinatorReply, Message};
 use protocol::operation::Vote;
 use protocol::record::{Record, SavedCompletion};
-use protocol::state::{CoordinatorState, decode_state, encode_state};
+use protocol::state::{CoordinatorState, StateChange, decode_state, encode_state};
 use samples::generate::{Generate, Source};
 use samples::kinds;
 
@@ -163,6 +163,49 @@ fn every_kind_of_message_is_generated() {
 fn state_survives_its_file_form() {
     let state = CoordinatorState::new(9);
     assert_eq!(decode_state(&encode_state(&state)), Ok(state));
+}
+
+/// A change has the tables that differ, and no others. It applies to the state that it was made
+/// for, and to no other one.
+#[test]
+fn change_of_a_state_leads_from_one_to_the_other() {
+    let whole = samples::state();
+    let mut empty = whole.clone();
+    empty.version += 1;
+    empty.changes.clear();
+    empty.configuration.tables = Default::default();
+    let mut again = whole.clone();
+    again.version += 2;
+    again.configuration.tables[0].schema.failures_tolerated += 1;
+    let states = [&whole, &empty, &again];
+    for (before, after) in [(0, 1), (1, 2), (0, 2)] {
+        let (before, after) = (states[before], states[after]);
+        let change = StateChange::between(before, after);
+        let decoded = StateChange::decode_all(&change.to_bytes());
+        assert_eq!(decoded.as_ref(), Ok(&change));
+        assert_eq!(change.clone().apply(before).as_ref(), Some(after));
+        assert_eq!(change.apply(after), None);
+    }
+    assert_eq!(StateChange::between(&whole, &empty).dropped.len(), 1);
+    let mut later = whole.clone();
+    later.version += 1;
+    let unchanged = StateChange::between(&whole, &later).state.configuration;
+    assert!(unchanged.tables.is_empty());
+}
+
+/// A frame with a configuration is taken only by a connection that expects one.
+#[test]
+fn large_frame_needs_a_connection_that_expects_it() {
+    let large = CoordinatorReply::Refused {
+        message: "x".repeat(FRAME_BYTES_MAX),
+        retry: false,
+    };
+    let mut buffer = Vec::new();
+    frame::encode(1, &Message::Answer(large), &mut buffer);
+    let refused = frame::decode(&buffer);
+    assert_eq!(refused, Err(FrameError::Length(buffer.len() as u32 - 4)));
+    let taken = frame::decode_within(&buffer, FrameLimits::Configurations);
+    assert!(taken.expect("it is expected").is_some());
 }
 
 #[test]

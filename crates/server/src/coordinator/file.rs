@@ -165,3 +165,118 @@ impl StateKeeper for FileKeeper {
 
     fn close(&mut self) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use protocol::identity::SessionId;
+
+    use super::*;
+
+    const LOG_FILE: &str = "coordinator.changes";
+
+    /// Returns the state of a version.
+    fn state(version: u64) -> CoordinatorState {
+        CoordinatorState {
+            version,
+            sessions_reserved: 1 + 4096 * version,
+            session_floor: SessionId(version),
+            ..CoordinatorState::new(7)
+        }
+    }
+
+    /// Keeps these versions in a new folder, one after the other. Returns the two files.
+    fn kept(versions: std::ops::RangeInclusive<u64>) -> (Vec<u8>, Vec<u8>) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut kept = StateFolder::open(folder.path()).expect("it is new");
+        for version in versions {
+            kept.replace(state(version)).expect("there is room");
+        }
+        let read = |name: &str| fs::read(folder.path().join(name)).expect("it was written");
+        (read(STATE_FILE), read(LOG_FILE))
+    }
+
+    /// Puts two files into a new folder, as a process has left them.
+    fn left(value: &[u8], log: &[u8]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join(STATE_FILE), value).expect("there is room");
+        fs::write(folder.path().join(LOG_FILE), log).expect("there is room");
+        folder
+    }
+
+    fn load(folder: &tempfile::TempDir) -> Result<CoordinatorState, ServerError> {
+        let folder = StateFolder::open(folder.path())?;
+        Ok(folder.load()?.expect("there is one"))
+    }
+
+    /// The log is cut at each byte, as by a loss of power while a change is written. All changes
+    /// before the cut are there, and the next process goes on from them.
+    #[test]
+    fn state_is_that_of_the_last_whole_change() {
+        let (value, log) = kept(1..=4);
+        assert_eq!(log.len() % 3, 0, "three changes of one length");
+        for cut in 0..=log.len() {
+            let folder = left(&value, &log[..cut]);
+            let version = 1 + (cut / (log.len() / 3)) as u64;
+            assert_eq!(load(&folder).expect("it is torn at most"), state(version));
+            let mut next = StateFolder::open(folder.path()).expect("the one before is gone");
+            for later in [version + 1, version + 2] {
+                next.replace(state(later)).expect("there is room");
+                assert_eq!(next.load().expect("it is whole"), Some(state(later)));
+            }
+        }
+    }
+
+    /// The process ends after it has written the whole value, and before the log begins again.
+    #[test]
+    fn changes_that_the_value_has_are_passed_over() {
+        let (_, log) = kept(1..=4);
+        let (value, none) = kept(4..=4);
+        assert!(none.is_empty());
+        assert_eq!(load(&left(&value, &log)).expect("it is whole"), state(4));
+        let (value, _) = kept(2..=2);
+        assert_eq!(load(&left(&value, &log)).expect("it is whole"), state(4));
+    }
+
+    /// A change that was kept is damaged, or is missing: nothing is led from what is left.
+    #[test]
+    fn damaged_log_is_refused() {
+        let (value, log) = kept(1..=4);
+        let one = log.len() / 3;
+        for at in 0..2 * one {
+            let mut damaged = log.clone();
+            damaged[at] ^= 0x10;
+            let error = load(&left(&value, &damaged)).expect_err("it is damaged");
+            assert!(error.to_string().contains("damaged"), "byte {at}: {error}");
+        }
+        let error = load(&left(&value, &log[one..])).expect_err("a change is missing");
+        assert!(error.to_string().contains("is missing"), "{error}");
+    }
+
+    /// A long log becomes part of the value.
+    #[test]
+    fn log_begins_again_when_it_is_long() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut kept = StateFolder::open(folder.path()).expect("it is new");
+        let size = |name: &str| -> u64 {
+            fs::metadata(folder.path().join(name)).map_or(0, |file| file.len())
+        };
+        let mut longest = 0;
+        for version in 1..=40 {
+            // Failures are written whole with each change.
+            let failure = protocol::message::CopyFailure {
+                table: protocol::identity::TableId(1),
+                name: "copy".to_owned(),
+                why: "x".repeat(60_000),
+            };
+            let mut next = state(version);
+            next.failures = vec![failure];
+            kept.replace(next).expect("there is room");
+            longest = longest.max(size(LOG_FILE));
+        }
+        assert!(longest < 2 << 20, "{longest} bytes");
+        assert!(size(LOG_FILE) < longest, "it has begun again");
+        assert_eq!(kept.load().expect("it is whole").expect("kept").version, 40);
+    }
+}
