@@ -42,6 +42,8 @@ pub enum ProxyBug {
     IndexesGoBack,
     /// P1: a read counts that has a commit without an earlier visible commit.
     TornReadsCount,
+    /// P1: every commit counts as hidden while all before it were shown.
+    HiddenWithoutProof,
     /// P1: a read that has waited is watched only from the end of its wait.
     WaitIsNotWatched,
     /// R32: a read that waits does not wait for Pending commits.
@@ -85,6 +87,7 @@ impl ProxyBug {
         ProxyBug::RowsHaveNoColumns,
         ProxyBug::IndexesGoBack,
         ProxyBug::TornReadsCount,
+        ProxyBug::HiddenWithoutProof,
         ProxyBug::WaitIsNotWatched,
         ProxyBug::WaitIgnoresPending,
         ProxyBug::UnflushedCounts,

@@ -1,7 +1,7 @@
 //! The slot's reader. It passes every commit of the log to the manager and then, once the primary
 //! shows it, to the replicas, in order. It also settles commits in doubt.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::buffer::{Buffer, Given};
@@ -13,6 +13,7 @@ use proxy_core::freshness::{
     TableOid, Tsid,
 };
 use replication::handover::{self, CommitSource, RecentCommits};
+use replication::snapshot::ShownOrder;
 
 /// The simulated reader of the slot.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct Reader {
     pub recent: RecentCommits<Given>,
     /// Commits in doubt whose process is gone, and the log's end then.
     doubts: BTreeMap<TStateId, Tsid>,
+    /// Snapshots of the primary, each as the commits that it shows.
+    shown: ShownOrder<BTreeSet<Tsid>>,
 }
 
 impl Reader {
@@ -43,6 +46,7 @@ impl Reader {
             buffered: None,
             recent: RecentCommits::default(),
             doubts: BTreeMap::new(),
+            shown: ShownOrder::default(),
         };
         reader.recent.begin(confirmed);
         reader
@@ -134,7 +138,7 @@ impl Reader {
         buffer: Option<&mut Buffer>,
     ) {
         if let Some(place) = self.unshown.take() {
-            manager.shown(primary.log[place].tsid);
+            self.show(primary, place, manager);
             self.give(&primary.log[place], extractors, buffer);
             return;
         }
@@ -151,14 +155,35 @@ impl Reader {
             mark: mark(entry, manager),
             writes: &sets(entry),
             has_statements: entry.has_statements,
+            hidden_until: self.shown.hidden_until(|shown| shown.contains(&entry.tsid)),
         });
         if is_shown {
+            self.pass(entry);
             self.give(entry, extractors, buffer);
         } else if entry.is_shown {
-            manager.shown(entry.tsid);
+            self.show(primary, place, manager);
             self.give(entry, extractors, buffer);
         } else {
             self.unshown = Some(place);
+        }
+    }
+
+    /// Notes that the primary shows a commit. It is asked unless a snapshot has that already.
+    fn show(&mut self, primary: &Primary, place: usize, manager: &mut FreshnessManager) {
+        let entry = &primary.log[place];
+        let newest = self.shown.newest();
+        if !newest.is_some_and(|shown| shown.contains(&entry.tsid)) {
+            let shown = primary.log.iter().filter(|entry| entry.is_shown);
+            self.shown.taken(shown.map(|entry| entry.tsid).collect());
+        }
+        manager.shown(entry.tsid);
+        self.pass(entry);
+    }
+
+    fn pass(&mut self, entry: &Entry) {
+        if !entry.changes.is_empty() || entry.has_statements {
+            let shows = |shown: &BTreeSet<Tsid>| shown.contains(&entry.tsid);
+            self.shown.passed(entry.tsid, shows);
         }
     }
 

@@ -51,7 +51,7 @@ pub mod schedule;
 pub mod schema_changes;
 mod seed;
 mod slot;
-mod snapshot;
+pub mod snapshot;
 mod spill;
 mod standby;
 mod tstate;

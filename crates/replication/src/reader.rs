@@ -25,7 +25,7 @@ use tokio_postgres::Client;
 use super::bridge::{self, Bridge};
 use super::handover::{self, CommitSource, LogPlaced, RecentCommits};
 use super::slot::RetainedWal;
-use super::snapshot::PgSnapshot;
+use super::snapshot::{PgSnapshot, ShownOrder};
 use super::tstate::{TState, TStateAssembler};
 use super::{
     RETRY_WAIT_MAX, RETRY_WAIT_MIN, ReplicationError, SLOT, Shared, catalogue, connect, setup,
@@ -166,7 +166,8 @@ pub struct SlotReader {
     /// The slot no longer delivers commits before this place.
     confirmed: Tsid,
     recent: RecentCommits<StreamedCommit>,
-    snapshot: PgSnapshot,
+    /// The order in which commits became visible, as far as it is known.
+    shown: ShownOrder<PgSnapshot>,
     /// Commits in doubt whose process is gone: if they are not read up to here, they did not
     /// happen.
     doubts: BTreeMap<TStateId, Tsid>,
@@ -184,7 +185,7 @@ impl SlotReader {
             position: Tsid(0),
             confirmed: Tsid(0),
             recent: RecentCommits::default(),
-            snapshot: PgSnapshot::default(),
+            shown: ShownOrder::default(),
             doubts: BTreeMap::new(),
             events: EventLog::default(),
         }
@@ -311,22 +312,28 @@ impl SlotReader {
         catalogue_is_old: bool,
     ) -> Result<(), ReplicationError> {
         if catalogue_is_old || tstate.has_statements {
-            self.shown(primary, tstate.xid).await?;
+            self.wait_until_shown(primary, tstate.xid).await?;
             let catalogue = catalogue::read(primary).await?;
             let analyser = &self.shared.analyser;
             analyser.replace(catalogue);
             let generation = analyser.generation();
             self.shared.manager().catalogue_replaced(generation);
         }
+        let shows = |snapshot: &PgSnapshot| snapshot.shows(tstate.xid);
         let is_shown = self.shared.manager().committed(&ReceivedCommit {
             tsid: tstate.tsid,
             mark: tstate.mark,
             writes: &tstate.sets,
             has_statements: tstate.has_statements,
+            hidden_until: self.shown.hidden_until(shows),
         });
         if !is_shown {
-            self.shown(primary, tstate.xid).await?;
+            self.wait_until_shown(primary, tstate.xid).await?;
             self.shared.manager().shown(tstate.tsid);
+        }
+        // The order of commits without an effect, such as marks, is of no account.
+        if !tstate.effect.is_empty() {
+            self.shown.passed(tstate.tsid, shows);
         }
         self.position = self.position.max(tstate.tsid);
         self.give(&StreamedCommit::Transaction(Arc::new(tstate)))
@@ -342,11 +349,18 @@ impl SlotReader {
     }
 
     /// Waits until the primary shows a commit whose record is in its log already.
-    async fn shown(&mut self, primary: &Client, xid: u32) -> Result<(), ReplicationError> {
-        while !self.snapshot.shows(xid) {
+    async fn wait_until_shown(
+        &mut self,
+        primary: &Client,
+        xid: u32,
+    ) -> Result<(), ReplicationError> {
+        let shows = |snapshot: Option<&PgSnapshot>| snapshot.is_some_and(|it| it.shows(xid));
+        while !shows(self.shown.newest()) {
             let text = query::one(primary, "SELECT pg_current_snapshot()").await?;
-            self.snapshot = text.parse()?;
-            if !self.snapshot.shows(xid) {
+            let snapshot = text.parse::<PgSnapshot>()?;
+            let is_shown = snapshot.shows(xid);
+            self.shown.taken(snapshot);
+            if !is_shown {
                 tokio::time::sleep(SHOWN_WAIT).await;
             }
         }

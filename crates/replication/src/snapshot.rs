@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use proxy_core::freshness::Tsid;
+
 use super::ReplicationError;
 
 /// The answer of `pg_current_snapshot()`: all transactions below `begin` have ended, and none from
@@ -20,6 +22,73 @@ impl PgSnapshot {
         let distance = xid.wrapping_sub(self.end as u32) as i32;
         let whole = self.end.wrapping_add_signed(i64::from(distance));
         whole < self.begin || (whole < self.end && !self.running.contains(&whole))
+    }
+}
+
+/// The last snapshots that showed every commit up to a place of the log. A commit behind that place
+/// which one of them does not show became visible after all of those (P1).
+#[derive(Debug)]
+pub struct ShownOrder<S> {
+    last: Option<ShownUntil<S>>,
+    before: Option<ShownUntil<S>>,
+    /// The newest commit that the primary was found to show, with all before it.
+    passed: Tsid,
+}
+
+#[derive(Debug)]
+struct ShownUntil<S> {
+    snapshot: S,
+    until: Tsid,
+    /// It shows every commit that was passed.
+    is_newest: bool,
+}
+
+impl<S> Default for ShownOrder<S> {
+    fn default() -> ShownOrder<S> {
+        ShownOrder {
+            last: None,
+            before: None,
+            passed: Tsid(0),
+        }
+    }
+}
+
+impl<S> ShownOrder<S> {
+    /// Returns the place up to which the primary showed every commit when it did not show this one;
+    /// 0 if that is not known.
+    pub fn hidden_until(&self, shows: impl Fn(&S) -> bool) -> Tsid {
+        let mut snapshots = self.last.iter().chain(&self.before);
+        let hides = snapshots.find(|it| !shows(&it.snapshot));
+        hides.map_or(Tsid(0), |it| it.until)
+    }
+
+    /// Notes a snapshot that was just taken.
+    pub fn taken(&mut self, snapshot: S) {
+        let taken = ShownUntil {
+            snapshot,
+            until: self.passed,
+            is_newest: true,
+        };
+        self.before = self.last.replace(taken);
+    }
+
+    /// Notes that the primary shows the next commit of the log, and all before it.
+    pub fn passed(&mut self, tsid: Tsid, shows: impl Fn(&S) -> bool) {
+        if tsid <= self.passed {
+            return;
+        }
+        self.passed = tsid;
+        if let Some(last) = self.last.as_mut().filter(|last| last.is_newest) {
+            last.is_newest = shows(&last.snapshot);
+            if last.is_newest {
+                last.until = tsid;
+            }
+        }
+    }
+
+    /// Returns the newest snapshot.
+    pub fn newest(&self) -> Option<&S> {
+        self.last.as_ref().map(|last| &last.snapshot)
     }
 }
 
@@ -66,6 +135,29 @@ mod tests {
         assert_eq!(shown, [98, 99, 100, 101, 102, 104, 106, 107, 108, 109]);
         assert_eq!(snapshot.to_string(), "100:110:103,105");
         assert!("1:2".parse::<PgSnapshot>().is_err());
+    }
+
+    #[test]
+    fn hidden_commits_follow_all_that_were_shown() {
+        let mut order: ShownOrder<PgSnapshot> = ShownOrder::default();
+        let hidden = |order: &ShownOrder<PgSnapshot>, xid| order.hidden_until(|it| it.shows(xid)).0;
+        assert_eq!(hidden(&order, 100), 0, "nothing is known");
+        order.taken("100:104:102".parse().expect("it is one"));
+        for (tsid, xid) in [(10, 100), (20, 101), (30, 102), (40, 103)] {
+            let expected = if xid == 102 { 20 } else { 0 };
+            assert_eq!(hidden(&order, xid), expected, "{xid}");
+            if xid == 102 {
+                order.taken("104:106:104".parse().expect("it is one"));
+            }
+            order.passed(Tsid(tsid), |it| it.shows(xid));
+        }
+        // Not in the last one, and in the last but one.
+        assert_eq!([104, 106].map(|xid| hidden(&order, xid)), [40, 40]);
+        assert_eq!(hidden(&order, 105), 20);
+        // It is behind a commit that the snapshot does not show.
+        order.passed(Tsid(50), |it| it.shows(104));
+        order.passed(Tsid(60), |it| it.shows(105));
+        assert_eq!(hidden(&order, 106), 40);
     }
 
     #[test]

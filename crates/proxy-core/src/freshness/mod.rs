@@ -44,7 +44,7 @@ use indexes::Indexes;
 use moment::TimedOutWaits;
 use pending::{PendingTransactions, ShownBefore};
 use replicas::ReplicaMap;
-use watch::{ReadWatcher, WatchedCommits};
+use watch::{ReadWatcher, VisibilityOrder, WatchedCommits};
 
 use crate::planted::{self, ProxyBug};
 
@@ -144,6 +144,9 @@ pub struct ReceivedCommit<'a> {
     pub writes: &'a AccessSets,
     /// Whether it has statements like DDL. Row images do not show their effects.
     pub has_statements: bool,
+    /// The primary showed every commit up to here before it showed this one; 0 if that is not known
+    /// of any.
+    pub hidden_until: Tsid,
 }
 
 /// Pending and finished commits, and the commits that each replica has.
@@ -279,7 +282,16 @@ impl FreshnessManager {
             true => AccessSets::writes_anything(),
             false => committed.writes.clone(),
         };
-        self.commits.committed((committed.tsid, id), shown, writes);
+        let hidden_until = match planted::is(ProxyBug::HiddenWithoutProof) {
+            true => Tsid(committed.tsid.0 - 1),
+            false => committed.hidden_until,
+        };
+        let order = VisibilityOrder {
+            id,
+            shown,
+            hidden_until,
+        };
+        self.commits.committed(committed.tsid, order, writes);
         shown.is_some() || planted::is(ProxyBug::GivenBeforeShown)
     }
 
@@ -514,6 +526,7 @@ mod tests {
             mark,
             writes,
             has_statements: false,
+            hidden_until: Tsid(0),
         })
     }
 
@@ -598,6 +611,7 @@ mod tests {
             mark: Some(mark),
             writes: &AccessSets::default(),
             has_statements: true,
+            hidden_until: Tsid(0),
         });
         let need = Tsid(12);
         let reason = goes_to_primary(&mut manager, &read(9));

@@ -20,6 +20,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use super::independence::independent;
 use super::indexes::Indexes;
@@ -73,14 +74,22 @@ impl ReadWatch {
     }
 }
 
+/// When a commit became visible on the primary, as far as that is known.
+#[derive(Clone, Copy, Debug)]
+pub struct VisibilityOrder {
+    /// None if its transaction has no mark in it, such as a write around the proxy.
+    pub id: Option<TStateId>,
+    /// None if it is not known whether the primary shows it.
+    pub shown: Option<ShownBefore>,
+    /// It became visible after every commit up to here.
+    pub hidden_until: Tsid,
+}
+
 /// A commit that a read watches.
 #[derive(Debug)]
 struct WatchedCommit {
     tsid: Tsid,
-    /// None if its transaction has no mark in it, such as a write around the proxy.
-    id: Option<TStateId>,
-    /// None if it is not known whether the primary shows it.
-    shown: Option<ShownBefore>,
+    order: VisibilityOrder,
     writes: AccessSets,
 }
 
@@ -97,7 +106,7 @@ impl WatchedCommits {
     /// Remembers commits from now on, for the watcher that it returns.
     pub fn watcher(&self, latest: Tsid) -> ReadWatcher {
         let last = self.commits.back();
-        let hidden = last.filter(|last| last.shown.is_none());
+        let hidden = last.filter(|last| last.order.shown.is_none());
         ReadWatcher {
             since: hidden.map_or(latest, |hidden| Tsid(hidden.tsid.0 - 1)),
             _held: Arc::clone(&self.watchers),
@@ -108,8 +117,8 @@ impl WatchedCommits {
     /// until it is visible.
     pub fn committed(
         &mut self,
-        (tsid, id): (Tsid, Option<TStateId>),
-        shown: Option<ShownBefore>,
+        tsid: Tsid,
+        order: VisibilityOrder,
         writes: impl FnOnce() -> AccessSets,
     ) {
         if self.commits.back().is_some_and(|last| last.tsid >= tsid) {
@@ -117,7 +126,7 @@ impl WatchedCommits {
         }
         if Arc::strong_count(&self.watchers) == 1 {
             self.commits.clear();
-            if shown.is_some() {
+            if order.shown.is_some() {
                 return;
             }
         } else if self.commits.len() == COMMITS_MAX {
@@ -126,8 +135,7 @@ impl WatchedCommits {
         }
         self.commits.push_back(WatchedCommit {
             tsid,
-            id,
-            shown,
+            order,
             writes: writes(),
         });
     }
@@ -135,7 +143,7 @@ impl WatchedCommits {
     /// Notes that the newest commit is visible, if it is this one.
     pub fn shown(&mut self, tsid: Tsid, shown: ShownBefore) {
         if let Some(last) = self.commits.back_mut().filter(|last| last.tsid == tsid) {
-            last.shown.get_or_insert(shown);
+            last.order.shown.get_or_insert(shown);
         }
     }
 
@@ -178,20 +186,26 @@ impl WatchedCommits {
         if self.forgotten > since {
             return true;
         }
-        // When the last of its commits was visible at the latest: every commit with a lower number
-        // may have been visible before.
-        let mut last: Option<TStateId> = None;
+        // Its commits in order, with when each was visible at the latest: every commit with a lower
+        // number may have been visible before. A commit is left out if a later one stands for it,
+        // which may have become visible as late.
+        let mut has: Vec<(Tsid, TStateId)> = Vec::new();
         let touches = |writes: &AccessSets| !independent(writes, &watch.reads);
         for commit in self.since(since).filter(|it| touches(&it.writes)) {
+            let order = commit.order;
+            let first = has.partition_point(|(tsid, _)| *tsid <= order.hidden_until);
+            let last = has.get(first).map(|(_, shown)| *shown);
             let may_lack = commit.tsid > watch.has;
-            if may_lack && last.is_some_and(|last| commit.id.is_none_or(|id| id < last)) {
+            if may_lack && last.is_some_and(|last| order.id.is_none_or(|id| id < last)) {
                 return true;
             }
             if commit.tsid <= until {
-                let shown = commit.shown.map_or(TStateId(u64::MAX), |shown| shown.0);
-                last = last.max(Some(shown));
+                let shown = order.shown.map_or(TStateId(u64::MAX), |shown| shown.0);
+                while has.pop_if(|(_, before)| *before <= shown).is_some() {}
+                has.push((commit.tsid, shown));
             }
         }
+        let last = has.first().map(|(_, shown)| *shown);
         let mut pending = pending.iter();
         last.is_some_and(|last| pending.any(|(id, writes)| id < last && touches(writes)))
     }
@@ -199,7 +213,7 @@ impl WatchedCommits {
     /// Returns whether it may have seen a commit that is not visible.
     fn is_early(&self, watch: &ReadWatch, pending: &PendingTransactions) -> bool {
         let since = watch.watcher.since;
-        let hidden = self.since(since).filter(|it| it.shown.is_none());
+        let hidden = self.since(since).filter(|it| it.order.shown.is_none());
         let mut writes = hidden
             .map(|it| &it.writes)
             .chain(pending.hidden().map(|(_, writes)| writes));
@@ -258,6 +272,7 @@ mod tests {
             mark,
             writes: &write(row),
             has_statements: false,
+            hidden_until: Tsid(0),
         });
     }
 
@@ -325,6 +340,28 @@ mod tests {
             manager.note_outcome(mark.id, CommitOutcome::Committed);
             see(&mut manager, 12, Some(mark), 2);
             assert_eq!(manager.is_torn(&watch), !shows);
+        }
+    }
+
+    /// Marks follow their transactions, so that most commits have none in them. The reader's
+    /// snapshots of the primary show their order.
+    #[test]
+    fn commits_that_were_hidden_before_never_tear() {
+        for (hidden_until, is_torn) in [(11, false), (10, true)] {
+            let mut manager = manager();
+            let watch = manager.watch(&AccessSets::reads_anything(), ConsistencyLevel::Gssi, FIRST);
+            let watch = watch.expect("it may read all");
+            for (tsid, hidden_until) in [(11, 0), (12, hidden_until)] {
+                manager.committed(&ReceivedCommit {
+                    tsid: Tsid(tsid),
+                    mark: None,
+                    writes: &write(tsid),
+                    has_statements: false,
+                    hidden_until: Tsid(hidden_until),
+                });
+                manager.shown(Tsid(tsid));
+            }
+            assert_eq!(manager.is_torn(&watch), is_torn);
         }
     }
 
