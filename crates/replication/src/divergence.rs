@@ -140,9 +140,8 @@ impl ComparedPair<'_> {
         let ended = |_| ReplicationError::Connection("the Extractor has ended".into());
         self.primary.batch_execute(BEGIN).await?;
         // That takes no snapshot yet. Transactions that change the table wait from here on. The
-        // lock waits for sessions that do so now, but not for long.
-        let locks: String = tables.iter().map(|name| lock(name)).collect();
-        let locks = format!("SET LOCAL lock_timeout = '1s'; {locks}");
+        // first lock waits for sessions that do so now, but not for long.
+        let locks = format!("SET LOCAL lock_timeout = '1s'; {}", locks(tables));
         let locked = self.primary.batch_execute(&locks);
         if !tables.is_empty() && locked.await.is_err() {
             return Ok(false);
@@ -264,6 +263,16 @@ fn lock(name: &str) -> String {
     format!("LOCK TABLE ONLY {name} IN ACCESS SHARE MODE;")
 }
 
+/// Returns the statements that lock these tables. Only the first may wait: while it holds a lock, a
+/// comparison waits for no other, or a client whose locks come in another order would find a
+/// deadlock that there is not without the proxy.
+fn locks(tables: &[String]) -> String {
+    let mut names = tables.iter();
+    let first = names.next().map(|name| lock(name));
+    let others = names.map(|name| format!("LOCK TABLE ONLY {name} IN ACCESS SHARE MODE NOWAIT;"));
+    first.into_iter().chain(others).collect()
+}
+
 /// Returns the error of a replica that cannot read a table which the primary has.
 fn missing(name: &str, error: tokio_postgres::Error) -> ReplicationError {
     match error.as_db_error() {
@@ -281,4 +290,20 @@ async fn pairs(client: &Client, sql: &str) -> Result<BTreeMap<String, String>, R
     rows.iter()
         .map(|row| Ok((value(row, 0)?, value(row, 1)?)))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_lock_waits() {
+        let tables = ["a", "b", "c"].map(str::to_owned);
+        let locks = locks(&tables);
+        let waits: Vec<bool> = locks
+            .split_terminator(';')
+            .map(|lock| !lock.ends_with("NOWAIT"))
+            .collect();
+        assert_eq!(waits, [true, false, false], "{locks}");
+    }
 }
