@@ -72,6 +72,10 @@ const CHANGED: &str = "SELECT '', schema FROM pg_catalog.unnest(\
     WHERE source OPERATOR(pg_catalog.=) 'session' \
     AND name OPERATOR(pg_catalog.<>) 'application_name'";
 
+/// Asks whether the process has a temporary schema, which ends only with it.
+const TEMPORARY_SCHEMA: &str =
+    "SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0::pg_catalog.oid";
+
 /// A message of a server while no session uses it.
 struct IdleMessage {
     tag: u8,
@@ -430,6 +434,12 @@ impl Connection {
         });
         done.await.map_err(io::Error::other)??;
         if self.server.is_dirty {
+            // The schema outlives its tables. A transaction that looks at it makes none, which the
+            // next session could see.
+            let asked = tokio::time::timeout(RESET_TIMEOUT, self.row(TEMPORARY_SCHEMA)).await;
+            if asked.map_err(io::Error::other)?? != ["f"] {
+                return Err(io::Error::other("the server has a temporary schema"));
+            }
             self.server.forget_all();
             self.server.is_dirty = false;
             self.key = self.key.changed_to(StartSettings::default());

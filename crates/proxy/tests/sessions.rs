@@ -479,6 +479,26 @@ async fn clients_that_come_and_go_share_a_connection() {
     assert_eq!(count, 1);
 }
 
+/// PostgreSQL keeps a session's temporary schema until its process ends: the next session would see
+/// that there is one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_temporary_schema_is_left_to_the_next_session() {
+    if !is_there() {
+        return;
+    }
+    let primary = Postgres::start(&[]).unwrap();
+    let front = Front::start(options(&primary, 1)).await;
+    let has = "SELECT pg_my_temp_schema() <> 0::oid";
+    for make in ["CREATE TEMP TABLE mine (id int)", "LISTEN x"] {
+        let client = front.connect().await;
+        client.batch_execute(make).await.unwrap();
+        drop(client);
+        // It waits for the only connection.
+        let next = front.connect().await;
+        assert_eq!(text(&next, has).await, "f", "{make}");
+    }
+}
+
 /// A role that the server would refuse gets no session over a connection that is idle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn roles_that_may_not_log_in_any_more_are_refused() {
