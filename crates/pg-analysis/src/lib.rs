@@ -6,6 +6,7 @@
 //! touches anything, on the primary (R33).
 
 pub mod catalogue;
+pub mod client_view;
 pub mod effect;
 pub mod replicas;
 pub mod temporary;

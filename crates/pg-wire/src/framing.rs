@@ -82,6 +82,11 @@ impl MessageCutter {
         self.rest == 0
     }
 
+    /// Returns how many bytes of the current message are still to be given.
+    pub fn rest_len(&self) -> usize {
+        self.rest
+    }
+
     /// Returns the piece at the start of `buffer`, which the caller then removes from it; none
     /// until more bytes have come.
     ///

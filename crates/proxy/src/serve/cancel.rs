@@ -54,8 +54,8 @@ impl CancelEntry<'_> {
     }
 }
 
-/// Returns a process number that no server's process has, so that `pg_terminate_backend` of it hits
-/// none: positive, and more than Linux gives (2²² at most).
+/// Returns a process number that no server's process has: positive, and more than Linux gives (2²²
+/// at most). So a number in a statement is either a client's or a server's, see `processes`.
 fn as_process(number: u32) -> u32 {
     number & 0x3fff_ffff | 0x4000_0000
 }

@@ -9,6 +9,7 @@ mod login;
 mod login_failure;
 mod numbers;
 pub(crate) mod pending_age;
+mod processes;
 mod proof;
 pub mod proxy_role;
 mod relay;
@@ -38,6 +39,7 @@ use pg_connect::address::Address;
 use pg_connect::auth::tls::TlsIdentity;
 use pg_connect::auth::users::UserSecrets;
 use pg_connect::stream::{BufferedStream, Stream};
+use processes::ProcessRegistry;
 use proxy_core::session::PinningPolicy;
 use proxy_pool::{InitialKeys, KnownSettings, ServerNode};
 use proxy_role::ProxyRole;
@@ -156,6 +158,7 @@ pub struct Proxy {
     waiting: Semaphore,
     sessions: AtomicU64,
     cancels: CancelRegistry,
+    processes: ProcessRegistry,
     visitors: Clients,
     known: KnownSettings,
     initial_keys: InitialKeys,
@@ -200,6 +203,7 @@ impl Proxy {
             waiting: Semaphore::new(WAITING_MAX),
             sessions: AtomicU64::new(0),
             cancels: CancelRegistry::default(),
+            processes: ProcessRegistry::default(),
             visitors: Clients::default(),
             known: KnownSettings::default(),
             initial_keys: InitialKeys::default(),

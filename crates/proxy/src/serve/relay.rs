@@ -8,6 +8,7 @@ mod changes;
 mod ending;
 mod held_answers;
 mod notices;
+mod processes;
 mod replica_reads;
 mod server_place;
 mod snapshot;
@@ -30,6 +31,7 @@ use tokio::task::unconstrained;
 use self::batch_plan::BatchPlan;
 use self::cancels::CancelRoute;
 use self::held_answers::HeldAnswers;
+use self::processes::RelayProcesses;
 use self::server_place::ServerPlace;
 use super::Proxy;
 use super::cancel::{CancelEntry, CancelGoal};
@@ -108,6 +110,8 @@ struct Relay<'a> {
     unfit: Vec<ReplicaId>,
     login: ServerLogin,
     entry: CancelEntry<'a>,
+    /// Processes that it has lent to other sessions, or borrowed.
+    processes: RelayProcesses<'a>,
     /// How long a read waits for a replica, at most.
     wait_max: Duration,
     /// Permits for further waiting reads.
@@ -197,6 +201,7 @@ pub async fn run(
         known: &proxy.known,
         unfit: Vec::new(),
         login,
+        processes: RelayProcesses::new(&proxy.processes, entry.key.process),
         entry,
         wait_max: proxy.options.wait_max,
         waiting: &proxy.waiting,
@@ -255,6 +260,8 @@ impl Relay<'_> {
 
     /// Handles everything that has been read, as far as both peers take the results.
     async fn process(&mut self) -> Result<(), SessionEnd> {
+        self.lend_process().await?;
+        self.name_processes().await;
         loop {
             self.read_server()?;
             self.lead_cancels().await;
@@ -292,6 +299,10 @@ impl Relay<'_> {
         };
         let mut used = 0;
         while self.out.to_client.len() < OUTPUT_LEN_MAX {
+            if connection.cutter.is_between_messages() {
+                self.processes
+                    .name_notifier(&mut connection.peer.input[used..]);
+            }
             let input = &connection.peer.input[used..];
             let Some(piece) = connection.cutter.next(input).map_err(protocol_violation)? else {
                 break;
@@ -348,6 +359,7 @@ impl Relay<'_> {
             }
         }
         self.client.input.advance(used);
+        self.processes.advance(used);
         Ok(!action.is_exchange())
     }
 
@@ -422,6 +434,9 @@ impl Relay<'_> {
             self.writes.note(touched, *is_inside, || routing.manager());
         }
         self.visit.count_route(place.replica, plan.reason.summary);
+        if place.replica.is_none() {
+            self.processes.uses(&connection);
+        }
         self.servers.count(&place, FreshnessManager::started);
         self.place = place;
         self.watch = None;
@@ -542,11 +557,13 @@ impl Relay<'_> {
                 // A function may have deallocated statements that others have prepared there.
                 connection.server.outdate();
             }
-            if self.out.to_server.is_empty() && !connection.server.is_dirty {
-                self.place.node.give_back(connection);
-            } else {
-                self.out.to_server.clear();
-                self.place.node.close(connection);
+            let is_lent = self.place.replica.is_none() && self.out.to_server.is_empty();
+            let left = match is_lent {
+                true => self.processes.keeps(connection),
+                false => Some(connection),
+            };
+            if let Some(connection) = left {
+                self.leave(connection);
             }
         }
         let released = self.session.step(SessionEvent::Released, &mut self.out);
@@ -555,9 +572,20 @@ impl Relay<'_> {
         Ok(())
     }
 
+    /// Gives a connection back to its server, or closes it if others must not have it.
+    fn leave(&mut self, connection: Box<Connection>) {
+        if self.out.to_server.is_empty() && !connection.server.is_dirty {
+            self.place.node.give_back(connection);
+        } else {
+            self.out.to_server.clear();
+            self.place.node.close(connection);
+        }
+    }
+
     /// Reads and writes as much as possible, and waits until there is something to handle: bytes
     /// were read, or there is place again for their results.
     async fn transfer(&mut self) -> Result<(), SessionEnd> {
+        self.return_processes();
         let is_held = self.check_held();
         let is_gathering = self.session.next() == SessionAction::Gather;
         // A server ends others that are idle for too long.
@@ -644,18 +672,26 @@ impl Relay<'_> {
             }
             has_moved = true;
         }
+        match self.processes.poll(context) {
+            Poll::Ready(false) => return Poll::Ready(Err(self.ended_by_operator())),
+            polled => has_moved |= polled.is_ready(),
+        }
         if has_moved {
             spinning::moved();
             return Poll::Ready(Ok(()));
         }
-        // Before the first wait only: whenever the session is woken, it looks at the lease.
-        if !std::mem::replace(&mut self.is_woken_when_lost, true)
-            && let Some(lost) = &mut self.lost
-            && lost.as_mut().poll(context).is_ready()
-        {
-            return Poll::Ready(Err(self.end_of_lost()));
+        match self.poll_lost(context) {
+            true => Poll::Ready(Err(self.end_of_lost())),
+            false => Poll::Pending,
         }
-        Poll::Pending
+    }
+
+    /// Returns whether another proxy is the active one. From the first call on, that wakes the
+    /// session, which then looks at the lease.
+    fn poll_lost(&mut self, context: &mut Context<'_>) -> bool {
+        let is_first = !std::mem::replace(&mut self.is_woken_when_lost, true);
+        let lost = self.lost.as_mut().filter(|_| is_first);
+        lost.is_some_and(|lost| lost.as_mut().poll(context).is_ready())
     }
 
     /// Returns how the session ends when another proxy is the active one.

@@ -77,6 +77,9 @@ impl Drop for Relay<'_> {
     fn drop(&mut self) {
         let place = self.place.clone();
         let primary = self.servers.primary_place();
+        if let Some(lent) = self.processes.lent.take() {
+            primary.node.close(lent);
+        }
         for (place, connection) in [(place, self.connection.take()), (primary, self.kept.take())] {
             let Some(connection) = connection else {
                 continue;
