@@ -127,13 +127,11 @@ impl Table {
     /// Returns the table as the client knows it now; none if it was dropped.
     pub(crate) fn newest(&self) -> Option<Table> {
         let configuration = self.client.configuration();
-        let id = self.id();
-        let tables = &configuration.tables;
-        let position = tables.binary_search_by_key(&id, |table| table.id).ok()?;
+        let placed = Arc::clone(configuration.tables.get(self.id())?);
         Some(Table {
             client: self.client.clone(),
             configuration,
-            position,
+            placed,
         })
     }
 

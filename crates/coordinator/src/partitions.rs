@@ -12,7 +12,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use placement::{HostCore, Layout, Loads, Placement, assign, prove};
-use protocol::codec::Wire;
 use protocol::configuration::partitions::resize_name;
 use protocol::configuration::{PlacedTable, Server};
 use protocol::identity::{CoreId, Epoch};
@@ -76,7 +75,7 @@ impl Coordinator {
         let (layout, added) = layout.map_err(Refused::new)?;
         let cells = added.iter().map(|it| layout.partition_count(*it) as usize);
         let places = cells.sum::<usize>() * PLACE_BYTES_MAX;
-        let bytes = self.state.configuration.to_bytes().len() + places;
+        let bytes = self.configuration_bytes() + places;
         if bytes > CONFIGURATION_BYTES_MAX {
             return Err(Refused::new(format!(
                 "with {partitions} partitions in each copy of table {} the configuration would \
