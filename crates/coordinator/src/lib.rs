@@ -437,6 +437,7 @@ impl Coordinator {
         configuration.date_changes(&self.before);
         self.before.clone_from(configuration);
         self.sums.follow(&configuration.tables);
+        self.seals.note_change();
         self.keep(output);
     }
 
@@ -447,10 +448,10 @@ impl Coordinator {
     }
 
     fn set_deadline(&mut self, output: &mut CoordinatorOutput) {
+        let seal = self.seal_deadline_us();
         let leases = self.lease_ends().map(|(_, end_us)| end_us);
         let waits = self.waiting.iter().map(|waiting| waiting.until_us);
         let sessions = self.sessions.deadline_us(&self.settings);
-        let seal = self.seal_deadline_us();
         let moves = self.moves_deadline_us();
         let others = sessions.into_iter().chain(seal).chain(moves);
         self.deadline_us = leases.chain(waits).chain(others).min();

@@ -31,8 +31,13 @@ pub(super) struct SealTracker {
     due_us: BTreeMap<ServerId, u64>,
     /// The same for those that were stopped in order and that the end of epochs waits for.
     waited_for_us: BTreeMap<ServerId, u64>,
-    /// The last reports of cores.
+    /// The reports of cores.
     reports: BTreeMap<CoreId, CoreSeals>,
+    /// When the next step of a seal is due, as far as time alone leads to one. Unset when reports,
+    /// the configuration or the servers that are watched have changed: seals are then looked
+    /// through again. There can be one for each of ten thousand tables, and a step for each
+    /// heartbeat.
+    reviewed: Option<Option<u64>>,
     /// The obstacle of which operators were last notified.
     last_notice: String,
 }
@@ -46,25 +51,43 @@ struct CoreSeals {
     seals: BTreeMap<TableId, SealReport>,
 }
 
+impl CoreSeals {
+    /// Returns whether a later report states nothing else.
+    fn is_repeated(&self, epoch: Epoch, seals: &[SealReport]) -> bool {
+        let key = |it: &SealReport| (it.table, it.stage, it.vouched_ago_us.is_some());
+        self.epoch == epoch && self.seals.values().map(key).eq(seals.iter().map(key))
+    }
+}
+
 impl SealTracker {
     /// Watches a server that is down: it is replaced when this much time has passed.
     pub fn watch(&mut self, server: ServerId, now: ClockReading, after_us: u64) {
         let due_us = now.monotonic_us.saturating_add(after_us);
         self.due_us.insert(server, due_us);
+        self.reviewed = None;
+    }
+
+    /// Notes that the configuration has changed.
+    pub fn note_change(&mut self) {
+        self.reviewed = None;
     }
 
     /// Ends the watch of a server that is back, or removed.
     pub fn unwatch(&mut self, server: ServerId) {
         self.due_us.remove(&server);
         self.waited_for_us.remove(&server);
+        self.reviewed = None;
     }
 
     /// Forgets all reports.
     pub fn forget_reports(&mut self) {
         self.reports.clear();
+        self.reviewed = None;
     }
 
-    /// Notes what a core of this epoch reports of the tables that it has sealed.
+    /// Notes what a core of this epoch reports of the tables that it has sealed. A report that is
+    /// repeated is as good as before: the time at which the core vouched last is before its
+    /// arrival by at least what it states, and it does not vouch in what it has sealed.
     pub fn report(
         &mut self,
         core: CoreId,
@@ -72,6 +95,14 @@ impl SealTracker {
         seals: Vec<SealReport>,
         now: ClockReading,
     ) {
+        if self
+            .reports
+            .get(&core)
+            .is_some_and(|known| known.is_repeated(epoch, &seals))
+        {
+            return;
+        }
+        self.reviewed = None;
         let seals = seals.into_iter().map(|report| (report.table, report));
         let report = CoreSeals {
             at_us: now.monotonic_us,
@@ -147,6 +178,13 @@ impl Coordinator {
 
     /// Replaces servers that are due.
     pub(super) fn advance_seal(&mut self, now: ClockReading, output: &mut CoordinatorOutput) {
+        let reviewed = self.seals.reviewed.is_some_and(|due_us| {
+            let is_due = |due_us| due_us <= now.monotonic_us;
+            !due_us.is_some_and(is_due)
+        });
+        if reviewed {
+            return;
+        }
         self.wait_for_stopped(now);
         let servers = self.state.configuration.servers.iter();
         let due =
@@ -374,7 +412,14 @@ impl Coordinator {
     }
 
     /// Returns the time of the next step of a seal.
-    pub(super) fn seal_deadline_us(&self) -> Option<u64> {
+    pub(super) fn seal_deadline_us(&mut self) -> Option<u64> {
+        let reviewed = self.seals.reviewed;
+        let due_us = reviewed.unwrap_or_else(|| self.next_seal_due_us());
+        self.seals.reviewed = Some(due_us);
+        due_us
+    }
+
+    fn next_seal_due_us(&self) -> Option<u64> {
         let tables = &self.state.configuration.tables;
         let is_waited_for = |id: ServerId| {
             if !self.holds(id) {
