@@ -1,7 +1,7 @@
-//! A value that is kept in two files of a folder: all of it as it once was, and a log of the changes
-//! since (`protocol::change_log`).
+//! A value that is kept in two files of a folder: all of it as it once was, and a log of the
+//! changes since (`protocol::change_log`).
 //!
-//! A change appends one record. Once the log is longer than the value, the value is written anew
+//! A change appends one record. Once the log is longer than the value, the value is written again
 //! and the log begins again. A crash between the two leaves changes in the log that the value has
 //! already: its owner passes over them. A crash while a record is written leaves a torn one, which
 //! was never reported as kept. A process that starts writes the value first, so that no record

@@ -27,7 +27,7 @@ const ENVELOPE: Envelope = Envelope {
 #[derive(Debug)]
 pub struct ConfigurationFile {
     files: ChangeFile,
-    /// What is there, as far as this process has written it.
+    /// The configuration that is there, as far as this process has written it.
     written: Option<Arc<Configuration>>,
 }
 

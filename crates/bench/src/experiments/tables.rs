@@ -49,7 +49,19 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
             ("the first", &single(first[of])),
         );
     }
-    let full = Memory::of(&cluster)?;
+    sizes(&mut report, &cluster, (&clients[0], many), &empty).await?;
+    starts(&mut report, &mut cluster, (&clients[0], many + 1)).await?;
+    Ok(report)
+}
+
+/// Adds the memory and the bytes that the configuration takes. Creates a table of this number.
+async fn sizes(
+    report: &mut FigureReport,
+    cluster: &BenchCluster,
+    (client, number): (&Client, u32),
+    empty: &Memory,
+) -> io::Result<()> {
+    let full = Memory::of(cluster)?;
     let mebibyte = f64::from(1 << 20);
     let mut plain = |name: &str, value: f64, unit: &'static str| {
         report.plain("", name, &single(value), unit);
@@ -64,9 +76,9 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
         (full.server - empty.server) / mebibyte,
         "MiB",
     );
-    let before = clients[0].refresh().await.map_err(failed)?;
-    create(&clients[0], many).await?;
-    let after = clients[0].refresh().await.map_err(failed)?;
+    let before = client.refresh().await.map_err(failed)?;
+    create(client, number).await?;
+    let after = client.refresh().await.map_err(failed)?;
     let bytes = after.to_bytes().len() as f64;
     plain("configuration, encoded", bytes / mebibyte, "MiB");
     let changes = ConfigurationChanges::from_to(&before, &after);
@@ -89,9 +101,20 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
         on_disk("coordinator.changes")?,
         "MiB",
     );
+    Ok(())
+}
 
+/// Adds how long processes take to start. Creates a table of this number.
+async fn starts(
+    report: &mut FigureReport,
+    cluster: &mut BenchCluster,
+    (client, number): (&Client, u32),
+) -> io::Result<()> {
+    let mut plain = |name: &str, value: f64, unit: &'static str| {
+        report.plain("", name, &single(value), unit);
+    };
     let start = Instant::now();
-    store::clients(&cluster, 1).await?;
+    store::clients(cluster, 1).await?;
     plain(
         "a client connects",
         start.elapsed().as_secs_f64() * 1000.0,
@@ -106,14 +129,14 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     );
     let start = Instant::now();
     cluster.restart_coordinator()?;
-    create(&clients[0], many + 1).await?;
+    create(client, number).await?;
     let seconds = start.elapsed().as_secs_f64();
     plain(
         "stop, restart and create a table, the coordinator",
         seconds,
         "s",
     );
-    Ok(report)
+    Ok(())
 }
 
 /// Creates tables of these numbers. Returns milliseconds for each: time, CPU of the coordinator,

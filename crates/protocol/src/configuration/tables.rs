@@ -3,8 +3,8 @@
 //! A change of one table makes a new configuration in the coordinator, in each core and in each
 //! client. With thousands of tables none of them may copy, compare or walk all. The tables are
 //! therefore kept in short runs behind shared pointers: a clone copies the pointers to the runs, a
-//! change copies one run, and a comparison passes over the runs that both sides share. What a run
-//! is asked for again and again (the newest epoch in it, whether all of it is settled) is computed
+//! change copies one run, and a comparison passes over the runs that both sides share. The newest
+//! epoch in a run, and whether all of it is settled, are needed again and again: they are computed
 //! once for each version of the run.
 //!
 //! Tables are found by id and by name, and neither changes while the table exists.
@@ -241,7 +241,7 @@ impl Tables {
     }
 
     /// Returns the tables that these and the earlier ones do not share, each as it is here and as
-    /// it was there, by id, rising. Those that are equal in all parts can be among them.
+    /// it was there, by id, rising. Tables that are equal in all parts can be among them.
     pub fn differing<'a>(
         &'a self,
         before: &'a Tables,

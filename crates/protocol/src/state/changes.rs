@@ -8,7 +8,7 @@ use crate::codec::wire_struct;
 use crate::configuration::Tables;
 use crate::identity::TableId;
 
-/// What makes a later state of an earlier one.
+/// The change that makes a later state of an earlier one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateChange {
     /// The version of the state that it applies to.

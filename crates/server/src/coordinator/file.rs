@@ -21,7 +21,7 @@ const MOVED_FILE: &str = "moved";
 pub(super) struct StateFolder {
     folder: DataFolder,
     files: ChangeFile,
-    /// What is there, as far as this process has written it.
+    /// The state that is there, as far as this process has written it.
     written: Option<CoordinatorState>,
 }
 

@@ -409,7 +409,7 @@ impl Handler for Role {
                     correlation: frame.correlation,
                     request,
                 });
-                // What the servers know comes next.
+                // The servers send their configurations next.
                 if self
                     .leading
                     .as_ref()

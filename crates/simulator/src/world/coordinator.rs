@@ -54,7 +54,7 @@ pub struct SimulatedCoordinator {
 struct KeptState {
     base: Vec<u8>,
     log: Vec<u8>,
-    /// What both make.
+    /// The state that both make.
     state: CoordinatorState,
 }
 
