@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 
 use placement::{Cell, HostCore, Loads, Placement, Relocation, prove};
 use protocol::configuration::{MoveProgress, PartitionState, PlacedTable};
-use protocol::configuration::{Server, ServerState, Tables, Tenure};
+use protocol::configuration::{PlacedTables, Server, ServerState, Tenure};
 use protocol::identity::{ClockReading, CoreId, Epoch, PartitionId, ServerId, TableId};
 
 use super::{Coordinator, CoordinatorOutput, Outcome, Refused};
@@ -474,7 +474,7 @@ impl Coordinator {
 }
 
 /// Returns the tables of which partitions move that have not been handed over.
-fn moving_on(tables: &Tables) -> Vec<TableId> {
+fn moving_on(tables: &PlacedTables) -> Vec<TableId> {
     let moves = |table: &&PlacedTable| {
         let mut places = table.placement.iter().flatten();
         places.any(|place| matches!(place.moving, Some(MoveProgress::To(_))))

@@ -8,7 +8,7 @@ use alloc::collections::BTreeMap;
 
 use placement::Loads;
 use protocol::codec::Wire;
-use protocol::configuration::{Configuration, PlacedTable, Tables};
+use protocol::configuration::{Configuration, PlacedTable, PlacedTables};
 use protocol::identity::{CoreId, ServerId};
 
 use super::Coordinator;
@@ -16,7 +16,7 @@ use super::Coordinator;
 /// The sums, and the tables that they are of.
 #[derive(Debug, Default)]
 pub(super) struct TableSums {
-    of: Tables,
+    of: PlacedTables,
     counted: Counted,
 }
 
@@ -34,19 +34,19 @@ struct Counted {
 
 impl TableSums {
     /// Returns the sums over these tables.
-    pub fn new(tables: &Tables) -> TableSums {
+    pub fn new(tables: &PlacedTables) -> TableSums {
         let mut sums = TableSums::default();
         sums.follow(tables);
         sums
     }
 
     /// Counts what has changed.
-    pub fn follow(&mut self, tables: &Tables) {
+    pub fn follow(&mut self, tables: &PlacedTables) {
         self.counted.follow(tables, &self.of);
         self.of = tables.clone();
     }
 
-    fn at(&self, tables: &Tables) -> Counted {
+    fn at(&self, tables: &PlacedTables) -> Counted {
         let mut counted = self.counted.clone();
         counted.follow(tables, &self.of);
         counted
@@ -54,7 +54,7 @@ impl TableSums {
 }
 
 impl Counted {
-    fn follow(&mut self, now: &Tables, then: &Tables) {
+    fn follow(&mut self, now: &PlacedTables, then: &PlacedTables) {
         for (now, then) in now.differing(then) {
             if let Some(table) = now {
                 self.count(table, u64::wrapping_add);

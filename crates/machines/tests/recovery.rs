@@ -8,7 +8,7 @@ use machines::core::{CoreIdentity, CoreInput, CoreLimits, CoreMachine, CoreOutpu
 use placement::tables::MemoryTables;
 use placement::{Layout, Value, encode_key, encode_row};
 use protocol::codec::{Bytes, Wire};
-use protocol::configuration::{Configuration, Place, Tables};
+use protocol::configuration::{Configuration, Place, PlacedTables};
 use protocol::identity::{
     ClockReading, CoreId, Epoch, FinishedLine, Incarnation, OperationId, PartitionId, Position,
     TableId, Version,
@@ -39,7 +39,7 @@ fn a_recovery_whose_peers_hold_nothing_any_more_ends() {
     assert!(machine.is_recovering());
     let mut without_tables = configuration();
     without_tables.epoch = Epoch(4);
-    without_tables.tables = Tables::default();
+    without_tables.tables = PlacedTables::default();
     let input = CoreInput::Configuration(Arc::new(without_tables));
     machine
         .step(ClockReading::default(), input, &mut tables, &mut output)

@@ -22,7 +22,7 @@ use placement::{
 use placement::{Cut, Dimension, FurtherCopy, Share};
 
 pub use changes::ConfigurationChanges;
-pub use tables::Tables;
+pub use tables::PlacedTables;
 
 use crate::codec::{DecodeError, Reader, Wire, wire_enum, wire_struct};
 use crate::identity::{CoreId, Epoch, Incarnation, PartitionId, ServerId, TableId};
@@ -37,7 +37,7 @@ pub struct Configuration {
     /// By id, rising.
     pub servers: Vec<Server>,
     /// By id, rising.
-    pub tables: Tables,
+    pub tables: PlacedTables,
 }
 
 /// The chains of a table stand still: all of its servers but the removed ones seal the epochs

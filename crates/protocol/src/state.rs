@@ -22,7 +22,7 @@ pub use changes::StateChange;
 
 use crate::change_log::{ChangeLog, decode_log};
 use crate::codec::{DecodeError, Wire, wire_enum, wire_struct};
-use crate::configuration::{Configuration, Tables};
+use crate::configuration::{Configuration, PlacedTables};
 use crate::identity::{Epoch, Position, ServerId, SessionId, TableId};
 use crate::message::CopyFailure;
 
@@ -156,7 +156,7 @@ impl CoordinatorState {
     fn clone_without_tables(&self) -> CoordinatorState {
         let configuration = Configuration {
             servers: self.configuration.servers.clone(),
-            tables: Tables::default(),
+            tables: PlacedTables::default(),
             ..self.configuration
         };
         CoordinatorState {

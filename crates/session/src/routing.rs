@@ -2,7 +2,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use protocol::configuration::{Configuration, Tables, routes};
+use protocol::configuration::{Configuration, PlacedTables, routes};
 use protocol::identity::{CoreId, PartitionId, ServerId, TableId};
 use protocol::message::SnapshotFailure;
 use protocol::operation::Mutation;
@@ -16,7 +16,7 @@ pub(super) fn follow_lost(
     configuration: &Configuration,
     before: Option<&Configuration>,
 ) {
-    let nothing = Tables::default();
+    let nothing = PlacedTables::default();
     let before = before.map_or(&nothing, |before| &before.tables);
     for (now, then) in configuration.tables.differing(before) {
         let servers = now.map(|table| (table.id, configuration.lost(table)));

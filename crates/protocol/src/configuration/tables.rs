@@ -26,7 +26,7 @@ const NOT_COMPUTED: u64 = u64::MAX;
 
 /// Tables by id, rising. Cloning them costs a pointer for each run.
 #[derive(Clone, Default)]
-pub struct Tables {
+pub struct PlacedTables {
     /// None is empty.
     runs: Vec<Arc<Run>>,
     count: usize,
@@ -115,7 +115,7 @@ impl Clone for Run {
     }
 }
 
-impl Tables {
+impl PlacedTables {
     /// Returns how many there are.
     pub fn len(&self) -> usize {
         self.count
@@ -244,7 +244,7 @@ impl Tables {
     /// it was there, by id, rising. Tables that are equal in all parts can be among them.
     pub fn differing<'a>(
         &'a self,
-        before: &'a Tables,
+        before: &'a PlacedTables,
     ) -> impl Iterator<Item = (Option<&'a Arc<PlacedTable>>, Option<&'a Arc<PlacedTable>>)> {
         let (mut now, mut then) = (Cursor::new(self), Cursor::new(before));
         core::iter::from_fn(move || {
@@ -328,7 +328,7 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    fn new(tables: &'a Tables) -> Cursor<'a> {
+    fn new(tables: &'a PlacedTables) -> Cursor<'a> {
         Cursor {
             runs: &tables.runs,
             position: 0,
@@ -388,19 +388,19 @@ fn checksum(name: &str) -> u32 {
     crc32c::crc32c(name.as_bytes())
 }
 
-impl PartialEq for Tables {
-    fn eq(&self, other: &Tables) -> bool {
+impl PartialEq for PlacedTables {
+    fn eq(&self, other: &PlacedTables) -> bool {
         self.count == other.count && self.differing(other).all(|(one, other)| one == other)
     }
 }
 
-impl fmt::Debug for Tables {
+impl fmt::Debug for PlacedTables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }
 }
 
-impl Index<usize> for Tables {
+impl Index<usize> for PlacedTables {
     type Output = PlacedTable;
 
     fn index(&self, index: usize) -> &PlacedTable {
@@ -409,7 +409,7 @@ impl Index<usize> for Tables {
     }
 }
 
-impl IndexMut<usize> for Tables {
+impl IndexMut<usize> for PlacedTables {
     fn index_mut(&mut self, index: usize) -> &mut PlacedTable {
         let (run, position) = self.locate(index);
         self.change(run, position)
@@ -417,15 +417,15 @@ impl IndexMut<usize> for Tables {
 }
 
 /// In the order in which they come.
-impl From<Vec<PlacedTable>> for Tables {
-    fn from(tables: Vec<PlacedTable>) -> Tables {
+impl From<Vec<PlacedTable>> for PlacedTables {
+    fn from(tables: Vec<PlacedTable>) -> PlacedTables {
         tables.into_iter().collect()
     }
 }
 
-impl FromIterator<PlacedTable> for Tables {
-    fn from_iter<T: IntoIterator<Item = PlacedTable>>(tables: T) -> Tables {
-        let mut made = Tables::default();
+impl FromIterator<PlacedTable> for PlacedTables {
+    fn from_iter<T: IntoIterator<Item = PlacedTable>>(tables: T) -> PlacedTables {
+        let mut made = PlacedTables::default();
         let mut run = Vec::new();
         for table in tables {
             run.push(Arc::new(table));
@@ -440,7 +440,7 @@ impl FromIterator<PlacedTable> for Tables {
     }
 }
 
-impl Wire for Tables {
+impl Wire for PlacedTables {
     fn encode(&self, out: &mut Vec<u8>) {
         let count = u32::try_from(self.count).expect("a frame is smaller than 4 GiB");
         count.encode(out);
@@ -494,7 +494,7 @@ mod tests {
     /// compares all answers with those of an ordinary map.
     #[test]
     fn answers_as_a_map_does() {
-        let (mut tables, mut map) = (Tables::default(), BTreeMap::new());
+        let (mut tables, mut map) = (PlacedTables::default(), BTreeMap::new());
         let mut number = 1_u64;
         for epoch in 1..4_000 {
             let before = (tables.clone(), map.clone());
@@ -549,14 +549,14 @@ mod tests {
             let unsettled = tables.unsettled().map(|it| it.id);
             assert!(unsettled.eq(map.values().filter(|it| !it.is_settled()).map(|it| it.id)));
         }
-        let again = Tables::decode_all(&tables.to_bytes()).expect("it was just encoded");
+        let again = PlacedTables::decode_all(&tables.to_bytes()).expect("it was just encoded");
         assert_eq!(again, tables);
     }
 
     /// A change of one table of many leaves nearly all of them shared.
     #[test]
     fn change_copies_one_run() {
-        let before: Tables = (0..10_000).map(|id| table(id, 1)).collect();
+        let before: PlacedTables = (0..10_000).map(|id| table(id, 1)).collect();
         let mut after = before.clone();
         after.put(table(10_000, 2));
         after.get_mut(TableId(5_000)).expect("it is there").epoch = Epoch(2);

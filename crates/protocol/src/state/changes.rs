@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::CoordinatorState;
 use crate::codec::wire_struct;
-use crate::configuration::Tables;
+use crate::configuration::PlacedTables;
 use crate::identity::TableId;
 
 /// The change that makes a later state of an earlier one.
@@ -22,7 +22,7 @@ pub struct StateChange {
 impl StateChange {
     /// Returns the change from one state of a cluster to a later one.
     pub fn between(before: &CoordinatorState, after: &CoordinatorState) -> StateChange {
-        let (mut changed, mut dropped) = (Tables::default(), Vec::new());
+        let (mut changed, mut dropped) = (PlacedTables::default(), Vec::new());
         let tables = &after.configuration.tables;
         for (now, then) in tables.differing(&before.configuration.tables) {
             match (now, then) {

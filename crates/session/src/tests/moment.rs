@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use protocol::codec::Bytes;
-use protocol::configuration::Tables;
+use protocol::configuration::PlacedTables;
 use protocol::identity::Version;
 use protocol::message::{Agreement, HoldRelease, Read, Reply, Request, RowPage};
 
@@ -256,7 +256,7 @@ fn a_new_configuration_begins_again() {
 fn a_table_that_is_gone_is_named() {
     let mut client = Client::reading(&[0, 1]);
     let mut without = (*configuration(2)).clone();
-    without.tables = Tables::default();
+    without.tables = PlacedTables::default();
     client.step(SessionInput::Configuration(without.into()));
     let gone = SessionFailure::TableGone {
         table: partition(0, 0).table,

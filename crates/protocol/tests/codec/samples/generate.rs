@@ -12,8 +12,8 @@ use placement::{
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
-    Configuration, ConfigurationChanges, MoveProgress, PartitionState, Place, PlacedTable, Sealing,
-    Server, ServerState, Tables, Tenure,
+    Configuration, ConfigurationChanges, MoveProgress, PartitionState, Place, PlacedTable,
+    PlacedTables, Sealing, Server, ServerState, Tenure,
 };
 use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator};
 use protocol::identity::*;
@@ -123,7 +123,7 @@ impl<T: Generate> Generate for Vec<T> {
     }
 }
 
-impl Generate for Tables {
+impl Generate for PlacedTables {
     fn generate(source: &mut Source<'_>) -> Self {
         Vec::<PlacedTable>::generate(source).into()
     }

@@ -20,8 +20,8 @@ use placement::{
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
-    Configuration, ConfigurationChanges, MoveProgress, PartitionState, Place, PlacedTable, Sealing,
-    Server, ServerState, Tables, Tenure,
+    Configuration, ConfigurationChanges, MoveProgress, PartitionState, Place, PlacedTable,
+    PlacedTables, Sealing, Server, ServerState, Tenure,
 };
 use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator};
 use protocol::identity::*;
@@ -260,7 +260,7 @@ pub fn configuration() -> Configuration {
         cluster: 0x1122_3344_5566_7788,
         epoch: Epoch(6),
         servers: vec![server(1, ServerState::Up), server(2, ServerState::Down)],
-        tables: Tables::from(vec![PlacedTable {
+        tables: PlacedTables::from(vec![PlacedTable {
             id: TableId(3),
             epoch: Epoch(6),
             sealing: Some(Sealing {
