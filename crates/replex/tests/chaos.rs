@@ -43,6 +43,9 @@ const PAIRS: u64 = 10;
 const PROGRESS_WITHIN: Duration = Duration::from_secs(60);
 /// A server whose disk fails ends within this.
 const ENDED_WITHIN: Duration = Duration::from_secs(30);
+/// Servers that are lost again and again take no partitions for up to 160 s each time, so that a
+/// drain may outlast one wait.
+const MOVE_WAITS_MAX: u32 = 3;
 /// The host of the coordinator, after the servers'.
 const COORDINATOR: usize = SERVERS;
 
@@ -469,7 +472,11 @@ impl World {
         client.drain_server(drained).await.unwrap();
         let is_empty = |configuration: &Configuration| !configuration.holds(drained);
         let what = format!("server {} holds nothing", victim + 1);
-        self.cluster.wait_until(&what, is_empty).await.unwrap();
+        let mut waits = 1;
+        while let Err(error) = self.cluster.wait_until(&what, is_empty).await {
+            assert!(waits < MOVE_WAITS_MAX, "{error}");
+            waits += 1;
+        }
         client.end_drain(drained).await.unwrap();
     }
 
