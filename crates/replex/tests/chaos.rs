@@ -40,7 +40,7 @@ const REPLACE_AFTER: &str = "3";
 /// time; and a whole read of each way.
 const PROGRESS: u64 = 100;
 const PAIRS: u64 = 10;
-const PROGRESS_WITHIN: Duration = Duration::from_secs(60);
+const PROGRESS_WITHIN: Duration = Duration::from_secs(180);
 /// A server whose disk fails ends within this.
 const ENDED_WITHIN: Duration = Duration::from_secs(30);
 /// Servers that are lost again and again take no partitions for up to 160 s each time, so that a
