@@ -3,7 +3,8 @@
 //! - A client knows its process by the number in its cancel key, which no process of a server has.
 //!   `pg_backend_pid()` is that number. In a statement about processes, the number of a client
 //!   stands for the process that the client has at its server.
-//! - The proxy's own publication is not the client's: psql's `\d` and `pg_dump` leave it out.
+//! - The proxy's own publication is not the client's: psql's `\d` leaves it out. Queries that read
+//!   system columns of the catalogue, as those of `pg_dump`, are left as they are.
 //!
 //! Each is found in the parse tree, and only where the text has it in its plain form. Views,
 //! functions and defaults are stored as they were written. So only statements are changed that read
