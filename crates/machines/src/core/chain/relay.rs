@@ -1,8 +1,8 @@
-//! An operation's way down the chain and its decision's way up (Replex section 2.3, Fig. 3).
+//! An operation's way down the chain, and its decision's way up (Replex section 2.3, Fig. 3).
 //!
-//! A prepare is forwarded as soon as it is logged, not yet durable; a decision passes a member
-//! upwards only after the member's own prepare is durable (R1). Messages may be lost, doubled and
-//! reordered: every handler takes a repeated message as a question for what it has sent before.
+//! A member forwards a prepare as soon as the prepare is in its log, before it is durable. It
+//! passes a decision up only once its own prepare is durable (R1). Messages may be lost, doubled
+//! and reordered. If a message arrives again, its handler repeats what it has sent before.
 
 use alloc::sync::Arc;
 
@@ -17,10 +17,12 @@ use crate::core::CoreMachine;
 use crate::core::chain::votes;
 use crate::core::contract::CoreOutput;
 use crate::core::member::{IncomingDecision, Member, MemberKey};
+use crate::core::partition::Partition;
 use crate::core::step::Step;
 
 impl CoreMachine {
-    /// Handles phase 1 at one of this core's partitions.
+    /// Handles a `Prepare` from the previous member: creates the member at this core's partition,
+    /// and has it acquire its keys.
     pub(crate) fn on_prepare<T: Tables>(
         &mut self,
         prepare: Arc<Prepare>,
@@ -62,7 +64,8 @@ impl CoreMachine {
         self.acquire(key, step)
     }
 
-    /// Returns a member as it arrives; none if this core does not hold the partition.
+    /// Returns the new member at one place of a chain; none if this core does not hold the
+    /// partition.
     pub(crate) fn member(
         &self,
         now: ClockReading,
@@ -76,8 +79,8 @@ impl CoreMachine {
         Some(member)
     }
 
-    /// Takes the keys that the operation still needs here, in order (R7); votes once it
-    /// has all of them.
+    /// Acquires the keys that the operation still needs here, in order (R7). Votes once the
+    /// operation has all of them.
     pub(crate) fn acquire<T: Tables>(
         &mut self,
         key: MemberKey,
@@ -92,14 +95,7 @@ impl CoreMachine {
             .partitions
             .get_mut(&key.1)
             .expect("a member's partition is held");
-        // An operation that came after a waiting lookup waits for it, unless it holds keys already:
-        // then the lookup waits for the operation. It waits for a hold likewise.
-        let mut reads = partition.reads.iter();
-        let mut holds = partition.holds.iter();
-        let behind = member.granted() == 0
-            && (reads.any(|read| read.covers_operation(member))
-                || holds.any(|hold| hold.covers_operation(member)));
-        if behind {
+        if waits_behind_read(partition, member) {
             if !partition.behind_reads.contains(&key.0) {
                 partition.behind_reads.push_back(key.0);
             }
@@ -130,8 +126,8 @@ impl CoreMachine {
         self.cast(key, vote, step)
     }
 
-    /// Votes `Conflict` instead of waiting on (R8). Such an operation cannot commit, so
-    /// that it needs none of its keys.
+    /// Votes `Conflict` instead of waiting any longer (R8). The operation cannot commit then, so
+    /// the member needs none of its keys.
     pub(crate) fn give_up<T: Tables>(
         &mut self,
         key: MemberKey,
@@ -142,13 +138,14 @@ impl CoreMachine {
         self.release(key, step)
     }
 
-    /// Raises the versions that this core gives from here on (R6).
+    /// Raises the versions that this core assigns from now on above those of the operation (R6).
     pub(crate) fn know_versions(&mut self, prepare: &Prepare) {
         let newest = prepare.changes.iter().map(|change| change.version).max();
         self.versions.see(newest.unwrap_or_default());
     }
 
-    /// Logs the vote and forwards the prepare (R1).
+    /// Logs the vote, and sends the prepare to the next member without waiting for a flush (R1).
+    /// The decider decides once its record is durable.
     pub(crate) fn cast<T: Tables>(
         &mut self,
         key: MemberKey,
@@ -186,8 +183,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Decides, once the decider's prepare is durable: the AND of all votes is the decision (R2).
-    /// Its durable record, which holds all votes, is the decision's record as well.
+    /// Decides by the AND of all votes (R2). The decider's `Prepared` is durable by now. It holds
+    /// all votes, so it is the durable record of the decision, too.
     pub(crate) fn decide<T: Tables>(
         &mut self,
         key: MemberKey,
@@ -213,8 +210,9 @@ impl CoreMachine {
         self.on_decision(key, incoming, step)
     }
 
-    /// Handles the decision at a member. It comes from the member after it or from itself, or from
-    /// any peer while it recovers.
+    /// Handles the decision at a member: logs it, settles if readers may see the outcome, and
+    /// passes the decision to the previous member. The decision comes from the next member, from
+    /// the decider itself, or from any peer during a recovery.
     pub(crate) fn on_decision<T: Tables>(
         &mut self,
         key: MemberKey,
@@ -225,7 +223,7 @@ impl CoreMachine {
             return Ok(());
         };
         if member.prepared_at().is_none() {
-            // Its vote was lost and is never cast again: only an adoption can bring it back.
+            // The member's vote was lost and is never cast again: only an adoption restores it.
             return Ok(());
         }
         if let Some(recovering) = self.recovering.get_mut(&key.1.table)
@@ -267,7 +265,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Sends the decision to the previous member, as soon as it may pass this one.
+    /// Sends the decision to the previous member. The message waits for this member's record.
     pub(crate) fn pass_up(&self, key: MemberKey, output: &mut CoreOutput) {
         let Some(member) = self.members.get(&key) else {
             return;
@@ -320,7 +318,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Returns where a head's finished operations end, as far as this core knows.
+    /// Returns the line of a head's finished operations, as far as this core knows.
     pub(crate) fn finished_below(&self, head: CoreId) -> FinishedLine {
         if head == self.identity.core {
             return self.own_finished();
@@ -328,7 +326,8 @@ impl CoreMachine {
         self.finished.of(head)
     }
 
-    /// Handles the settled outcome from above (R3, x before the chain's end).
+    /// Handles the message that the outcome is settled, from the previous member (R3, x before the
+    /// chain's end).
     pub(crate) fn on_settled<T: Tables>(
         &mut self,
         operation: OperationId,
@@ -351,4 +350,14 @@ impl CoreMachine {
         }
         Ok(())
     }
+}
+
+/// Returns whether an operation that came after a waiting read or a hold waits for its end. An
+/// operation that holds keys already does not: the read waits for the operation.
+fn waits_behind_read(partition: &Partition, member: &Member) -> bool {
+    let mut reads = partition.reads.iter();
+    let mut holds = partition.holds.iter();
+    member.granted() == 0
+        && (reads.any(|read| read.covers_operation(member))
+            || holds.any(|hold| hold.covers_operation(member)))
 }
