@@ -16,10 +16,11 @@ const PART_ROWS: u32 = 16_384;
 /// Partitions summed at a time.
 const PARTITIONS_AT_A_TIME: usize = 8;
 
-/// A copy's rows, counted and summed. Copies of a table at rest have equal sums.
+/// The number of rows of a copy, and their checksum. At rest, all copies of a table have equal
+/// checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checksum {
-    /// How many rows.
+    /// The number of rows.
     pub count: u64,
     /// The wrapping sum of a hash of each row and its version.
     pub sum: u64,
@@ -33,8 +34,9 @@ impl Checksum {
 }
 
 impl Table {
-    /// Counts and sums one replex, by its position in the chain: all its partitions, part by part.
-    /// Writes meanwhile are in some parts and not in others; compare copies at rest.
+    /// Counts and sums the rows of one replex, given by its position in the chain, page by page.
+    /// Concurrent writes may be in some pages and not in others. To compare copies, stop the
+    /// writers or use [`Table::checksum_at`].
     ///
     /// # Errors
     /// [`Error::Deadline`] if a partition does not answer, [`Error::TableGone`].
@@ -42,8 +44,8 @@ impl Table {
         self.checksum_at(replex, None).await
     }
 
-    /// Returns [`Table::checksum`] of a snapshot: equal for all copies, whatever is written
-    /// meanwhile.
+    /// Returns the checksum of one replex at a snapshot. It is equal for all copies, also while
+    /// clients write.
     ///
     /// # Errors
     /// As there, and [`Error::Snapshot`] if it has ended.
@@ -89,7 +91,8 @@ impl Table {
         }
     }
 
-    /// Returns [`Table::checksum`] of every replex that can be read, with its name, by number.
+    /// Returns [`Table::checksum`] of every readable replex, with its name, in the order of their
+    /// numbers.
     ///
     /// # Errors
     /// As there.

@@ -21,25 +21,26 @@ use crate::options::ConnectOptions;
 /// The pause before a refused question that may succeed later is asked again.
 const ASK_PAUSE: Duration = Duration::from_millis(100);
 
-/// The reaction to a table that exists already when it is to be created.
+/// The reaction to a table that exists already when it is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfExists {
-    /// An error.
+    /// Return an error.
     Fail,
-    /// Leave it as it is.
+    /// Leave the table as it is.
     Accept,
 }
 
-/// The reaction to a table that does not exist when it is to be dropped.
+/// The reaction to a table that does not exist when it is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfMissing {
-    /// An error.
+    /// Return an error.
     Fail,
-    /// That is fine.
+    /// Do nothing.
     Accept,
 }
 
-/// A client of one cluster. Clones share its connections; the last one to go closes them.
+/// A client of one cluster. Clones share its connections. The connections close with the last
+/// clone.
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -69,9 +70,9 @@ impl Drop for CloseOnDrop {
 }
 
 impl Client {
-    /// Connects to a cluster through any of its coordinators, and learns where everything is.
-    /// Connections to servers are opened when they are needed. Must be called within a tokio
-    /// runtime. Its tasks serve the client from then on.
+    /// Connects to a cluster through any of its coordinators, and fetches the configuration. The
+    /// client opens connections to servers when it needs them. Must be called within a tokio
+    /// runtime, because the client starts tasks there.
     ///
     /// # Errors
     /// [`Error::NoCoordinator`] if no coordinator answers before the deadline. [`Error::Refused`]
@@ -131,12 +132,12 @@ impl Client {
         })
     }
 
-    /// Returns the newest configuration that the client has.
+    /// Returns the newest configuration that the client knows.
     pub fn configuration(&self) -> Arc<Configuration> {
         self.hub().configuration()
     }
 
-    /// Fetches the configuration from the coordinator now, and returns it.
+    /// Fetches the newest configuration from the coordinator, and returns it.
     ///
     /// # Errors
     /// [`Error::NoCoordinator`] and [`Error::Deadline`].
@@ -173,8 +174,8 @@ impl Client {
         self.change(request, &what).await
     }
 
-    /// Takes its partitions from a server that is down and will not come back: others rebuild them.
-    /// Answered when that has begun.
+    /// Replaces a server that is down for good: other servers rebuild its partitions. Returns once
+    /// that has begun.
     ///
     /// # Errors
     /// [`Error::Refused`] in the coordinator's words, as for a server that is up.
@@ -184,8 +185,8 @@ impl Client {
         self.change(request, &what).await
     }
 
-    /// Lets a server in on a folder that is an older copy, although rows that were acknowledged
-    /// since are missing there.
+    /// Lets a server join with an older copy of its folder. Rows that were acknowledged since that
+    /// copy may be missing there.
     ///
     /// # Errors
     /// [`Error::Refused`] in the coordinator's words, as for a server that is up.
@@ -195,8 +196,8 @@ impl Client {
         self.change(request, &what).await
     }
 
-    /// Moves the partitions of a server that is up to others, which goes on for a while; it takes
-    /// no new ones.
+    /// Moves the partitions of a running server to other servers. Returns before they have moved.
+    /// The server receives no new partitions.
     ///
     /// # Errors
     /// [`Error::Refused`] in the coordinator's words, as where a table would tolerate less then
@@ -244,7 +245,7 @@ impl Client {
         &self.inner.hub
     }
 
-    /// Runs one operation of the session machine; failures become errors.
+    /// Runs one operation of the session machine, and returns its outcome. Failures become errors.
     pub(crate) async fn run(
         &self,
         operation: SessionOperation,
@@ -257,7 +258,8 @@ impl Client {
         self.judge(outcome, what)
     }
 
-    /// Returns ranges of one table as of one moment; none if that cannot be had.
+    /// Reads ranges of one table as of one moment. Returns none if they are too large or change too
+    /// often.
     pub(crate) async fn read_moment(
         &self,
         reads: Vec<Read>,
@@ -276,7 +278,7 @@ impl Client {
         }
     }
 
-    /// Separates outcomes from errors.
+    /// Returns the outcome, or the error that it means.
     pub(crate) fn judge(
         &self,
         outcome: SessionOutcome,
@@ -299,7 +301,8 @@ impl Client {
         }
     }
 
-    /// Asks the coordinator, again while its refusal may pass.
+    /// Sends a request to the coordinator. Repeats it while the coordinator's refusal may be
+    /// temporary.
     pub(crate) async fn ask(
         &self,
         request: CoordinatorRequest,
@@ -334,7 +337,7 @@ impl Client {
         }
     }
 
-    /// Waits until the client knows this epoch.
+    /// Waits until the client knows the configuration of this epoch or a newer one.
     pub(crate) async fn catch_up(&self, epoch: Epoch) -> Result<(), Error> {
         while self.configuration().epoch < epoch {
             self.refresh().await?;

@@ -1,7 +1,9 @@
-//! The connection to the coordinator: one at a time, to whichever of the configured ones answers.
+//! The client's connection to the coordinator: one at a time, to any of the configured ones that
+//! answers.
 //!
-//! The session machine's questions may get lost, it asks again. A caller's request (such as a new
-//! table) is not repeated once it was sent: if the connection breaks then, its fate is unknown.
+//! Requests of the session machine may be lost, because the machine repeats them. A caller's
+//! request, such as a new table, is not repeated once it was sent. If the connection then breaks,
+//! its outcome is unknown.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -25,7 +27,7 @@ use crate::options::ConnectOptions;
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// Serves questions until no caller can ask any more.
+/// The task that sends requests to the coordinator, until no caller can send any more.
 pub(crate) struct Coordinator {
     options: ConnectOptions,
     asks: mpsc::UnboundedReceiver<CoordinatorCall>,
@@ -44,17 +46,18 @@ struct Connection {
     reader: FrameReader,
     address: String,
     last_correlation: u64,
-    /// Questions without an answer.
+    /// Questions that have no answer yet.
     open: BTreeMap<u64, CoordinatorCall>,
-    /// How long the machine's questions may be without one: they are answered at once, or the
-    /// coordinator stands still, and another one may lead.
+    /// How long a question may stay without an answer. A coordinator that works answers at once. A
+    /// coordinator without an answer may be suspended, and another coordinator may lead.
     patience: Duration,
     /// When the oldest of them was sent since an answer came.
     asked_at: Option<Instant>,
 }
 
 impl Coordinator {
-    /// Makes a connection for questions before there is a client: the first answer makes a client.
+    /// Creates a connection for requests before the client exists, because the first answer is
+    /// needed to create it.
     pub fn new(
         options: ConnectOptions,
         asks: mpsc::UnboundedReceiver<CoordinatorCall>,
@@ -69,7 +72,7 @@ impl Coordinator {
         }
     }
 
-    /// Serves until the client is closed. The hub comes once it exists.
+    /// Serves requests until the client is closed. `hub` delivers the client's hub once it exists.
     pub async fn run(mut self, mut hub: oneshot::Receiver<Weak<Hub>>) {
         while let Some(first) = self.next().await {
             let Some((mut connection, first)) = self.connect(first).await else {

@@ -1,4 +1,4 @@
-//! A question to the coordinator on its way there.
+//! A request to the coordinator, and its caller.
 
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
 use tokio::sync::oneshot;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub(crate) struct CoordinatorCall {
     pub request: CoordinatorRequest,
-    /// The caller that waits for the answer, and until when; none for a question of the session
+    /// The caller that waits for the answer, and its deadline; none for a request of the session
     /// machine.
     pub waiter: Option<(oneshot::Sender<CallOutcome>, Instant)>,
 }
@@ -17,14 +17,14 @@ pub(crate) struct CoordinatorCall {
 #[derive(Debug)]
 pub(crate) enum CallOutcome {
     Reply(Box<CoordinatorReply>, u64),
-    /// It was never sent. Contains the failure at each coordinator.
+    /// It was never sent. Contains the error of each coordinator.
     NotSent(Vec<String>),
     /// It was sent, and no answer came.
     Lost(String),
 }
 
 impl CoordinatorCall {
-    /// Returns a question of the session machine.
+    /// Returns a request of the session machine.
     pub fn of_machine(request: CoordinatorRequest) -> CoordinatorCall {
         CoordinatorCall {
             request,
@@ -32,7 +32,7 @@ impl CoordinatorCall {
         }
     }
 
-    /// Returns a question of a caller, with where the answer goes.
+    /// Returns a request of a caller, which receives the answer through `waiter`.
     pub fn of_caller(
         request: CoordinatorRequest,
         deadline: Instant,
@@ -42,7 +42,7 @@ impl CoordinatorCall {
         (CoordinatorCall { request, waiter }, receiver)
     }
 
-    /// Returns whether the answer is still needed.
+    /// Returns whether a caller or the session machine still needs the answer.
     pub fn is_wanted(&self) -> bool {
         self.waiter
             .as_ref()

@@ -1,7 +1,7 @@
-//! Copies that are added to tables and dropped from them while these are in use.
+//! Adding copies to tables and dropping them, while clients use the tables.
 //!
-//! The coordinator is asked once, and then for its progress: the servers do the work, and it goes
-//! on without the client.
+//! The client sends one request to the coordinator, and then asks for its progress. The servers do
+//! the work, which continues without the client.
 
 use std::time::Duration;
 
@@ -15,31 +15,31 @@ use tokio::time::{Instant, sleep};
 use crate::client::{Client, IfMissing, unexpected};
 use crate::error::Error;
 
-/// Between two questions of how it goes: at first, for a table without rows takes milliseconds, and
-/// after each pause was twice as long as the one before.
+/// The pause between two questions about the progress: `PAUSE_MIN` first, because a table without
+/// rows is filled within milliseconds, then each pause is twice as long as the one before.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
-/// So long a coordinator may be unavailable meanwhile.
+/// For this long the coordinator may be unavailable while the command waits.
 const UNAVAILABLE_MAX: Duration = Duration::from_secs(60);
 
-/// The partitions that a cluster is filling, and copies that failed.
+/// The partitions that a cluster is filling, and the copies that could not be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FillProgress {
-    /// Replexes with partitions that are being filled, by table and number.
+    /// Replexes with partitions that are being filled, in the order of table and number.
     pub fills: Vec<FillReport>,
-    /// Copies that come or go in a moment, by table and name.
+    /// Copies whose addition or removal is due, by table and name.
     pub waiting: Vec<(TableId, String)>,
-    /// The last copies that could not be made, the newest last.
+    /// The copies that could not be made, the last one at the end.
     pub failures: Vec<CopyFailure>,
-    /// Servers whose disks have no room for all writes.
+    /// Servers that do not accept all writes, because their disks are full.
     pub without_room: Vec<Shortage>,
 }
 
 impl Client {
-    /// Adds an index or a further copy to a table that exists, and returns once statements can read
-    /// it. `wanted` is the table's schema with one of them more, its last. `progress` is called
-    /// from time to time with how far its partitions are. The copy is made also if no caller waits
-    /// for this; [`Client::drop_copy`] gives it up.
+    /// Adds an index or a further copy to an existing table. Returns once statements can use it for
+    /// reads. `wanted` is the table's schema with the new one at the end. `progress` is called from
+    /// time to time with the state of the fill. The work continues if the caller stops waiting;
+    /// [`Client::drop_copy`] cancels it.
     ///
     /// # Errors
     /// [`Error::Schema`] for an invalid copy. [`Error::Refused`] with the coordinator's message,
@@ -82,10 +82,10 @@ impl Client {
         }
     }
 
-    /// Cuts the copies of a table into another number of partitions, while it is read and written,
-    /// and returns once statements read the new ones. `progress` is called from time to time with
-    /// how far their partitions are. It goes on also if no caller waits for it; the number that the
-    /// table has gives it up.
+    /// Changes the number of partitions of a table's copies, while clients read and write it.
+    /// Returns once statements read the new copies. `progress` is called from time to time with the
+    /// state of their fill. The work continues if the caller stops waiting. A call with the table's
+    /// present number cancels it.
     ///
     /// # Errors
     /// [`Error::Refused`] with the coordinator's message; then the table is as it was.
@@ -164,7 +164,7 @@ impl Client {
         Ok(())
     }
 
-    /// Returns the unfinished copies, and the outcome of copies that were requested.
+    /// Returns the unfinished copies, and those that could not be made.
     ///
     /// # Errors
     /// [`Error::NoCoordinator`] and [`Error::Deadline`].

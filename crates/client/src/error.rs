@@ -1,7 +1,7 @@
 //! Errors of the client, and which requests may be tried again.
 //!
-//! The *decision* on a request (a duplicate key, a condition that did not hold) is no error: it is
-//! a [`RequestResult`](crate::RequestResult), which must be looked at.
+//! A negative *decision* on a request (a duplicate key, a condition that did not hold) is no error.
+//! It is a [`RequestResult`](crate::RequestResult), which the caller must check.
 
 use std::fmt;
 
@@ -10,69 +10,69 @@ use protocol::identity::ServerId;
 use protocol::message::SnapshotFailure;
 use session::SessionFailure;
 
-/// Why something was not done, or is not known to be done.
+/// The reason why a request failed, or why its outcome is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// No coordinator answered in time. May be tried again.
+    /// No coordinator answered in time. The caller may try again.
     NoCoordinator {
         /// Each address with its failure.
         tried: Vec<String>,
     },
-    /// No result came before the deadline, and certainly nothing was changed. May be tried again.
+    /// There was no result before the deadline, and nothing was changed. The caller may try again.
     Deadline {
         /// The requested item.
         what: String,
         /// The last obstacle, as far as it is known.
         reason: String,
     },
-    /// An operation may have happened, or may happen yet. Read before repeating it.
+    /// The operation may have taken effect, or may still take effect. Read before you repeat it.
     Unknown {
         /// The requested item.
         what: String,
         /// Why its fate is not known.
         reason: String,
     },
-    /// Too many requests wait in this client. Try again after some have ended.
+    /// Too many requests wait in this client. Try again after some of them have ended.
     Full,
-    /// All copies of the rows to be read are on servers that are down, or a copy of the row to be
-    /// written is, and too many servers are down to continue without them. Try again once one of
+    /// A read needs rows whose copies are all on servers that are down. Or a write needs a copy on
+    /// such a server, and too many servers are down to continue without it. Try again once one of
     /// them is back.
     Lost {
         /// The missing partition or server, and the remedy.
         message: String,
     },
-    /// A server that has to take part in a write has no space. May be tried again once it has.
+    /// A server that must take part in a write has no disk space. Try again once it has.
     DiskFull {
         /// The server.
         server: ServerId,
     },
-    /// The coordinator refused. Its message contains the remedy.
+    /// The coordinator refused the request. Its message names the remedy.
     Refused {
-        /// Its words.
+        /// The text of the refusal.
         message: String,
         /// Whether the same request may succeed later without a change.
         retry: bool,
     },
-    /// There is no such table. Not to be tried again as it is.
+    /// There is no such table. Do not repeat the request unchanged.
     NoTable {
         /// The name asked for.
         name: String,
         /// The tables of the cluster.
         tables: Vec<String>,
     },
-    /// The index or other copy that was to be read was dropped. Look the table up again: this
-    /// handle has the definition from before.
+    /// The index or other copy that the request reads was dropped. Look the table up again: this
+    /// handle has the old definition.
     TableChanged {
         /// The table's name, or its number.
         table: String,
     },
     /// The table was dropped. Look it up by its name again.
     TableGone {
-        /// Its name, or its number where the name is not known.
+        /// The table's name, or its number where the name is not known.
         table: String,
     },
-    /// The table has no such column. Not to be tried again as it is.
+    /// The table has no such column. Do not repeat the request unchanged.
     UnknownColumn {
         /// The table.
         table: String,
@@ -81,7 +81,7 @@ pub enum Error {
         /// The columns that there are.
         columns: Vec<String>,
     },
-    /// The table has no such index. Not to be tried again as it is.
+    /// The table has no such index. Do not repeat the request unchanged.
     UnknownIndex {
         /// The table.
         table: String,
@@ -90,8 +90,8 @@ pub enum Error {
         /// The indexes that there are, each with its columns.
         indexes: Vec<String>,
     },
-    /// The values are not those of a key: too few, so that a lookup would have to ask every
-    /// partition, or too many. Not to be tried again as it is.
+    /// The number of values does not fit the index. With too few values a lookup would have to read
+    /// every partition. Do not repeat the request unchanged.
     IncompleteKey {
         /// The table.
         table: String,
@@ -102,54 +102,53 @@ pub enum Error {
         /// How many values were given.
         given: usize,
     },
-    /// A value of another type than its column. Not to be tried again as it is.
+    /// A value has another type than its column. Do not repeat the request unchanged.
     WrongType {
         /// The column.
         column: String,
-        /// Its type.
+        /// The column's type.
         expected: ColumnType,
         /// The value's type.
         found: ColumnType,
     },
-    /// Invalid values for a row of the table. Not to be tried again as they are.
+    /// The values are invalid for a row of the table. Do not repeat the request unchanged.
     Row(RowError),
-    /// Invalid values for a key. Not to be tried again as they are.
+    /// The values are invalid for a key. Do not repeat the request unchanged.
     Key(KeyError),
-    /// An invalid schema. Not to be tried again as it is.
+    /// The schema is invalid. Do not repeat the request unchanged.
     Schema(SchemaError),
-    /// A server rejected the request as invalid. Not to be tried again as it is.
+    /// A server rejected the request as invalid. Do not repeat the request unchanged.
     Invalid {
-        /// Its words.
+        /// The text of the error.
         message: String,
     },
-    /// The other side speaks another version of the protocol. Use the same release on both.
+    /// The server uses another version of the protocol. Use the same release on both sides.
     Protocol {
-        /// Its message.
+        /// The error's message.
         message: String,
     },
-    /// No snapshot could be opened, or the one that was read has ended. The read may be begun
-    /// again.
+    /// No snapshot could be opened, or the snapshot has ended. The caller may begin the read again.
     Snapshot {
         /// Why.
         reason: SnapshotFailure,
     },
-    /// The client was closed meanwhile, or the runtime that it was opened in has ended.
+    /// The client was closed, or its runtime has ended.
     Closed,
 }
 
-/// Whether to try again.
+/// Whether the caller may repeat a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// It ends the same way again.
+    /// The request would fail again in the same way.
     Never,
-    /// Nothing was changed, and it may succeed later.
+    /// Nothing was changed, and the request may succeed later.
     Later,
-    /// It may have happened: find out first.
+    /// The request may have taken effect: read first.
     AfterReading,
 }
 
 impl Error {
-    /// Returns whether, and how, to try again.
+    /// Returns whether and when the caller may repeat the request.
     pub fn retry(&self) -> Retry {
         match self {
             Error::Unknown { .. } => Retry::AfterReading,
@@ -177,8 +176,8 @@ impl Error {
         }
     }
 
-    /// Returns the error of the session machine's outcome. `trouble` is the last fault of
-    /// connections.
+    /// Returns the error for a failure of the session machine. `trouble` is the last error of a
+    /// connection.
     pub(crate) fn from_failure(
         failure: SessionFailure,
         what: &str,

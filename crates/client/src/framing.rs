@@ -1,14 +1,14 @@
 //! Frames from a socket: one buffer per connection, decoded in place.
 //!
-//! The buffer grows only for a frame that is larger, up to the frame limit, and shrinks again
-//! when that frame is gone. Where the bytes come from is in `link` and `coordinator`.
+//! The buffer grows only for a frame that is larger, up to the limit of frames, and shrinks again
+//! afterwards. `link` and `coordinator` read the bytes from sockets.
 
 use protocol::frame::{self, Frame, FrameError, FrameLimits};
 
 /// The buffer of a connection without a larger frame, in bytes.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Bytes received and not decoded yet.
+/// Received bytes that are not decoded yet.
 #[derive(Debug)]
 pub(crate) struct FrameReader {
     bytes: Vec<u8>,
@@ -32,8 +32,8 @@ impl FrameReader {
         self.limits = FrameLimits::Configurations;
     }
 
-    /// Returns where the next bytes go; never empty. The frame at the front, if its size is known,
-    /// fits.
+    /// Returns the buffer for the next bytes, never empty. If the size of the first frame is known,
+    /// the frame fits.
     pub fn space(&mut self) -> Result<&mut [u8], FrameError> {
         if self.start == self.end {
             self.start = 0;
@@ -57,7 +57,7 @@ impl FrameReader {
         Ok(&mut self.bytes[self.end..])
     }
 
-    /// Notes that so many bytes were put into the space.
+    /// Records that `count` bytes were written into the space.
     pub fn filled(&mut self, count: usize) {
         self.end += count;
         assert!(self.end <= self.bytes.len(), "it was that much space");

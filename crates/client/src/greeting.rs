@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use crate::framing::FrameReader;
 
-/// Connects, sends hello and takes the first frame.
+/// Connects, sends `Hello`, and returns the first frame of the answer.
 pub(crate) async fn greet(
     address: &str,
     hello: Hello,

@@ -16,7 +16,7 @@ use crate::table::{IndexSelector, Table};
 /// How often a read chooses its partitions, before it fails because they change all the time.
 pub(crate) const CUTS_MAX: usize = 4;
 
-/// The common part of lookups, ranges and scans.
+/// The part that lookups, ranges and scans have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct IndexRead {
     /// As it was when its partitions were chosen.
@@ -24,11 +24,11 @@ pub(crate) struct IndexRead {
     rows: IndexRows,
     pub plan: GatherPlan,
     pub patience: Option<Duration>,
-    /// Set if it reads the rows of a snapshot.
+    /// Set if the read returns the rows of a snapshot.
     pub snapshot: Option<Snapshot>,
 }
 
-/// The rows of an index that a read is about, as far as they choose its partitions.
+/// The facts about the rows of a read from which the read chooses its partitions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IndexRows {
     /// The name of the index; none is the primary key.
@@ -40,8 +40,8 @@ pub(crate) struct IndexRows {
 }
 
 impl IndexRead {
-    /// Builds a linearizable read of all columns of the rows from `start` to before `end`, in the
-    /// order of the index.
+    /// Builds a linearizable read of the rows with keys from `start` up to `end`, which is
+    /// excluded. The read returns all columns, in the order of the index.
     ///
     /// # Errors
     /// [`Error::UnknownIndex`].

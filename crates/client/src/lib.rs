@@ -34,12 +34,12 @@
 //! A [`Client`] is cheap to clone and may be used from any task. It needs a tokio runtime, with one
 //! thread or several, for as long as it lives.
 //!
-//! A write returns a [`RequestResult`], which must be looked at: a duplicate key or a condition
+//! A write returns a [`RequestResult`], which the caller must check: a duplicate key or a condition
 //! that did not hold is a result, not an [`Error`]. [`Error::retry`] returns whether a request may
 //! be repeated.
 //!
-//! Crate `session` decides where requests go and when they are repeated; the simulator runs the
-//! same code. This crate adds sockets and time, and must not know how servers store rows.
+//! Crate `session` decides where requests go and when they are repeated. The simulator runs the
+//! same code. This crate adds sockets and time. It must not know how servers store rows.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,4 @@
-//! The subject of a read: the rows with a key of an index, or all rows if the caller requests that
-//! by name.
+//! Reads of the rows with one key of an index, and of all rows.
 
 use std::future::{Future, IntoFuture};
 use std::ops::Bound;
@@ -20,8 +19,8 @@ use crate::read_options::common_options;
 use crate::rows::{Row, decode};
 use crate::table::{IndexSelector, Table};
 
-/// Rows with one key of an index: one partition of one replex, one hop. Awaiting it gives all
-/// rows; [`Lookup::rows`] gives them as they come.
+/// A read of the rows with one key of an index: it needs one partition of one replex, one hop.
+/// Awaiting it returns all rows. [`Lookup::rows`] returns them one by one.
 #[derive(Clone, Debug)]
 #[must_use = "it is sent when it is awaited"]
 pub struct Lookup {
@@ -32,8 +31,8 @@ pub struct Lookup {
     next_column: Option<usize>,
 }
 
-/// All rows of a table that pass a filter: every partition of the primary replex is read. Asked
-/// for by name, because it costs as much as the table is large.
+/// A read of all rows of a table that pass a filter. It reads every partition of the primary
+/// replex, so its cost grows with the table.
 #[derive(Clone, Debug)]
 #[must_use = "it is sent when its rows are taken"]
 pub struct Scan {
@@ -44,7 +43,7 @@ common_options!(Lookup);
 common_options!(Scan);
 
 impl Lookup {
-    /// Values of an index's first columns. They must fix the partition.
+    /// Builds a lookup by values of an index's first columns, which must determine the partition.
     pub(crate) fn new(
         table: &Table,
         by: IndexSelector<'_>,
@@ -74,8 +73,8 @@ impl Lookup {
         })
     }
 
-    /// Restricts the read to rows whose next column of the index lies between these values. NULL
-    /// lies nowhere.
+    /// Restricts the read to rows whose next column of the index is between these values. NULL is
+    /// never between them.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the key names all columns of the index, [`Error::WrongType`] for
@@ -226,8 +225,9 @@ impl Table {
         Scan::new(self)
     }
 
-    /// Returns rows with this encoded key, which has all columns that the replex is partitioned by
-    /// and no others: the shortest way, for callers that encode keys and read rows themselves.
+    /// Returns rows with this encoded key. The key must have exactly the columns by which the
+    /// replex is partitioned. This is the fastest way, for callers that encode keys and decode rows
+    /// themselves.
     ///
     /// # Errors
     /// As [`Table::read_page`].
@@ -261,9 +261,9 @@ impl Table {
         self.read_page(read, None).await
     }
 
-    /// Returns ranges of this table's partitions as of one moment, as they come: rows are not
-    /// decoded. None if they are too large for that, or are changed too often. The limit of a read
-    /// is that of all pages of its range.
+    /// Returns the pages of several ranges of this table's partitions, as of one moment. The rows
+    /// stay encoded. Returns none if the ranges are too large for that, or change too often. The
+    /// limit of each read applies to all pages of its range together.
     ///
     /// # Errors
     /// [`Error::Deadline`], [`Error::TableGone`], [`Error::Invalid`].
@@ -277,7 +277,7 @@ impl Table {
         self.client().read_moment(reads, patience, &what).await
     }
 
-    /// Returns one page of a partition, as it comes: rows are not decoded. The epoch is filled in.
+    /// Returns one page of a partition. The rows stay encoded. The method sets the read's epoch.
     ///
     /// # Errors
     /// [`Error::Deadline`], [`Error::TableGone`], [`Error::Invalid`].

@@ -4,26 +4,29 @@ use std::time::Duration;
 
 use session::SessionLimits;
 
-/// How to connect. `ConnectOptions::new` has defaults that suit most.
+/// Options of a connection to a cluster. [`ConnectOptions::new`] sets defaults that suit most
+/// programs.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
-    /// `address:port` of each coordinator; all are tried, one after the other.
+    /// `address:port` of each coordinator. The client tries them in turn.
     pub coordinators: Vec<String>,
-    /// How long a request may take unless it has its own limit, and connecting too.
+    /// The time limit for connecting, and for each request without a limit of its own.
     pub deadline: Duration,
-    /// How long one attempt to open a connection may take.
+    /// The time limit for one attempt to open a connection.
     pub connect_timeout: Duration,
-    /// A connection whose sent bytes are not acknowledged for so long counts as broken.
+    /// The time after which a connection counts as broken if the other side does not acknowledge
+    /// sent bytes.
     pub silence: Duration,
-    /// How many requests may be open at a time; one more ends with `Error::Full`.
+    /// The largest number of open requests. A further request fails with `Error::Full`.
     pub requests_max: usize,
-    /// After this, an attempt without an answer is repeated; the pause doubles up to eight times.
+    /// The time after which the client repeats an attempt without an answer. It doubles up to eight
+    /// times this value.
     pub attempt: Duration,
 }
 
 impl ConnectOptions {
-    /// Returns the coordinators' addresses, and defaults for the rest: 10 s for requests, 2 s for
-    /// connections.
+    /// Returns options with the coordinators' addresses and defaults for the rest: 10 s for
+    /// requests, 2 s for opening a connection.
     pub fn new<A: Into<String>>(coordinators: impl IntoIterator<Item = A>) -> ConnectOptions {
         let limits = SessionLimits::default();
         ConnectOptions {
@@ -43,7 +46,7 @@ impl ConnectOptions {
         self
     }
 
-    /// Returns the limits of the session machine.
+    /// Returns the limits of the session machine that follow from these options.
     pub(crate) fn limits(&self) -> SessionLimits {
         SessionLimits {
             requests_max: self.requests_max,

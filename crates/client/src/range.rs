@@ -1,6 +1,8 @@
-//! Rows between two keys of an index, from every partition that can hold some, in order.
+//! Reads of the rows between two keys of an index, from every partition that can have some, in
+//! order.
 //!
-//! A range of the column behind a key that chooses the partition is a [`Lookup`](crate::Lookup).
+//! If the key already determines the partition, use a [`Lookup`](crate::Lookup) with a range of the
+//! next column instead.
 
 use std::future::{Future, IntoFuture};
 use std::ops::Bound;
@@ -14,9 +16,9 @@ use crate::read_options::common_options;
 use crate::rows::Row;
 use crate::table::{IndexSelector, Table};
 
-/// Rows between two keys of an index, in its order. Each partition reads its part of the range, and
-/// the rows of several are merged. Awaiting it gives all rows; [`IndexRange::rows`] gives them as
-/// they come.
+/// A read of the rows between two keys of an index, in its order. Each partition reads its part of
+/// the range, and the client merges the parts. Awaiting it returns all rows. [`IndexRange::rows`]
+/// returns them one by one.
 #[derive(Clone, Debug)]
 #[must_use = "it is sent when it is awaited"]
 pub struct IndexRange {
@@ -26,7 +28,7 @@ pub struct IndexRange {
 common_options!(IndexRange);
 
 impl Table {
-    /// Returns the rows between two keys of the primary key or of an index, in its order.
+    /// Returns a read of the rows between two keys of the primary key or of an index, in its order.
     ///
     /// A key has values for the first columns of the index, for all of them or for fewer, and
     /// stands for all rows that have these values: [`Bound::Included`] reads them,

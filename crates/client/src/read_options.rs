@@ -16,20 +16,21 @@ macro_rules! common_options {
                 self
             }
 
-            /// Restricts the read to so many rows.
+            /// Limits the number of rows.
             pub fn limit(mut self, rows: u64) -> Self {
                 self.wanted.plan.limit = Some(rows);
                 self
             }
 
-            /// Reads in the order of the index, from its end.
+            /// Reads in the descending order of the index.
             pub fn descending(mut self) -> Self {
                 self.wanted.plan.order = session::gather::RowOrder::Descending;
                 self
             }
 
-            /// Sets how fresh the rows must be. [`Consistency::Stale`](crate::Consistency::Stale)
-            /// returns the committed rows at once, and may miss operations under way.
+            /// Sets how fresh the rows must be. With
+            /// [`Consistency::Stale`](crate::Consistency::Stale) the read returns committed rows at
+            /// once, and may miss operations in progress.
             pub fn consistency(mut self, consistency: $crate::Consistency) -> Self {
                 self.wanted.plan.consistency = consistency;
                 self
@@ -42,13 +43,13 @@ macro_rules! common_options {
                 self
             }
 
-            /// Sets the time that each page of rows may take.
+            /// Sets the time limit for each page of rows.
             pub fn deadline(mut self, patience: std::time::Duration) -> Self {
                 self.wanted.patience = Some(patience);
                 self
             }
 
-            /// Returns the rows as they come.
+            /// Starts the read, and returns its rows one by one.
             ///
             /// # Errors
             /// [`Error::UnknownColumn`](crate::Error::UnknownColumn).
@@ -56,7 +57,7 @@ macro_rules! common_options {
                 $crate::Rows::begin(self.wanted)
             }
 
-            /// Returns how many rows there are, counted where they are.
+            /// Returns the number of rows. The servers count them.
             ///
             /// # Errors
             /// As [`Rows::next`](crate::Rows::next).

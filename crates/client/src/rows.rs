@@ -1,5 +1,5 @@
-//! Rows as they come, all of one state. A small result is read as of one moment. A larger result
-//! comes page by page from a snapshot, with back-pressure: the client requests no page before it
+//! A stream of rows that show one state. A small result is read as of one moment. A larger result
+//! is read page by page from a snapshot, with back-pressure: the client requests no page before it
 //! has room for it.
 
 use std::collections::HashMap;
@@ -26,13 +26,13 @@ const PAGE_ROWS: usize = 1_024;
 /// A row that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Rises with every change of the row.
+    /// The version of the row. It rises with every change.
     pub version: Version,
-    /// One value per column that was requested, in that order.
+    /// One value per requested column, in the requested order.
     pub values: Vec<Value>,
 }
 
-/// A read under way. Dropping it ends it.
+/// A read in progress. Dropping it cancels it.
 #[derive(Debug)]
 pub struct Rows {
     client: Client,
@@ -94,15 +94,15 @@ impl Rows {
         })
     }
 
-    /// Returns whether all rows are as they were at one moment: between the first call and its
-    /// answer, or that of a snapshot. If not, the rows may be stale by request, or a snapshot is
-    /// not possible while a server of the table is missing: a row that moves in the order of its
-    /// index while it is read may be missed or come twice. None before the first row was requested.
+    /// Returns whether all rows are as of one moment: between the first call and its answer, or the
+    /// moment of a snapshot. If not, the read is stale by request, or a server of the table was
+    /// missing, so no snapshot was possible. Then a row that moves in the order of its index during
+    /// the read may be missing or appear twice. Returns none before the first row was requested.
     pub fn is_of_one_moment(&self) -> Option<bool> {
         self.is_of_one_moment
     }
 
-    /// Returns the next row; none at the end, and after an error.
+    /// Returns the next row. Returns none at the end, and after an error.
     ///
     /// # Errors
     /// [`Error::Deadline`] if a partition does not answer in time, [`Error::TableGone`],
@@ -143,8 +143,7 @@ impl Rows {
         }
     }
 
-    /// Returns the rows that are there, waiting for the first of them: at least one, none at the
-    /// end.
+    /// Waits for at least one row, and returns all rows that have arrived. Returns none at the end.
     ///
     /// # Errors
     /// As [`Rows::next`].
@@ -165,7 +164,7 @@ impl Rows {
         Ok(Some(page))
     }
 
-    /// Returns all rows that are left.
+    /// Returns all remaining rows.
     ///
     /// # Errors
     /// As [`Rows::next`].
@@ -177,7 +176,7 @@ impl Rows {
         Ok(rows)
     }
 
-    /// Returns the number of rows, of a plan that only counts.
+    /// Returns the number of rows, for a read that only counts.
     ///
     /// # Errors
     /// As [`Rows::next`].
@@ -284,7 +283,7 @@ impl Rows {
     }
 }
 
-/// Returns the first `visible` values of a row.
+/// Decodes the first `visible` values of a row.
 pub(crate) fn decode(columns: &[Column], visible: usize, row: &[u8]) -> Result<Vec<Value>, Error> {
     let view = RowView::parse(columns, row)?;
     Ok((0..visible)

@@ -1,8 +1,8 @@
-//! Making a schema step by step, with columns named rather than counted.
+//! A builder of schemas, in which columns are given by name.
 
 use placement::{Column, ColumnType, Constraint, Durability, Index, Schema, SchemaError, Value};
 
-/// Partitions per replex unless the schema gives them.
+/// The number of partitions per replex, unless the schema sets another one.
 pub const PARTITIONS_DEFAULT: u32 = 12;
 
 /// Builds a [`Schema`]. [`SchemaBuilder::build`] checks it.
@@ -39,8 +39,8 @@ struct NamedIndex {
 }
 
 impl SchemaBuilder {
-    /// Returns a table of this name without columns: 12 partitions per replex, no failure
-    /// tolerated, `sync`.
+    /// Starts a schema with this name and no columns. Its defaults are 12 partitions per replex, no
+    /// tolerated failure, and durability `sync`.
     pub fn new(name: impl Into<String>) -> SchemaBuilder {
         SchemaBuilder {
             schema: Schema {
@@ -72,7 +72,7 @@ impl SchemaBuilder {
         self.push(name.into(), column_type, true, None)
     }
 
-    /// Adds a column that is never NULL, with the value of rows that are written without it.
+    /// Adds a column that is never NULL. Rows that are written without it get the default value.
     #[must_use]
     pub fn column_with_default(
         self,
@@ -90,13 +90,13 @@ impl SchemaBuilder {
         self
     }
 
-    /// Adds an index that demands nothing.
+    /// Adds an index without a constraint.
     #[must_use]
     pub fn index(self, name: impl Into<String>, columns: &[&str]) -> SchemaBuilder {
         self.push_index(name.into(), columns, None)
     }
 
-    /// Adds an index that demands something of the rows.
+    /// Adds an index with a constraint.
     #[must_use]
     pub fn constrained_index(
         self,
@@ -107,9 +107,9 @@ impl SchemaBuilder {
         self.push_index(name.into(), columns, Some(constraint))
     }
 
-    /// Chooses the partition by so many of the first columns of the key that was given last, an
-    /// index's or the primary key's, and not by all: then rows that have these columns in common
-    /// are in one partition, in order, and a range of the next column is read there.
+    /// Partitions the last added key by its first `columns` columns only. The key is an index's or
+    /// the primary key. Rows with the same values in these columns are then in one partition, in
+    /// order, so a range of the next column needs only this partition.
     #[must_use]
     pub fn partitioned_by_first(mut self, columns: u8) -> SchemaBuilder {
         match self.indexes.last_mut() {
@@ -119,23 +119,23 @@ impl SchemaBuilder {
         self
     }
 
-    /// Partitions per replex.
+    /// Sets the number of partitions per replex.
     #[must_use]
     pub fn partitions(mut self, partitions: u32) -> SchemaBuilder {
         self.schema.partitions = partitions;
         self
     }
 
-    /// Sets how many failure domains may be lost without losing a row.
+    /// Sets how many failure domains can be lost without losing a row.
     #[must_use]
     pub fn failures_tolerated(mut self, failures: u8) -> SchemaBuilder {
         self.schema.failures_tolerated = failures;
         self
     }
 
-    /// Sets whether copies keep thin entries in each other's order: it makes reads instead of a
-    /// lost partition lookups, and costs memory and some CPU time per write. The default is that
-    /// they do.
+    /// Sets whether each copy keeps thin entries in the order of the other copies. With them, reads
+    /// of a lost partition's rows are lookups instead of scans. They cost memory and some CPU time
+    /// per write. They are on by default.
     #[must_use]
     pub fn local_entries(mut self, local_entries: bool) -> SchemaBuilder {
         self.schema.local_entries = local_entries;
@@ -149,7 +149,7 @@ impl SchemaBuilder {
         self
     }
 
-    /// Returns the schema.
+    /// Checks and returns the schema.
     ///
     /// # Errors
     /// [`Error::Schema`](crate::Error::Schema) names its fault and the remedy.

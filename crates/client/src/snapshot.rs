@@ -1,4 +1,5 @@
-//! Snapshots: the state of tables at one version, for reads that are larger than a moment.
+//! Snapshots: the state of tables at one version, for reads that are too large to be read as of one
+//! moment.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +14,9 @@ use crate::client::{Client, other_outcome};
 use crate::error::Error;
 use crate::table::Table;
 
-/// The state of some tables at one version. Reads that name it, by any index, show exactly what was
-/// committed up to that version, whatever is written meanwhile. Clones share it. It ends with the
-/// last of them.
+/// The state of some tables at one version. Reads of the snapshot, by any index, show exactly the
+/// changes up to this version, also while clients write. Clones share the snapshot. It ends with
+/// the last clone.
 ///
 /// Servers keep the rows that are overwritten since, up to a budget, and end the snapshot beyond
 /// it. It also ends when a table of it or a server with a copy changes. Reads then fail with
@@ -47,9 +48,9 @@ impl Drop for OpenHandle {
 }
 
 impl Client {
-    /// Opens a snapshot of tables. It has everything that was acknowledged before this call.
-    /// Writes of the tables wait for a moment while it is opened, usually for less than a
-    /// millisecond beyond those that are under way.
+    /// Opens a snapshot of tables. It includes every change that was acknowledged before this call.
+    /// While it is opened, writes to these tables wait, usually for less than a millisecond after
+    /// the running operations have ended.
     ///
     /// # Errors
     /// [`Error::Snapshot`] while a server with a copy of the tables is down or is being filled.
@@ -99,18 +100,19 @@ impl Client {
 }
 
 impl Snapshot {
-    /// Returns its version: it has every change up to this one, and none above.
+    /// Returns the version of the snapshot: it includes every change up to this version, and no
+    /// later one.
     pub fn version(&self) -> Version {
         self.open.opened.at
     }
 
-    /// Returns its name in the protocol.
+    /// Returns the snapshot's id in the protocol.
     #[doc(hidden)]
     pub fn id(&self) -> SnapshotId {
         self.open.opened.share.snapshot
     }
 
-    /// Checks that it has a table.
+    /// Returns an error if the snapshot does not include the table.
     pub(crate) fn check(&self, table: &Table) -> Result<(), Error> {
         if self.open.tables.contains(&table.id()) {
             return Ok(());

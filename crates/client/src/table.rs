@@ -1,4 +1,5 @@
-//! A table: its definition as it was looked up, writes, and where reads begin.
+//! A table handle: its definition at the time of the lookup, its writes, and the methods that begin
+//! reads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +22,12 @@ use crate::client::{Client, IfExists, other_outcome, unexpected};
 use crate::error::Error;
 use crate::hub::Waiter;
 
-/// Names an index of a table. A text is a name, a number a position among the schema's indexes.
+/// Selects an index of a table, by its name or by its position among the schema's indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexSelector<'a> {
     /// The primary key.
     PrimaryKey,
-    /// The index of this name; the table's name is its primary key.
+    /// The index with this name. The table's name selects the primary key.
     Name(&'a str),
     /// The index at this position in the schema.
     Position(usize),
@@ -50,9 +51,9 @@ impl From<usize> for IndexSelector<'_> {
     }
 }
 
-/// A table of a cluster. Cheap to clone. Every request looks up where its partitions are, and a
-/// read follows a change of their number. Its columns and indexes are those of when the table was
-/// looked up.
+/// A table of a cluster. Cloning it is cheap. Every request looks up the current place of its
+/// partitions, and a read follows a change of their number. Columns and indexes are those at the
+/// time when the table was looked up.
 #[derive(Clone, Debug)]
 pub struct Table {
     client: Client,
@@ -60,14 +61,14 @@ pub struct Table {
     placed: Arc<configuration::PlacedTable>,
 }
 
-/// An index, or the primary key, where it is read.
+/// An index, or the primary key, with its replex.
 pub(crate) struct PlacedIndex<'a> {
     /// Its name; none is the primary key.
     pub name: Option<&'a str>,
     pub replex: u8,
-    /// All columns of its key.
+    /// The columns of its key.
     pub columns: &'a [usize],
-    /// How many of the first ones choose the partition.
+    /// How many of the first columns determine the partition.
     pub partition_columns: usize,
 }
 
@@ -93,7 +94,7 @@ impl Client {
         self.table(&name).await
     }
 
-    /// Returns a table by name; asks the coordinator if it is not known here.
+    /// Returns a table by name. Asks the coordinator if the client does not know it.
     ///
     /// # Errors
     /// [`Error::NoTable`] names the tables that there are.
@@ -135,27 +136,28 @@ impl Table {
         })
     }
 
-    /// Returns the client that it belongs to.
+    /// Returns the client of the table.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Returns columns, indexes and settings.
+    /// Returns the schema: columns, indexes and settings.
     pub fn schema(&self) -> &Schema {
         &self.definition().schema
     }
 
-    /// Returns the table as the configuration of then had it: layout and placement too.
+    /// Returns the table's entry of the configuration, with layout and placement, as it was at the
+    /// lookup.
     pub fn definition(&self) -> &configuration::PlacedTable {
         &self.placed
     }
 
-    /// Returns the epoch of the configuration from which it was read.
+    /// Returns the epoch of the configuration from which this handle was made.
     pub(crate) fn epoch(&self) -> Epoch {
         self.configuration.epoch
     }
 
-    /// Returns its number, never reused.
+    /// Returns the table's number. Numbers are never reused.
     pub fn id(&self) -> TableId {
         self.definition().id
     }
@@ -170,7 +172,7 @@ impl Table {
         Ok(u16::try_from(position).expect("a table has at most 1,600 columns"))
     }
 
-    /// Returns one value per column from those named; the others get their default.
+    /// Returns a row with one value per column. Columns that are not in `named` get their default.
     ///
     /// # Errors
     /// [`Error::UnknownColumn`].
@@ -185,8 +187,8 @@ impl Table {
         Ok(values)
     }
 
-    /// Writes a new row. The result is `Applied`, or `Duplicate` where a row with the primary key
-    /// or with a unique key exists already.
+    /// Writes a new row. The result is `Applied`, or `Duplicate` if a row with the primary key or
+    /// with a unique key exists already.
     ///
     /// # Errors
     /// [`Error::Row`] and [`Error::Key`] for invalid values, before anything is sent; those of
@@ -195,7 +197,7 @@ impl Table {
         self.execute(self.insertion(values)?).await
     }
 
-    /// Returns the mutation of [`Table::insert`].
+    /// Returns the mutation that [`Table::insert`] executes.
     ///
     /// # Errors
     /// [`Error::Row`] and [`Error::Key`] for invalid values.
@@ -207,7 +209,8 @@ impl Table {
         })
     }
 
-    /// Writes a new row, or leaves the one with this pk as it is (`Kept`).
+    /// Writes a new row. If a row with this primary key exists, it stays unchanged, and the result
+    /// is `Kept`.
     ///
     /// # Errors
     /// As [`Table::insert`].
@@ -218,8 +221,8 @@ impl Table {
         self.execute(Mutation { pk, action }).await
     }
 
-    /// Writes a new row, or changes the one with this pk; `Excluded` in the assignments is the
-    /// new one.
+    /// Writes a new row, or changes the row with the same primary key. In the assignments
+    /// `Excluded` is the new row.
     ///
     /// # Errors
     /// As [`Table::insert`].
@@ -239,7 +242,8 @@ impl Table {
         self.execute(Mutation { pk, action }).await
     }
 
-    /// Changes the row with this pk, if the condition holds; both under the row's lock.
+    /// Changes the row with this primary key if the condition holds. The head checks the condition
+    /// under the row's lock.
     ///
     /// # Errors
     /// As [`Table::execute`], and [`Error::WrongType`] for values that are no pk.
@@ -257,7 +261,8 @@ impl Table {
         self.execute(Mutation { pk, action }).await
     }
 
-    /// Removes the row with this pk, if the condition holds.
+    /// Removes the row with this primary key if the condition holds. The head checks the condition
+    /// under the row's lock.
     ///
     /// # Errors
     /// As [`Table::update`].
@@ -271,8 +276,8 @@ impl Table {
         self.execute(Mutation { pk, action }).await
     }
 
-    /// Runs a mutation exactly once and returns its result. A mutation that waited too long behind
-    /// others, and changed nothing, is repeated until the deadline.
+    /// Runs a mutation exactly once and returns its result. If the mutation ends with `Conflict`
+    /// because it waited too long, and so changed nothing, it is repeated until the deadline.
     ///
     /// # Errors
     /// [`Error::Unknown`] if it was sent and no result came, [`Error::Deadline`] if it certainly
@@ -281,7 +286,7 @@ impl Table {
         self.execute_within(mutation, None).await
     }
 
-    /// Works as [`Table::execute`], with a deadline of its own.
+    /// Works like [`Table::execute`], with its own deadline.
     ///
     /// # Errors
     /// As there.
@@ -306,8 +311,8 @@ impl Table {
         }
     }
 
-    /// Runs many mutations, `window` at a time, and returns their results, in their order. A
-    /// mutation that ends with `Conflict` is not repeated.
+    /// Runs many mutations, `window` at a time. Returns their results in the order of the
+    /// mutations. A mutation that ends with `Conflict` is not repeated.
     ///
     /// # Panics
     /// If the window is 0.
@@ -346,7 +351,7 @@ impl Table {
         }
     }
 
-    /// Returns a pk's encoding.
+    /// Returns the encoding of a primary key.
     ///
     /// # Errors
     /// [`Error::IncompleteKey`] for too many or too few values, [`Error::WrongType`],
@@ -359,7 +364,8 @@ impl Table {
         Ok(Bytes(key))
     }
 
-    /// Describes the result of a request, for people: names the index and the key of a duplicate.
+    /// Describes the result of a request for people. For a duplicate it names the index and the
+    /// key.
     pub fn explain(&self, result: &RequestResult) -> String {
         let table = &self.schema().name;
         let index = |replex: u8| {
@@ -436,7 +442,7 @@ impl Table {
         Ok(Bytes(key))
     }
 
-    /// Returns where an index is, and its columns.
+    /// Returns an index with its replex and columns.
     pub(crate) fn index(&self, by: IndexSelector<'_>) -> Result<PlacedIndex<'_>, Error> {
         let schema = self.schema();
         let index = match by {
@@ -485,7 +491,7 @@ impl Table {
         }
     }
 
-    /// Refuses values that are not those of a key's first columns, at least of so many of them.
+    /// Checks that the values fit the first columns of a key, at least `least` of them.
     pub(crate) fn check_key(
         &self,
         index: &PlacedIndex<'_>,

@@ -1,8 +1,9 @@
 //! The inputs and outputs of a client's session machine.
 //!
 //! The driver (client library or simulator) owns connections and time. It opens the requested
-//! connections, writes the outgoing messages, and hands in the answers. A connection must deliver a
-//! request at most once, as TCP does: a refusal then speaks for its attempt.
+//! connections, sends the outgoing messages, and passes the answers to the machine. A connection
+//! must deliver a request at most once, as TCP does. So a refusal is certainly about its own
+//! attempt.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -17,67 +18,66 @@ use protocol::message::{
 };
 use protocol::operation::{Mutation, RequestResult};
 
-/// Names one thing that was submitted; the driver chooses it and never reuses it.
+/// Identifies a submitted operation. The driver chooses the number and never reuses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Ticket(pub u64);
 
-/// An operation of a client. Epochs in it are overwritten by the machine.
+/// An operation of a client. The machine overwrites the epochs in it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SessionOperation {
-    /// Changes, run exactly once, by the core of the primary partition of the first pk.
+    /// Mutations that the core of the first mutation's primary partition runs exactly once.
     Execute {
         /// The table.
         table: TableId,
         /// The mutations: one for now, at least one.
         mutations: Vec<Mutation>,
     },
-    /// One page of one partition. Its epoch is that of the configuration by which its copy was
-    /// chosen: numbers of copies are used again. It is sent with the epoch that its table has when
-    /// it is sent.
+    /// A read of one page of one partition. Its epoch is that of the configuration from which the
+    /// copy was chosen, because numbers of copies are reused. The machine sends it with the table's
+    /// epoch at the time of sending.
     Read(Read),
-    /// Ranges of partitions of one table, read as of one moment (R35). Each is as a `Read` whose
-    /// limit is that of all its pages together, and whose agreement is overwritten.
+    /// Reads of several ranges of one table, as of one moment (R35). The limit of each `Read`
+    /// applies to all pages of its range. The machine overwrites its agreement.
     Moment(Vec<Read>),
-    /// The end of holds; only the machine itself asks for it.
+    /// A release of holds. Only the machine itself submits it.
     Release(HoldRelease),
-    /// One part of one partition's checksum.
+    /// A read of one part of a partition's checksum.
     Checksum(ChecksumRead),
-    /// The counters of a core.
+    /// A read of a core's counters.
     Status(CoreId),
-    /// A snapshot of tables, for reads and checksums that name it.
+    /// Opens a snapshot of tables, for reads and checksums that name it.
     OpenSnapshot(Vec<TableId>),
-    /// The renewal of a snapshot's lease.
+    /// Renews a snapshot's lease.
     KeepSnapshot(SnapshotUse),
-    /// The end of a statement's share in a snapshot.
+    /// Ends a statement's share in a snapshot.
     CloseSnapshot(SnapshotUse),
 }
 
 /// An input of the machine.
 #[derive(Clone, Debug)]
 pub enum SessionInput {
-    /// Something is wanted.
+    /// The driver submits an operation.
     Submit {
-        /// Its name.
+        /// The name of the request.
         ticket: Ticket,
         /// The operation.
         operation: SessionOperation,
         /// When to give up, on the monotonic clock.
         deadline_us: u64,
     },
-    /// The caller does not wait for it any more. If it is an operation that was sent, it may still
-    /// happen.
+    /// The caller no longer waits for the operation. If it was sent, it may still take effect.
     Cancel {
-        /// Its name.
+        /// The name of the request.
         ticket: Ticket,
     },
-    /// A connection that was asked for is open, and its `Welcome` had this epoch.
+    /// A requested connection is open. `epoch` is that of its `Welcome`.
     Connected {
         /// The destination.
         core: CoreId,
         /// The core's epoch.
         epoch: Epoch,
     },
-    /// A connection broke, or could not be opened.
+    /// A connection broke or could not be opened.
     Disconnected {
         /// The destination.
         core: CoreId,
@@ -93,125 +93,128 @@ pub enum SessionInput {
     },
     /// The coordinator answered `Fetch` with a configuration.
     Configuration(Arc<Configuration>),
-    /// The changes of the configuration since the known one came from the coordinator.
+    /// The coordinator answered `Fetch` with the changes since the known configuration.
     Changes(ConfigurationChanges),
-    /// The coordinator answered `Fetch`: there is none newer than this.
+    /// The coordinator answered `Fetch`: the known configuration is the newest.
     Unchanged {
-        /// Its epoch.
+        /// The epoch of that configuration.
         epoch: Epoch,
     },
     /// The coordinator opened a session.
     Session {
-        /// Its number.
+        /// The number of the new session.
         session: SessionId,
         /// How long to begin requests in it, in microseconds.
         life_us: u64,
     },
-    /// The deadline of the last output has come.
+    /// The deadline of the last output has passed.
     Tick,
 }
 
 /// An output of the machine. The driver empties it after each step or batch of steps.
 #[derive(Debug, Default)]
 pub struct SessionOutput {
-    /// Connections to open, at the address in the configuration; each is answered by
+    /// Cores to connect to, at their addresses in the configuration. The driver answers each with
     /// [`SessionInput::Connected`] or [`SessionInput::Disconnected`].
     pub connects: Vec<CoreId>,
-    /// Requests for connections that are open.
+    /// Requests to send over open connections.
     pub sends: Vec<Attempt>,
-    /// For the coordinator: `Fetch` and `OpenSession`. They may be lost; they are asked again.
+    /// Requests to the coordinator: `Fetch` and `OpenSession`. If one is lost, the machine repeats
+    /// it.
     pub asks: Vec<CoordinatorRequest>,
     /// The operations that have ended.
     pub completions: Vec<Completion>,
-    /// When to step with [`SessionInput::Tick`] at the latest, on the monotonic clock; the last one
-    /// counts.
+    /// The latest time for the next [`SessionInput::Tick`], on the monotonic clock. A later output
+    /// replaces it.
     pub deadline_us: Option<u64>,
 }
 
-/// A request on its way.
+/// One attempt to send a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {
     /// The destination.
     pub core: CoreId,
-    /// Returned with the reply; never reused.
+    /// The number that the reply repeats. It is never reused.
     pub correlation: u64,
     /// The request.
     pub request: Request,
 }
 
-/// The end of something submitted.
+/// The end of a submitted operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Completion {
-    /// Its name.
+    /// The ticket of the operation.
     pub ticket: Ticket,
-    /// How it ended.
+    /// The outcome of the request.
     pub outcome: SessionOutcome,
 }
 
-/// How something ended.
+/// The outcome of an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SessionOutcome {
-    /// The one result of an `Execute`.
+    /// The result of an `Execute`.
     Executed(RequestResult),
-    /// A page.
+    /// A page of rows.
     Rows(RowPage),
-    /// The pages of each range of a `Moment`, all as of one moment between its submission and this.
+    /// The pages of each range of a `Moment`. All show one moment between the submission and this
+    /// outcome.
     Moment(Vec<Vec<RowPage>>),
-    /// A `Moment` reads more than the limits allow, or its pages never agreed: read page by page,
-    /// the rows are of no one moment.
+    /// A `Moment` exceeds the limits, or its pages never agreed. The caller can read it page by
+    /// page, but the rows then show no single moment.
     NoMoment,
-    /// A part's sum.
+    /// The checksum of a part.
     Checksum(ChecksumPart),
-    /// Counters by name.
+    /// A core's counters by name.
     Status(Vec<(String, u64)>),
-    /// A snapshot is open, kept or closed.
+    /// A snapshot was opened, kept or closed.
     Snapshot(SnapshotReply),
-    /// Certainly nothing was changed, nor will be.
+    /// The operation failed, and certainly changes nothing.
     Failed(SessionFailure),
-    /// An operation that may have happened, or may happen yet (R14): never a failure.
+    /// The operation may have taken effect, or may still take effect (R14). The caller must not
+    /// treat it as failed.
     Unknown(SessionFailure),
 }
 
-/// Why something did not end with a result.
+/// The reason why an operation has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionFailure {
-    /// The deadline passed. May be submitted again.
+    /// The deadline passed. The caller may submit the operation again.
     Deadline {
         /// The answer of the last core that was asked, if there was one.
         last: Option<Refusal>,
     },
-    /// Too much is waiting in this client already. May be submitted again later.
+    /// Too many operations wait in this client. The caller may submit it again later.
     Full,
     /// The table was dropped.
     TableGone {
         /// The table.
         table: TableId,
     },
-    /// The table has no such partition, or the cluster no such core.
+    /// The table has no such partition, or the cluster has no such core.
     PlaceGone {
         /// The partition, if it was one.
         partition: Option<PartitionId>,
     },
-    /// Servers with copies of its rows are down, too many to go on without them. May be submitted
-    /// again once one is back.
+    /// Too many servers with copies of the rows are down to continue without them. The caller may
+    /// submit the operation again once one of them is back.
     Lost {
         /// The partition that was to be read, or at which the write was to begin.
         partition: PartitionId,
         /// The missing part and the remedy, for people.
         message: String,
     },
-    /// A server has no space for writes.
+    /// A server of the chain has no disk space.
     DiskFull {
         /// The server.
         server: ServerId,
     },
-    /// There is no such snapshot any more, or none can be opened. The statement may be begun again.
+    /// The snapshot has ended, or none can be opened. The caller may begin the statement again.
     Snapshot(SnapshotFailure),
-    /// The session ended before the request's fate was known.
+    /// The session ended before the outcome of the request was known.
     SessionEnded,
-    /// A core knows another body under the request's number.
+    /// The core knows a request with the same number and another body.
     RequestMismatch,
-    /// It cannot be done, for any client.
+    /// The operation is invalid, for any client.
     Invalid {
         /// For people.
         message: String,
@@ -265,43 +268,45 @@ impl fmt::Display for SessionFailure {
     }
 }
 
-/// Limits of queues, and intervals in microseconds. Every queue has one.
+/// Limits of queues, and intervals in microseconds. Every queue has a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionLimits {
-    /// Attempts at one core without an answer; further ones wait here (window).
+    /// The most unanswered attempts at one core. Further requests to the core wait in the client.
     pub in_flight_max: usize,
-    /// Everything submitted and not ended; further submissions are refused.
+    /// The most submitted operations that have not ended. Further ones are refused.
     pub requests_max: usize,
-    /// Numbers of one session between the lowest without a result and the highest: bounds the
-    /// completion records that servers keep for this client (R14).
+    /// The largest distance between the lowest number of a session without a result and the
+    /// highest. It limits the completion records that servers keep for this client (R14).
     pub span_max: u64,
-    /// Attempts at one request without an answer; beyond, the oldest counts as lost.
+    /// The most unanswered attempts at one request. Beyond it the oldest attempt counts as lost.
     pub attempts_max: usize,
-    /// An attempt without an answer is repeated after this, doubling up to eight times it.
+    /// The time after which an attempt without an answer is repeated. It doubles up to eight times
+    /// this value.
     pub attempt_us: u64,
-    /// A read that has had no answer for so long makes its core suspected, if nothing else was
-    /// received from the core since either.
+    /// The time after which an unanswered read makes its core suspected, if nothing else arrived
+    /// from the core either.
     pub silent_us: u64,
-    /// So many connections that broke or did not open, with no answer between, make it suspected
-    /// too.
+    /// The number of consecutive connections that broke or did not open, after which their core is
+    /// suspected.
     pub failures_suspected: u32,
-    /// For so long reads go around a core that is suspected, where other copies have their rows.
+    /// The time for which reads avoid a suspected core, if other copies have the rows.
     pub suspect_us: u64,
-    /// A read of lost rows without another copy waits for so long.
+    /// The time for which a read waits if all copies of its rows are lost.
     pub lost_us: u64,
-    /// The first pause after a refusal or a broken connection, doubling up to `pause_us_max`.
+    /// The first pause after a refusal or a broken connection. It doubles up to `pause_us_max`.
     pub pause_us: u64,
     /// The longest pause.
     pub pause_us_max: u64,
-    /// Questions to the coordinator are asked again after this, doubling up to eight times it.
+    /// The time after which a request to the coordinator is repeated. It doubles up to eight times
+    /// this value.
     pub ask_us: u64,
-    /// Rows that one `Moment` reads at most.
+    /// The most rows that one `Moment` reads.
     pub moment_rows_max: u64,
-    /// Bytes of rows that it reads at most.
+    /// The most bytes of rows that one `Moment` reads.
     pub moment_bytes_max: usize,
-    /// Pages that it reads at most, beyond the first of each range.
+    /// The most pages that one `Moment` reads beyond the first page of each range.
     pub moment_pages_max: usize,
-    /// Ranges of it that are read at a time.
+    /// The most ranges that one `Moment` reads at a time.
     pub moment_reads_max: usize,
 }
 

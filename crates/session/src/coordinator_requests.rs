@@ -2,8 +2,8 @@
 //! that its own is old. It opens a session before the first operation and when the current one has
 //! reached its age.
 //!
-//! Questions and answers may be lost, and come twice. Only operations that need the coordinator's
-//! answer wait for it.
+//! Requests and answers may be lost, and may arrive twice. Only operations that need the
+//! coordinator's answer wait for it.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -101,7 +101,8 @@ impl SessionMachine {
             .retain(|(table, _), _| now.table(*table).is_some());
     }
 
-    /// Returns the partition of a read whose copy was chosen when its number meant another one.
+    /// Returns the partition of a read whose copy was chosen from an older configuration, in which
+    /// the copy's number meant another copy.
     pub(super) fn chosen_before(&self, ticket: Ticket) -> Option<PartitionId> {
         let pending = &self.requests[&ticket];
         if pending.part_of.is_some() {
@@ -138,7 +139,8 @@ impl SessionMachine {
         }
     }
 
-    /// Handles the coordinator's epoch: nothing up to it is wanted any more.
+    /// Handles the epoch in the coordinator's answer: the machine waits no longer for
+    /// configurations up to it.
     pub(super) fn on_fetched(&mut self, epoch: Epoch) {
         if self
             .fetch
@@ -167,7 +169,8 @@ impl SessionMachine {
         self.place_again(now_us, output, |place| place == RequestPhase::Waiting);
     }
 
-    /// Puts an operation without a name aside if there is no session to name it in.
+    /// Queues an operation that needs a name while there is no session. Returns whether it was
+    /// queued.
     pub(super) fn waits_for_session(
         &mut self,
         now_us: u64,
@@ -187,7 +190,7 @@ impl SessionMachine {
         !current
     }
 
-    /// Wants a configuration of this epoch or newer.
+    /// Requests a configuration of this epoch or a newer one.
     pub(super) fn fetch(&mut self, now_us: u64, wanted: Epoch, output: &mut SessionOutput) {
         match &mut self.fetch {
             Some(fetch) => fetch.wanted = fetch.wanted.max(wanted),

@@ -1,4 +1,5 @@
-//! Events of the session machine: answers, refusals, opened and closed connections, time.
+//! Handlers of the session machine's events: answers, refusals, opened and closed connections,
+//! time.
 
 use alloc::vec::Vec;
 

@@ -1,8 +1,8 @@
-//! Reads of many pages and many partitions, put together from single pages.
+//! Reads of many pages and many partitions, assembled from single pages.
 //!
-//! Pure like everything here: it returns which pages to ask for, takes them in any order, and
-//! returns rows, merged by key where an order is wanted. Memory is bounded: two pages per partition
-//! at most, and no page is asked for whose rows the limit makes needless.
+//! The code is pure: it returns the pages to request, accepts them in any order, and returns rows,
+//! merged by key if an order is needed. Memory is bounded: it keeps at most two pages per
+//! partition, and requests no page whose rows exceed the limit.
 //!
 //! Three ways lead to pages. A small result is read as of one moment (R35): a *moment* of all
 //! partitions ([`Gather::moment_reads`]). Its pages are handed in together. A larger result comes
@@ -23,52 +23,52 @@ use protocol::expression::Expression;
 use protocol::identity::{Epoch, PartitionId, SnapshotId, Version};
 use protocol::message::{Agreement, Consistency, Read, RowPage};
 
-/// Rows of a page at most; pages are cut by bytes as well.
+/// The most rows of a page. Pages are limited by bytes, too.
 pub const PAGE_ROWS_MAX: u32 = 4_096;
-/// Partitions that are read at a time where no order is wanted.
+/// The number of partitions that are read at a time if the read needs no order.
 pub const PARTITIONS_AT_A_TIME: usize = 4;
 /// Pages of a partition that are kept while more are requested.
 const PAGES_KEPT: usize = 1;
 
-/// In which order rows are given out.
+/// The order in which a read returns rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowOrder {
-    /// As they come.
+    /// The order of their arrival.
     Any,
-    /// By the sort order of the replex.
+    /// The sort order of the replex.
     Ascending,
-    /// By the sort order of the replex, from the end.
+    /// The reverse sort order of the replex.
     Descending,
 }
 
 /// The plan of a read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatherPlan {
-    /// Partitions of one replex of one table.
+    /// The partitions to read, all of one replex of one table.
     pub partitions: Vec<PartitionId>,
-    /// First key, memcomparable.
+    /// The first key, memcomparable.
     pub start: Bytes,
-    /// First key beyond; none reads to the end.
+    /// The first key after the range; none reads to the end.
     pub end: Option<Bytes>,
-    /// Rows for which it holds.
+    /// Only rows that fulfil this condition are read.
     pub filter: Option<Expression>,
-    /// Which columns, by position; none is all.
+    /// The columns to return, by position; none returns all.
     pub projection: Option<Vec<u16>>,
-    /// How many rows at most; none is all.
+    /// The most rows to return; none returns all.
     pub limit: Option<u64>,
-    /// In which order.
+    /// The order of the rows.
     pub order: RowOrder,
-    /// Return only how many there are.
+    /// Whether to return only the number of rows.
     pub count_only: bool,
-    /// Of the configuration by which the copies were chosen.
+    /// The epoch of the configuration from which the copies were chosen.
     pub epoch: Epoch,
     /// How fresh each page must be.
     pub consistency: Consistency,
-    /// Read the rows of this snapshot instead of the present ones.
+    /// The snapshot to read from; none reads the present rows.
     pub snapshot: Option<SnapshotId>,
 }
 
-/// A read under way.
+/// A read in progress.
 #[derive(Debug)]
 pub struct Gather {
     plan: GatherPlan,
@@ -114,18 +114,18 @@ struct Page {
 /// The next result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum GatherStep<'a> {
-    /// A row: bytes of `placement::row` with the columns of [`Gather::columns`].
+    /// A row, encoded by `placement::row` with the columns of [`Gather::columns`].
     Row(Version, &'a [u8]),
-    /// Pages must come first.
+    /// There is no row until another page arrives.
     Wait,
-    /// That was everything.
+    /// The read has returned all rows.
     End,
 }
 
-/// A page that no server of this release sends. Asking again does not help.
+/// A page that no server of this release sends. Repeating the request does not help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GatherError {
-    /// Its rows are not as many as it declares, or are cut off.
+    /// The page has fewer rows than it declares, or a row is cut off.
     Page,
     /// A row is malformed.
     Row(RowError),
@@ -143,7 +143,7 @@ impl core::fmt::Display for GatherError {
 impl core::error::Error for GatherError {}
 
 impl Gather {
-    /// Begins a read. The plan's partitions are of this table, its columns too.
+    /// Begins a read. The plan's partitions and columns are those of this table.
     ///
     /// # Panics
     /// If the plan names a column or a replex that the table does not have.
@@ -198,24 +198,24 @@ impl Gather {
         }
     }
 
-    /// Returns the columns by which rows are read: the plan's columns, maybe with others after
-    /// them.
+    /// Returns the columns of the rows: the plan's columns, and others after them if the order
+    /// needs them.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// Returns how many of [`Gather::columns`] the plan asks for.
+    /// Returns how many of [`Gather::columns`] the plan requests.
     pub fn visible_columns(&self) -> usize {
         self.visible
     }
 
-    /// Returns how many rows were given out so far, or counted.
+    /// Returns how many rows the read has returned or counted so far.
     pub fn count(&self) -> u64 {
         self.given
     }
 
-    /// Returns the next page to ask for at once, with the number to hand it in under; none if there
-    /// is nothing to ask for until rows are taken or pages come.
+    /// Returns the next page to request now, with the number to pass to [`Gather::accept`]. Returns
+    /// none while the read has enough pages, or waits for some.
     pub fn next_read(&mut self) -> Option<(usize, Read)> {
         self.advance();
         let wanted = self.wanted();
@@ -272,7 +272,7 @@ impl Gather {
         }
     }
 
-    /// Makes a read that has not begun one of a snapshot.
+    /// Sets the snapshot of a read that has not begun.
     ///
     /// # Panics
     /// If pages were requested before.
@@ -289,8 +289,8 @@ impl Gather {
         );
     }
 
-    /// Returns all that is to be read, one range for each partition, for a `Moment`. Its pages go
-    /// to [`Gather::accept_moment`], or if there are none, the read goes on page by page.
+    /// Returns one read per partition for a `Moment`. Pass its pages to [`Gather::accept_moment`].
+    /// If the `Moment` fails, continue page by page with [`Gather::next_read`].
     ///
     /// # Panics
     /// If pages were requested before.
@@ -302,7 +302,7 @@ impl Gather {
             .collect()
     }
 
-    /// Takes the pages of all ranges of [`Gather::moment_reads`], in their order.
+    /// Accepts the pages of all ranges of [`Gather::moment_reads`], in their order.
     ///
     /// # Errors
     /// A page is malformed.
@@ -320,7 +320,7 @@ impl Gather {
         Ok(())
     }
 
-    /// Takes a page that [`Gather::next_read`] asked for.
+    /// Accepts a page that [`Gather::next_read`] requested.
     pub fn accept(&mut self, index: usize, page: RowPage) -> Result<(), GatherError> {
         if !self.plan.count_only {
             check_page(&page, (!self.merge_by.is_empty()).then_some(&self.columns))?;
@@ -349,7 +349,7 @@ impl Gather {
         Ok(())
     }
 
-    /// Returns the next row, if it is known.
+    /// Returns the next row, if it has arrived.
     pub fn step(&mut self) -> GatherStep<'_> {
         self.advance();
         if self.wanted() == 0 {

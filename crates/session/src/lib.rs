@@ -1,6 +1,6 @@
-//! A client's session as a machine: routes requests by the configuration, names them so that each
-//! runs exactly once, repeats them after losses and refusals, and reports *unknown* where the
-//! outcome cannot be known (R13, R14, R15).
+//! The machine of a client's session. It routes requests by the configuration, names them so that
+//! each runs exactly once, and repeats them after losses and refusals. If an outcome cannot be
+//! known, it reports *unknown* (R13, R14, R15).
 //!
 //! A request has one place at a time:
 //! ```text
@@ -12,9 +12,9 @@
 //! Only an attempt that was refused is known to have done nothing. A request whose connection broke
 //! may have happened, so from then on the request ends with its result or as `Unknown`.
 //!
-//! A read whose partition is lost goes to a cover instead (`redirect`). Several ranges that are to
-//! be of one moment are read in rounds (`moment`). Both divide a request into parts, which are
-//! requests of their own. Reads of many pages and partitions are in `gather`, which hands single
+//! A read whose partition is lost goes to a cover instead (`redirect`). Several ranges that must
+//! show one moment are read in rounds (`moment`). Both divide a request into parts, which are
+//! requests of their own. Reads of many pages and partitions are in `gather`, which passes single
 //! pages to this machine.
 
 #![no_std]
@@ -132,18 +132,18 @@ enum RequestPhase {
     Queued(CoreId),
     Flying,
     Pausing,
-    /// Its parts are under way instead.
+    /// The parts of the request are under way instead.
     Parted,
 }
 
 /// Why the machine has made a request of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RequestParent {
-    /// It is a member of the cover of this read's partition.
+    /// The request goes to a member of the cover of this read's partition.
     Cover(Ticket),
-    /// It reads a range of this `Moment`, or ends its holds.
+    /// The request reads a range of this `Moment`, or ends its holds.
     Moment(Ticket),
-    /// Nothing waits for it.
+    /// Nothing waits for the request.
     Nothing,
 }
 
@@ -151,11 +151,11 @@ enum RequestParent {
 struct AttemptInFlight {
     ticket: Ticket,
     core: CoreId,
-    /// The epoch of its table that it was sent with.
+    /// The epoch of the request's table, as it was sent.
     epoch: Epoch,
     sent_us: u64,
-    /// It takes a place in its core's window: not any more once it has been silent for long,
-    /// else a few lost answers would close the window.
+    /// Whether the attempt takes a place in its core's window. An attempt without an answer for a
+    /// long time does not: otherwise a few lost answers would close the window.
     counted: bool,
 }
 
@@ -364,7 +364,8 @@ impl SessionMachine {
         }
     }
 
-    /// Finds the core for a request and sends it there, or has it wait for the missing part.
+    /// Finds the core for a request and sends the request there. If a part is missing, such as the
+    /// configuration, the session's number or a connection, the request waits for it.
     fn place(&mut self, now_us: u64, ticket: Ticket, output: &mut SessionOutput) {
         let Some(configuration) = &self.configuration else {
             self.move_to(ticket, RequestPhase::Waiting, None);
@@ -394,6 +395,7 @@ impl SessionMachine {
         if self.waits_for_session(now_us, ticket, output) || self.redirect(now_us, ticket, output) {
             return;
         }
+        // The usual case: the connection is open, and the request is sent at once.
         let link = self.links.entry(core).or_default();
         let open = link.state == LinkState::Up
             && link.queue.is_empty()
@@ -465,8 +467,8 @@ impl SessionMachine {
         }
     }
 
-    /// Sends a request over a connection that is up. False if it cannot be numbered yet, because
-    /// the oldest open number is too far behind.
+    /// Sends a request over an open connection, and gives it its number before. Returns false if it
+    /// gets no number yet, because the oldest open number is too far behind.
     fn send(
         &mut self,
         now_us: u64,

@@ -1,8 +1,9 @@
-//! Pages of a cover's members, put together to one page of the lost partition.
+//! Merging pages of a cover's members into one page of the lost partition.
 //!
 //! Members return rows in the lost partition's order or in their own. The merged page is in the
-//! lost partition's order and has each row once: of two copies the one with the higher version,
-//! which is the later one. Memory is bounded: no more rows are kept than the page may have.
+//! lost partition's order and has each row once. Of two copies of a row it has the one with the
+//! higher version, which is the later one. Memory is bounded: it keeps no more rows than the page
+//! may have.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -17,11 +18,10 @@ use protocol::message::{Read, RowPage};
 /// Bytes of the rows of one page, beyond which it is cut.
 const PAGE_BYTES_MAX: usize = 1 << 20;
 
-/// A page in the making.
+/// Merges the pages of a cover's members into one page.
 #[derive(Debug)]
 pub(super) struct Merge {
-    /// The columns that are requested from members: the read's projection, and the columns to order
-    /// by.
+    /// The columns that members must return: those of the read, and those that determine the order.
     pub projection: Option<Vec<u16>>,
     /// Columns of the rows that come, and how many of them the read asks for.
     columns: Vec<Column>,
@@ -42,7 +42,7 @@ pub(super) struct Merge {
 }
 
 impl Merge {
-    /// Begins one page of `read`. Its partition is lost.
+    /// Begins one page of `read`, whose partition is lost.
     pub fn new(table: &PlacedTable, read: &Read) -> Merge {
         let all = &table.schema.columns;
         let mut projection = match read.count_only {
@@ -90,8 +90,8 @@ impl Merge {
         }
     }
 
-    /// Takes a member's page. `in_order` is whether it came in the lost partition's order, and so
-    /// ends in it, if it is not the last.
+    /// Adds a member's page. `in_order` states whether the page is in the lost partition's order.
+    /// If so, and it is not the last page, the merged page can only go as far as this page.
     ///
     /// # Errors
     /// A row is malformed.
@@ -123,7 +123,7 @@ impl Merge {
         self.trim()
     }
 
-    /// Returns the page.
+    /// Returns the merged page.
     ///
     /// # Errors
     /// A row is malformed.

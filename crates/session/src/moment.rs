@@ -1,23 +1,23 @@
-//! Several ranges, or several pages of one, read as of one moment (R35).
+//! Reading several ranges, or several pages of one, as of one moment (R35).
 //!
-//! A read of several partitions is several requests. Between two of their answers a row can move
-//! from the partition that answers last to the partition that has answered first. So the answers
-//! must agree on a moment. Two ways, in rounds:
+//! A read of several partitions sends several requests. Between two of their answers a row can move
+//! from a partition that answers later to one that has answered. So the answers must show one
+//! moment. The client reads in two kinds of rounds:
 //!
 //! | round | asks | the answers are of one moment if |
 //! |---|---|---|
 //! | quiet | all ranges at once | each range has not changed since before the first was asked |
 //! | held | one range after the other, with a hold | nothing changed while each hold lasted |
 //!
-//! Holds are released after the last answer.
+//! The client releases holds after the last answer.
 //!
-//! A quiet round costs no more than the reads themselves, and fails where a range is written all
-//! the time. After [`ROUNDS_QUIET`] of them comes a held one: writers of the ranges wait until it
-//! ends (`machines::core::reads`). Ranges are held in the order in which operations acquire keys,
-//! by replex, partition and key (R7), so that a reader and a writer do not wait for each other.
+//! A quiet round costs no more than the reads themselves, and fails if a range is written all the
+//! time. After [`ROUNDS_QUIET`] of them, a held round follows: writers of the ranges wait until it
+//! ends (`machines::core::reads`). The client holds ranges in the order in which operations acquire
+//! keys (replex, partition, key; R7), so that a reader and a writer do not wait for each other.
 //!
-//! A range whose partition is lost is read from its cover (`redirect`), which is never held: such a
-//! read goes on in quiet rounds, with pauses between them.
+//! A range of a lost partition is read from its cover (`redirect`), which is never held. Such a
+//! read continues in quiet rounds, with pauses between them.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -40,7 +40,7 @@ const HOLD_US: u64 = 25_000;
 /// How long the machine tries to end holds that it does not need any more.
 const RELEASE_US: u64 = 200_000;
 
-/// A `Moment` under way.
+/// A `Moment` in progress.
 #[derive(Debug)]
 pub(super) struct Moment {
     way: MomentMode,
@@ -64,9 +64,9 @@ type Holds = BTreeMap<(PartitionId, CoreId), Vec<u64>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MomentMode {
-    /// Stale reads: nothing has to agree.
+    /// Stale reads, whose pages need not agree.
     Stale,
-    /// One range, of which one page may be all.
+    /// One range that may be complete with one page.
     Alone,
     Quiet,
     Held,
@@ -83,12 +83,12 @@ struct Range {
 #[derive(Debug)]
 pub(super) struct ReceivedPage {
     pub page: RowPage,
-    /// Which core gave it under which correlation; none if it was put together from a cover's.
+    /// The core and the correlation of the page; none if the page was merged from a cover.
     pub held_by: Option<(CoreId, u64)>,
 }
 
 impl ReceivedPage {
-    /// Returns a page of a cover.
+    /// Returns a page that was merged from a cover.
     pub fn from_cover(page: RowPage) -> ReceivedPage {
         ReceivedPage {
             page,
@@ -97,11 +97,11 @@ impl ReceivedPage {
     }
 }
 
-/// Moments by the ticket of the request that wants them.
+/// All `Moment`s in progress, by the ticket of their request.
 pub(super) type Moments = BTreeMap<Ticket, Moment>;
 
 impl SessionMachine {
-    /// Begins a round of a `Moment`.
+    /// Begins a round of a `Moment`: chooses how the answers must agree, and asks for its ranges.
     pub(super) fn begin_moment(&mut self, now_us: u64, ticket: Ticket, output: &mut SessionOutput) {
         self.drop_moment(ticket);
         let SessionOperation::Moment(reads) = &self.requests[&ticket].operation else {
@@ -288,7 +288,8 @@ impl SessionMachine {
         }
     }
 
-    /// Handles a core's report that it has ended holds, and whether they had lasted.
+    /// Handles a core's report that it has released holds. The report states whether they had
+    /// lasted and nothing had changed.
     pub(super) fn on_released(
         &mut self,
         now_us: u64,
@@ -329,8 +330,8 @@ impl SessionMachine {
         }
     }
 
-    /// Reads the ranges of all moments of these tables again, because their epochs have changed:
-    /// pages of the ones before agree with no others.
+    /// Reads the ranges of all moments of these tables again, because the tables' epochs have
+    /// changed. Earlier pages agree with no later ones.
     pub(super) fn all_moments_again(
         &mut self,
         now_us: u64,
@@ -344,7 +345,7 @@ impl SessionMachine {
         }
     }
 
-    /// Drops the requests of a round. Writers need not wait any longer for its holds.
+    /// Drops the requests of a round, and releases its holds for the writers that wait.
     pub(super) fn drop_moment(&mut self, ticket: Ticket) {
         let Some(moment) = self.moments.remove(&ticket) else {
             return;
@@ -356,8 +357,8 @@ impl SessionMachine {
         self.abandoned.extend(releases);
     }
 
-    /// Ends the holds of rounds that have failed, and snapshots that came too late. Their time ends
-    /// them, too, if this is lost.
+    /// Sends the release of holds of failed rounds, and of snapshots that arrived too late. If a
+    /// message is lost, holds and snapshots end by their time limit.
     pub(super) fn release_abandoned(&mut self, now_us: u64, output: &mut SessionOutput) {
         for operation in core::mem::take(&mut self.abandoned) {
             let deadline_us = now_us + RELEASE_US;

@@ -1,13 +1,13 @@
 //! Names of requests: a session, and numbers that rise by one and are never reused (R13).
 //!
-//! Also the results that servers may forget: those below the lowest number whose result the client
-//! does not know yet (R14). When sessions begin and end is the machine's.
+//! The module also knows which results servers may forget: those below the lowest number whose
+//! result the client does not know (R14). The session machine decides when sessions begin and end.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use protocol::identity::{RequestId, SessionId};
 
-/// The client's sessions: the current one, and earlier ones with open requests.
+/// The client's sessions: the current one, and earlier ones that have open requests.
 #[derive(Debug, Default)]
 pub(super) struct Numbering {
     current: Option<SessionId>,
@@ -34,7 +34,7 @@ impl Numbering {
         self.current
     }
 
-    /// Begins a session; false if it is not newer than all before it.
+    /// Begins a session. Returns false if it is not newer than all earlier sessions.
     pub fn begin(&mut self, session: SessionId) -> bool {
         if self.newest.is_some_and(|newest| newest >= session) {
             return false;
@@ -54,7 +54,7 @@ impl Numbering {
         true
     }
 
-    /// Ends this session: it gives no new numbers, because the coordinator has ended it.
+    /// Ends a session: it assigns no more numbers, because the coordinator has ended it.
     pub fn end(&mut self, session: SessionId) {
         if self.current == Some(session) {
             self.current = None;
@@ -62,8 +62,8 @@ impl Numbering {
         self.forget_if_idle(session);
     }
 
-    /// Returns the next number of the current session; none without a session, or while the oldest
-    /// open number lags by `span_max`.
+    /// Returns the next request number of the current session. Returns none without a session, or
+    /// while the oldest open number lags by `span_max`.
     pub fn open(&mut self, span_max: u64) -> Option<RequestId> {
         let session = self.current?;
         let numbers = self
@@ -79,7 +79,7 @@ impl Numbering {
         Some(RequestId { session, number })
     }
 
-    /// Closes a request whose result is known, or that no caller will send again.
+    /// Closes a request whose result is known, or which no caller will send again.
     pub fn close(&mut self, request: RequestId) {
         let numbers = self
             .sessions
@@ -94,7 +94,8 @@ impl Numbering {
         }
     }
 
-    /// Returns the numbers that go with every attempt at an open request.
+    /// Returns the number below which all requests of the session are closed. Every attempt carries
+    /// it.
     pub fn acknowledged_below(&self, request: RequestId) -> u64 {
         let below = self.sessions[&request.session].acknowledged_below();
         assert!(

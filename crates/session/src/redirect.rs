@@ -1,14 +1,15 @@
-//! Reads of a lost partition: the client walks its cover (Replex sections 3.1 and 4, Fig. 6).
+//! Reads of a lost partition: the client reads its rows from a cover (Replex sections 3.1 and 4,
+//! Fig. 6).
 //!
-//! A partition is lost for a client if its server is down by the configuration, or if the client
-//! cannot reach it. Its rows are then read from the cheapest cover that is wholly available, one
-//! request per member, and put together to the page that was requested. If no cover is left, the
-//! read waits a little for a server to come back, then reports the missing partition.
+//! A partition is lost for a client if the configuration lists its server as down, or if the client
+//! cannot reach it. Then the client reads its rows from the cheapest available cover, with one
+//! request per member, and merges the answers into the requested page. If no cover is left, the
+//! read waits a little for a server to return, then reports the missing partition.
 //!
-//! Pages of several members make one answer only if all members were, at one moment, as they were
-//! read: the moment when they were asked. Each reports for how long nothing had changed there
-//! ([`RowPage::quiet_us`]); if that is less than the time since they were asked, all are asked
-//! again. A move of a row between two members meanwhile is such a change too (R12).
+//! The pages of several members must show one moment: that at which the client asked. Each member
+//! reports for how long nothing has changed there ([`RowPage::quiet_us`]). If that is less than the
+//! time since the client asked, it asks all members again. A row that moves between two members is
+//! such a change, too (R12).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -35,7 +36,7 @@ const INQUIRY_SHARE: u64 = 4;
 /// Rounds that follow one another at once.
 const ROUNDS_AT_ONCE: u32 = 3;
 
-/// A read that goes to a cover's members.
+/// A redirected read: it goes to the members of a cover.
 #[derive(Debug)]
 pub(super) struct Redirected {
     /// When the members were asked.
@@ -50,8 +51,8 @@ pub(super) struct Redirected {
 }
 
 impl SessionMachine {
-    /// Sends a read to the members of a cover if its partition is lost and there is one; true if
-    /// the read is taken care of.
+    /// Sends a read to the members of a cover if its partition is lost. Returns true if it did, or
+    /// if the read waits.
     pub(super) fn redirect(
         &mut self,
         now_us: u64,
@@ -94,8 +95,8 @@ impl SessionMachine {
         true
     }
 
-    /// Returns the server without which a write through this head cannot end: its own, or anyone's
-    /// while the earlier epochs of the table cannot be ended.
+    /// Returns a server without which a write through this head cannot complete: the head's own
+    /// server, or a server of the table whose loss blocks the table.
     pub(super) fn lost_to_write(&self, ticket: Ticket, head: CoreId) -> Option<ServerId> {
         let SessionOperation::Execute { table, .. } = &self.requests[&ticket].operation else {
             return None;
@@ -245,8 +246,8 @@ impl SessionMachine {
         }
     }
 
-    /// Begins all redirected reads of these tables again: the members of a cover may be elsewhere
-    /// now.
+    /// Starts all redirected reads of these tables again, because the members of a cover may have
+    /// moved.
     pub(super) fn redirect_all_again(
         &mut self,
         now_us: u64,
@@ -271,8 +272,8 @@ impl SessionMachine {
         }
     }
 
-    /// Waits, but not for long, for a server to come back, because no cover is left or no write is
-    /// possible.
+    /// Lets a request wait for a server to return, for a limited time, because no cover is left or
+    /// no write is possible.
     pub(super) fn wait_for_lost(
         &mut self,
         now_us: u64,
@@ -315,10 +316,10 @@ impl SessionMachine {
         self.fail(ticket, SessionFailure::Lost { partition, message }, output);
     }
 
-    /// Suspects a core that has not answered a request for a while. If nothing was received from it
-    /// since, the coordinator is asked whether another core has the partition. A read then makes
-    /// the core suspected: reads go around it for a time, or until it answers again. Returns
-    /// whether the core is silent.
+    /// Checks a core that has not answered a request for a while. If nothing has arrived from it
+    /// since, asks the coordinator whether another core has the partition. After a read, the core
+    /// is also suspected: other reads avoid it for a time, or until it answers. Returns whether
+    /// nothing has arrived.
     pub(super) fn suspect_silent(
         &mut self,
         now_us: u64,
@@ -335,8 +336,8 @@ impl SessionMachine {
         true
     }
 
-    /// Asks, about a core that has served no request since then, the coordinator whether others
-    /// have its partitions, if that was not asked lately.
+    /// Asks the coordinator whether other cores have the partitions of a core that has served no
+    /// request since `since_us`. It does not ask if it has done so recently.
     pub(super) fn inquire(
         &mut self,
         now_us: u64,
@@ -386,8 +387,8 @@ impl SessionMachine {
         (since_us.saturating_add(self.limits.silent_us) <= now_us).then_some((core, since_us))
     }
 
-    /// Returns whether the last attempt at a request has more time to be answered before it is
-    /// repeated. Its core is looked at again before that.
+    /// Returns whether the last attempt at a request has more time before it is repeated. Before
+    /// that its core is checked again.
     pub(super) fn waits_on(&mut self, now_us: u64, ticket: Ticket) -> bool {
         let pending = &self.requests[&ticket];
         let last = pending.flying.last().and_then(|it| self.attempts.get(it));
@@ -408,9 +409,8 @@ impl SessionMachine {
         true
     }
 
-    /// Sends requests without an answer to the cores that hold their partitions by a newer
-    /// configuration, under the names that they have. The effects at the cores before are known
-    /// there, too (R13).
+    /// Sends unanswered requests to the cores that hold their partitions in a newer configuration,
+    /// under the same names. Those cores know what took effect at the earlier cores (R13).
     pub(super) fn follow_partitions(&mut self, now_us: u64, output: &mut SessionOutput) {
         let configuration = self.configuration.clone().expect("callers have set it");
         let mut left = Vec::new();
@@ -437,7 +437,7 @@ impl SessionMachine {
         }
     }
 
-    /// Lets reads go around a core for a while.
+    /// Makes a core suspected: for a while reads avoid it.
     pub(super) fn suspect(&mut self, now_us: u64, core: CoreId) {
         let link = self.links.entry(core).or_default();
         link.suspected_until_us = now_us.saturating_add(self.limits.suspect_us);
@@ -516,5 +516,5 @@ fn stands_still(configuration: &Configuration, table: TableId, server: ServerId)
     )
 }
 
-/// Redirected reads by the read that was requested.
+/// Redirected reads by the ticket of the original read.
 pub(super) type Redirects = BTreeMap<Ticket, Redirected>;

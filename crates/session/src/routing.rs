@@ -1,4 +1,4 @@
-//! The core that an operation goes to, as the configuration has it.
+//! The core that an operation goes to, by the configuration.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -9,8 +9,8 @@ use protocol::operation::Mutation;
 
 use super::{SessionFailure, SessionOperation};
 
-/// Brings the tables with servers that are down and cannot be replaced, and these servers, from one
-/// configuration to the next. The state of a server that a table names changes the table's epoch.
+/// Updates the tables with servers that are down and cannot be replaced, with these servers, to the
+/// next configuration. The state of a server that a table names changes the table's epoch.
 pub(super) fn follow_lost(
     lost: &mut BTreeMap<TableId, BTreeSet<ServerId>>,
     configuration: &Configuration,
@@ -27,7 +27,8 @@ pub(super) fn follow_lost(
     }
 }
 
-/// Returns the partition where an operation begins: the one of the primary replex that has its row.
+/// Returns the partition of the primary replex that has the operation's row. There the operation
+/// begins.
 pub(super) fn head(
     configuration: &Configuration,
     table: TableId,
@@ -44,8 +45,8 @@ pub(super) fn head(
     })
 }
 
-/// Returns a server without which a snapshot that is wanted cannot be opened. The core that would
-/// refuse it may be on that server.
+/// Returns a missing server without which a requested snapshot cannot be opened. It may be the
+/// server of the opener, which then cannot refuse the snapshot itself.
 pub(super) fn missing_for(
     configuration: &Configuration,
     operation: &SessionOperation,
@@ -58,7 +59,8 @@ pub(super) fn missing_for(
         .find_map(|table| configuration.missing_in(*table))
 }
 
-/// Returns the core that an operation goes to; none if its parts go to several.
+/// Returns the core that an operation goes to; none for a `Moment`, whose reads go to several
+/// cores.
 pub(super) fn target(
     configuration: &Configuration,
     operation: &SessionOperation,

@@ -1,4 +1,4 @@
-//! When the session machine has to look at something again.
+//! The timers of the session machine.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -6,20 +6,21 @@ use protocol::identity::CoreId;
 
 use super::Ticket;
 
-/// The subject of a timer.
+/// The purpose of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
-    /// A request: its deadline, a silent attempt, the end of a pause.
+    /// A request: its deadline, the check of an unanswered attempt, or the end of a pause.
     Request(Ticket),
     /// A connection may be opened again.
     Connect(CoreId),
-    /// The question for a configuration is due, again.
+    /// The fetch of a configuration is due, possibly again.
     Fetch,
-    /// The question for a session is due, again.
+    /// The request for a session is due, possibly again.
     Session,
 }
 
-/// All timers, by time. Requests keep the time of theirs, so that the common case is one tree.
+/// All timers, by time. Each request stores the time of its own timer, so the common case needs one
+/// tree.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     due: BTreeSet<(u64, Timer)>,
@@ -28,7 +29,7 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// Sets a timer; other than a request's, it takes the place of the one before.
+    /// Sets a timer. Unless it is a request's, it replaces the earlier timer of the same kind.
     pub fn set(&mut self, at_us: u64, timer: Timer) {
         if !matches!(timer, Timer::Request(_))
             && let Some(before) = self.times.insert(timer, at_us)
@@ -44,19 +45,19 @@ impl Timers {
         assert!(existed, "a request knows when its timer is due");
     }
 
-    /// Removes a timer other than a request's, if it is set.
+    /// Removes a timer that is not a request's, if it is set.
     pub fn clear(&mut self, timer: Timer) {
         if let Some(at_us) = self.times.remove(&timer) {
             self.due.remove(&(at_us, timer));
         }
     }
 
-    /// Returns the time at which the first is due.
+    /// Returns the time of the first timer.
     pub fn first_us(&self) -> Option<u64> {
         self.due.first().map(|(at_us, _)| *at_us)
     }
 
-    /// Takes the first that is due.
+    /// Removes and returns the first timer that is due.
     pub fn pop_due(&mut self, now_us: u64) -> Option<Timer> {
         let (at_us, timer) = *self.due.first()?;
         if at_us > now_us {

@@ -1,6 +1,6 @@
 //! One connection to one core of a server.
 //!
-//! The reader task hands every whole frame that is there to the session machine in one go.
+//! The reader task passes all complete frames to the session machine in one step.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ pub(crate) struct LinkTarget {
     pub cluster: u64,
 }
 
-/// Opens a connection, serves it until it breaks, and reports both to the session machine. The text
-/// is why it broke.
+/// Opens a connection, serves it until it breaks, and reports both to the session machine. The
+/// reported text is the reason.
 pub(crate) async fn run(hub: Arc<Hub>, target: LinkTarget) {
     let core = target.core;
     let reason = match open(&hub, &target).await {

@@ -1,7 +1,7 @@
-//! The state that all handles and tasks of a client share: the session machine, the waiters, and
-//! the connections. Carries out the machine's output; decides nothing itself.
+//! The state that all handles and tasks of a client share: the session machine, the waiting
+//! callers, and the connections. It carries out the machine's output and decides nothing itself.
 //!
-//! The lock is held for a step of the machine and never across a wait or a system call.
+//! The lock is held during a step of the machine, never during a wait or a system call.
 
 mod link;
 mod writer;
@@ -61,11 +61,11 @@ struct Link {
     task: AbortHandle,
 }
 
-/// The receiver of an outcome.
+/// The receiver of an operation's outcome.
 #[derive(Debug)]
 pub(crate) enum Waiter {
     One(oneshot::Sender<SessionOutcome>),
-    /// A numbered operation of many.
+    /// The receiver of many operations, each identified by its number.
     Many(usize, mpsc::UnboundedSender<(usize, SessionOutcome)>),
 }
 
@@ -113,13 +113,14 @@ impl Hub {
         &self.runtime
     }
 
-    /// Returns the time by the clock of the session machine, which begins with the client.
+    /// Returns the time in microseconds since the client was created, which is the clock of the
+    /// session machine.
     pub fn now_us(&self) -> u64 {
         let elapsed = self.started.elapsed().as_micros();
         u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_add(1)
     }
 
-    /// Returns a deadline on that clock.
+    /// Returns the deadline after `patience` on the session machine's clock.
     pub fn deadline_us(&self, patience: Duration) -> u64 {
         let patience = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
         self.now_us().saturating_add(patience)
@@ -131,17 +132,17 @@ impl Hub {
         Arc::clone(configuration.expect("a client is made with one"))
     }
 
-    /// Returns the last fault of a connection.
+    /// Returns the last error of a connection.
     pub fn trouble(&self) -> Option<String> {
         self.lock().trouble.clone()
     }
 
-    /// Puts a question to the coordinator behind others.
+    /// Queues a request to the coordinator.
     pub fn ask(&self, ask: CoordinatorCall) -> Result<(), Error> {
         self.asks.send(ask).map_err(|_| Error::Closed)
     }
 
-    /// Submits something and waits for its end. Dropping the future cancels it.
+    /// Submits an operation and waits for its outcome. Dropping the future cancels it.
     pub async fn run(
         self: &Arc<Self>,
         operation: SessionOperation,
@@ -154,8 +155,8 @@ impl Hub {
         outcome
     }
 
-    /// Submits something. The waiter is notified of its end, unless the returned guard is dropped
-    /// before.
+    /// Submits an operation. `waiter` receives its outcome, unless the returned guard is dropped
+    /// first.
     pub fn submit(
         self: &Arc<Self>,
         operation: SessionOperation,
@@ -181,7 +182,7 @@ impl Hub {
         }
     }
 
-    /// Drops a submitted operation.
+    /// Cancels a submitted operation.
     pub fn cancel(&self, ticket: Ticket) {
         let mut state = self.lock();
         if state.waiters.remove(&ticket).is_some() {
@@ -189,17 +190,17 @@ impl Hub {
         }
     }
 
-    /// Hands one thing that happened to the machine.
+    /// Steps the session machine with one input.
     pub fn step(&self, input: SessionInput) {
         self.step_locked(self.lock(), [input]);
     }
 
-    /// Hands several inputs to it, and carries out their outputs together.
+    /// Steps the session machine with several inputs, and carries out their outputs together.
     pub fn step_all(&self, inputs: impl IntoIterator<Item = SessionInput>) {
         self.step_locked(self.lock(), inputs);
     }
 
-    /// Handles an open connection, which carries all messages to the core from now on.
+    /// Handles a new connection to a core. From now on it carries all messages to the core.
     pub fn connected(&self, core: CoreId, epoch: Epoch, writer: Arc<LinkWriter>) {
         let mut state = self.lock();
         if let Some(link) = state.links.get_mut(&core) {
@@ -208,7 +209,7 @@ impl Hub {
         self.step_locked(state, [SessionInput::Connected { core, epoch }]);
     }
 
-    /// Handles a connection that broke, or did not open.
+    /// Handles a connection that broke or could not be opened.
     pub fn disconnected(&self, core: CoreId, reason: String) {
         let mut state = self.lock();
         state.links.remove(&core);
@@ -216,7 +217,7 @@ impl Hub {
         self.step_locked(state, [SessionInput::Disconnected { core }]);
     }
 
-    /// Looks at the machine whenever it wants to be looked at.
+    /// Steps the session machine at each of its deadlines.
     pub async fn keep_time(&self) {
         loop {
             let next_us = self.lock().timer_us;
@@ -240,7 +241,7 @@ impl Hub {
         }
     }
 
-    /// Ends all connections; waiters are notified that the client is closed.
+    /// Closes all connections. Waiting callers receive [`Error::Closed`].
     pub fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -342,7 +343,7 @@ impl Hub {
     }
 }
 
-/// A submitted operation. Dropping it before its end cancels it.
+/// A submitted operation. Dropping it before its outcome cancels it.
 #[derive(Debug)]
 pub(crate) struct SubmittedOperation {
     hub: Arc<Hub>,

@@ -1,7 +1,7 @@
 //! The writing side of a connection to a core.
 //!
-//! A caller writes its request to the socket itself while nothing else is under way: that saves a
-//! task switch. Otherwise the writer task writes the gathered frames in one piece.
+//! If nothing else is in flight, a caller writes its request to the socket itself, which saves a
+//! task switch. Otherwise the writer task writes the queued frames together.
 
 use std::io::ErrorKind;
 use std::sync::{Mutex, PoisonError};
@@ -37,19 +37,19 @@ impl LinkWriter {
         }
     }
 
-    /// Queues a frame after the waiting ones.
+    /// Queues a frame behind the waiting frames.
     pub fn push(&self, correlation: u64, message: &Message) {
         let mut outgoing = self.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
         frame::encode(correlation, message, &mut outgoing.bytes);
     }
 
-    /// Has the writer task write the waiting frames, after the tasks that are ready now have added
-    /// theirs.
+    /// Wakes the writer task to write the waiting frames. Tasks that are ready now can still add
+    /// theirs before.
     pub fn flush_soon(&self) {
         self.wake.notify_one();
     }
 
-    /// Writes the waiting frames at once, as far as the socket takes them. The writer task does the
+    /// Writes the waiting frames at once, until the socket is full. The writer task writes the
     /// rest.
     pub fn flush_now(&self) {
         // An error shows at the reading side too, which ends the connection.
