@@ -13,18 +13,18 @@ use core::fmt;
 
 use placement::Value;
 
-/// Bytes that do not decode. Sending them again will not help.
+/// An error in decoding. Sending the same bytes again does not help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// The input ended inside a value.
     Truncated,
-    /// A tag, flag or text that the format does not know, with the type that was being read.
+    /// An invalid tag, flag or text. Contains the type that was being read.
     Invalid(&'static str),
     /// Bytes are left over after the value.
     TrailingBytes(usize),
-    /// Values nested deeper than [`DEPTH_MAX`].
+    /// Values are nested deeper than [`DEPTH_MAX`].
     TooDeep,
-    /// Lists of so many items that they would take more than [`MEMORY_BYTES_MAX`].
+    /// The items of the lists would take more memory than [`MEMORY_BYTES_MAX`].
     TooLarge,
 }
 
@@ -62,12 +62,12 @@ pub struct Reader<'a> {
     memory: usize,
 }
 
-/// How deep values may nest (expressions are the only recursive ones).
+/// The deepest nesting of values. Only expressions are recursive.
 pub const DEPTH_MAX: u32 = 32;
 
-/// The memory that the lists and nested values of one message may take, besides its texts and
-/// bytes. An item of a byte or two can take forty times that, so the size of the frame alone is no
-/// bound.
+/// The most memory that the lists and nested values of one message may take, besides texts and
+/// bytes. An item of one or two bytes can take forty times that in memory, so the size of the frame
+/// is no limit.
 pub const MEMORY_BYTES_MAX: usize = 32 << 20;
 
 /// The memory that a byte of a kept value can take: an item of one byte in a list.
@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
         self.bytes.len()
     }
 
-    /// Takes the memory of `count` values of type `T` from what is left of [`MEMORY_BYTES_MAX`].
+    /// Reserves the memory of `count` values of type `T`, within [`MEMORY_BYTES_MAX`].
     pub fn claim<T>(&mut self, count: usize) -> Result<(), DecodeError> {
         let bytes = count.checked_mul(size_of::<T>());
         let left = bytes.and_then(|bytes| self.memory.checked_sub(bytes));
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Runs `read` one level deeper; an error past [`DEPTH_MAX`].
+    /// Runs `read` one level deeper. Returns an error beyond [`DEPTH_MAX`].
     pub fn nested<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A value that has one form in bytes.
+/// A value with exactly one encoding.
 pub trait Wire: Sized {
     /// Appends the value.
     fn encode(&self, out: &mut Vec<u8>);
@@ -346,8 +346,8 @@ impl<T: Wire> Wire for Box<T> {
     }
 }
 
-/// Bytes as one value: length as `u32`, then the bytes. A type of its own, because a list of
-/// `u8` would be read byte by byte.
+/// Bytes as one value: their length as `u32`, then the bytes. It is a type of its own because a
+/// list of `u8` would be read byte by byte.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(pub Vec<u8>);
 

@@ -27,32 +27,32 @@ pub use tables::PlacedTables;
 use crate::codec::{DecodeError, Reader, Wire, wire_enum, wire_struct};
 use crate::identity::{CoreId, Epoch, Incarnation, PartitionId, ServerId, TableId};
 
-/// Everything that servers and clients agree on.
+/// The configuration that servers and clients agree on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Configuration {
-    /// Names the cluster, so that two are never mixed.
+    /// Identifies the cluster, so that servers and clients of two clusters never mix.
     pub cluster: u64,
     /// Rises with every change.
     pub epoch: Epoch,
-    /// By id, rising.
+    /// The servers, by ascending id.
     pub servers: Vec<Server>,
     /// By id, rising.
     pub tables: PlacedTables,
 }
 
-/// The chains of a table stand still: all of its servers but the removed ones seal the epochs
-/// before and resolve what these left undecided (R4, R16, R44). Then an epoch of the table without
-/// this serves.
+/// The end of a table's earlier epochs: the chains of the table are stopped. All of its servers,
+/// except the removed ones, seal the earlier epochs and resolve their undecided operations (R4,
+/// R16, R44). Then the table serves in an epoch without this field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sealing {
-    /// The first epoch of it.
+    /// The first epoch in which the table is sealed.
     pub since: Epoch,
-    /// Servers that are not waited for and will hold nothing of the table in the epoch that serves,
-    /// by id, rising.
+    /// Servers that the others do not wait for, by ascending id. They hold nothing of the table in
+    /// the next epoch that serves.
     pub removed: Vec<ServerId>,
-    /// Copies that the table will not have in the epoch that serves, by number, rising. They answer
-    /// no reads any more: a holder of one may receive that epoch after other servers, which may
-    /// have changed rows by then.
+    /// Copies that are dropped in the next epoch that serves, by ascending number. They answer no
+    /// reads already now. A holder of such a copy may learn of that epoch later than other servers,
+    /// which may have changed rows by then.
     pub leaving: Vec<u8>,
 }
 
@@ -63,89 +63,92 @@ impl Sealing {
     }
 }
 
-/// A server that has joined and not left.
+/// A server that has joined and has not been deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// Its number.
+    /// The server's number.
     pub id: ServerId,
-    /// How often it has joined.
+    /// A number that rises with each start of the server.
     pub incarnation: Incarnation,
-    /// Its failure domain: servers of the same domain fail together.
+    /// The server's failure domain. Servers of the same domain fail together.
     pub domain: String,
     /// `address:port` of each of its cores, by core number.
     pub cores: Vec<String>,
-    /// Its state in the coordinator's view.
+    /// The server's state, as the coordinator knows it.
     pub state: ServerState,
-    /// It is to hold nothing any more: its partitions move to others.
+    /// The server's partitions move to other servers, until it holds none.
     pub is_draining: bool,
-    /// It came with nothing to a cluster with tables, and has not got its share of them yet.
+    /// The server joined empty when the cluster had tables, and has not received its share of
+    /// partitions yet.
     pub is_new: bool,
 }
 
-/// Whether a server answers.
+/// The state of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerState {
-    /// Its lease is being renewed.
+    /// The server's lease is being renewed.
     Up,
-    /// Its lease ran out; its partitions wait for it.
+    /// The server's lease has ended. Its partitions wait for it.
     Down,
 }
 
-/// A table and where its partitions are.
+/// A table and the places of its partitions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlacedTable {
-    /// Its number.
+    /// The table's number.
     pub id: TableId,
-    /// The configuration's epoch in which the table changed last: its schema, layout, places or
-    /// seal, or the incarnation, address or state of a server that one of its places names.
-    /// Requests and messages that concern the table name this epoch (R15), so that changes of other
-    /// tables do not disturb them. Replies name none: they belong to a request.
+    /// The epoch in which the table last changed: its schema, layout, places or seal, or the
+    /// incarnation, address or state of a server that one of its places names. Requests and
+    /// messages about the table carry this epoch (R15), so changes of other tables do not disturb
+    /// them. Replies carry no epoch, because they belong to a request.
     pub epoch: Epoch,
-    /// Set while its chains stand still.
+    /// Set while the table's chains are stopped.
     pub sealing: Option<Sealing>,
-    /// Its columns and indexes.
+    /// The table's columns and indexes.
     pub schema: Schema,
-    /// Its key spaces and replexes.
+    /// The table's key spaces and replexes.
     pub layout: Layout,
-    /// For each replex, for each partition, its place.
+    /// The place of each partition of each replex.
     pub placement: Vec<Vec<Place>>,
-    /// Replexes that are made while the table is in use and have not served yet, by number, rising.
-    /// Chains go through them; no statement reads them.
+    /// Replexes that are being added while clients use the table, by ascending number. Chains
+    /// include them, but no statement reads them.
     pub building: Vec<u8>,
 }
 
-/// Where one partition is.
+/// The place of one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The core that holds it.
     pub core: CoreId,
-    /// Whether it may answer reads.
+    /// Whether the core may answer reads of it.
     pub state: PartitionState,
-    /// The epoch that gave the core the partition. Rows of it on the core's disk, from before an
-    /// earlier epoch removed it, are void.
+    /// The epoch since which the core has the partition. Rows on the core's disk from an earlier
+    /// tenure are void.
     pub since: Epoch,
-    /// The other core that has to do with it, while the partition moves.
+    /// The other core, while the partition moves.
     pub moving: Option<MoveProgress>,
-    /// The core that held it until its server was lost, as long as the cluster waits for that core:
-    /// the rows on its disk are a hint (R25).
+    /// The core that held the partition before it was rebuilt. Set as long as the cluster waits for
+    /// this core to return, because the rows on its disk are a hint (R25).
     pub former: Option<CoreId>,
 }
 
-/// A core that holds a partition, or did, or is going to.
+/// The time for which a core holds a partition without interruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tenure {
     /// The core.
     pub core: CoreId,
-    /// The epoch that gave it the partition, as in [`Place::since`].
+    /// The epoch in which it began, as in [`Place::since`].
     pub since: Epoch,
 }
 
-/// How far a move of a partition is (`docs/reference/protocol-repair.md`, "Moving a partition").
+/// The state of a partition's move (`docs/reference/protocol-repair.md`, "Moving a partition").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveProgress {
-    /// The place serves; this core follows its changes, to hold the partition next.
+    /// The place serves. This other core copies its rows and changes, and will hold the partition
+    /// next.
     To(Tenure),
-    /// The place is rebuilding; this core has all rows as they were when the place's epoch began.
+    /// The place is rebuilding. This other core has all rows as they were when the place's epoch
+    /// began.
     From(Tenure),
 }
 
@@ -159,7 +162,7 @@ impl MoveProgress {
 }
 
 impl Place {
-    /// Returns a place that serves, and has to do with no other core.
+    /// Returns a place that serves and does not move.
     pub fn serving(core: CoreId, since: Epoch) -> Place {
         Place {
             core,
@@ -170,7 +173,7 @@ impl Place {
         }
     }
 
-    /// Returns the cores that have to do with the partition.
+    /// Returns the cores that hold, give or receive the partition.
     pub fn tenures(self) -> impl Iterator<Item = Tenure> {
         let holder = Tenure {
             core: self.core,
@@ -180,7 +183,7 @@ impl Place {
         core::iter::once(holder).chain(other)
     }
 
-    /// Returns the place as it is once the core that it moves to holds it.
+    /// Returns the place after its move: the receiving core holds it.
     pub fn handed_over(self) -> Place {
         let Some(MoveProgress::To(next)) = self.moving else {
             return self;
@@ -197,8 +200,8 @@ impl Place {
         }
     }
 
-    /// Returns the place as it is from `epoch` on without some servers, of which it has had another
-    /// one than its own: rows from that server are void.
+    /// Returns the place without some servers from `epoch` on. If the place named one of them as
+    /// its other core, rows from that server become void.
     pub fn without(self, is_removed: impl Fn(ServerId) -> bool, epoch: Epoch) -> Place {
         let lost = self.moving.filter(|it| is_removed(it.tenure().core.server));
         let (since, moving) = match lost {
@@ -213,7 +216,7 @@ impl Place {
         }
     }
 
-    /// Returns the place as it is once it has all of its rows.
+    /// Returns the place after its fill: it serves.
     pub fn filled(self) -> Place {
         Place {
             state: PartitionState::Serving,
@@ -223,8 +226,7 @@ impl Place {
         }
     }
 
-    /// Returns the core that gives its rows to the core that is to hold it, while the partition
-    /// moves.
+    /// Returns the core that gives the rows, while the partition moves.
     pub fn giver(&self) -> Option<CoreId> {
         self.moving.map(|moving| match moving {
             MoveProgress::To(_) => self.core,
@@ -240,7 +242,7 @@ impl Place {
         }
     }
 
-    /// Returns the core that takes the rows, while the partition moves.
+    /// Returns the core that receives the rows, while the partition moves.
     pub fn taker(&self) -> Option<CoreId> {
         self.moving.map(|moving| match moving {
             MoveProgress::To(tenure) => tenure.core,
@@ -252,9 +254,9 @@ impl Place {
 /// The state of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartitionState {
-    /// Reads and writes.
+    /// The partition answers reads and takes part in writes.
     Serving,
-    /// Logs and votes, answers no read (R17).
+    /// The partition's core logs and votes, but answers no reads (R17).
     Rebuilding,
 }
 
@@ -278,7 +280,7 @@ impl Configuration {
         Some(&self.servers[index])
     }
 
-    /// Returns where a partition is.
+    /// Returns the place of a partition.
     pub fn place(&self, partition: PartitionId) -> Option<Place> {
         let table = self.table(partition.table)?;
         let replex = table.placement.get(usize::from(partition.replex))?;
@@ -286,8 +288,8 @@ impl Configuration {
     }
 
     /// Returns whether partitions stay where they are until a server is lost, added, drained or
-    /// removed: all serve, none moves, and every server either is down and holds nothing or has got
-    /// its share.
+    /// removed. All partitions must serve, none may move, and every server must have its share or
+    /// be down without partitions.
     pub fn is_at_rest(&self) -> bool {
         let is_up = |server: &Server| match server.state {
             ServerState::Up => !server.is_new,
@@ -306,7 +308,7 @@ impl Configuration {
         self.tables.iter().flat_map(PlacedTable::places)
     }
 
-    /// Returns every place of every partition of these tables, as far as they exist.
+    /// Returns every place of the partitions of these tables. Tables that do not exist are skipped.
     pub fn places_of(
         &self,
         tables: &BTreeSet<TableId>,
@@ -315,21 +317,21 @@ impl Configuration {
         tables.flat_map(PlacedTable::places)
     }
 
-    /// Returns whether a server holds partitions, or has to do with moves of some.
+    /// Returns whether a server holds partitions, or gives or receives some.
     pub fn holds(&self, server: ServerId) -> bool {
         let mut tenures = self.places().flat_map(|(_, place)| place.tenures());
         tenures.any(|tenure| tenure.core.server == server)
     }
 
-    /// Returns the epoch that gave a partition to a core, or is going to; none if they have nothing
-    /// to do with each other.
+    /// Returns the epoch since which a core has a partition, or is going to have it. Returns none
+    /// if the core neither holds, gives nor receives it.
     pub fn tenure(&self, partition: PartitionId, core: CoreId) -> Option<Epoch> {
         let place = self.place(partition)?;
         let own = place.tenures().find(|tenure| tenure.core == core);
         own.map(|tenure| tenure.since)
     }
 
-    /// Removes these servers as former holders: nothing is given back to them any more.
+    /// Removes these servers as former holders: no partition moves back to them any more.
     pub fn forget_formers(&mut self, servers: &BTreeSet<ServerId>) {
         let forgotten = |former: &mut CoreId| servers.contains(&former.server);
         let waits = |place: &Place| {
@@ -353,19 +355,20 @@ impl Configuration {
         self.tables.unsettled().any(|table| table.removes(server))
     }
 
-    /// Returns whether the chains of some table stand still.
+    /// Returns whether the chains of some table are stopped.
     pub fn is_sealing(&self) -> bool {
         self.tables.unsettled().any(|table| table.sealing.is_some())
     }
 
-    /// Returns whether a partition's copy goes with the epochs that are being ended.
+    /// Returns whether the partition's copy will be dropped when its table serves again.
     pub fn is_leaving(&self, partition: PartitionId) -> bool {
         let table = self.table(partition.table);
         let sealing = table.and_then(|table| table.sealing.as_ref());
         sealing.is_some_and(|it| it.leaving.binary_search(&partition.replex).is_ok())
     }
 
-    /// Gives this configuration's epoch to the tables that differ from how an earlier one had them.
+    /// Sets the epoch of each table that differs from an earlier configuration to this
+    /// configuration's epoch.
     pub fn date_changes(&mut self, before: &Configuration) {
         let changed: BTreeSet<ServerId> = {
             let differs = |server: &&Server| {
@@ -405,8 +408,8 @@ impl Configuration {
         places.any(|place| place.core == core)
     }
 
-    /// Returns the first inconsistency, if there is one. A configuration from outside passes
-    /// through this check; after it no function of `placement` panics on the tables.
+    /// Returns the first inconsistency, if there is one. Every received configuration must pass
+    /// this check. After it no function of `placement` panics on the tables.
     pub fn check(&self) -> Result<(), String> {
         let fault = |what: &str| Err(String::from(what));
         if !self.servers.is_sorted_by(|a, b| a.id < b.id) {
@@ -477,8 +480,8 @@ impl Configuration {
         place.tenures().all(exists) && place.giver().is_none_or(|it| Some(it) != place.taker())
     }
 
-    /// Returns what there is to know about a table of a configuration that was checked, where it is
-    /// placed.
+    /// Returns a report about a table: its copies, and what they survive. The configuration must
+    /// have been checked.
     pub fn report(&self, table: &PlacedTable) -> TableReport {
         let servers: Vec<placement::PartitionHost> =
             self.servers.iter().map(Server::bare).collect();
@@ -488,17 +491,17 @@ impl Configuration {
         report
     }
 
-    /// Returns the proof of what a table's placement survives, for a configuration that was
-    /// checked.
+    /// Returns the proof of how many failures a table's placement survives. The configuration must
+    /// have been checked.
     pub fn proof(&self, table: &PlacedTable) -> PlacementProof {
         let servers: Vec<placement::PartitionHost> =
             self.servers.iter().map(Server::bare).collect();
         prove(&table.layout, &table.bare_placement(), &servers)
     }
 
-    /// Returns x of R3 for a table of a configuration that was checked, where it is placed: from 1.
-    /// The number of replexes means that prepares suffice. It changes only where members change, in
-    /// an epoch before which all chains have ended.
+    /// Returns x of R3 for a table, counted from 1. If x is the number of replexes, durable
+    /// prepares are enough. x changes only with the members, in an epoch before which all chains
+    /// have ended. The configuration must have been checked.
     pub fn decision_position(&self, table: &PlacedTable) -> usize {
         let servers: Vec<placement::PartitionHost> =
             self.servers.iter().map(Server::bare).collect();
@@ -516,7 +519,7 @@ impl Configuration {
 }
 
 impl Server {
-    /// Returns the server as `placement` knows it.
+    /// Returns the server as a type of crate `placement`.
     pub fn bare(&self) -> placement::PartitionHost {
         placement::PartitionHost {
             id: self.id.0,
@@ -564,7 +567,7 @@ impl PlacedTable {
         places.map(|place| place.core).collect()
     }
 
-    /// Returns whether a place has to do with a server.
+    /// Returns whether a place names a server, as its holder or as the other core of its move.
     pub fn names(&self, server: ServerId) -> bool {
         let mut tenures = self.placement.iter().flatten().flat_map(|it| it.tenures());
         tenures.any(|tenure| tenure.core.server == server)
@@ -576,19 +579,19 @@ impl PlacedTable {
         sealing.is_some_and(|sealing| sealing.removes(server))
     }
 
-    /// Returns whether a replex is being made, so that no statement reads it.
+    /// Returns whether a replex is being added, so that no statement reads it.
     pub fn is_building(&self, replex: usize) -> bool {
         let mut building = self.building.iter();
         building.any(|number| usize::from(*number) == replex)
     }
 
-    /// Returns the numbers of the copies that may be read by, rising.
+    /// Returns the numbers of the copies that statements may read, ascending.
     pub fn readable(&self) -> impl Iterator<Item = usize> {
         let numbers = self.layout.numbers();
         numbers.filter(|number| !self.is_building(*number))
     }
 
-    /// Returns the placement as `placement` knows it.
+    /// Returns the table's placement as a type of crate `placement`.
     pub fn bare_placement(&self) -> Placement {
         let bare = |place: &Place| placement::HostCore {
             server: place.core.server.0,

@@ -16,11 +16,11 @@ use core::fmt;
 use crate::codec::{DecodeError, MEMORY_BYTES_MAX, Wire};
 use crate::message::{CoordinatorRequest, Message};
 
-/// The version of frames and messages that this program speaks.
+/// The version of frames and messages that this program uses.
 pub const FORMAT_VERSION: u8 = 1;
-/// Bytes before the message.
+/// The number of bytes of a frame before the message.
 pub const HEADER_BYTES: usize = 17;
-/// The largest ordinary frame, length field included: a row of 1 MiB in several images, with room.
+/// The largest ordinary frame, including its length field. A row of 1 MiB fits several times.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
 /// The largest frame with a configuration: of ten thousand tables and more.
 pub const CONFIGURATION_FRAME_BYTES_MAX: usize = 32 << 20;
@@ -62,14 +62,14 @@ impl FrameLimits {
     }
 }
 
-/// Bytes that are no frame. The connection cannot be used any more.
+/// The bytes are not a valid frame. The connection must be closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FrameError {
     /// The length field is beyond the limit of the connection or below the header's size.
     Length(u32),
     /// The checksum does not match.
     Checksum,
-    /// Another format version.
+    /// The frame has another format version.
     Version(u8),
     /// The message does not decode.
     Message(DecodeError),
@@ -100,14 +100,14 @@ impl core::error::Error for FrameError {}
 /// A decoded frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame {
-    /// Ties an answer to its question.
+    /// The number that an answer repeats from its request.
     pub correlation: u64,
     /// The message.
     pub message: Message,
 }
 
-/// Appends a message as a frame. Panics if it is larger than a frame may be: the limits on rows,
-/// pages and queues exclude that.
+/// Appends a message as a frame. Panics if the frame would be too large, which the limits of rows,
+/// pages and queues exclude.
 pub fn encode(correlation: u64, message: &Message, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&[0; 8]);
@@ -124,8 +124,8 @@ pub fn encode(correlation: u64, message: &Message, out: &mut Vec<u8>) {
     out[start + 4..start + 8].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Returns the size of the frame at the start of `bytes`, length field included; none if the length
-/// field is not whole yet.
+/// Returns the size of the frame at the start of `bytes`, including its length field. Returns none
+/// if the length field is incomplete.
 pub fn size(bytes: &[u8], limits: FrameLimits) -> Result<Option<usize>, FrameError> {
     let Some(field) = bytes.first_chunk::<4>() else {
         return Ok(None);
@@ -138,7 +138,8 @@ pub fn size(bytes: &[u8], limits: FrameLimits) -> Result<Option<usize>, FrameErr
     Ok(Some(size))
 }
 
-/// Decodes the frame at the start of `bytes`, with its size; none if it is not whole yet.
+/// Decodes the frame at the start of `bytes`. Returns it with its size, or none if it is
+/// incomplete.
 pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, FrameError> {
     decode_within(bytes, FrameLimits::Ordinary)
 }

@@ -1,7 +1,7 @@
-//! Names of things: small `Copy` newtypes, so that no number is taken for another.
+//! Identities: small `Copy` newtypes, so that numbers of different kinds cannot be confused.
 //!
-//! Orders matter: `PartitionId` sorts by table, replex, number, which is the order of a chain (R7).
-//! The meaning of the numbers is written here and nowhere else.
+//! The order of `PartitionId` (table, replex, number) is the order of a chain (R7). Only this
+//! module defines the meaning of the numbers.
 
 use core::fmt;
 
@@ -9,16 +9,16 @@ pub use placement::Position;
 
 use crate::codec::{wire_newtype, wire_struct};
 
-/// A server as the coordinator numbered it; rises, never reused.
+/// A server's number, assigned by the coordinator. Numbers rise and are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ServerId(pub u32);
 
-/// One event loop of one server: the unit that holds partitions and a log.
+/// One event loop of one server. A core holds partitions and has one log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct CoreId {
     /// The server.
     pub server: ServerId,
-    /// The loop within it, from 0.
+    /// The number of the event loop within the server, from 0.
     pub core: u16,
 }
 
@@ -31,7 +31,7 @@ impl From<placement::HostCore> for CoreId {
     }
 }
 
-/// How often a server has joined; the coordinator raises it at each start (R16).
+/// A number that the coordinator raises at each start of a server (R16).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Incarnation(pub u32);
 
@@ -39,16 +39,16 @@ pub struct Incarnation(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Epoch(pub u64);
 
-/// A table as the coordinator numbered it; rises, never reused.
+/// A table's number, assigned by the coordinator. Numbers rise and are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TableId(pub u32);
 
-/// One cell of one replex of one table. The order is the order of a chain.
+/// One partition: one cell of one replex of one table. Partitions sort in the order of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PartitionId {
     /// The table.
     pub table: TableId,
-    /// Position of the replex in the table's layout, from 0 (the primary replex).
+    /// The position of the replex in the table's layout. The primary replex is 0.
     pub replex: u8,
     /// The cell of the grid, from 0.
     pub number: u32,
@@ -64,20 +64,21 @@ impl PartitionId {
         u64::from(self.table.0) << 32 | u64::from(self.replex) << 24 | u64::from(self.number)
     }
 
-    /// Returns the sorted table that holds, while this partition is being filled, the versions at
-    /// which entries left it: a table has at most 63 replexes, so that this is no other one's.
+    /// Returns the sorted table for the versions at which entries left this partition during its
+    /// fill. No other partition uses this number, because a table has at most 63 replexes.
     pub fn departures_table(self) -> u64 {
         self.rows_table() | 1 << 31
     }
 
-    /// Returns the sorted table that holds this partition's local entries in the order that a
-    /// replex of the table names (`placement::Layout::order_of`).
+    /// Returns the sorted table of this partition's local entries in the order of another replex
+    /// (`placement::Layout::order_of`).
     pub fn entries_table(self, order: u8) -> u64 {
         assert!(order < ENTRIES_MARKED, "a table has at most 63 replexes");
         self.rows_table() | u64::from(order + 1) << 16
     }
 
-    /// Returns the sorted table of the orders in which this partition's local entries are complete.
+    /// Returns the sorted table that lists the orders in which this partition's local entries are
+    /// complete.
     pub fn marks_table(self) -> u64 {
         self.rows_table() | u64::from(ENTRIES_MARKED + 1) << 16
     }
@@ -86,33 +87,34 @@ impl PartitionId {
 /// A table has at most 63 replexes: no order has this number.
 const ENTRIES_MARKED: u8 = 63;
 
-/// A client's session as the coordinator numbered it; rises with time (R13, R14).
+/// A client's session number, assigned by the coordinator. Numbers rise with time (R13, R14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SessionId(pub u64);
 
-/// One request of a session; the pair is its name for exactly-once execution (R13).
+/// The name of a request, for exactly-once execution (R13): its session and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RequestId {
     /// The session.
     pub session: SessionId,
-    /// Rises by one with each new request of the session; a retry keeps it.
+    /// A number that rises by one with each new request of the session. A retry keeps it.
     pub number: u64,
 }
 
-/// A chain operation: numbered by its head core, unique over restarts of it because the incarnation
-/// is part of the name (a log position would not be: a lost tail is written again).
+/// The name of a chain operation, assigned by its head core. It stays unique after restarts because
+/// it includes the incarnation. A log position would not be unique: after a lost tail, positions
+/// are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct OperationId {
     /// The core whose partition is the head.
     pub head: CoreId,
-    /// That core's incarnation when the operation began.
+    /// The incarnation of that core when the operation began.
     pub incarnation: Incarnation,
-    /// Rises by one with each operation of that incarnation, from 1.
+    /// A number that rises by one with each operation of that incarnation, from 1.
     pub sequence: u64,
 }
 
 impl OperationId {
-    /// Returns its place among the operations of its head core.
+    /// Returns the operation's place among the operations of its head core.
     pub fn order(self) -> FinishedLine {
         FinishedLine {
             incarnation: self.incarnation,
@@ -121,15 +123,15 @@ impl OperationId {
     }
 }
 
-/// An opening of a snapshot, and the snapshot that comes from it: numbered by the core that opens
-/// it, unique over restarts of that core.
+/// The name of an opening of a snapshot, and of the snapshot. The opening core assigns it. It stays
+/// unique after restarts of that core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SnapshotId {
     /// The core that opens it.
     pub opener: CoreId,
-    /// That core's incarnation.
+    /// The incarnation of that core.
     pub incarnation: Incarnation,
-    /// Rises by one with each opening of that incarnation, from 1.
+    /// A number that rises by one with each opening of that incarnation, from 1.
     pub number: u64,
 }
 
@@ -138,18 +140,18 @@ pub struct SnapshotId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ReaderId(pub u64);
 
-/// A line through the operations of one head core, ordered by incarnation and sequence: all
-/// before it are decided, and durably so at every member.
+/// A position among the operations of one head core, ordered by incarnation and sequence. All
+/// operations before it are decided, durably at every member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct FinishedLine {
-    /// The incarnation of the first operation that may not be.
+    /// The incarnation of the first operation that may be unfinished.
     pub incarnation: Incarnation,
-    /// Its sequence.
+    /// The sequence of that operation.
     pub sequence: u64,
 }
 
-/// A hybrid logical timestamp: microseconds of wall clock shifted left by 12, or the last
-/// version plus one where the clock has not moved on. Unique and rising per pk (R6).
+/// A hybrid logical timestamp: microseconds of wall clock shifted left by 12, or the last version
+/// plus one if the clock has not advanced. Versions of a pk are unique and rise (R6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Version(pub u64);
 
@@ -160,12 +162,12 @@ impl Version {
     }
 }
 
-/// Time as a driver hands it in.
+/// The time that a driver passes to a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct ClockReading {
-    /// Microseconds on a clock that never steps: leases, waits and retries.
+    /// Microseconds of a clock that never jumps, for leases, waits and retries.
     pub monotonic_us: u64,
-    /// Microseconds since 1970, for versions only; may step.
+    /// Microseconds since 1970, only for versions. This clock may jump.
     pub wall_us: u64,
 }
 

@@ -1,9 +1,10 @@
-//! Data that travels between the parts of Replex, and data that they keep: identities, messages,
-//! frames, configurations, expressions, operations, records of logs, and their bytes.
+//! The data that the parts of Replex exchange and store: identities, messages, frames,
+//! configurations, expressions, operations, log records, and their encodings.
 //!
 //! This crate does no I/O, reads no clock and draws no random numbers. It must not know how a
-//! machine decides: the machines of servers are in `machines`, that of a client in `session`. Their
-//! rules are in docs/rules.md, and [`planted`] lists how each rule can be broken.
+//! machine decides: the machines of servers are in `machines` and `coordinator`, that of a client
+//! in `session`. Their rules are in docs/rules.md, and [`planted`] lists how each rule can be
+//! broken.
 #![no_std]
 
 extern crate alloc;

@@ -1,10 +1,10 @@
 //! Messages between clients, cores and the coordinator.
 //!
-//! One closed enum per direction. Every request of a client and every message between cores that
-//! concerns a table carries the table's epoch as the sender knows it (R15). A mismatch is refused:
-//! a client learns the core's epoch of the table, a core with an older configuration learns the
-//! newer epoch, and the older side fetches. How messages become bytes is in `codec`, how bytes
-//! become frames is in `frame`.
+//! One closed enum per direction. Every request of a client and every message between cores about a
+//! table carries the sender's epoch of the table (R15). If the receiver has another one, it refuses
+//! the message. A client then gets the core's epoch of the table, a core with an older
+//! configuration gets the newer epoch, and the older side fetches. `codec` encodes messages as
+//! bytes, and `frame` puts these into frames.
 
 mod coordinator;
 mod refusal;
@@ -35,69 +35,69 @@ pub use snapshot::{
     OpenedSnapshot, SnapshotFailure, SnapshotMessage, SnapshotReply, SnapshotRequest, SnapshotUse,
 };
 
-/// Any message that a frame can hold.
+/// A message that a frame can contain.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
-    /// First on every connection.
+    /// The first message on every connection.
     Hello(Hello),
     /// The answer to `Hello`.
     Welcome(Welcome),
-    /// Client to core.
+    /// A request of a client to a core.
     Request(Request),
-    /// Core to client.
+    /// A reply of a core to a client.
     Reply(Reply),
-    /// Core to core.
+    /// A message between cores.
     Peer(PeerHeader, PeerMessage),
-    /// To the coordinator.
+    /// A request to the coordinator.
     Ask(CoordinatorRequest),
-    /// From the coordinator.
+    /// A reply of the coordinator.
     Answer(CoordinatorReply),
-    /// The connection is about to be closed, and why.
+    /// The sender is about to close the connection, for this reason.
     Goodbye {
         /// For people.
         reason: String,
     },
-    /// Answered with the same bytes by the event loop itself: the `echo` baseline.
+    /// The event loop answers with the same bytes: the `echo` baseline.
     Echo(Bytes),
-    /// To any coordinator, with or without a `Hello` before it: asks for the leader.
+    /// Asks any coordinator for the leader, with or without a `Hello` before it.
     FindLeader,
-    /// The answer to `FindLeader`; and, before it closes the connection, that of a coordinator that
-    /// does not lead to any other message.
+    /// The answer to `FindLeader`. A standby also answers any other message with it, and then
+    /// closes the connection.
     Leadership(Leadership),
 }
 
-/// The name of the process that opens a connection.
+/// The first message of the side that opens a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The cluster it means, where it knows.
+    /// The expected cluster, if the sender knows it.
     pub cluster: Option<u64>,
-    /// The core that connects, where it is one.
+    /// The core that opens the connection, if a core does.
     pub core: Option<(CoreId, Incarnation)>,
 }
 
-/// The name of the process that answers.
+/// The first message of the side that accepts a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// The cluster.
     pub cluster: u64,
-    /// The core that answers; none is the coordinator.
+    /// The core that answers; none for a coordinator.
     pub core: Option<(CoreId, Incarnation)>,
-    /// Its epoch.
+    /// The epoch of its configuration.
     pub epoch: Epoch,
 }
 
-/// The leader of the coordinators, as one of them knows it. A hint: the leader may change at any
-/// moment, and what a leader answers it answers as the leader.
+/// The leading coordinator, as another coordinator knows it. It is a hint, because the leader may
+/// change at any moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leadership {
-    /// The sender leads.
+    /// Whether the sender leads.
     pub leads: bool,
-    /// `host:port` of the one that leads; none while no coordinator does, or the sender does not
-    /// know it.
+    /// `host:port` of the leader. None while no coordinator leads, or if the sender does not know
+    /// it.
     pub leader: Option<String>,
-    /// The standby coordinators, by address.
+    /// The addresses of the standby coordinators.
     pub standbys: Vec<String>,
-    /// Where the state is kept, for people.
+    /// The location of the state, as text for people.
     pub kept_in: String,
 }
 
@@ -114,77 +114,78 @@ impl fmt::Display for Leadership {
 /// A request of a client to a core.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    /// Run an operation; to the core of the primary partition of its pk.
+    /// Runs an operation. Sent to the core of its primary partition.
     Execute(Execute),
-    /// Read rows of one partition.
+    /// Reads rows of one partition.
     Read(Read),
-    /// Count and checksum a part of one partition.
+    /// Counts and checksums a part of one partition.
     Checksum(ChecksumRead),
-    /// Return the core's counters.
+    /// Returns the core's counters.
     Status,
-    /// End holds, and report whether they kept what was read as it was.
+    /// Ends holds, and reports whether their ranges are unchanged since they were read.
     Release(HoldRelease),
-    /// Open, keep or close a snapshot; to a core of one of its tables.
+    /// Opens, keeps or closes a snapshot. Sent to a core of one of its tables.
     Snapshot(SnapshotRequest),
 }
 
-/// An operation, retried under the same name until a result is known (R13).
+/// An operation. The client repeats it under the same name until it knows the result (R13).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Execute {
-    /// Its name.
+    /// The request's name.
     pub request: RequestId,
-    /// All numbers of the session below this one are acknowledged (R14).
+    /// All requests of the session with lower numbers are acknowledged (R14).
     pub acknowledged_below: u64,
     /// The table's epoch, as the client knows it.
     pub epoch: Epoch,
     /// The table.
     pub table: TableId,
-    /// The primary partition that the client computed.
+    /// The primary partition, as the client has computed it.
     pub partition: PartitionId,
-    /// The mutations to execute. One for now; the format takes more.
+    /// The mutations to execute: exactly one in this release. The format allows more.
     pub mutations: Vec<Mutation>,
 }
 
-/// Rows of one partition between two keys of its sort order.
+/// A read of one page: rows of one partition between two keys of its sort order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Read {
     /// The table's epoch, as the client knows it.
     pub epoch: Epoch,
     /// The partition.
     pub partition: PartitionId,
-    /// First key, memcomparable, a prefix of the sort order; a continuation's key.
+    /// The first key, memcomparable: a prefix of the sort order, or the `next` of the previous
+    /// page.
     pub start: Bytes,
-    /// First key beyond; none reads to the end.
+    /// The first key after the range; none reads to the end.
     pub end: Option<Bytes>,
-    /// Rows for which it holds.
+    /// Only rows that fulfil this condition are returned.
     pub filter: Option<Expression>,
-    /// Which columns, by position; none is all.
+    /// The columns to return, by position; none returns all.
     pub projection: Option<Vec<u16>>,
-    /// How many rows at most.
+    /// The most rows to return.
     pub limit: u32,
-    /// From the last key to the first.
+    /// Whether to read from the last key to the first.
     pub descending: bool,
-    /// Return only how many there are.
+    /// Whether to return only the number of rows.
     pub count_only: bool,
-    /// Linearisable, or stale by request (R10).
+    /// Whether the read is linearizable, or may return stale rows (R10).
     pub consistency: Consistency,
-    /// How the page is to agree with others of its statement.
+    /// How the page must agree with other pages of its statement.
     pub agreement: Agreement,
-    /// Set if it is for rows of a partition that is lost, at a member of its cover.
+    /// Set if this core is a member of the cover of a lost partition, whose rows are wanted.
     pub redirect: Option<Redirect>,
-    /// Read the rows of this snapshot instead of the present ones.
+    /// The snapshot to read from; none reads the present rows.
     pub snapshot: Option<SnapshotId>,
 }
 
-/// How pages of one statement come to be of one moment (R35).
+/// How the core helps to make the pages of one statement show one moment (R35).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
-    /// The page is all that the statement reads.
+    /// The page is all that the statement reads, so nothing has to agree.
     Alone,
-    /// The core reports for how long nothing had changed ([`RowPage::quiet_us`]).
+    /// The core reports for how long nothing has changed in the range ([`RowPage::quiet_us`]).
     Quiet,
-    /// Besides, the core keeps operations that change what the page covers waiting from then on,
-    /// until a [`HoldRelease`] or for so many microseconds. A core may hold for less, or not at all
+    /// The core also holds the range: operations that change the page's rows wait until a
+    /// [`HoldRelease`], or for this many microseconds. A core may hold for less time, or not at all
     /// ([`RowPage::held`]).
     Hold(u64),
 }
@@ -201,139 +202,140 @@ pub struct HoldRelease {
 }
 
 impl Read {
-    /// Returns whether its page must agree with others, and so reports for how long nothing had
-    /// changed.
+    /// Returns whether the page must agree with others, so that the core reports for how long
+    /// nothing has changed.
     pub fn must_agree(&self) -> bool {
         self.redirect.is_some() || self.agreement != Agreement::Alone
     }
 
-    /// Returns whether it begins or ends with the partition itself: a page of a scan, not a lookup.
+    /// Returns whether the range begins or ends with the partition itself, as a page of a scan does
+    /// and a lookup does not.
     pub fn is_scan(&self) -> bool {
         self.start.is_empty() || self.end.is_none()
     }
 }
 
-/// The further conditions of a read at a member of a cover (Replex sections 3.1 and 4): the rows of
-/// a lost partition, or of a part of it.
+/// The part of a `Read` that asks a member of a cover for rows of a lost partition (Replex sections
+/// 3.1 and 4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
-    /// The replex of the lost partition: `start`, `end` and the order of the rows are those of its
-    /// sort order.
+    /// The replex of the lost partition. `start`, `end` and the order of the rows follow its sort
+    /// order.
     pub replex: u8,
-    /// Only rows whose slots satisfy this: other members give the others.
+    /// The slots of the wanted rows. Other members return the rows with other slots.
     pub constraints: SlotConstraints,
-    /// Where to go on, if the page before was in the member's own order ([`RowPage::own_order`]):
-    /// all of its rows from this key on are gone through.
+    /// The key of the member's own order from which to continue. Set if the previous page was in
+    /// that order ([`RowPage::own_order`]): the member then scans all of its rows.
     pub scan_from: Option<Bytes>,
 }
 
-/// How fresh a read must be.
+/// Whether a read waits for operations in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consistency {
-    /// Waits for pending operations on what it reads.
+    /// The read waits for operations in progress on its rows.
     Linearizable,
-    /// Answers from committed state at once; may miss operations under way.
+    /// The read returns committed rows at once, and may miss operations in progress.
     Stale,
 }
 
-/// A part of a partition to be summed; repeated with `next` until there is none.
+/// A request for the checksum of a part of a partition. The client repeats it from `next` until
+/// there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChecksumRead {
     /// The table's epoch, as the client knows it.
     pub epoch: Epoch,
     /// The partition.
     pub partition: PartitionId,
-    /// First key of this part.
+    /// The first key of this part.
     pub start: Bytes,
-    /// How many rows at most.
+    /// The most rows of this part.
     pub limit: u32,
-    /// Sum the rows of this snapshot instead of the present ones.
+    /// The snapshot to read from; none reads the present rows.
     pub snapshot: Option<SnapshotId>,
 }
 
 /// A reply of a core to a client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// The result of an `Execute`.
+    /// Answers `Execute` with its result.
     Executed(RequestResult),
-    /// Rows of a `Read`.
+    /// Answers `Read` with a page.
     Rows(RowPage),
-    /// Sums of a `Checksum`.
+    /// Answers `Checksum` with the sum of a part.
     Checksum(ChecksumPart),
-    /// Counters by name.
+    /// Answers `Status` with the counters by name.
     Status(Vec<(String, u64)>),
-    /// Whether all holds of a `HoldRelease` were there until now, and nothing that they cover has
-    /// changed since it was read.
+    /// Answers `Release`: whether all holds lasted until now and their ranges are unchanged since
+    /// they were read.
     Released(bool),
-    /// The answer to a `Snapshot`.
+    /// Answers `Snapshot`.
     Snapshot(SnapshotReply),
-    /// Not done here and now; nothing was changed by this attempt.
+    /// The core refuses the request. This attempt changed nothing.
     Refused(Refusal),
 }
 
-/// A page of rows, packed: for each a version (`u64`), a length (`u32`), the row's bytes.
+/// A page of rows. Each row is packed as a version (`u64`), a length (`u32`) and the row's bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowPage {
-    /// How many rows are in `rows`, or, of a `count_only` read, how many were counted.
+    /// The number of rows in `rows`, or for a `count_only` read the number of counted rows.
     pub count: u64,
     /// The rows, packed.
     pub rows: Bytes,
-    /// Where to go on, if the page is not the last: `start` (or, descending, `end`) of the next.
+    /// The `start` of the next page (or its `end`, if descending). None if this page is the last.
     pub next: Option<Bytes>,
-    /// Unless the read stands alone: for how many microseconds, up to when the rows were taken,
-    /// nothing had changed in what was requested.
+    /// The microseconds for which nothing had changed in the range when the rows were read. None if
+    /// the read stands alone.
     pub quiet_us: Option<u64>,
-    /// Operations that change what the page covers wait from now on ([`Agreement::Hold`]).
+    /// Whether operations that change the page's rows wait from now on ([`Agreement::Hold`]).
     pub held: bool,
-    /// Of a redirected read: the member can give rows and `next` in its own order only, not in
-    /// the one that is requested.
+    /// Only for redirected reads: `rows` and `next` are in the member's own order, because it
+    /// cannot use the requested one.
     pub own_order: bool,
 }
 
-/// A part's order-independent sum.
+/// The checksum of a part of a partition. It does not depend on the order of the rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChecksumPart {
-    /// Rows summed.
+    /// The number of rows.
     pub count: u64,
-    /// The wrapping sum over rows of a hash of (pk, version, row): equal for equal sets of rows,
-    /// whatever the sort order.
+    /// The wrapping sum over all rows of a hash of (pk, version, row). Equal sets of rows have
+    /// equal sums, in any sort order.
     pub sum: u64,
-    /// Where the next part starts; none at the end.
+    /// The start of the next part; none at the end.
     pub next: Option<Bytes>,
 }
 
-/// The sender, in every message between cores.
+/// The header of every message between cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerHeader {
-    /// The core.
+    /// The sender.
     pub from: CoreId,
-    /// Its incarnation: messages of older ones are dropped.
+    /// The sender's incarnation. Receivers drop messages of older ones.
     pub incarnation: Incarnation,
-    /// The epoch of its configuration.
+    /// The epoch of the sender's configuration.
     pub epoch: Epoch,
-    /// The epoch of the table that the message concerns, as the sender knows it (R15); 0 if it
-    /// concerns none.
+    /// The epoch of the message's table at the sender (R15); 0 if the message concerns no table.
     pub table_epoch: Epoch,
 }
 
-/// The room on a core's disk.
+/// The writes for which a core's disk has space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Room {
     /// All writes.
     #[default]
     Free,
-    /// The rest is kept for deletes, and for updates that make no row longer.
+    /// Only deletes, and updates that make no row longer.
     Reserve,
-    /// No write, until deleted rows have given room back or an operator makes some.
+    /// No writes, until deleted rows or an operator have made space.
     Full,
 }
 
 /// The messages between cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerMessage {
-    /// Phase 1, to the next partition of the chain.
+    /// Phase 1: to the next partition of the chain.
     Prepare(Arc<Prepare>),
-    /// Phase 2, to the previous partition of the chain.
+    /// Phase 2: to the previous partition of the chain.
     Decision {
         /// The operation.
         operation: OperationId,
@@ -344,44 +346,45 @@ pub enum PeerMessage {
         /// Whether it is durable at position x, so that any client may see it (R3).
         settled: bool,
     },
-    /// The decision is durable at position x: to the next partition of the chain (R3).
+    /// To the next partition of the chain: the decision is durable at position x (R3).
     Settled {
         /// The operation.
         operation: OperationId,
         /// The member it is for.
         to: PartitionId,
     },
-    /// The decisions are durable at the sender and all after it: to the previous partition.
+    /// To the previous partition: these decisions are durable at the sender and at all members
+    /// after it.
     Durable {
         /// Operation and the sender's member of it, all of one table.
         operations: Vec<(OperationId, PartitionId)>,
     },
-    /// Decided at the sender, but not known durable further down: to the next partition, which
-    /// passes it on or answers `Durable`.
+    /// To the next partition: the sender has these decisions, but does not know whether they are
+    /// durable after it. The receiver answers `Durable`, or passes the message on.
     Confirm {
         /// Operation and the member it is for, and whether it is settled; all of one table.
         operations: Vec<(OperationId, PartitionId, bool)>,
     },
-    /// Every operation of the sender's before this one is finished at every member.
+    /// All operations of the sender before this one are finished at every member.
     Finished(FinishedLine),
     /// A restarted core asks for what it may have forgotten: votes that it sent before they were
-    /// durable (R1), decisions that it lost with its log's tail.
+    /// durable (R1), and decisions that were in the lost tail of its log.
     Recover {
         /// The table whose operations it is about.
         table: TableId,
         /// Names the attempt.
         attempt: u64,
     },
-    /// One operation that the asking core is a member of.
+    /// Answers `Recover`: one operation that the restarted core is a member of.
     Adopt {
         /// The attempt it answers.
         attempt: u64,
         /// The operation with all votes that the sender knows.
         prepare: Arc<Prepare>,
-        /// Its decision, if the sender knows it, and whether it is settled.
+        /// The operation's decision, if the sender knows it, and whether it is settled.
         decision: Option<(Decision, bool)>,
     },
-    /// That was everything.
+    /// Ends the answers to `Recover`.
     RecoverEnd {
         /// The table whose operations it is about.
         table: TableId,
@@ -392,29 +395,28 @@ pub enum PeerMessage {
         /// Every operation of the sender's before this one is finished.
         finished_below: FinishedLine,
     },
-    /// Asks a peer to vouch for the sender, as of the epoch of the peer's configuration: renews the
-    /// sender's leases. Also reports whether the sender has space for writes: a disk that has just
-    /// become full must be known before peers have filled what it keeps for writes that give space
-    /// back.
+    /// Asks a peer to vouch for the sender, as of the epoch of the peer's configuration. This
+    /// renews the sender's leases. It also reports the room on the sender's disk, because peers
+    /// must know of a full disk before they use up its reserve.
     LeaseRequest {
         /// The asker's monotonic clock, returned as it is.
         sent_us: u64,
         /// The room on its disk.
         room: Room,
     },
-    /// Vouches. Also reports whether the sender has space for writes.
+    /// Vouches for the receiver. Also reports the room on the sender's disk.
     LeaseGrant {
         /// From the request.
         sent_us: u64,
         /// The room on its disk.
         room: Room,
     },
-    /// The receiver's last message was of an older configuration than that of this epoch.
+    /// The sender's epoch is newer than that of the receiver's last message.
     NewerEpoch {
         /// The sender's.
         epoch: Epoch,
     },
-    /// Asks a member of a cover for the rows of partitions that are being filled.
+    /// Asks a member of a cover for rows of partitions that are being filled.
     Copy {
         /// The partitions, of one table.
         of: Vec<PartitionId>,
@@ -423,7 +425,7 @@ pub enum PeerMessage {
         /// Where to go on, in the member's own order.
         start: Bytes,
     },
-    /// A page of them.
+    /// Answers `Copy` with a page of rows.
     Copied {
         /// From the question.
         of: PartitionId,
@@ -438,8 +440,8 @@ pub enum PeerMessage {
         /// Counts of the rows that were looked at for it.
         looked: ScanCounts,
     },
-    /// Asks a member of a cover for rows that are needed at once (R18): the last ones of
-    /// each of some ranges, in the order of the partition that is filled.
+    /// Asks a member of a cover for rows that are needed at once (R18): the last rows of each of
+    /// some ranges, in the order of the partition that is being filled.
     Fetch {
         /// The partition that is filled.
         of: PartitionId,
@@ -453,7 +455,7 @@ pub enum PeerMessage {
         /// Where to go on, in the member's own order.
         start: Bytes,
     },
-    /// The requested rows that were found.
+    /// Answers `Fetch` with the rows that were found.
     Fetched {
         /// From the question.
         of: PartitionId,
@@ -468,15 +470,14 @@ pub enum PeerMessage {
         /// Ranges of which rows were left out, and the lowest key that was not.
         complete_from: Vec<(Bytes, Bytes)>,
     },
-    /// Asks a core for its completion records that concern a partition which is being filled
-    /// (R13).
+    /// Asks a core for its completion records about a partition that is being filled (R13).
     CopyCompletions {
         /// The partition that is filled.
         of: PartitionId,
         /// Where to go on.
         start: RequestId,
     },
-    /// A page of them.
+    /// Answers `CopyCompletions` with a page of records.
     CopiedCompletions {
         /// From the question.
         of: PartitionId,
@@ -489,7 +490,7 @@ pub enum PeerMessage {
         /// The highest version that the core has seen (R6).
         last_version: Version,
     },
-    /// The core to which a partition moves asks its giver what differs from what it has itself.
+    /// The taker of a partition sends hashes of its rows, and asks the giver for the differences.
     Compare {
         /// The partition.
         of: PartitionId,
@@ -501,7 +502,7 @@ pub enum PeerMessage {
         /// of what the asker has there.
         ranges: Vec<(Option<Bytes>, u64)>,
     },
-    /// The differences: as many as fit.
+    /// Answers `Compare` with as many differences as fit.
     Compared {
         /// From the question.
         of: PartitionId,
@@ -518,7 +519,7 @@ pub enum PeerMessage {
         /// Bytes of the rows that were looked at for it.
         looked_at_bytes: u64,
     },
-    /// The core to which a partition moves asks its giver what has changed.
+    /// The taker of a partition asks the giver which rows have changed.
     Changes {
         /// The partition.
         of: PartitionId,
@@ -529,7 +530,7 @@ pub enum PeerMessage {
         /// How many changes of the list the asker has.
         since: u64,
     },
-    /// Rows that have changed, as they are.
+    /// Answers `Changes` with the present values of changed rows.
     Changed {
         /// From the question.
         of: PartitionId,
@@ -547,25 +548,25 @@ pub enum PeerMessage {
         /// Whether these were all.
         is_all: bool,
     },
-    /// A core that seals asks what the receiver's log holds of operations that both take part in;
-    /// it is answered once the receiver's own seal is durable (R4, R16).
+    /// A core that seals a table asks what the receiver's log has about operations that both take
+    /// part in. The receiver answers once its own seal is durable (R4, R16).
     AskSealed {
         /// The table whose operations it is about.
         table: TableId,
         /// Names the attempt.
         attempt: u64,
     },
-    /// One such operation.
+    /// Answers `AskSealed`: one such operation.
     Witness {
         /// The attempt it answers.
         attempt: u64,
         /// The operation with all votes that the sender knows; its own is the last.
         prepare: Arc<Prepare>,
-        /// Its decision, if the sender knows it, and the epoch of the resolution it comes from, if
-        /// from one.
+        /// The operation's decision, if the sender knows it, and the epoch of the resolution it
+        /// comes from, if from one.
         decision: Option<(Decision, Option<Epoch>)>,
     },
-    /// That was everything.
+    /// Ends the answers to `AskSealed`.
     WitnessEnd {
         /// The table whose operations it is about.
         table: TableId,
@@ -582,7 +583,8 @@ pub enum PeerMessage {
 }
 
 impl PeerMessage {
-    /// Returns the table that it concerns; none if it concerns several, or none.
+    /// Returns the table that the message concerns. Returns none if it concerns several tables, or
+    /// none.
     pub fn table(&self) -> Option<TableId> {
         match self {
             PeerMessage::Prepare(prepare)
@@ -613,7 +615,8 @@ impl PeerMessage {
         }
     }
 
-    /// Returns whether it is of no use while chains stand still.
+    /// Returns whether the message belongs to a chain, so that it is dropped while the table's
+    /// chains are stopped.
     pub fn is_of_chain(&self) -> bool {
         match self {
             PeerMessage::Prepare(_)
@@ -646,14 +649,14 @@ impl PeerMessage {
     }
 }
 
-/// Counts of what a member of a cover read for one page.
+/// How much a member of a cover read for one page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanCounts {
-    /// Rows.
+    /// The number of rows.
     pub rows: u64,
-    /// Their bytes.
+    /// The bytes of these rows.
     pub bytes: u64,
-    /// With the first page, about how many rows the member has; otherwise 0.
+    /// In the first page the approximate number of rows of the member; otherwise 0.
     pub of_rows: u64,
 }
 
@@ -764,7 +767,7 @@ wire_enum!(PeerMessage {
 });
 
 impl RowPage {
-    /// Appends one row.
+    /// Appends a row.
     pub fn push(&mut self, version: Version, row: &[u8]) {
         version.encode(&mut self.rows.0);
         u32::try_from(row.len())
@@ -774,7 +777,7 @@ impl RowPage {
         self.count += 1;
     }
 
-    /// Returns the rows; ends early at bytes that are not well-formed.
+    /// Returns the rows. Ends early at malformed bytes.
     pub fn rows(&self) -> impl Iterator<Item = (Version, &[u8])> {
         let mut reader = crate::codec::Reader::new(&self.rows);
         core::iter::from_fn(move || {

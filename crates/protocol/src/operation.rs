@@ -1,8 +1,8 @@
 //! Operations: the request of a client, the messages along a chain, and the result.
 //!
-//! An operation is a list of row changes from the first day, though a request
-//! carries one mutation for now. The same `Prepare` is message and log record (R1), and
-//! the completion record of its requests (R13).
+//! An operation is a list of row changes, although a request carries only one mutation now. The
+//! same `Prepare` is a message and a log record (R1), and the completion record of its requests
+//! (R13).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,29 +11,29 @@ use crate::codec::{Bytes, wire_enum, wire_struct};
 use crate::expression::{Assignment, Expression};
 use crate::identity::{Epoch, FinishedLine, OperationId, PartitionId, RequestId, TableId, Version};
 
-/// Changes to one row, named by its primary key.
+/// A change of one row, which its primary key identifies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mutation {
     /// The memcomparable primary key (`placement::key`).
     pub pk: Bytes,
-    /// The action to take.
+    /// The change.
     pub action: Action,
 }
 
-/// The effect of a mutation on its row. Rows are bytes of `placement::row`.
+/// The kinds of changes. Rows are bytes of `placement::row`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Writes a new row; the primary replex votes no where the pk exists.
+    /// Writes a new row. The primary replex votes no if the pk exists.
     Insert {
         /// The whole row.
         row: Bytes,
     },
-    /// Writes a new row, or leaves the one that exists (`ON CONFLICT DO NOTHING`).
+    /// Writes a new row. An existing row stays unchanged (`ON CONFLICT DO NOTHING`).
     InsertOrKeep {
         /// The whole row.
         row: Bytes,
     },
-    /// Writes a new row, or updates the one that exists (`ON CONFLICT DO UPDATE`).
+    /// Writes a new row, or updates the existing one (`ON CONFLICT DO UPDATE`).
     Upsert {
         /// The whole row where there is none.
         row: Bytes,
@@ -42,139 +42,143 @@ pub enum Action {
         /// Whether to change it; none means always.
         condition: Option<Expression>,
     },
-    /// Changes the row that exists.
+    /// Changes an existing row.
     Update {
         /// The changes of the row.
         assignments: Vec<Assignment>,
         /// Whether to; none means always. Compare-and-set is a condition.
         condition: Option<Expression>,
     },
-    /// Removes the row that exists.
+    /// Removes an existing row.
     Delete {
         /// Whether to; none means always.
         condition: Option<Expression>,
     },
 }
 
-/// The result of one request; a request has exactly one (I7).
+/// The result of a request. A request has exactly one (I7).
 #[must_use = "the request may have changed nothing"]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestResult {
-    /// Done, and durable as the table's setting promises.
+    /// The change is applied, and durable on disk or in memory, as the table's setting requires.
     Applied {
         /// The row's version after it.
         version: Version,
     },
-    /// The row exists and was left as it was (`InsertOrKeep`).
+    /// The row existed and is unchanged (`InsertOrKeep`).
     Kept,
     /// There is no row with this pk (`Update`, `Delete`).
     NotFound,
     /// The condition did not hold.
     ConditionFailed,
-    /// A row with this key exists, past its commit point (R8).
+    /// A row with this key exists, and its operation is committed (R8).
     Duplicate {
         /// The replex that voted so; 0 is the primary key.
         replex: u8,
         /// The key, memcomparable.
         key: Bytes,
     },
-    /// A dense index lacks the value before this one, or the row is not the last of its group.
+    /// A dense index lacks the preceding value, or the row to be removed is not the last of its
+    /// group.
     NotDense {
         /// The replex that voted so.
         replex: u8,
         /// The only value that an insert may have now; a delete may take the one before it.
         expected: i64,
     },
-    /// The mutation cannot be done to this row: an overflow, a NULL where none may be, a value that
-    /// is too large. Contains the reason.
+    /// The row cannot take the change: an overflow, a NULL in a column that forbids it, or a value
+    /// that is too large. Contains the reason.
     Invalid {
         /// For people: what happened to what, and what to do.
         message: String,
     },
-    /// It waited too long behind another operation, and nothing was changed: retry as a new
-    /// request (R8).
+    /// The request waited too long behind another operation, and nothing was changed. Retry it as a
+    /// new request (R8).
     Conflict,
 }
 
 impl RequestResult {
-    /// Returns whether it changed something. A result that changed nothing is known to the head
-    /// alone: where the head is lost, the next one evaluates the request again.
+    /// Returns whether the request changed something. If not, only the head knows the result. If
+    /// the head is lost, the next head evaluates the request again.
     pub fn took_effect(&self) -> bool {
         matches!(self, RequestResult::Applied { .. })
     }
 }
 
-/// The row as it was before a change, as far as partitions need it to find its old entries.
+/// The row before a change. It has what partitions need to find the row's old entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OldRow {
-    /// There was none.
+    /// There was no row.
     Absent,
-    /// There was one, and no column of any key space or sorting key changes.
+    /// There was a row, and the change affects no column of a key space or a sorting key.
     SameKeys {
-        /// Its version.
+        /// The old row's version.
         version: Version,
     },
-    /// There was one; its old coordinates travel along (R1, R21).
+    /// There was a row with other keys. These are its old coordinates (R1, R21).
     Keys {
-        /// Its version.
+        /// The old row's version.
         version: Version,
         /// A row of `placement::row` whose columns outside keys are NULL.
         row: Bytes,
     },
 }
 
-/// One row's change as the head computed it. Old and new keys give the partitions it visits.
+/// The change of one row, as the head computed it. Its old and new keys determine the partitions of
+/// the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowChange {
     /// The memcomparable primary key.
     pub pk: Bytes,
-    /// The version the row gets; rises per pk (R6).
+    /// The version that the row gets. Versions of a pk rise (R6).
     pub version: Version,
-    /// The row before.
+    /// The row before the change.
     pub old: OldRow,
-    /// The row after, whole; none is a delete.
+    /// The whole row after the change; none for a delete.
     pub new: Option<Bytes>,
 }
 
-/// A request that an operation completes. Several are folded into one operation on a hot key.
+/// A request that an operation completes. On a hot key, one operation can complete several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestRecord {
-    /// Its name.
+    /// The request's name.
     pub request: RequestId,
-    /// All numbers of the session below this one are acknowledged (R14).
+    /// All requests of the session with lower numbers are acknowledged (R14).
     pub acknowledged_below: u64,
-    /// A hash of its body: the same number with another body is rejected (R13).
+    /// A hash of the request's body. A request with the same number and another body is rejected
+    /// (R13).
     pub digest: u64,
-    /// Its result if the operation commits.
+    /// The request's result, if the operation commits.
     pub result: RequestResult,
 }
 
-/// A partition's vote on an operation; never changes (R1).
+/// A partition's vote on an operation. It never changes (R1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Vote {
-    /// Valid here.
+    /// The change is valid here.
     Yes,
-    /// Invalid here, and why.
+    /// The change is invalid here, for this reason.
     No(RequestResult),
 }
 
-/// Phase 1 of an operation, down the chain; also its log record, with the logger's own vote.
+/// Phase 1 of an operation, sent down the chain. It is also the log record of a member, with the
+/// member's own vote at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepare {
-    /// Its name.
+    /// The operation's name.
     pub operation: OperationId,
-    /// The epoch it began in.
+    /// The epoch in which it began.
     pub epoch: Epoch,
-    /// Every operation of the same head core before this one is finished at every member: a member
-    /// forgets those, and knows a late duplicate of one by it.
+    /// All operations of the same head core before this one are finished at every member. Members
+    /// forget them, and recognise late duplicates of them by it.
     pub finished_below: FinishedLine,
-    /// The table (one for now; the chain's partitions name it too).
+    /// The table. The partitions of the chain name it, too.
     pub table: TableId,
-    /// The chain: partitions in order, head first, decider last.
+    /// The partitions of the chain, in order. The first is the head, the last is the decider.
     pub chain: Vec<PartitionId>,
-    /// The votes of the chain's first partitions so far.
+    /// The votes of the first partitions of the chain.
     pub votes: Vec<Vote>,
-    /// The rows.
+    /// The changes of rows.
     pub changes: Vec<RowChange>,
     /// The requests that it completes.
     pub requests: Vec<RequestRecord>,
@@ -183,9 +187,9 @@ pub struct Prepare {
 /// Phase 2 of an operation: the logical AND of all votes (R2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// All voted yes.
+    /// All members voted yes.
     Commit,
-    /// A member voted no; the first reason.
+    /// A member voted no. Contains the first reason.
     Abort(RequestResult),
 }
 

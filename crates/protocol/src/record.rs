@@ -1,8 +1,8 @@
 //! Log records: the state that a core must restore after a restart.
 //!
-//! The log is the truth and the tables are its materialisation: replaying
-//! records over any earlier state of the tables ends in the same tables. A prepare is logged with
-//! the logger's own vote and never changed (R1).
+//! The log is the truth, and the tables are derived from it: replaying records over any earlier
+//! state of the tables gives the same tables. A member logs a prepare with its own vote and never
+//! changes it (R1).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,14 +14,14 @@ use crate::operation::{Decision, Prepare, RequestRecord};
 /// One log record of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// The partition voted; `prepare.votes` ends with its vote.
+    /// The partition voted. The last vote of `prepare.votes` is its own.
     Prepared {
         /// The member.
         partition: PartitionId,
         /// The operation.
         prepare: Arc<Prepare>,
     },
-    /// The partition learnt the outcome.
+    /// The partition learned the outcome.
     Decided {
         /// The member.
         partition: PartitionId,
@@ -32,29 +32,29 @@ pub enum Record {
         /// Whether it is settled with this: position x is the chain's end, as chains were then.
         settles: bool,
     },
-    /// The outcome is durable at position x; written only where x is not the chain's end.
+    /// The outcome is durable at position x. Written only if x is not the end of the chain.
     Settled {
         /// The member.
         partition: PartitionId,
         /// The operation.
         operation: OperationId,
     },
-    /// Requests that ended at the head alone, without effect (R13).
+    /// Requests that ended at the head without effect (R13).
     Completed {
         /// The head.
         partition: PartitionId,
-        /// Their results.
+        /// The requests' results.
         requests: Vec<RequestRecord>,
     },
-    /// Rows that a partition which is being filled took from its cover; those only that were newer
-    /// than what it had.
+    /// Rows that a partition accepted from its cover during its fill. It contains only rows that
+    /// were newer than its own.
     Copied {
         /// The partition.
         partition: PartitionId,
         /// The rows, packed as in `message::RowPage`.
         rows: Bytes,
     },
-    /// A partition that moves to this core was made equal to its giver's, as far as this goes.
+    /// A range of a partition that moves to this core was made equal to the giver's.
     Matched {
         /// The partition.
         partition: PartitionId,
@@ -63,17 +63,17 @@ pub enum Record {
         /// Keys of rows that are not there.
         gone: Vec<Bytes>,
     },
-    /// All rows that the partition's giver had when its place's epoch began are in the log before.
+    /// The log contains all rows that the giver had when the place's epoch began.
     Whole {
         /// The partition.
         partition: PartitionId,
     },
-    /// Others gave versions up to this one: versions that this core gives are higher (R6).
+    /// Other cores assigned versions up to this one. This core assigns only higher versions (R6).
     Versions {
         /// The highest.
         last: Version,
     },
-    /// Nothing of the epochs of these tables before this one is taken part in any more (R16).
+    /// The core takes part in nothing of these tables' earlier epochs any more (R16).
     Sealed {
         /// The epoch.
         epoch: Epoch,
@@ -81,14 +81,14 @@ pub enum Record {
         /// there was.
         tables: Vec<(TableId, bool)>,
     },
-    /// Everything before of these tables is settled and finished at all members (R5).
+    /// Every earlier operation of these tables is settled and finished at all members (R5).
     Resolved {
         /// The configuration's epoch.
         epoch: Epoch,
         /// The tables that serve.
         tables: Vec<TableId>,
     },
-    /// The partition is given to this core in a new tenure.
+    /// The core that writes this record holds the partition in a new tenure.
     Given {
         /// The partition.
         partition: PartitionId,
@@ -99,18 +99,19 @@ pub enum Record {
     },
 }
 
-/// With which rows a core begins a partition that it is given.
+/// The rows with which a core begins to hold a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartitionStart {
-    /// With none: it is new, or filled from a cover. The core's earlier rows are void.
+    /// No rows: the partition is new, or is filled from a cover. The core's earlier rows are void.
     Empty,
-    /// With none: they are made equal to those of the core that gives it.
+    /// No rows: the core copies those of the giver.
     Taken,
-    /// With those that it had when it started: they are a hint of what is taken (R25).
+    /// The rows that the core had at its start. They are a hint that is compared with the giver's
+    /// rows (R25).
     Compared,
 }
 
-/// A completion record as a checkpoint saves it.
+/// A completion record in a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedCompletion {
     /// The head partition that ran the request.

@@ -26,62 +26,62 @@ use crate::configuration::{Configuration, PlacedTables};
 use crate::identity::{Epoch, Position, ServerId, SessionId, TableId};
 use crate::message::CopyFailure;
 
-/// The version of the state's bytes that this program writes; it reads no other.
+/// The version of the state's encoding. The program reads no other version.
 pub const STATE_FORMAT: u16 = 9;
 const MAGIC: &[u8; 8] = b"RPXCOORD";
 const HEADER_BYTES: usize = 14;
 
-/// Everything that outlives a coordinator.
+/// The state that survives the process of a coordinator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoordinatorState {
-    /// Rises by one with every change; 0 is a state that was never kept.
+    /// The number of changes so far; 0 is a state that was never stored.
     pub version: u64,
     /// The configuration that servers and clients see.
     pub configuration: Configuration,
-    /// One for each server of the configuration, by id, rising.
+    /// One entry for each server of the configuration, by ascending id.
     pub members: Vec<ServerMember>,
-    /// Copies that come and go once the earlier epochs of their tables have ended, at most one for
-    /// each table.
+    /// Copies to add or drop once the earlier epochs of their tables have ended; at most one change
+    /// per table.
     pub changes: Vec<CopyChange>,
-    /// The last copies that could not be made, the newest last.
+    /// The copies that could not be made, the last one at the end.
     pub failures: Vec<CopyFailure>,
-    /// The number of the next new server; never goes back.
+    /// The number of the next new server. It never falls.
     pub next_server: u32,
-    /// The number of the next new table; never goes back.
+    /// The number of the next new table. It never falls.
     pub next_table: u32,
-    /// Session numbers below this one may have been handed out.
+    /// Session numbers below this one may have been assigned.
     pub sessions_reserved: u64,
-    /// Sessions below this one have ended (R14); never goes back.
+    /// Sessions below this one have ended (R14). It never falls.
     pub session_floor: SessionId,
 }
 
-/// Facts of a server that only the coordinator knows.
+/// The facts about a server that only the coordinator knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerMember {
     /// The server.
     pub server: ServerId,
-    /// Names its data folder: a wiped disk has another one (R16).
+    /// Identifies the server's data folder. A wiped disk gets another number (R16).
     pub disk: u64,
-    /// Names the process that joined last; 0 is not known.
+    /// Identifies the process that joined last; 0 if unknown.
     pub instance: u64,
     /// The process that joined last has reported its stop.
     pub has_stopped: bool,
-    /// Whether its folder is trusted when it comes back.
+    /// Whether the coordinator trusts its folder when the server returns.
     pub trust: FolderTrust,
-    /// How far the log of each core was durable at its last report.
+    /// The position up to which the log of each core was durable at its last report.
     pub logs: Vec<Position>,
 }
 
-/// Whether a server may come back with the rows of its folder (R25).
+/// Whether a server may return with the rows of its folder (R25).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FolderTrust {
-    /// It may if its folder is the newest.
+    /// The server may return, if its folder is the newest.
     Newest,
-    /// It has come back with an older copy, and is let in once its partitions are void.
+    /// The server has returned with an older copy. It may join once its partitions are void.
     Void,
-    /// The epochs since which its partitions are void serve: whatever its folder holds is void.
+    /// The server's partitions are void in epochs that serve. So all rows in its folder are void.
     Voided,
-    /// An operator lets it in on the next folder that it comes with, however old.
+    /// An operator lets the server join with the next folder that it reports, however old.
     Any,
 }
 
@@ -94,36 +94,36 @@ pub struct CopyChange {
     pub wanted: CopyRequest,
 }
 
-/// The change of copies that an operator has requested.
+/// A change of copies that an operator has requested.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CopyRequest {
-    /// The copy that this schema has one more than the table, its last.
+    /// Adds the last copy of this schema, which has one more than the table.
     Add {
         /// The table as it shall be.
         schema: Schema,
     },
-    /// No copy of this name.
+    /// Drops the copy with this name.
     Drop {
         /// The name.
         name: String,
     },
-    /// These partitions are refilled, where they are.
+    /// Refills these partitions at their places.
     Renew {
         /// Number of the replex, number of the partition.
         cells: Vec<(u8, u32)>,
     },
-    /// As many partitions: successors of the table's copies come. With as many as it has, those
-    /// that are being made go.
+    /// Changes the number of partitions: adds successors of the table's copies. The present number
+    /// cancels this.
     Resize {
         /// How many.
         partitions: u32,
     },
-    /// The successors of the table's copies take their places.
+    /// The successors replace the table's copies.
     Promote,
 }
 
 impl ServerMember {
-    /// Notes that a core's log is durable at least up to here.
+    /// Records that a core's log is durable at least up to this position.
     pub fn note_log(&mut self, core: usize, durable: Position) {
         if self.logs.len() <= core {
             self.logs.resize(core + 1, Position(0));
@@ -133,7 +133,7 @@ impl ServerMember {
 }
 
 impl CoordinatorState {
-    /// Returns a cluster without servers or tables. `cluster` is drawn at random by the driver.
+    /// Returns a cluster without servers or tables. `cluster` is a random number from the driver.
     pub fn new(cluster: u64) -> CoordinatorState {
         CoordinatorState {
             version: 0,
@@ -240,21 +240,21 @@ wire_struct!(ServerMember {
 });
 wire_enum!(FolderTrust { 0 => Newest, 1 => Void, 2 => Voided, 3 => Any });
 
-/// Bytes that are no state this program can use. The bytes are left as they are.
+/// The bytes are no state that this program can use. The program leaves them unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StateError {
-    /// They do not begin as a state does.
+    /// The bytes do not begin like a state.
     NotState,
-    /// They were written by another version.
+    /// Another version of the program wrote them.
     Format {
         /// Theirs.
         found: u16,
     },
-    /// The checksum does not match: they are damaged.
+    /// The checksum does not match: the bytes are damaged.
     Checksum,
-    /// They do not decode.
+    /// The bytes do not decode.
     Malformed(DecodeError),
-    /// They decode, but contradict themselves. Contains how.
+    /// The decoded state is inconsistent. Contains how.
     Inconsistent(String),
 }
 
@@ -291,7 +291,7 @@ impl fmt::Display for StateError {
 
 impl core::error::Error for StateError {}
 
-/// Returns the state's bytes.
+/// Returns the encoding of a state.
 pub fn encode_state(state: &CoordinatorState) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
     out.extend_from_slice(MAGIC);
@@ -304,7 +304,7 @@ pub fn encode_state(state: &CoordinatorState) -> Vec<u8> {
     out
 }
 
-/// Returns the state of these bytes, checked wholly.
+/// Decodes a state and checks it completely.
 pub fn decode_state(bytes: &[u8]) -> Result<CoordinatorState, StateError> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(StateError::NotState)?;
     let (format, rest) = rest.split_first_chunk().ok_or(StateError::NotState)?;

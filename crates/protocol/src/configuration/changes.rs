@@ -8,26 +8,27 @@ use super::{Configuration, PlacedTable, Server};
 use crate::codec::wire_struct;
 use crate::identity::{Epoch, TableId};
 
-/// The difference between a configuration and any earlier one of its cluster since some epoch.
+/// The changes from an earlier configuration of a cluster to its newest. They apply to every
+/// configuration from epoch `since` on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigurationChanges {
     /// The cluster.
     pub cluster: u64,
-    /// The first epoch whose configuration it can be applied to.
+    /// The earliest epoch whose configuration the changes can be applied to.
     pub since: Epoch,
-    /// The epoch of the configuration that comes of it.
+    /// The epoch of the resulting configuration.
     pub epoch: Epoch,
-    /// All servers, by id, rising.
+    /// All servers, by ascending id.
     pub servers: Vec<Server>,
-    /// Tables that have changed since, or are new, by id, rising.
+    /// Tables that have changed or were created since, by ascending id.
     pub tables: Vec<Arc<PlacedTable>>,
-    /// Tables that are gone since, by id, rising.
+    /// Tables that were dropped since, by ascending id.
     pub dropped: Vec<TableId>,
 }
 
 impl ConfigurationChanges {
-    /// Returns what `newest` has that its cluster's configurations from epoch `since` on lack.
-    /// `dropped` are the tables that are gone since.
+    /// Returns the changes from any configuration since epoch `since` to `newest`. `dropped` are
+    /// the tables that were dropped since.
     pub fn between(
         newest: &Configuration,
         since: Epoch,
@@ -64,8 +65,8 @@ impl ConfigurationChanges {
         }
     }
 
-    /// Returns the configuration that comes of an earlier one. None if it is of another cluster or
-    /// too old: then the whole configuration is needed.
+    /// Returns the configuration that results from `known`. Returns none if `known` is of another
+    /// cluster or too old. Then the whole configuration is needed.
     pub fn apply(self, known: &Configuration) -> Option<Configuration> {
         if known.cluster != self.cluster || known.epoch < self.since || self.epoch < known.epoch {
             return None;

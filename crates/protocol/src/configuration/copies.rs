@@ -9,9 +9,9 @@ use super::{PartitionState, Place, PlacedTable};
 use crate::identity::{CoreId, Epoch};
 
 impl PlacedTable {
-    /// Returns the table with the copy that a valid schema has one more, to be filled from epoch
-    /// `since` on. `place` chooses cores, by replex and partition, for a table that has those
-    /// before.
+    /// Returns the table with the last copy of a valid schema, which has one copy more than the
+    /// table. The copy is filled from epoch `since` on. `place` chooses a core for each replex and
+    /// partition.
     ///
     /// # Errors
     /// For people: the schema is not the table's with one copy more, or there is no place.
@@ -34,7 +34,7 @@ impl PlacedTable {
         Ok(table)
     }
 
-    /// Gives copies that the layout has got their places, to be filled from epoch `since` on.
+    /// Assigns places to copies that the layout already has. They are filled from epoch `since` on.
     pub(super) fn begin_building(
         &mut self,
         numbers: &[usize],
@@ -71,7 +71,7 @@ impl PlacedTable {
         Ok(table)
     }
 
-    /// Drops the places of copies that the layout has no longer.
+    /// Drops the places of copies that the layout does not have any more.
     pub(super) fn drop_vacant(&mut self) {
         let layout = &self.layout;
         self.placement.truncate(layout.replexes.len());
@@ -83,8 +83,8 @@ impl PlacedTable {
         building.retain(|number| copies.contains(&usize::from(*number)));
     }
 
-    /// Returns the table with these partitions of serving copies void, to be refilled from epoch
-    /// `since` on.
+    /// Returns the table with these partitions void, to be refilled from epoch `since` on. Their
+    /// copies must serve.
     pub fn renewed(&self, cells: &[(u8, u32)], since: Epoch) -> PlacedTable {
         let mut table = self.clone();
         for (replex, number) in cells {
@@ -98,8 +98,8 @@ impl PlacedTable {
         table
     }
 
-    /// Copies whose last partition serves by now can be read, but for successors, which have to
-    /// take the places of others first. Returns their names.
+    /// Makes copies readable once their last partition serves, and returns their names. Successors
+    /// are left out: they first have to take the places of other copies.
     pub fn finish_building(&mut self) -> Vec<String> {
         let successors: Vec<usize> = self.layout.successors().map(|(number, _)| number).collect();
         let placement = &self.placement;

@@ -11,9 +11,8 @@ use super::{Configuration, PartitionState, PlacedTable, Server, ServerState};
 use crate::identity::{ServerId, TableId};
 
 impl Configuration {
-    /// Returns servers that are down and have to do with partitions of a table, if the table cannot
-    /// go on without them: they are not replaced, and rows of which they hold a copy take no writes
-    /// until enough of them are back.
+    /// Returns the servers that block a table: they are down, hold partitions of it, and are not
+    /// replaced. Rows with a copy on them accept no writes until enough of them return.
     pub fn lost(&self, table: &PlacedTable) -> BTreeSet<ServerId> {
         let down = self.servers.iter();
         let down =
@@ -25,8 +24,8 @@ impl Configuration {
         }
     }
 
-    /// Returns a server without which no snapshot of a table can be opened: it has a partition of
-    /// the table and is down, or it fills a partition of a copy that serves.
+    /// Returns a server without which no snapshot of a table can be opened. It is down with a
+    /// partition of the table, or it fills a partition of a copy that serves.
     pub fn missing_in(&self, table: TableId) -> Option<ServerId> {
         let table = self.table(table)?;
         let mut places = table.places();
@@ -69,8 +68,8 @@ impl Configuration {
 }
 
 impl Configuration {
-    /// Returns what a table survives with the copies that can be read now: filled, on servers that
-    /// are up.
+    /// Adds to the report how many failures a table survives with its readable copies, which are
+    /// filled and on servers that are up.
     pub(super) fn survive(&self, table: &PlacedTable, report: &mut TableReport) {
         let is_up = |server: &&Server| server.state == ServerState::Up;
         let up = self.servers.iter().filter(is_up).map(Server::bare);
@@ -109,14 +108,14 @@ impl Configuration {
 }
 
 impl PlacedTable {
-    /// Returns how many other servers must vouch for a core, so that it may serve the table without
-    /// the coordinator. No more servers are removed from the table until it serves again, so that
-    /// one of these is a survivor of whatever epoch could exclude the core (R15).
+    /// Returns how many other servers must grant a core a lease for the table, so that the core may
+    /// serve without the coordinator. No more servers are removed from the table before it serves
+    /// again. So every epoch that excludes the core has a survivor among them (R15).
     pub fn vouchers_needed(&self) -> usize {
         usize::from(self.schema.failures_tolerated).max(1)
     }
 
-    /// Returns the placement, with partitions that are not filled yet nowhere.
+    /// Returns the placement without the partitions that are not filled yet.
     pub fn full_copies(&self) -> placement::Placement {
         let mut bare = self.bare_placement();
         for (replex, places) in self.placement.iter().enumerate() {
@@ -130,7 +129,7 @@ impl PlacedTable {
     }
 }
 
-/// Returns the servers' numbers, for people.
+/// Returns the servers' numbers as text.
 pub fn names(servers: &BTreeSet<ServerId>) -> String {
     let names: Vec<String> = servers.iter().map(|id| format!("{}", id.0)).collect();
     names.join(", ")

@@ -11,14 +11,16 @@ use super::{PartitionState, PlacedTable};
 use crate::identity::{CoreId, Epoch};
 use crate::planted::{self, Bug};
 
-/// Returns the name by which progress and failures of such a change are reported. No copy has it.
+/// Returns the name under which progress and failures of such a change are reported. No copy has
+/// this name.
 pub fn resize_name(partitions: u32) -> String {
     format!("partitions = {partitions}")
 }
 
 impl PlacedTable {
-    /// Returns the table with a successor, to be filled from epoch `since` on, of each copy whose
-    /// grid another number of partitions changes. `place` chooses cores, by replex and partition.
+    /// Returns the table with a successor of each copy that gets another number of partitions.
+    /// Successors are filled from epoch `since` on. `place` chooses a core for each replex and
+    /// partition.
     ///
     /// # Errors
     /// For people: there can be no such copies, or there is no place for one.
@@ -50,7 +52,7 @@ impl PlacedTable {
         successors.peek().is_some() && successors.all(serves)
     }
 
-    /// Returns the numbers of the copies whose places successors are to take, rising.
+    /// Returns the numbers of the copies that successors will replace, ascending.
     pub fn superseded(&self) -> Vec<u8> {
         let before = self.layout.successors().map(|(_, of)| of);
         let number = |of: usize| u8::try_from(of).expect("a table has at most 63 replexes");
@@ -59,8 +61,8 @@ impl PlacedTable {
         before
     }
 
-    /// Returns the table with its successors in the places of the copies before. The table's number
-    /// of partitions is theirs.
+    /// Returns the table after its successors have replaced the earlier copies. It has their number
+    /// of partitions.
     pub fn with_promoted(&self) -> PlacedTable {
         let mut table = self.clone();
         if let Some(partitions) = self.layout.next_partitions() {
@@ -82,8 +84,8 @@ impl PlacedTable {
         table
     }
 
-    /// Returns the layout that the table is to have with another number of partitions, in which the
-    /// numbers of copies are those that they are to have, and those of the new ones.
+    /// Returns the table's layout with another number of partitions, and the numbers of the new
+    /// copies. All copies have the numbers that they will have then.
     ///
     /// # Errors
     /// For people: there can be no such copies.

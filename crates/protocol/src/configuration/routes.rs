@@ -8,8 +8,9 @@ use super::{Configuration, PartitionState, Place, PlacedTable, ServerState};
 use crate::identity::{CoreId, PartitionId};
 use crate::planted::{self, Bug};
 
-/// Returns the partition of the primary replex that owns this pk; none if the bytes are no key of
-/// the table. Allocates nothing as long as the primary replex is cut by its pk.
+/// Returns the partition of the primary replex that has this pk. Returns none if the bytes are no
+/// valid key of the table. It allocates nothing if the primary replex is partitioned by the whole
+/// pk.
 pub fn primary_partition(table: &PlacedTable, pk: &[u8]) -> Option<PartitionId> {
     let layout = &table.layout;
     let primary = layout.primary();
@@ -38,7 +39,8 @@ pub fn primary_partition(table: &PlacedTable, pk: &[u8]) -> Option<PartitionId> 
     Some(table.primary_partition(number))
 }
 
-/// Returns the position of the replex that serves an index of the schema; none is the primary key.
+/// Returns the position of the replex that serves an index of the schema; none stands for the
+/// primary key.
 pub fn replex_of_index(table: &PlacedTable, index: Option<usize>) -> Option<u8> {
     let kind = index.map_or(ReplexKind::Primary, |index| ReplexKind::Index { index });
     let position = |replex: &placement::Replex| replex.kind == kind;
@@ -46,8 +48,8 @@ pub fn replex_of_index(table: &PlacedTable, index: Option<usize>) -> Option<u8> 
     u8::try_from(position).ok()
 }
 
-/// Returns whether the number of a replex means the same one in two configurations of its table:
-/// the same order and the same partitions. A replex that comes may get the number of one that went.
+/// Returns whether a replex number means the same copy in two configurations of a table: the same
+/// order and the same partitions. A new replex may get the number of a dropped one.
 pub fn is_same_copy(one: &PlacedTable, other: &PlacedTable, replex: u8) -> bool {
     let parts = |table: &PlacedTable| {
         let replex = table.layout.replexes.get(usize::from(replex))?;
@@ -60,8 +62,8 @@ pub fn is_same_copy(one: &PlacedTable, other: &PlacedTable, replex: u8) -> bool 
     parts(one) == parts(other)
 }
 
-/// Returns the partitions of a replex that can hold rows whose columns have these values, rising:
-/// one if the values fix the key space of the replex.
+/// Returns the partitions of a replex that can have rows with these column values, ascending. It is
+/// one partition if the values determine the key space of the replex.
 pub fn partitions<'a>(
     table: &PlacedTable,
     replex: u8,
@@ -71,15 +73,16 @@ pub fn partitions<'a>(
     table.layout.partitions(&constraints, usize::from(replex))
 }
 
-/// Returns whether, by the configuration, a partition cannot be read where it is.
+/// Returns whether the configuration lists the server of a place as down, so that the partition
+/// cannot be read there.
 pub fn is_down(configuration: &Configuration, place: Place) -> bool {
     let server = configuration.server(place.core.server);
     let serves = place.state == PartitionState::Serving || planted::is(Bug::ReadWhileRebuilding);
     !serves || server.is_none_or(|server| server.state == ServerState::Down)
 }
 
-/// Returns what a lost partition's rows are read from: the cheapest cover of partitions that are
-/// not down and whose cores can be reached, if there is one (Replex section 3.1).
+/// Returns the cheapest cover of a lost partition, if there is one (Replex section 3.1). Its
+/// partitions are not down, and their cores can be reached.
 pub fn cover_of_lost(
     configuration: &Configuration,
     lost: PartitionId,

@@ -2,11 +2,11 @@
 
 use super::ExpressionError;
 
-/// The most steps of one evaluation: a `LIKE` over the longest text with a plain pattern fits
-/// twice; anything near it takes some ten milliseconds.
+/// The most steps of one evaluation. A `LIKE` over the longest text with a simple pattern needs
+/// half of them. They take some ten milliseconds.
 pub const STEPS_MAX: u32 = 1 << 22;
 
-/// The steps that are left of [`STEPS_MAX`].
+/// The remaining steps of [`STEPS_MAX`].
 pub(super) struct Budget(u32);
 
 impl Budget {

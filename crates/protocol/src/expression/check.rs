@@ -9,19 +9,20 @@ use placement::{Column, ColumnType};
 use super::{BinaryOperator, Expression, ExpressionError, UnaryOperator};
 use crate::codec::DEPTH_MAX;
 
-/// The most nodes of one expression: a list of a thousand alternatives fits.
+/// The most nodes of one expression. A list of a thousand alternatives fits.
 pub const NODES_MAX: usize = 4096;
 
-/// Whether an expression may name the row that an upsert proposes.
+/// The rows that an expression may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Only the row as it is.
+    /// Only the existing row.
     Row,
-    /// The row as it is and the one proposed.
+    /// The existing row, and the row that an upsert proposes (`excluded`).
     RowAndExcluded,
 }
 
-/// Returns the type of the expression's values, none where it can only be NULL; or why it has none.
+/// Checks an expression, and returns the type of its values. The type is none if the value can only
+/// be NULL.
 pub fn check(
     expression: &Expression,
     columns: &[Column],
@@ -31,7 +32,7 @@ pub fn check(
     typed(expression, columns, scope, &mut nodes, 0)
 }
 
-/// Checks that the expression can be a condition.
+/// Checks that the expression is a valid condition.
 pub fn check_condition(
     expression: &Expression,
     columns: &[Column],
@@ -40,7 +41,7 @@ pub fn check_condition(
     boolean(check(expression, columns, scope)?)
 }
 
-/// Checks that the expression can be assigned to a column of this type.
+/// Checks that the expression's value can be assigned to a column of this type.
 pub fn check_assignable(
     column_type: ColumnType,
     expression: &Expression,

@@ -33,7 +33,7 @@ impl Columns for Vec<Value> {
     }
 }
 
-/// Returns the value of `expression` for `row`; `excluded` is the row proposed by an upsert.
+/// Returns the value of `expression` for `row`. `excluded` is the row that an upsert proposes.
 pub fn evaluate(
     expression: &Expression,
     row: &dyn Columns,
@@ -46,9 +46,8 @@ pub fn evaluate(
     })
 }
 
-/// Evaluates as [`evaluate`] does, for a column of this type: numbers are converted as PostgreSQL
-/// converts them on assignment, so a float64 is rounded to the nearest int64, halves to the even
-/// one.
+/// Evaluates like [`evaluate`], and converts the value to a column's type as PostgreSQL does on
+/// assignment. A float64 is rounded to the nearest int64, halves to the even one.
 pub fn evaluate_for(
     column_type: ColumnType,
     expression: &Expression,
@@ -69,7 +68,7 @@ pub fn evaluate_for(
     }
 }
 
-/// Returns whether a condition holds for `row`; one that is NULL does not.
+/// Returns whether a condition holds for `row`. A condition that is NULL does not hold.
 pub fn holds(
     condition: &Expression,
     row: &dyn Columns,

@@ -7,7 +7,7 @@
 use super::ExpressionError;
 use super::budget::Budget;
 
-/// Returns whether the whole text matches the pattern, case and all.
+/// Returns whether the whole text matches the pattern. The comparison is case-sensitive.
 pub(super) fn matches(
     text: &str,
     pattern: &str,

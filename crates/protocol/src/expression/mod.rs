@@ -94,7 +94,7 @@ pub enum BinaryOperator {
 pub struct Assignment {
     /// The column's position.
     pub column: u16,
-    /// Its new value, computed from the row as it was before the update.
+    /// The column's new value, computed from the row as it was before the update.
     pub value: Expression,
 }
 
@@ -113,9 +113,9 @@ pub enum ExpressionError {
     WrongTypes {
         /// The operator.
         operator: BinaryOperator,
-        /// Its left operand's type.
+        /// The type of the left operand.
         left: Option<ColumnType>,
-        /// Its right operand's type.
+        /// The type of the right operand.
         right: Option<ColumnType>,
     },
     /// Something else where a condition must be.
@@ -145,7 +145,7 @@ pub enum ExpressionError {
     PatternEnd,
     /// A text or bytes that no row could hold.
     TooLong {
-        /// Its length.
+        /// The length in bytes.
         bytes: usize,
     },
     /// Nested deeper than [`DEPTH_MAX`].

@@ -15,16 +15,17 @@ use crate::message::Room;
 /// A request of a server, a client or an operator to the coordinator.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CoordinatorRequest {
-    /// A server's start. It is answered once the join is in a durable configuration.
+    /// A starting server joins. The coordinator answers once the join is in a durable
+    /// configuration.
     Join {
-        /// Its number; none asks for a new one.
+        /// The server's number; none asks for a new one.
         server: Option<ServerId>,
         /// Names the process that uses the number: a second one is refused while the first
         /// one's lease runs.
         instance: u64,
         /// The report of its data folder.
         folder: FolderReport,
-        /// Its failure domain: servers of the same domain fail together.
+        /// The server's failure domain: servers of the same domain fail together.
         domain: String,
         /// `address:port` of each core.
         cores: Vec<String>,
@@ -33,7 +34,7 @@ pub enum CoordinatorRequest {
     Heartbeat {
         /// The core.
         core: CoreId,
-        /// Its incarnation.
+        /// The server's incarnation.
         incarnation: Incarnation,
         /// Its epoch.
         epoch: Epoch,
@@ -41,9 +42,9 @@ pub enum CoordinatorRequest {
         sent_us: u64,
         /// Up to here its log is durable; 0 while it has not read it.
         durable: Position,
-        /// Partitions of it that are rebuilding and hold, durably, all that their covers had: they
-        /// can serve in a next epoch (R20). And partitions that move to it, of which it has
-        /// all that their holders have but for the last changes.
+        /// Partitions of the sender that can serve in a next epoch (R20): those that are
+        /// rebuilding and hold, durably, all that their covers had, and those that move to the
+        /// sender and lack only the last changes of their holders.
         filled: Vec<PartitionId>,
         /// How far its fills are, one report for each replex.
         fills: Vec<FillReport>,
@@ -52,34 +53,35 @@ pub enum CoordinatorRequest {
         /// The room on its disk.
         room: Room,
     },
-    /// The newest configuration, if newer than `known`, or what it has that the known one lacks.
+    /// Requests the newest configuration, or the changes since the epoch `known`.
     Fetch {
         /// The asker's epoch.
         known: Epoch,
     },
-    /// A new client session.
+    /// Opens a new session of a client.
     OpenSession,
-    /// A new table; answered once every server that holds part of it has the configuration.
+    /// Creates a table. The coordinator answers once every server with a part of it has the
+    /// configuration.
     CreateTable {
         /// Columns, indexes and settings.
         schema: Schema,
         /// Without an error if there is one of that name.
         if_not_exists: bool,
     },
-    /// Removes a table and its rows.
+    /// Drops a table and its rows.
     DropTable {
-        /// Its name.
+        /// The table's name.
         name: String,
         /// Without an error if there is none.
         if_exists: bool,
     },
-    /// A server stops for good; refused while it holds partitions.
+    /// Deletes a server. Refused while it holds partitions.
     Leave {
         /// The server.
         server: ServerId,
     },
-    /// A server's last word: its log is durable, and no core of this process serves anything any
-    /// more or ever will again. So its leases are over at once, and the next process may join.
+    /// The last message of a server. Its log is durable, and no core of its process serves now or
+    /// later. So its leases end at once, and its next process may join.
     Stopped {
         /// The server.
         server: ServerId,
@@ -89,12 +91,12 @@ pub enum CoordinatorRequest {
         logs: Vec<Position>,
     },
     /// Adds a copy to a table: the last index or further copy of the schema, which has one more
-    /// than the table. Answered at once; [`CoordinatorRequest::Progress`] reports how it goes on.
+    /// than the table. Answered at once. [`CoordinatorRequest::Progress`] reports the progress.
     AddCopy {
         /// The table as it shall be.
         schema: Schema,
     },
-    /// Drops an index or a further copy, or gives up one that is being made. Answered at once.
+    /// Drops an index or a further copy, or cancels one that is being added. Answered at once.
     DropCopy {
         /// The table's name.
         table: String,
@@ -103,113 +105,113 @@ pub enum CoordinatorRequest {
         /// Without an error if there is none.
         if_exists: bool,
     },
-    /// Voids partitions of a table and refills them from the other copies, because what they hold
-    /// is wrong. Answered at once.
+    /// Makes partitions of a table void, because they hold wrong rows, and refills them from the
+    /// other copies. Answered at once.
     Renew {
         /// The table's name.
         table: String,
         /// Number of the replex, number of the partition.
         cells: Vec<(u8, u32)>,
     },
-    /// Cuts the copies of a table into another number of partitions, while it is in use; with as
-    /// many as it has, gives such a change up. Answered at once;
-    /// [`CoordinatorRequest::Progress`] reports how it goes on.
+    /// Changes the number of partitions of a table's copies, while clients use the table. The
+    /// table's present number cancels such a change. Answered at once.
+    /// [`CoordinatorRequest::Progress`] reports the progress.
     SetPartitions {
         /// The table's name.
         table: String,
         /// How many partitions each copy is to have.
         partitions: u32,
     },
-    /// How far fills and changes of copies are.
+    /// Requests the progress of fills and of changes of copies.
     Progress,
-    /// Moves its partitions from a server that is up to others; it takes no new ones.
+    /// Moves the partitions of a running server to other servers. The server receives no new ones.
     Drain {
         /// The server.
         server: ServerId,
     },
-    /// It may hold partitions again.
+    /// Allows the server to hold partitions again.
     EndDrain {
         /// The server.
         server: ServerId,
     },
-    /// Takes its partitions from a server that is down, without waiting any longer. It must never
-    /// serve them again: its process is known to be gone.
+    /// Replaces a server that is down, without waiting any longer. The caller states that its
+    /// process has ended, because the server must never serve these partitions again.
     Remove {
         /// The server.
         server: ServerId,
     },
-    /// The answer to [`CoordinatorReply::Recall`]: what a server knows.
+    /// Answers [`CoordinatorReply::Recall`] with what a server knows.
     Remember(RecallReport),
-    /// Lets a server in on a folder that is an older copy, although rows that were acknowledged
-    /// since are missing there: an operator accepts the loss.
+    /// Lets a server join with an older copy of its folder. Rows that were acknowledged since that
+    /// copy may be missing there: an operator accepts the loss.
     AcceptFolder {
         /// The server.
         server: ServerId,
     },
 }
 
-/// A server's report when the coordinator's state is rebuilt.
+/// A server's report for a coordinator that rebuilds its state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecallReport {
-    /// The core that reports; core 0 of a server that waits to join.
+    /// The core that reports. It is core 0 for a server that waits to join.
     pub core: CoreId,
-    /// Its incarnation.
+    /// The server's incarnation.
     pub incarnation: Incarnation,
-    /// Its process serves; otherwise it waits to join.
+    /// Whether its process serves. Otherwise it waits to join.
     pub runs: bool,
-    /// The report of its folder, with the process that runs as the last one.
+    /// The report on its folder, with the running process as the last one.
     pub folder: FolderReport,
-    /// Sessions below this one have ended, as far as it knows.
+    /// Sessions with lower numbers have ended, as far as the core knows.
     pub session_floor: SessionId,
-    /// The newest configuration that it has.
+    /// The newest configuration that the core has.
     pub configuration: Configuration,
 }
 
-/// The report of a data folder when its server starts. The coordinator compares it with what it
-/// knows of the last process, so that a restored older copy of the folder is found out (R25).
+/// A server's report on its data folder at its start. The coordinator compares it with its record
+/// of the last process, to detect an older copy of the folder (R25).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FolderReport {
-    /// Names the folder, made with it; a wiped disk has another one (R16).
+    /// A random number that identifies the folder. A wiped disk gets another one (R16).
     pub disk: u64,
-    /// The instance that joined last on it, as the folder knows; 0 is none.
+    /// The instance that last joined with the folder, as the folder records it; 0 for none.
     pub last: u64,
-    /// The incarnation that this instance got.
+    /// The incarnation of that instance.
     pub incarnation: Incarnation,
-    /// The newest epoch of which a configuration is kept there.
+    /// The epoch of the newest configuration in the folder.
     pub epoch: Epoch,
-    /// That instance has ended in good order: no core of it serves anything any more.
+    /// Whether that instance ended in order: none of its cores serves any more.
     pub has_stopped: bool,
-    /// The log has been found to be older than what others know of it.
+    /// Whether the log is shorter than the coordinator's record of it.
     pub is_old: bool,
 }
 
-/// How far the partitions of a replex are that are being filled. Rows are those of the covers, of
-/// which each partition takes its own.
+/// The progress of fills: the partitions of one replex that are being filled. Its numbers of rows
+/// count rows of the covers. Each partition needs only some of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FillReport {
     /// The table.
     pub table: TableId,
     /// The replex.
     pub replex: u8,
-    /// How many partitions.
+    /// The number of partitions.
     pub partitions: u32,
-    /// How many members of their covers there are.
+    /// The number of members of their covers.
     pub sources: u64,
-    /// How many of these have given everything.
+    /// The number of members that have sent everything.
     pub sources_done: u64,
-    /// Rows that were looked at.
+    /// The number of rows that members have visited.
     pub rows: u64,
-    /// About how many there are to look at; 0 if that is not known.
+    /// The approximate number of rows to visit; 0 if unknown.
     pub of_rows: u64,
-    /// Why a new copy cannot be made, for people: no more than [`OBSTACLES_MAX`].
+    /// The reasons why a new copy cannot be made, for people: at most [`OBSTACLES_MAX`].
     pub obstacles: Vec<String>,
 }
 
-/// Reasons in one [`FillReport`].
+/// The most reasons in one [`FillReport`].
 pub const OBSTACLES_MAX: usize = 5;
 
 impl FillReport {
-    /// Returns an empty report of this replex.
+    /// Returns an empty report for this replex.
     pub fn new(table: TableId, replex: u8) -> FillReport {
         FillReport {
             table,
@@ -223,7 +225,7 @@ impl FillReport {
         }
     }
 
-    /// Adds the report of other partitions of the replex.
+    /// Adds the report on other partitions of the replex.
     pub fn add(&mut self, other: &FillReport) {
         self.partitions += other.partitions;
         self.sources += other.sources;
@@ -234,7 +236,7 @@ impl FillReport {
         self.obstacles.truncate(OBSTACLES_MAX);
     }
 
-    /// Returns the share that is done, in percent, below 100.
+    /// Returns the completed share in percent, below 100.
     pub fn percent(&self) -> u64 {
         let (done, all) = match self.of_rows {
             0 => (self.sources_done, self.sources),
@@ -251,31 +253,31 @@ pub struct CopyFailure {
     pub table: TableId,
     /// The copy's name.
     pub name: String,
-    /// For people: what stood in the way.
+    /// The reason, for people.
     pub why: String,
 }
 
-/// How far a core is with the end of a table's earlier epochs.
+/// A core's progress with the end of a table's earlier epochs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SealReport {
     /// The table.
     pub table: TableId,
-    /// The stage that it has reached.
+    /// The stage that the core has reached.
     pub stage: SealStage,
-    /// How long ago, in microseconds, it last vouched for a server that is being removed from the
-    /// table, before it knew that, or started, if that is later: before a restart it may have
-    /// vouched for any. None if no server is being removed.
+    /// The time in microseconds since the core last vouched for a server that is being removed from
+    /// the table. If the core started later than that, the time since its start, because before a
+    /// restart it may have vouched for any server. None if no server is being removed.
     pub vouched_ago_us: Option<u64>,
 }
 
-/// Stages of the end of an epoch.
+/// The stages of the end of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealStage {
-    /// It has not received all others' reports yet, or its disk is not done.
+    /// The core waits for reports of other cores, or for its disk.
     Sealing,
-    /// It has resolved everything, durably.
+    /// The core has resolved all operations, durably.
     Resolved,
-    /// More is lost than is tolerated: it guesses nothing and waits for a server to come back.
+    /// More servers are lost than the table tolerates. The core waits for one of them to return.
     Stuck,
 }
 
@@ -284,9 +286,9 @@ pub enum SealStage {
 pub enum CoordinatorReply {
     /// The server is part of the cluster.
     Joined {
-        /// Its number.
+        /// The server's number.
         server: ServerId,
-        /// Its incarnation.
+        /// The server's incarnation.
         incarnation: Incarnation,
         /// How far the log of each core was durable by its last report to the coordinator: one that
         /// ends before that is of an older copy of the folder.
@@ -294,7 +296,7 @@ pub enum CoordinatorReply {
         /// The configuration with it.
         configuration: Configuration,
     },
-    /// The lease is renewed, counted from `sent_us`.
+    /// The lease is renewed. It counts from `sent_us`.
     Beat {
         /// From the request.
         sent_us: u64,
@@ -307,27 +309,27 @@ pub enum CoordinatorReply {
     },
     /// The newest configuration.
     Configuration(Configuration),
-    /// The differences of the newest configuration from the asker's.
+    /// The changes from the requester's configuration to the newest.
     Changes(ConfigurationChanges),
-    /// The receiver knows the newest epoch already.
+    /// The requester has the newest configuration already.
     Unchanged {
         /// The newest epoch.
         epoch: Epoch,
     },
-    /// There is a newer epoch. Sent without a question, with correlation 0, to every core that
-    /// sends heartbeats on the connection; the core fetches it.
+    /// There is a newer epoch. The coordinator sends this without a request, with correlation 0, on
+    /// every connection on which a core sends heartbeats. The core then fetches the configuration.
     NewEpoch {
         /// The newest epoch.
         epoch: Epoch,
     },
     /// A session is open.
     Session {
-        /// Its number.
+        /// The session's number.
         session: SessionId,
         /// After this many microseconds the client opens a new one.
         life_us: u64,
     },
-    /// Done in this epoch.
+    /// The change is made, in this epoch.
     Done {
         /// The epoch.
         epoch: Epoch,
@@ -346,16 +348,15 @@ pub enum CoordinatorReply {
         /// elsewhere.
         without_room: Vec<Shortage>,
     },
-    /// To a server that joins: not yet, because its folder is an older copy. It asks again for as
-    /// long as it takes.
+    /// To a server that joins with an older copy of its folder: not yet. The server asks again
+    /// until it may join.
     Wait {
         /// For people: why, and what can be done.
         message: String,
     },
-    /// The state is being rebuilt from what the servers know: send it
-    /// ([`CoordinatorRequest::Remember`]).
+    /// The coordinator rebuilds its state. The receiver must send [`CoordinatorRequest::Remember`].
     Recall,
-    /// Not done, and nothing was changed.
+    /// The request is refused, and nothing was changed.
     Refused {
         /// For people: what, why and what to do.
         message: String,
@@ -364,14 +365,15 @@ pub enum CoordinatorReply {
     },
 }
 
-/// A server whose disk has no room for writes.
+/// A server that does not accept all writes, because its disk is full.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortage {
     /// The server.
     pub server: ServerId,
-    /// The room that is left.
+    /// The writes for which it has space.
     pub room: Room,
-    /// Why its partitions stay there, for people; none if they move to servers with room.
+    /// The reason why its partitions stay there, for people; none if they move to servers with
+    /// space.
     pub stays: Option<String>,
 }
 

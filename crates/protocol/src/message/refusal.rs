@@ -1,4 +1,4 @@
-//! Why a core did not do what a client asked for.
+//! The reasons why a core refuses a client's request.
 
 use alloc::string::String;
 use core::fmt;
@@ -7,49 +7,51 @@ use super::SnapshotFailure;
 use crate::codec::wire_enum;
 use crate::identity::{Epoch, ServerId};
 
-/// Why a core did not do it. The request may be sent again, after what each variant names.
+/// The reason why a core refused a request. Each variant says when the client may repeat it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Fetch the configuration of this epoch or newer, then retry (R15).
+    /// The table's epoch differs. Fetch the configuration of this epoch or a newer one, then retry
+    /// (R15).
     StaleEpoch {
-        /// The table's epoch, as the core knows it; that of its configuration if it knows no such
-        /// table.
+        /// The table's epoch, as the core knows it. If the core does not know the table, the epoch
+        /// of its configuration.
         epoch: Epoch,
     },
-    /// Not held by this core: the client's configuration is wrong or the core's is older; fetch.
+    /// This core does not hold the partition. The client's configuration is wrong, or the core's is
+    /// older. Fetch the configuration.
     WrongPartition,
-    /// It has restarted and is catching up, or its lease ran out; retry after a pause.
+    /// The core is catching up after a restart, or its lease has ended. Retry after a pause.
     NotServing,
-    /// A queue is full; retry after a pause.
+    /// A queue is full. Retry after a pause.
     Overloaded,
-    /// No space for writes on this core or one that the write must reach. Not to be retried until
-    /// an operator has made space.
+    /// This core, or another core that the write needs, has no disk space. Do not retry before an
+    /// operator has made space.
     DiskFull {
         /// The server without space.
         server: ServerId,
     },
-    /// The session has ended at the coordinator (R14); the request's fate is unknown if it
-    /// had been sent before.
+    /// The session has ended at the coordinator (R14). If the request was sent before, its outcome
+    /// is unknown.
     SessionEnded,
-    /// The number was used with another body (R13). Not to be retried.
+    /// The number belongs to a request with another body (R13). Do not retry.
     RequestMismatch,
-    /// It cannot be done: malformed, or beyond a limit. Not to be retried.
+    /// The request is malformed or exceeds a limit. Do not retry.
     Invalid {
         /// For people.
         message: String,
     },
-    /// It was begun here, and the partition has gone to another core since: it may have taken
-    /// effect. Fetch, then send it there under its number (R13).
+    /// The request began here, and the partition has moved to another core since. It may have taken
+    /// effect. Fetch the configuration, then send the request to that core under its name (R13).
     Begun,
-    /// A copy of the row is on a server that is down, and too many others are down for it to be
-    /// replaced: start one of them.
+    /// A copy of the row is on a server that is down, and too many other servers are down to
+    /// replace it. Start one of them.
     Lost {
         /// The server.
         server: ServerId,
         /// The request was begun: it may take effect once the server is back.
         begun: bool,
     },
-    /// There is no such snapshot, or none can be opened now. Open another one.
+    /// The snapshot does not exist, or none can be opened now. Open another one.
     Snapshot(SnapshotFailure),
 }
 

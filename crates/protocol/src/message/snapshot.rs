@@ -1,9 +1,9 @@
-//! Snapshots: what clients ask for, and what cores send each other to open one (R36-R39).
+//! Messages about snapshots: between clients and cores, and between cores that open one (R36-R39).
 //!
 //! A core opens a snapshot for clients by a *drained cut*. Every core of the tables holds back new
-//! operations and reports its clock once its own have ended; T is the highest clock; each core
-//! moves its clock to T and goes on. So everything at or below T has ended before anything above T
-//! begins.
+//! operations, and reports its clock once its own operations have ended. T is the highest clock.
+//! Each core moves its clock to T and continues. So everything at or below T has ended before
+//! anything above T begins.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -14,68 +14,68 @@ use crate::identity::{Epoch, ReaderId, ServerId, SnapshotId, TableId, Version};
 /// A client's request about snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SnapshotRequest {
-    /// Open a snapshot of these tables, each with its epoch as the client knows it.
+    /// Opens a snapshot of these tables. Each has the epoch that the client knows.
     Open {
         /// The client.
         reader: ReaderId,
         /// The tables.
         tables: Vec<(TableId, Epoch)>,
     },
-    /// The statement goes on: renew the lease. Only its own client may (R51).
+    /// Renews the lease, because the statement still reads. Only its own client may send it (R51).
     Keep(SnapshotUse),
-    /// The statement has ended. Only its own client may send it (R51).
+    /// Ends the statement's share. Only its own client may send it (R51).
     Close(SnapshotUse),
 }
 
-/// A statement's share in a snapshot: several statements may have joined one opening.
+/// A statement's share in a snapshot. Several statements can share one opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SnapshotUse {
     /// The snapshot.
     pub snapshot: SnapshotId,
     /// The client of the statement.
     pub reader: ReaderId,
-    /// The statement, as the opener numbered it.
+    /// The number that the opener assigned to the statement.
     pub user: u64,
 }
 
 /// The answer to a [`SnapshotRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotReply {
-    /// It is open.
+    /// The snapshot is open.
     Opened(OpenedSnapshot),
-    /// It is kept for another `lease_us`.
+    /// The lease is renewed for `lease_us`.
     Kept,
-    /// The statement has no share in it any more.
+    /// The statement has no share in the snapshot any more.
     Closed,
 }
 
 /// A snapshot that a statement may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenedSnapshot {
-    /// Names it in reads, and in [`SnapshotRequest::Keep`] and `Close`.
+    /// The share, for reads and for [`SnapshotRequest::Keep`] and `Close`.
     pub share: SnapshotUse,
-    /// T: it has every version up to this one, and none above.
+    /// T: the snapshot has every version up to this one, and none above.
     pub at: Version,
-    /// It ends after so many microseconds without [`SnapshotRequest::Keep`].
+    /// The snapshot ends after this many microseconds without [`SnapshotRequest::Keep`].
     pub lease_us: u64,
 }
 
-/// Why there is no snapshot, or none any more. The statement may be begun again.
+/// The reason why a snapshot cannot be opened or has ended. The client may begin the statement
+/// again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotFailure {
-    /// The core does not know it: the core has restarted, or the snapshot ended long ago.
+    /// The core does not know the snapshot: the core has restarted, or the snapshot ended long ago.
     Unknown,
-    /// A table of it, or a server with one of its copies, has changed.
+    /// A table of the snapshot, or a server with one of its copies, has changed.
     ClusterChanged,
-    /// Writers changed more rows since it was opened than a core may keep.
+    /// Since the opening, clients changed more rows than a core may keep.
     HistoryFull,
-    /// Its client renewed it too late.
+    /// The client did not renew the lease in time.
     LeaseOver,
-    /// A server with copies of its tables is down or is being filled: reads at one version need all
-    /// of them.
+    /// A server with copies of the tables is down or is being filled. Reads at one version need all
+    /// copies.
     ServerMissing(ServerId),
-    /// Operations under way did not end soon enough, or too many snapshots are open or being
-    /// opened.
+    /// Operations in progress did not end in time, or too many snapshots are open or being opened.
     Busy,
     /// The client reads as many snapshots as one client may (R52).
     TooMany,
@@ -84,30 +84,30 @@ pub enum SnapshotFailure {
 /// A message between the core that opens a snapshot and the cores of its tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SnapshotMessage {
-    /// Begin no operation of these tables as their head, keep history, and report once nothing of
-    /// them is under way.
+    /// Requests a hold: begin no operation of these tables as their head, keep history, and report
+    /// once no operation of them is in progress.
     Hold {
         /// The opening.
         snapshot: SnapshotId,
         /// The tables, each with the epoch in which it is opened.
         tables: Vec<(TableId, Epoch)>,
-        /// The hold ends by itself after so many microseconds.
+        /// The hold ends by itself after this many microseconds.
         hold_us: u64,
     },
-    /// The sender holds, and nothing is under way there.
+    /// The sender holds, and has no operation in progress.
     Held {
         /// The opening.
         snapshot: SnapshotId,
         /// The highest version that the sender has given or received.
         clock: Version,
     },
-    /// Move the clock to T, know the snapshot, and go on.
+    /// Ends the hold: move the clock to T, record the snapshot, and begin operations again.
     Close {
         /// The opening.
         snapshot: SnapshotId,
         /// T.
         at: Version,
-        /// The snapshot ends after so many microseconds without `Keep`.
+        /// The snapshot ends when the receiver gets no `Keep` for this many microseconds.
         lease_us: u64,
     },
     /// The sender has closed.
@@ -115,21 +115,21 @@ pub enum SnapshotMessage {
         /// The opening.
         snapshot: SnapshotId,
     },
-    /// The sender does not take part in the opening, or not any more.
+    /// The sender does not take part in the opening, or no longer.
     Refused {
         /// The opening.
         snapshot: SnapshotId,
         /// Why.
         reason: SnapshotFailure,
     },
-    /// It is still read: renew its lease.
+    /// A statement still reads the snapshot: renew its lease.
     Keep {
         /// The snapshot.
         snapshot: SnapshotId,
         /// From now on.
         lease_us: u64,
     },
-    /// No statement reads it any more, or the opening is void.
+    /// No statement reads the snapshot any more, or the opening has failed.
     End {
         /// The snapshot.
         snapshot: SnapshotId,
