@@ -13,7 +13,7 @@ use protocol::message::CoordinatorReply;
 
 use super::{Coordinator, CoordinatorAnswer, CoordinatorOutput, RequesterId};
 
-/// Connections on which cores send heartbeats.
+/// The connections on which cores send heartbeats.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
     cores: BTreeMap<CoreId, Listener>,
@@ -27,7 +27,8 @@ struct Listener {
 }
 
 impl Listeners {
-    /// Notes that a core's heartbeat came on this connection and that its answer names this epoch.
+    /// Records that a core's heartbeat came on this connection, and that its answer carries this
+    /// epoch.
     pub fn note_heartbeat(&mut self, core: CoreId, connection: RequesterId, announced: Epoch) {
         self.cores.insert(
             core,
@@ -44,8 +45,8 @@ impl Listeners {
             .retain(|_, listener| listener.connection != connection);
     }
 
-    /// Forgets a server that is down or has left: it receives epochs when it sends heartbeats
-    /// again.
+    /// Drops a server that is down or deleted. It is announced epochs again once it sends
+    /// heartbeats again.
     pub fn forget(&mut self, server: ServerId) {
         self.cores.retain(|core, _| core.server != server);
     }

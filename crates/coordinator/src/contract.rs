@@ -11,11 +11,11 @@ use alloc::vec::Vec;
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
 use protocol::state::CoordinatorState;
 
-/// Names a connection to the coordinator; the driver chooses it and never reuses it.
+/// Identifies a connection to the coordinator. The driver chooses the number and never reuses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequesterId(pub u64);
 
-/// An event that the coordinator handles.
+/// An input of the coordinator.
 #[derive(Clone, Debug)]
 pub enum CoordinatorInput {
     /// A client, a server or an operator sends a request.
@@ -27,8 +27,8 @@ pub enum CoordinatorInput {
         /// What.
         request: CoordinatorRequest,
     },
-    /// A connection is gone: no reply to it is needed any more. The change that it requested is
-    /// done.
+    /// A connection has ended. No reply to it is needed any more, but its requested change is still
+    /// made.
     Gone {
         /// The connection.
         from: RequesterId,
@@ -37,19 +37,20 @@ pub enum CoordinatorInput {
     Tick,
 }
 
-/// Actions that the driver is to take. The driver empties it after each step or batch of steps.
+/// The output of the coordinator. The driver empties it after each step or batch of steps.
 #[derive(Debug, Default)]
 pub struct CoordinatorOutput {
-    /// The state, to be kept instead of the one before; the last one of a batch counts. It shares
-    /// its tables with the states before, so that a driver can find and keep the changes alone.
+    /// The state, to be stored in place of the earlier one. The last one of a batch counts. It
+    /// shares its tables with the earlier states, so that a driver can find and store only the
+    /// changes.
     pub persist: Option<CoordinatorState>,
-    /// Replies, in the order of the requests that they answer as far as these did not wait; and
-    /// announcements of epochs, which answer none.
+    /// Replies, in the order of their requests, except those that had to wait; and announcements of
+    /// epochs, which answer no request.
     pub replies: Vec<CoordinatorAnswer>,
-    /// When to step with [`CoordinatorInput::Tick`] at the latest, on the monotonic clock; the last
-    /// one counts.
+    /// The latest time for the next [`CoordinatorInput::Tick`], on the monotonic clock. A later
+    /// output replaces it.
     pub deadline_us: Option<u64>,
-    /// For the operator's log.
+    /// Lines for the operator's log.
     pub notes: Vec<String>,
 }
 
@@ -58,27 +59,27 @@ pub struct CoordinatorOutput {
 pub struct CoordinatorAnswer {
     /// The connection.
     pub to: RequesterId,
-    /// From the request.
+    /// The correlation of the request.
     pub correlation: u64,
-    /// Not before the state of this version is kept.
+    /// The version of the state that must be stored before the reply is sent.
     pub after: u64,
-    /// What.
+    /// The reply.
     pub reply: CoordinatorReply,
 }
 
 /// Intervals, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoordinatorSettings {
-    /// How long a core may serve after it sent the heartbeat that was answered.
+    /// The time for which a core may serve, counted from the sending of the answered heartbeat.
     pub lease_us: u64,
-    /// By how much a clock that measures a lease may differ from the coordinator's.
+    /// The largest difference between a clock that measures a lease and the coordinator's clock.
     pub drift_us: u64,
-    /// After this a client opens a new session; after twice this the old one has ended
-    /// (R14).
+    /// The time after which a client opens a new session. After twice this time the old session has
+    /// ended (R14).
     pub session_life_us: u64,
-    /// The longest time for which creating or dropping a table waits until servers know of it.
+    /// The longest wait of creating or dropping a table for servers to learn of the change.
     pub wait_us_max: u64,
-    /// After a server fell silent and its lease ended, how long until its partitions go to others;
+    /// The time from the end of a silent server's lease until other servers receive its partitions;
     /// `u64::MAX` is never.
     pub replace_after_us: u64,
     /// The same after a server has reported its stop.
@@ -98,19 +99,20 @@ impl Default for CoordinatorSettings {
     }
 }
 
-/// Servers of one cluster.
+/// The most servers of one cluster.
 pub const SERVERS_MAX: usize = 1024;
-/// Cores of one server.
+/// The most cores of one server.
 pub const CORES_MAX: usize = 256;
-/// Tables of one cluster.
+/// The most tables of one cluster.
 pub const TABLES_MAX: usize = 16_384;
-/// Bytes of an address or of a failure domain's name.
+/// The most bytes of an address or of a failure domain's name.
 pub const TEXT_BYTES_MAX: usize = 255;
-/// Bytes of an encoded configuration: it travels in one frame, with room for what is around it.
+/// The most bytes of an encoded configuration, so that it fits into one frame.
 pub const CONFIGURATION_BYTES_MAX: usize = 24 << 20;
-/// Requests that wait until servers know of a change.
+/// The most requests that wait for servers to learn of a change.
 pub const WAITING_MAX: usize = 4096;
-/// Copies that could not be made and whose reasons the state keeps.
+/// The most failed copies whose reasons the state keeps.
 pub const FAILURES_MAX: usize = 64;
-/// Session numbers that are taken from the state at once, so that opening one writes nothing.
+/// The number of session numbers that are reserved in the state at once, so that opening a session
+/// writes nothing.
 pub const SESSION_BLOCK: u64 = 4096;

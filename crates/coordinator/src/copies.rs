@@ -29,7 +29,7 @@ use super::{
 /// The reports of fills from the last heartbeat of each core.
 pub(super) type FillReports = BTreeMap<CoreId, Vec<FillReport>>;
 
-/// More than a place takes in the configuration.
+/// An upper limit of the bytes of a place in an encoded configuration.
 pub(super) const PLACE_BYTES_MAX: usize = 32;
 
 /// How well a core suits a new partition, the least best: copies of the same rows in its failure
@@ -37,8 +37,8 @@ pub(super) const PLACE_BYTES_MAX: usize = 32;
 type Fitness = (usize, usize, u64);
 
 impl Coordinator {
-    /// Adds an index or a further copy to a table. Answered at once: it is made from the next
-    /// epoch without sealing on.
+    /// Adds an index or a further copy to a table. Answered at once. The copy is made from the next
+    /// epoch that serves on.
     pub(super) fn add_copy(
         &mut self,
         wanted: Schema,
@@ -89,8 +89,8 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// Drops an index, a further copy or an exact replica, or gives up one that is being made.
-    /// Answered at once: it goes with the next epoch without sealing.
+    /// Drops an index, a further copy or an exact replica, or cancels one that is being made.
+    /// Answered at once. The copy is dropped with the next epoch that serves.
     pub(super) fn drop_copy(
         &mut self,
         (table, name): (&str, String),
@@ -114,8 +114,8 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// Returns the table, if its copies may be changed now: epochs can be ended at once only with
-    /// every server that holds something.
+    /// Returns the table, if its copies can be changed now: every server with partitions of it must
+    /// be up, because the change ends an epoch.
     pub(super) fn table_to_change(&self, name: &str) -> Result<&PlacedTable, Refused> {
         let configuration = &self.state.configuration;
         let table = configuration.table_named(name);
@@ -137,7 +137,7 @@ impl Coordinator {
         }
     }
 
-    /// Returns a server with partitions of a table that is down and is not being removed.
+    /// Returns a server that is down, holds partitions of a table, and is not being removed.
     pub(super) fn missing(&self, table: &PlacedTable) -> Option<ServerId> {
         let configuration = &self.state.configuration;
         let cores = remaining_cores(table);
@@ -208,7 +208,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Remembers a change and ends the earlier epochs of its table.
+    /// Records a change, and ends the earlier epochs of its table.
     pub(super) fn change(
         &mut self,
         table: TableId,
@@ -230,7 +230,7 @@ impl Coordinator {
         self.keep(output);
     }
 
-    /// Returns the copies of a table that changes which wait will drop, rising.
+    /// Returns the copies of a table that waiting changes will drop, ascending.
     pub(super) fn leaving(&self, table: TableId) -> Vec<u8> {
         let changes = self
             .state
@@ -313,7 +313,7 @@ impl Coordinator {
         }
     }
 
-    /// Returns the core that suits a new partition best.
+    /// Returns the best core for a new partition.
     pub(super) fn core_for(
         &self,
         table: &PlacedTable,
@@ -364,7 +364,7 @@ impl Coordinator {
         cores.min().map(|(_, core)| core)
     }
 
-    /// Takes what a core reports of its fills. A copy that cannot be made is given up.
+    /// Handles a core's report on its fills. A copy that cannot be made is dropped.
     pub(super) fn take_fill_reports(
         &mut self,
         core: CoreId,
@@ -428,7 +428,7 @@ impl Coordinator {
         self.change(id, CopyRequest::Drop { name }, output);
     }
 
-    /// Remembers why a copy could not be made, for the client that asked for it.
+    /// Records why a copy could not be made, for the client that requested it.
     pub(super) fn fail(&mut self, failure: CopyFailure) {
         let failures = &mut self.state.failures;
         failures.push(failure);
@@ -436,7 +436,7 @@ impl Coordinator {
         failures.drain(..excess);
     }
 
-    /// Returns how far fills are, which changes wait, and what could not be made.
+    /// Returns the progress of fills, the waiting changes, and the copies that could not be made.
     pub(super) fn progress(&self) -> Outcome {
         let mut fills: BTreeMap<_, FillReport> = BTreeMap::new();
         for report in self.fills.values().flatten() {

@@ -10,7 +10,7 @@ use protocol::identity::{Epoch, TableId};
 /// Drops that are remembered.
 const DROPS_MAX: usize = 1024;
 
-/// The drops since some epoch. Begins with each process.
+/// The tables that were dropped since some epoch. It starts empty with each process.
 #[derive(Debug)]
 pub(super) struct RecentDrops {
     /// All drops of later epochs are known.
@@ -20,7 +20,7 @@ pub(super) struct RecentDrops {
 }
 
 impl RecentDrops {
-    /// Returns a memory that begins with this epoch.
+    /// Returns a record of drops that starts with this epoch.
     pub fn new(since: Epoch) -> RecentDrops {
         RecentDrops {
             since,
@@ -28,7 +28,7 @@ impl RecentDrops {
         }
     }
 
-    /// Notes that a table is gone from this epoch on.
+    /// Records that a table was dropped in this epoch.
     pub fn note(&mut self, epoch: Epoch, table: TableId) {
         self.drops.push_back((epoch, table));
         if self.drops.len() > DROPS_MAX
@@ -38,8 +38,8 @@ impl RecentDrops {
         }
     }
 
-    /// Returns what a configuration has that the one of epoch `known` lacks; none if that was too
-    /// long ago.
+    /// Returns the changes from the configuration of epoch `known` to the newest. Returns none if
+    /// `known` is older than the record.
     pub fn changes(&self, newest: &Configuration, known: Epoch) -> Option<ConfigurationChanges> {
         if known < self.since {
             return None;

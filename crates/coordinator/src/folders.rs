@@ -31,8 +31,8 @@ use super::{Coordinator, CoordinatorOutput, FolderTrust, Outcome, Refused, Serve
 const PATIENCE_US: u64 = 5_000_000;
 
 impl Coordinator {
-    /// Returns the reason why a server may not come back yet with its folder: the folder is an
-    /// older copy.
+    /// Returns the reason why a server may not join with its folder yet: the folder is an older
+    /// copy.
     pub(super) fn check_folder(
         &mut self,
         now: ClockReading,
@@ -140,7 +140,7 @@ impl Coordinator {
         self.settings.replace_after_us.max(PATIENCE_US)
     }
 
-    /// Returns the servers among these whose partitions become void where they are.
+    /// Returns the servers among these whose partitions become void at their present places.
     pub(super) fn to_be_voided(&self, removed: &BTreeSet<ServerId>) -> BTreeSet<ServerId> {
         let members = self.state.members.iter();
         let void =
@@ -148,7 +148,7 @@ impl Coordinator {
         void.map(|member| member.server).collect()
     }
 
-    /// Notes servers of which everything that they held is void by now: the last of their tables
+    /// Records servers whose partitions are all void by now, because the last of their tables
     /// serves.
     pub(super) fn note_voided(&mut self, now: ClockReading) {
         let configuration = &self.state.configuration;
@@ -162,7 +162,7 @@ impl Coordinator {
         }
     }
 
-    /// Handles an operator's decision to accept the missing records of an older folder.
+    /// Handles an operator's acceptance of an older copy of a folder.
     pub(super) fn accept_folder(
         &mut self,
         id: ServerId,
@@ -188,7 +188,7 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// Adds the reported positions of logs to the state, whenever the state is kept.
+    /// Adds the reported log positions to the state whenever the state is stored.
     pub(super) fn note_logs(&mut self) {
         for (core, report) in &self.reports {
             let mut members = self.state.members.iter_mut();

@@ -85,7 +85,7 @@ pub struct Coordinator {
 #[derive(Clone, Copy, Debug)]
 struct LastReport {
     at_us: u64,
-    /// Its epoch.
+    /// The table's epoch.
     epoch: Epoch,
     /// Up to here its log is durable; 0 while it has not reported it.
     durable: Position,

@@ -27,7 +27,7 @@ use super::{
     SERVERS_MAX, ServerMember, TEXT_BYTES_MAX, core_id, recall::INCARNATIONS_SKIPPED,
 };
 
-/// A server's start; see [`protocol::message::CoordinatorRequest::Join`].
+/// The request of a starting server; see [`protocol::message::CoordinatorRequest::Join`].
 pub(super) struct ServerJoin {
     pub server: Option<ServerId>,
     pub instance: u64,
@@ -36,7 +36,7 @@ pub(super) struct ServerJoin {
     pub cores: Vec<String>,
 }
 
-/// A core's renewal; see [`protocol::message::CoordinatorRequest::Heartbeat`].
+/// A core's heartbeat; see [`protocol::message::CoordinatorRequest::Heartbeat`].
 pub(super) struct CoreHeartbeat {
     pub core: CoreId,
     pub incarnation: Incarnation,
@@ -223,8 +223,8 @@ impl Coordinator {
         }
     }
 
-    /// Handles a process whose cores serve nothing any more and that returns its leases, so that
-    /// the next one need not wait for their end.
+    /// Handles the report that a process has stopped and serves nothing any more. It ends the
+    /// leases of the process, so the next process need not wait for them.
     pub(super) fn stopped(
         &mut self,
         now: ClockReading,
@@ -248,7 +248,8 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// Watches a server that is down: others get its partitions if it does not come back in time.
+    /// Begins to wait for a server that is down. If it does not return in time, others receive its
+    /// partitions.
     pub(super) fn watch_down(&mut self, id: ServerId, now: ClockReading) {
         let after_us = match self.has_stopped(id) {
             true => self.settings.replace_stopped_after_us,
@@ -312,7 +313,8 @@ impl Coordinator {
         Ok(server)
     }
 
-    /// Returns for each server that is up when the last lease of a core of it is over by any clock.
+    /// Returns for each server that is up the time at which the last lease of its cores has ended
+    /// by any clock.
     pub(super) fn lease_ends(&self) -> impl Iterator<Item = (ServerId, u64)> {
         let after_us = self.settings.lease_us + self.settings.drift_us;
         let mut reports = self.reports.iter().peekable();
@@ -326,7 +328,7 @@ impl Coordinator {
         })
     }
 
-    /// Servers whose leases are over are down, all of them in one epoch.
+    /// Marks servers as down whose leases have ended, all in one epoch.
     pub(super) fn expire_leases(&mut self, now: ClockReading, output: &mut CoordinatorOutput) {
         let ends = self.lease_ends();
         let silent: Vec<ServerId> = ends

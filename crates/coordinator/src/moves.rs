@@ -35,15 +35,15 @@ const BATCH_MAX: usize = 32;
 /// after each further loss.
 const DISTRUST_US: u64 = 5_000_000;
 
-/// Losses beyond so many make it no longer.
+/// Losses beyond this number do not make that time longer.
 const LOSSES_MAX: u32 = 6;
 
-/// The state of all moves. Begins empty with each process.
+/// The state of all moves. It starts empty with each process.
 #[derive(Debug, Default)]
 pub(super) struct MoveTracker {
     /// Partitions that lack no more than the last changes, as their takers report.
     level: BTreeSet<PartitionId>,
-    /// The epoch that was looked at last.
+    /// The epoch that was last considered.
     pub looked_at: Epoch,
     /// The servers of that look, and those that took nothing.
     looked_with: (Vec<Server>, BTreeSet<ServerId>),
@@ -54,13 +54,13 @@ pub(super) struct MoveTracker {
 }
 
 impl MoveTracker {
-    /// Notes that a server was replaced.
+    /// Records that a server was replaced.
     pub fn note_lost(&mut self, server: ServerId) {
         let (losses, _) = self.lost.entry(server).or_default();
         *losses = (*losses + 1).min(LOSSES_MAX);
     }
 
-    /// It has come back.
+    /// Records that a server has come back.
     fn note_back(&mut self, server: ServerId, now: ClockReading) {
         if let Some((losses, until_us)) = self.lost.get_mut(&server) {
             *until_us = now.monotonic_us + (DISTRUST_US << (*losses - 1));
@@ -69,7 +69,7 @@ impl MoveTracker {
 }
 
 impl Coordinator {
-    /// Notes that a server has joined, or is back.
+    /// Records that a server has joined or returned.
     pub(super) fn note_back(&mut self, id: ServerId, now: ClockReading) {
         self.moves.note_back(id, now);
         self.note_new(id);
@@ -85,14 +85,14 @@ impl Coordinator {
         }
     }
 
-    /// Returns servers that are up, without some.
+    /// Returns the servers that are up, except some.
     pub(super) fn servers_up(&self, without: &BTreeSet<ServerId>) -> Vec<placement::PartitionHost> {
         let servers = self.state.configuration.servers.iter();
         let up = servers.filter(|it| it.state == ServerState::Up && !without.contains(&it.id));
         up.map(Server::bare).collect()
     }
 
-    /// Returns servers that may take partitions, without some.
+    /// Returns the servers that may receive partitions, except some.
     pub(super) fn takers(&self, without: &BTreeSet<ServerId>) -> Vec<placement::PartitionHost> {
         let configuration = &self.state.configuration;
         let drains = |server: &placement::PartitionHost| {
@@ -104,7 +104,7 @@ impl Coordinator {
         takers
     }
 
-    /// Drains a server or ends its drain, if that is possible: for drivers without operators.
+    /// Drains a server or ends its drain, if possible. For drivers without operators.
     pub fn set_draining(
         &mut self,
         id: ServerId,
@@ -188,8 +188,8 @@ impl Coordinator {
         }
     }
 
-    /// Notes which of the partitions that a core takes are level. The report is of an epoch, and
-    /// counts for tables that have not changed since.
+    /// Records which of a core's incoming partitions are level. The core's report has an epoch, and
+    /// counts for the tables that have not changed since.
     pub(super) fn note_level(&mut self, (core, epoch): (CoreId, Epoch), filled: &[PartitionId]) {
         let configuration = &self.state.configuration;
         let taken = |id: &PartitionId| {
@@ -207,7 +207,7 @@ impl Coordinator {
             .extend(filled.iter().filter(|id| taken(id)));
     }
 
-    /// Begins moves that are due, and ends those that can be ended.
+    /// Begins moves that are due, and hands over those that can be handed over.
     pub(super) fn advance_moves(&mut self, now: ClockReading, output: &mut CoordinatorOutput) {
         self.trust_again(now);
         let configuration = &self.state.configuration;
@@ -407,8 +407,8 @@ impl Coordinator {
         if keeps(&moves) { moves } else { Vec::new() }
     }
 
-    /// Ends the moves of these tables' partitions that are not handed over: they are planned again
-    /// when everything serves.
+    /// Cancels the moves of these tables' partitions that are not handed over. They are planned
+    /// again once everything serves.
     pub(super) fn cancel_moves(
         &mut self,
         of: impl Fn(TableId) -> bool,
@@ -432,7 +432,7 @@ impl Coordinator {
         }
     }
 
-    /// Hands over level partitions of these tables to their takers, in the epoch that serves next.
+    /// Hands over level partitions of these tables to their takers, in the next epoch that serves.
     pub(super) fn hand_over(
         &mut self,
         of: impl Fn(TableId) -> bool,
@@ -464,7 +464,7 @@ impl Coordinator {
         }
     }
 
-    /// Returns the time at which a server that was lost recently is trusted again.
+    /// Returns the time at which a recently lost server may receive partitions again.
     pub(super) fn moves_deadline_us(&self) -> Option<u64> {
         let lost = self.moves.lost.values();
         lost.map(|(_, until_us)| *until_us)

@@ -23,7 +23,7 @@ use super::{CONFIGURATION_BYTES_MAX, Coordinator, CoordinatorOutput, CopyRequest
 use super::{Outcome, Refused};
 
 impl Coordinator {
-    /// Begins to cut the copies of a table into another number of partitions, or gives that up.
+    /// Begins to change the number of partitions of a table's copies, or cancels such a change.
     /// Answered at once.
     pub(super) fn set_partitions(
         &mut self,
@@ -171,8 +171,8 @@ impl Coordinator {
         held
     }
 
-    /// Returns the table with copies that are to have so many partitions, once its earlier epochs
-    /// have ended, or without those that were to have another number.
+    /// Returns the table with successors of this number of partitions, or without the successors of
+    /// another number. Its earlier epochs must have ended.
     ///
     /// # Errors
     /// For people: servers that would be needed were lost meanwhile.
@@ -194,8 +194,8 @@ impl Coordinator {
         table.with_successors(partitions, epoch, &place)
     }
 
-    /// Returns the table with its new copies in the places of those before, once its earlier epochs
-    /// have ended.
+    /// Returns the table after its successors have replaced the earlier copies. Its earlier epochs
+    /// must have ended.
     ///
     /// # Errors
     /// For people: a server that was lost meanwhile had some of them.
@@ -210,7 +210,7 @@ impl Coordinator {
         Ok(promoted)
     }
 
-    /// Lets copies take the places of others whose partitions all serve.
+    /// Lets successors replace the earlier copies once all their partitions serve.
     pub(super) fn advance_resizes(&mut self, output: &mut CoordinatorOutput) {
         let tables = self.resizes.tables();
         for id in tables {

@@ -37,7 +37,7 @@ const SERVERS_SKIPPED: u32 = 1000;
 /// and for incarnations of a server that has not reported its own.
 pub(super) const INCARNATIONS_SKIPPED: u32 = 1000;
 
-/// The reports and numbers that have been gathered so far.
+/// The reports and numbers that have arrived so far.
 #[derive(Debug)]
 pub(super) struct Recall {
     /// Why the state is not used as it is, for people.
@@ -62,9 +62,9 @@ struct ServerReport {
 }
 
 impl Coordinator {
-    /// Goes on from `state` after what the servers know has been compared with it, and taken
-    /// instead if it is newer. Servers in `without` are lost for good. A state of version 0 belongs
-    /// to no cluster yet, and takes the servers'.
+    /// Begins to compare `state` with what the servers know. If the servers have a newer state, it
+    /// replaces `state`. Servers in `without` are lost for good. A state of version 0 belongs to no
+    /// cluster yet, and is always replaced.
     pub fn recall(&mut self, without: BTreeSet<ServerId>, output: &mut CoordinatorOutput) {
         let why = match self.state.version {
             0 => String::from("the coordinator has no state, and was started to recover it"),
@@ -73,12 +73,12 @@ impl Coordinator {
         self.begin_recall(why, without, output);
     }
 
-    /// Returns whether the state is being rebuilt: nothing in it is to be relied on.
+    /// Returns whether the state is being rebuilt, so that nothing in it is reliable.
     pub fn is_recalling(&self) -> bool {
         self.recall.is_some()
     }
 
-    /// Returns the cluster; none while a coordinator without a state does not know it.
+    /// Returns the cluster; none if a coordinator without a state does not know it yet.
     pub fn cluster(&self) -> Option<u64> {
         let own = self.state.configuration.cluster;
         match &self.recall {
@@ -114,7 +114,8 @@ impl Coordinator {
         self.waiting.clear();
     }
 
-    /// Handles a server that knows a later epoch than the coordinator: the state is an older copy.
+    /// Handles a server with a later epoch than the coordinator: the coordinator's state is an
+    /// older copy.
     pub(super) fn notice_newer(
         &mut self,
         server: ServerId,
@@ -132,7 +133,7 @@ impl Coordinator {
         }
     }
 
-    /// Returns what is answered while the state is being rebuilt.
+    /// Returns the answer to a request while the state is being rebuilt.
     pub(super) fn recalling(
         &mut self,
         now: ClockReading,
@@ -152,7 +153,8 @@ impl Coordinator {
         }
     }
 
-    /// Returns the reason why nothing is answered, with the servers that it waits for.
+    /// Returns the reason why requests are refused, with the servers that the coordinator waits
+    /// for.
     pub fn recall_text(&self) -> String {
         let Some(recall) = &self.recall else {
             return String::new();
@@ -288,7 +290,7 @@ impl Coordinator {
         self.expect_reports_from_all(now);
     }
 
-    /// Gives servers that are up a whole lease to report.
+    /// Gives all servers that are up the time of a whole lease to report.
     pub(super) fn expect_reports_from_all(&mut self, now: ClockReading) {
         let servers = self.state.configuration.servers.iter();
         for server in servers.filter(|server| server.state == ServerState::Up) {

@@ -13,7 +13,7 @@ use protocol::identity::Epoch;
 use super::{Coordinator, CoordinatorOutput, CopyRequest, Outcome, Refused};
 
 impl Coordinator {
-    /// Voids partitions of a table and refills them, from the next epoch without sealing on.
+    /// Makes partitions of a table void and refills them, from the next epoch that serves on.
     /// Answered at once.
     pub(super) fn renew(
         &mut self,
@@ -58,8 +58,8 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// Begins to refill the partitions, once the earlier epochs of their tables have ended, unless
-    /// a server that was lost meanwhile had the other copies.
+    /// Begins to refill the partitions once the earlier epochs of their tables have ended. It does
+    /// not if a server with the other copies was lost meanwhile.
     ///
     /// # Errors
     /// For people: it had.

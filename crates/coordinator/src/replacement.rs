@@ -12,7 +12,7 @@ use protocol::identity::{CoreId, Epoch, ServerId, TableId};
 use super::{Coordinator, CoordinatorOutput};
 
 impl Coordinator {
-    /// Gives what the removed servers held of a table to others, from `epoch` on.
+    /// Assigns the removed servers' partitions of a table to other servers, from `epoch` on.
     pub(super) fn replace(
         &mut self,
         id: TableId,
@@ -80,8 +80,8 @@ impl Coordinator {
         }
     }
 
-    /// Voids the partitions of a table on these servers from `epoch` on, and refills them where
-    /// they are: their folders are older copies.
+    /// Makes the partitions of a table on these servers void from `epoch` on, and refills them at
+    /// their places, because the servers' folders are older copies.
     pub(super) fn void_places(
         &mut self,
         id: TableId,

@@ -17,7 +17,7 @@ use protocol::message::{Room, Shortage};
 use super::{Coordinator, CoordinatorOutput};
 
 impl Coordinator {
-    /// Notes what a core's disk has room for.
+    /// Records the room on a core's disk.
     pub(super) fn note_room(&mut self, core: CoreId, room: Room, output: &mut CoordinatorOutput) {
         let server = core.server;
         let before = self.room_of(server);
@@ -50,12 +50,12 @@ impl Coordinator {
         cores.map(|(_, room)| *room).max().unwrap_or_default()
     }
 
-    /// Returns servers that cannot take all writes.
+    /// Returns the servers that do not accept all writes.
     pub(super) fn without_room(&self) -> BTreeSet<ServerId> {
         self.rooms.keys().map(|core| core.server).collect()
     }
 
-    /// Returns the same with the reasons, for people.
+    /// Returns these servers with the reasons, for people.
     pub(super) fn shortages(&self) -> Vec<Shortage> {
         let servers = self.without_room().into_iter();
         let shortages = servers.map(|server| Shortage {

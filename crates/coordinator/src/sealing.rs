@@ -19,12 +19,12 @@ use protocol::message::{SealReport, SealStage};
 
 use super::{Coordinator, CoordinatorOutput, Outcome, Refused};
 
-/// So long does the end of epochs wait for a server that was stopped in order: as a restart takes.
+/// How long the end of an epoch waits for a server that was stopped in order: as long as a restart.
 const PATIENCE_US: u64 = 5_000_000;
 /// Tables that a note names.
 const NAMES_MAX: usize = 3;
 
-/// The state of lost servers and of the end of epochs. Begins empty with each process.
+/// The state of lost servers and of ending epochs. It starts empty with each process.
 #[derive(Debug, Default)]
 pub(super) struct SealTracker {
     /// When servers that are down are to be replaced.
@@ -60,7 +60,7 @@ impl CoreSeals {
 }
 
 impl SealTracker {
-    /// Watches a server that is down: it is replaced when this much time has passed.
+    /// Begins to wait for a server that is down: it is replaced after this time.
     pub fn watch(&mut self, server: ServerId, now: ClockReading, after_us: u64) {
         let due_us = now.monotonic_us.saturating_add(after_us);
         self.due_us.insert(server, due_us);
@@ -72,7 +72,7 @@ impl SealTracker {
         self.reviewed = None;
     }
 
-    /// Ends the watch of a server that is back, or removed.
+    /// Ends the wait for a server that has returned or was removed.
     pub fn unwatch(&mut self, server: ServerId) {
         self.due_us.remove(&server);
         self.waited_for_us.remove(&server);
@@ -131,7 +131,7 @@ impl SealTracker {
         all.map(|(id, due_us)| (*id, *due_us))
     }
 
-    /// Notifies operators of a thing once.
+    /// Writes a line to the operator's log, unless the same line was the last.
     pub fn notify(&mut self, text: String, output: &mut CoordinatorOutput) {
         if self.last_notice != text {
             output.notes.push(text.clone());
@@ -141,7 +141,7 @@ impl SealTracker {
 }
 
 impl Coordinator {
-    /// Gives up a server that is down: an operator knows that it will not come back.
+    /// Replaces a server that is down: an operator states that it will not return.
     pub(super) fn remove(
         &mut self,
         now: ClockReading,
@@ -163,7 +163,8 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// Lets a server take part again that is back while earlier epochs of its tables are ended.
+    /// Lets a server take part again that has returned while the earlier epochs of its tables are
+    /// ending.
     pub(super) fn take_part_again(&mut self, id: ServerId) {
         let tables = &mut self.state.configuration.tables;
         let removing = tables.unsettled().filter(|table| table.removes(id));
@@ -176,7 +177,7 @@ impl Coordinator {
         }
     }
 
-    /// Replaces servers that are due.
+    /// Replaces servers whose time has passed.
     pub(super) fn advance_seal(&mut self, now: ClockReading, output: &mut CoordinatorOutput) {
         let reviewed = self.seals.reviewed.is_some_and(|due_us| {
             let is_due = |due_us| due_us <= now.monotonic_us;
@@ -254,7 +255,7 @@ impl Coordinator {
         }
     }
 
-    /// Ends the earlier epochs of a table, without more servers than are being removed from it.
+    /// Ends the earlier epochs of a table, without removing further servers.
     pub fn begin_seal(&mut self, table: TableId, output: &mut CoordinatorOutput) {
         let removed = self.state.configuration.table(table).map(removed);
         self.begin_seals(
@@ -263,7 +264,7 @@ impl Coordinator {
         );
     }
 
-    /// Ends the earlier epochs of these tables without these servers.
+    /// Ends the earlier epochs of these tables, and removes these servers from them.
     pub(super) fn begin_seals(
         &mut self,
         begun: &BTreeMap<TableId, BTreeSet<ServerId>>,
@@ -306,7 +307,7 @@ impl Coordinator {
         }
     }
 
-    /// Checks that a table can continue without these servers; if not, returns the reason.
+    /// Checks that a table can continue without these servers. If not, returns the reason.
     pub(super) fn check_removal(
         &self,
         table: &PlacedTable,
@@ -445,7 +446,7 @@ pub(super) fn removed(table: &PlacedTable) -> BTreeSet<ServerId> {
         .collect()
 }
 
-/// Returns a table's cores, but for those of removed servers.
+/// Returns the cores of a table, except those of removed servers.
 pub(super) fn remaining_cores(table: &PlacedTable) -> BTreeSet<CoreId> {
     let mut cores = table.holders();
     cores.retain(|core| !table.removes(core.server));

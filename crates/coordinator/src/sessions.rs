@@ -14,8 +14,8 @@ use super::{CoordinatorSettings, CoordinatorState, SESSION_BLOCK};
 /// Marks in one life: a session lasts at most so much of a life longer than two.
 const MARKS_PER_LIFE: u64 = 8;
 
-/// So many bits of a session's number are left to those of one microsecond of the wall clock:
-/// enough until the year 2112.
+/// The number of low bits of a session's number for the sessions of one microsecond of the wall
+/// clock: enough until the year 2112.
 const SESSIONS_PER_MICROSECOND_BITS: u32 = 9;
 
 /// The sessions of one process.
@@ -46,7 +46,7 @@ impl Sessions {
         }
     }
 
-    /// Sessions of processes before this one may have been opened a moment ago.
+    /// Starts after earlier processes, which may have opened sessions a moment ago.
     ///
     /// A state that is an older copy does not know how many were opened since: numbers of this
     /// process begin at the wall clock's time, if that is further on. No client opens hundreds of
@@ -64,7 +64,7 @@ impl Sessions {
         self.marks.push_back(self.last);
     }
 
-    /// Returns a new session, and whether the state changed.
+    /// Returns a new session, and whether the state has changed.
     pub(super) fn open(&mut self, state: &mut CoordinatorState) -> (SessionId, bool) {
         let reserve = self.next >= state.sessions_reserved;
         if reserve {
@@ -80,7 +80,8 @@ impl Sessions {
         (session, reserve)
     }
 
-    /// Sets marks and raises the floor; whether the state changed.
+    /// Records the time of sessions, and raises the number below which they have ended. Returns
+    /// whether the state has changed.
     pub(super) fn advance(
         &mut self,
         now: ClockReading,
@@ -112,7 +113,7 @@ impl Sessions {
         state.session_floor != before
     }
 
-    /// Returns the time at which [`Sessions::advance`] has something to do.
+    /// Returns the time of the next call of [`Sessions::advance`].
     pub(super) fn deadline_us(&self, settings: &CoordinatorSettings) -> Option<u64> {
         let end = self.marks.front();
         let end = end.map(|mark| mark.at_us + 2 * settings.session_life_us);

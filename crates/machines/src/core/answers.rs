@@ -6,7 +6,7 @@ use protocol::message::{Refusal, Reply};
 use crate::core::CoreMachine;
 use crate::core::contract::{ClientId, ClientReply, CoreOutput};
 
-/// The destination of a reply to a client.
+/// The destination of a reply to a client: its connection and the correlation of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplyDestination {
     pub client: ClientId,
@@ -14,7 +14,7 @@ pub(crate) struct ReplyDestination {
 }
 
 impl CoreMachine {
-    /// Refuses a request, at once.
+    /// Refuses a client's request. The reply need not wait for the log.
     pub(crate) fn refuse(
         &self,
         asker: ReplyDestination,
@@ -24,7 +24,8 @@ impl CoreMachine {
         self.answer(asker, Position(0), None, Reply::Refused(refusal), output);
     }
 
-    /// Replies once the log is durable up to `after`, as long as the lease lasts that is named.
+    /// Replies to a client once the log is durable up to `after`. If the given lease has ended by
+    /// then, the driver refuses instead.
     pub(crate) fn answer(
         &self,
         asker: ReplyDestination,

@@ -1,8 +1,8 @@
 //! The inputs and outputs of a core's machine: closed enums and plain data.
 //!
-//! The driver (server or simulator) owns sockets, the log and time; it hands in what happened and
-//! carries out what comes out, in the order of the fields of [`CoreOutput`]. "Durable before sent"
-//! is a field (`after`), never a comment.
+//! The driver (server or simulator) owns sockets, the log and time. It passes inputs to the
+//! machine, and carries out the output in the order of the fields of [`CoreOutput`]. "Durable
+//! before sent" is a field (`after`), not a comment.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -13,42 +13,44 @@ use protocol::configuration::{Configuration, ConfigurationChanges};
 use protocol::identity::{CoreId, Epoch, Incarnation, Position, SessionId};
 use protocol::message::{CoordinatorRequest, PeerHeader, PeerMessage, Reply, Request, Room};
 
-/// Names a client's connection to this core; the driver chooses it and never reuses it.
+/// Identifies a client's connection to this core. The driver chooses the number and never reuses
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
-/// An event that the machine handles.
+/// An input of the machine.
 #[derive(Clone, Debug)]
 pub enum CoreInput {
-    /// A client asks.
+    /// A client sends a request.
     Request {
-        /// Its connection.
+        /// The client's connection.
         client: ClientId,
         /// Returned with the reply.
         correlation: u64,
         /// The client's request.
         request: Request,
     },
-    /// A client's connection is gone: reads that wait for it are dropped, writes go on.
+    /// A client's connection has ended. The machine drops its waiting reads; its writes continue.
     ClientGone {
         /// The connection.
         client: ClientId,
     },
-    /// A message of another core, or of this one.
+    /// A message of another core, or of this core.
     Peer {
         /// The sender.
         header: PeerHeader,
         /// What.
         message: PeerMessage,
     },
-    /// A connection to a peer is new: messages that the peer has not confirmed are sent again.
+    /// A connection to a peer was opened. The machine sends messages again that the peer has not
+    /// confirmed.
     PeerConnected {
         /// The peer.
         core: CoreId,
     },
-    /// A configuration was fetched; older ones than the known are ignored.
+    /// A fetched configuration. The machine ignores it if it has a newer one.
     Configuration(Arc<Configuration>),
-    /// The changes of the configuration since the one that this core knows were fetched.
+    /// The changes since the configuration that this core has, fetched from the coordinator.
     Changes(ConfigurationChanges),
     /// The coordinator answered a heartbeat.
     Beat {
@@ -63,144 +65,146 @@ pub enum CoreInput {
     },
     /// The coordinator announced an epoch.
     NewEpoch(Epoch),
-    /// All records up to this one are durable.
+    /// All records up to this position are durable.
     Durable(Position),
-    /// The room on the disk, as the storage reports it. Initially for everything.
+    /// The room on the disk changed. At first the disk has room for all writes.
     Space(Room),
     /// The deadline of the last output has come.
     Tick,
 }
 
-/// Actions that the driver is to take. The driver empties it after each step or batch of steps:
-/// first appends `records`, then sends what may be sent now, and keeps the rest until its `after`
-/// is durable.
+/// The output of the machine. The driver empties it after each step or batch of steps. It first
+/// appends `records`, then sends all messages and replies whose `after` is durable, and keeps the
+/// others until theirs is.
 #[derive(Debug, Default)]
 pub struct CoreOutput {
-    /// To be appended to the log, in this order.
+    /// Records to append to the log, in this order.
     pub records: Vec<LogRecord>,
-    /// To peers.
+    /// Messages to peers.
     pub sends: Vec<PeerSend>,
-    /// To clients.
+    /// Replies to clients.
     pub replies: Vec<ClientReply>,
-    /// To the coordinator.
+    /// Requests to the coordinator.
     pub asks: Vec<CoordinatorRequest>,
-    /// When to step with [`CoreInput::Tick`] at the latest, on the monotonic clock; the last one
-    /// counts.
+    /// The latest time for the next [`CoreInput::Tick`], on the monotonic clock. A later output
+    /// replaces it.
     pub deadline_us: Option<u64>,
-    /// For the operator's log.
+    /// Lines for the operator's log.
     pub notes: Vec<String>,
 }
 
 /// One record for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRecord {
-    /// Its number; the machine counts, the log must agree.
+    /// Its position. The machine counts positions, and the log must agree.
     pub position: Position,
-    /// The epoch it was written in (R24).
+    /// The epoch in which it was written (R24).
     pub epoch: Epoch,
-    /// `Sync` asks for a flush now; `Replicated` rides along with the next one.
+    /// `Sync` requests a flush now. `Replicated` waits for the next flush.
     pub durability: Durability,
-    /// A `record::Record`.
+    /// The encoded [`protocol::record::Record`].
     pub bytes: Vec<u8>,
 }
 
 /// A message to another core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerSend {
-    /// To whom; can be this core itself, then it is handed in again as [`CoreInput::Peer`].
+    /// The receiver. It may be this core itself: then the driver passes the message back as
+    /// [`CoreInput::Peer`].
     pub to: CoreId,
-    /// Not before the record of this position is durable; 0 is now.
+    /// The position that must be durable before the message is sent; 0 sends it now.
     pub after: Position,
-    /// What.
+    /// The message.
     pub message: PeerMessage,
 }
 
 /// A reply to a client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientReply {
-    /// Its connection.
+    /// The client's connection.
     pub client: ClientId,
-    /// From the request.
+    /// The correlation of the request.
     pub correlation: u64,
-    /// Not before the record of this position is durable; 0 is now.
+    /// The position that must be durable before the reply is sent; 0 sends it now.
     pub after: Position,
-    /// The lease under which the value was taken, on the monotonic clock: if it is over when the
-    /// driver is about to send, `Refusal::NotServing` is sent instead (R15). None needs no
-    /// lease.
+    /// The end of the lease under which the rows were read, on the monotonic clock. If it has
+    /// passed when the driver is about to send, the driver sends `Refusal::NotServing` instead
+    /// (R15). None needs no lease.
     pub valid_until_us: Option<u64>,
-    /// What.
+    /// The reply.
     pub reply: Reply,
 }
 
-/// The name of this core.
+/// The identity of this core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreIdentity {
     /// The cluster.
     pub cluster: u64,
     /// The core.
     pub core: CoreId,
-    /// Its incarnation.
+    /// The core's incarnation.
     pub incarnation: Incarnation,
 }
 
-/// Limits of queues, and intervals in microseconds. Every queue has one.
+/// Limits of queues, and intervals in microseconds. Every queue has a limit.
 #[derive(Clone, Copy, Debug)]
 pub struct CoreLimits {
-    /// Requests under way at this core, and likewise its members of operations that are not
+    /// The most running requests of this core. Also the most members of operations that are not
     /// finished everywhere.
     pub operations_max: usize,
-    /// Requests waiting at the head behind one pk. Requests that were folded into an operation
-    /// which aborts come on top.
+    /// The most requests that wait at the head for one pk. Requests of an aborted operation of
+    /// several requests come on top.
     pub requests_per_key_max: usize,
-    /// Requests folded into one operation.
+    /// The most requests that one operation executes.
     pub folded_requests_max: usize,
-    /// Reads waiting for decisions.
+    /// The most reads that wait for decisions.
     pub waiting_reads_max: usize,
-    /// Operations waiting for one key at a member.
+    /// The most operations that wait for one key at a member.
     pub waiters_per_key_max: usize,
-    /// A wait for a key beyond this is voted `Conflict` (R8).
+    /// The time after which an operation that waits for a key gets the vote `Conflict` (R8).
     pub wait_us_max: u64,
-    /// Undecided operations are sent again after this, doubling up to sixteen times it.
+    /// The time after which an undecided operation is sent again. It doubles up to sixteen times
+    /// this value.
     pub retry_us: u64,
-    /// Confirmations of durability are gathered for this long.
+    /// The time for which confirmations of durability are collected.
     pub confirm_us: u64,
-    /// Heartbeats to the coordinator and lease requests to peers.
+    /// The interval of heartbeats to the coordinator and of lease requests to peers.
     pub heartbeat_us: u64,
-    /// How long a peer's vouching holds, from the moment it was asked for; the coordinator waits
-    /// as long before an epoch without this core serves (R15).
+    /// The time for which a grant of a peer counts, from its request on. The coordinator waits as
+    /// long before an epoch without this core serves (R15).
     pub lease_us: u64,
-    /// A flush of the log that takes longer is taken for a disk that hangs: the core renews no
-    /// lease until it ends.
+    /// The duration of a flush after which the disk counts as hanging. The core then renews no
+    /// lease until the flush ends.
     pub flush_us_max: u64,
-    /// Rows of one page are cut at this many bytes.
+    /// The most bytes of rows in one page.
     pub page_bytes_max: usize,
-    /// Keys that one read looks at before it returns a page, however few match.
+    /// The most keys that one read visits for a page, however few match.
     pub page_keys_max: usize,
-    /// Keys that a member of a cover looks at for one page of a partition that is being filled. A
-    /// request that comes meanwhile waits so long.
-    pub fill_page_keys_max: usize,
-    /// Rows of such a page are cut at this many bytes.
-    pub fill_page_bytes_max: usize,
-    /// Such pages that a core awaits at a time.
-    pub fill_pages_max: usize,
-    /// Rows that it sends in one message, of those that cannot wait (R18).
-    pub fetched_rows_max: usize,
-    /// Bytes of rows per second that members of covers may look at for all partitions that this
-    /// core fills, so that they and it have time for requests; those that are taken count five
-    /// times more. A row of 100 bytes took a member 0.8 µs to look at, and this core 4 µs to take.
-    pub fill_bytes_per_second: u64,
-    /// Local entries that one step adds to existing rows, or those of one row. A request that comes
+    /// The most keys that a member of a cover visits for one page of a fill. A request that arrives
     /// meanwhile waits so long.
+    pub fill_page_keys_max: usize,
+    /// The most bytes of rows in such a page.
+    pub fill_page_bytes_max: usize,
+    /// The most such pages that a core awaits at a time.
+    pub fill_pages_max: usize,
+    /// The most rows in one message of fetched rows (R18).
+    pub fetched_rows_max: usize,
+    /// The bytes of rows per second that members of covers may visit for all fills of this core, so
+    /// that they and this core have time for requests. Accepted bytes count five times more.
+    /// Visiting a row of 100 bytes took a member 0.8 µs, and accepting it took this core 4 µs.
+    pub fill_bytes_per_second: u64,
+    /// The most local entries that one step adds to existing rows. All entries of one row are
+    /// always added together. A request that arrives meanwhile waits so long.
     pub entry_page_max: usize,
-    /// Such entries that a core gives in a second at most, so that it has time for requests.
+    /// The most such entries per second, so that the core has time for requests.
     pub entries_per_second: u64,
-    /// How long cores hold back operations in the first attempt to open a snapshot; doubled with
-    /// each further one.
+    /// The time for which cores hold back operations in the first attempt to open a snapshot. It
+    /// doubles with each further attempt.
     pub snapshot_hold_us: u64,
-    /// A snapshot whose client does not renew it ends after this.
+    /// The time after which a snapshot ends if its client does not renew it.
     pub snapshot_lease_us: u64,
-    /// Memory for rows of open snapshots that were replaced since. Beyond it the older snapshots of
-    /// the table that takes most of it end.
+    /// The memory for replaced rows that open snapshots need. Beyond it, the older snapshots of the
+    /// table with most of these rows end.
     pub history_bytes_max: usize,
 }
 

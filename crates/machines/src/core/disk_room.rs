@@ -24,7 +24,7 @@ impl DiskRoom {
         self.own = room;
     }
 
-    /// Returns the room on a peer's disk.
+    /// Returns the room on a peer's disk, as it last reported.
     pub fn of_peer(&self, core: CoreId) -> Room {
         self.peers.get(&core).copied().unwrap_or_default()
     }
@@ -37,7 +37,7 @@ impl DiskRoom {
         };
     }
 
-    /// Returns whether every disk that is known of has room for all writes.
+    /// Returns whether all known disks have room for all writes.
     pub fn is_free_everywhere(&self) -> bool {
         self.own == Room::Free && self.peers.is_empty()
     }

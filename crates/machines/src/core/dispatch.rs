@@ -1,4 +1,4 @@
-//! Where everything arrives: inputs, the requests of clients, the messages of peers.
+//! The dispatch of every input, of clients' requests, and of peers' messages to their handlers.
 
 use alloc::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::core::member::IncomingDecision;
 use crate::core::step::Step;
 
 impl CoreMachine {
-    /// Takes an input to where it is handled.
+    /// Calls the handler of an input.
     pub(crate) fn dispatch<T: Tables>(
         &mut self,
         input: CoreInput,
@@ -118,9 +118,9 @@ impl CoreMachine {
         self.ask_cover_again(now, core, output);
     }
 
-    /// Returns whether a message of a peer is handled: it is of the peer's present life (R16), of
-    /// the epoch of its table that this core has (R15), and the table's chains do not stand still
-    /// if it is of a chain.
+    /// Returns whether this core handles a message of a peer. The message must have the peer's
+    /// present incarnation (R16) and this core's epoch of the table (R15). A message of a chain is
+    /// dropped while the table's chains stand still.
     fn admit_message(
         &mut self,
         header: PeerHeader,

@@ -1,5 +1,5 @@
-//! The duties of a machine as time passes: a list, each with the time at which it is due. The first
-//! of these times is the deadline of a step.
+//! The duties of a machine as time passes, each with the time at which it is due. The earliest of
+//! these times is the deadline of a step.
 
 use alloc::vec::Vec;
 
@@ -12,22 +12,21 @@ use crate::core::step::Step;
 /// Something to be done at its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Duty {
-    /// Sends the confirmations that were gathered.
+    /// Sends the collected confirmations.
     Confirm,
-    /// Sends again what has had no answer for long.
+    /// Sends messages again that have had no answer for long.
     Retry,
-    /// Asks covers for rows that a partition lacks, and the givers of partitions that move here.
+    /// Asks covers for rows that partitions lack, and asks the givers of partitions that move here.
     Fill,
-    /// Makes local entries.
+    /// Adds missing local entries.
     MakeEntries,
-    /// Ends holds whose time is over.
+    /// Ends holds whose time has passed.
     EndHolds,
     /// Opens and keeps snapshots for clients.
     ReviewOpenings,
-    /// Ends snapshots and holds of openings whose time is over.
+    /// Ends expired snapshots and holds of expired openings.
     ExpireSnapshots,
-    /// Renews leases, repeats questions of recoveries and seals, and ends what has waited for too
-    /// long.
+    /// Renews leases, repeats questions of recoveries and seals, and ends waits that took too long.
     Heartbeat,
 }
 
@@ -59,7 +58,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Returns the time at which the machine wants to be stepped at the latest.
+    /// Returns the latest time at which the machine must be stepped.
     pub(crate) fn deadline_us(&self) -> u64 {
         let due = Duty::ALL.into_iter().filter_map(|duty| self.due_us(duty));
         due.min().expect("the heartbeat is always due at some time")

@@ -1,12 +1,12 @@
-//! Leases: until when this core may serve, and the heartbeats that renew them.
+//! Leases: the time until which this core may serve, and the heartbeats that renew it.
 //!
-//! A lease for a table is the time until which no newer epoch of it can serve without this core
-//! (R15). It is renewed by the coordinator for all tables, or by as many other servers with
-//! partitions of the table as it tolerates failures, and at least one. One of those is then a
-//! survivor of whatever epoch could exclude this core from the table. A core vouches as of the
-//! configuration that it has, and a survivor that has sealed the table reports when it last vouched
-//! before. So no coordinator failure stops reads or writes. A core whose disk hangs asks for
-//! neither, so that it is replaced as if it stood still.
+//! A lease for a table is the time until which no newer epoch of the table can serve without this
+//! core (R15). The coordinator renews it for all tables. So do other servers with partitions of the
+//! table: as many as it tolerates failures, at least one. One of those takes part in any epoch that
+//! could exclude this core from the table. A core vouches as of its own configuration. Once it has
+//! sealed the table, it reports when it last vouched before. So no failure of the coordinator stops
+//! reads or writes. A core whose disk hangs requests no lease, so that it is replaced like a server
+//! that stopped responding.
 //!
 //! | a vouching of core P counts for table T at core S | because |
 //! |---|---|
@@ -30,7 +30,7 @@ use crate::core::table::TableInfo;
 /// Questions to peers that an answer may still come to: more than a lease's worth of heartbeats.
 const QUESTIONS_MAX: usize = 64;
 
-/// How long this core may serve.
+/// The leases of this core: the times until which it may serve.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     /// From the coordinator. It never falls.
@@ -62,14 +62,14 @@ struct Vouching {
 enum Fetch {
     #[default]
     None,
-    /// Since the last heartbeat.
+    /// The fetch came since the last heartbeat.
     Young,
-    /// Since one before.
+    /// The fetch came before the last heartbeat.
     Old,
 }
 
 impl Leases {
-    /// Returns the time until which this core may serve a table, as its [`TableInfo`] has it.
+    /// Returns the time until which this core may serve a table.
     pub fn until_us(&self, now: ClockReading, own: ServerId, table: &TableInfo) -> u64 {
         if self.coordinator_until_us > now.monotonic_us {
             return self.coordinator_until_us;
@@ -100,13 +100,13 @@ impl Leases {
         last.copied().unwrap_or(0)
     }
 
-    /// Renews the lease, as the coordinator has answered.
+    /// Renews the lease of the coordinator.
     pub fn renew(&mut self, until_us: u64) {
         self.coordinator_until_us = self.coordinator_until_us.max(until_us);
     }
 
-    /// Notes a core's answer to the question of that time. It vouches for `lease_us` from then on,
-    /// as of `epoch`.
+    /// Records a core's grant, requested at `asked_us`. It counts for `lease_us` from then on, as
+    /// of `epoch`.
     pub fn vouch(&mut self, (core, epoch): (CoreId, Epoch), asked_us: u64, lease_us: u64) {
         if !self.asked_us.contains(&asked_us) {
             return;
@@ -121,25 +121,25 @@ impl Leases {
         }
     }
 
-    /// Notes that this core vouches for a server.
+    /// Records that this core vouches for a server.
     pub fn note_vouched(&mut self, server: ServerId, now: ClockReading) {
         self.vouched_us.insert(server, now.monotonic_us);
     }
 
-    /// Begins: whom the process before vouched for is not known.
+    /// Starts. It is unknown for which servers the earlier process vouched.
     pub fn start(&mut self, now: ClockReading) {
         self.started_us = now.monotonic_us;
     }
 
     /// Returns the time at which this core last vouched for one of these servers, or may have
-    /// before it restarted.
+    /// before its restart.
     pub fn last_vouched_us(&self, servers: &[ServerId]) -> Option<u64> {
         let vouched = servers.iter().map(|server| self.vouched_us.get(server));
         let vouched = vouched.map(|at_us| at_us.copied().unwrap_or(0).max(self.started_us));
         vouched.max()
     }
 
-    /// Schedules the next heartbeat for the next tick.
+    /// Makes the next heartbeat due at the next tick.
     pub fn hurry(&mut self, now: ClockReading) {
         self.next_heartbeat_us = now.monotonic_us;
     }
@@ -189,7 +189,7 @@ impl CoreMachine {
         table.map_or(0, |table| self.leases.until_us(now, own, table))
     }
 
-    /// Learns that an epoch exists; fetches it if it is newer.
+    /// Handles the news that an epoch exists: fetches it if it is newer.
     pub(crate) fn notice_epoch(&mut self, epoch: Epoch, output: &mut CoreOutput) {
         if epoch > self.view.epoch() && self.leases.begin_fetch() {
             output.asks.push(CoordinatorRequest::Fetch {
@@ -198,7 +198,7 @@ impl CoreMachine {
         }
     }
 
-    /// Fetches the configuration from the beginning: changes came that do not fit the known one.
+    /// Fetches the whole configuration, because changes arrived that do not fit the known one.
     pub(crate) fn fetch_whole(&mut self, output: &mut CoreOutput) {
         output
             .asks
@@ -231,19 +231,18 @@ impl CoreMachine {
         });
     }
 
-    /// Handles the grant of a peer that vouches for this core, as of the peer's epoch.
+    /// Handles a grant of a peer, as of the peer's epoch.
     pub(crate) fn on_lease_grant(&mut self, from: (CoreId, Epoch), sent_us: u64) {
         self.leases.vouch(from, sent_us, self.limits.lease_us);
     }
 
-    /// Returns whether a flush of the log takes so long that the disk has to be taken for one that
-    /// hangs.
+    /// Returns whether a flush of the log has taken so long that the disk counts as hanging.
     pub fn disk_hangs(&self, now: ClockReading) -> bool {
         self.log.hangs(now, self.limits.flush_us_max)
     }
 
-    /// Renews this core's leases. A core whose disk hangs can end nothing that it is part of, so it
-    /// lets them run out: others get what it holds, until its disk works again.
+    /// Renews this core's leases. If its disk hangs, the core can complete no operation, so it does
+    /// not renew them. Other cores then receive its partitions, until its disk works again.
     pub(crate) fn heartbeat(&mut self, now: ClockReading, output: &mut CoreOutput) {
         let hangs = self.disk_hangs(now);
         if self.log.report_hang(hangs) {

@@ -1,5 +1,5 @@
-//! The machine's view of its core's log: the records that it has written, and how far they are
-//! durable.
+//! The machine's view of its core's log: the records that it has written, and the last durable
+//! position.
 
 use alloc::vec::Vec;
 
@@ -39,7 +39,7 @@ pub(crate) struct CoreLog {
 }
 
 impl CoreLog {
-    /// Returns a log of which nothing has been read.
+    /// Returns a log from which nothing has been read.
     pub fn new() -> CoreLog {
         CoreLog {
             next: Position(1),
@@ -87,7 +87,7 @@ impl CoreLog {
         Position(self.next.0 - 1)
     }
 
-    /// Returns up to where records are durable.
+    /// Returns the last durable position.
     pub fn durable(&self) -> Position {
         self.durable
     }
@@ -97,13 +97,13 @@ impl CoreLog {
         position <= self.durable
     }
 
-    /// Records up to `position` are durable.
+    /// Records that records up to `position` are durable.
     pub fn note_durable(&mut self, position: Position) {
         self.durable = self.durable.max(position);
         self.unflushed_since_us = None;
     }
 
-    /// Notes since when records have waited for a flush that is not reported.
+    /// Records since when records have waited for a flush.
     pub fn watch(&mut self, now: ClockReading) {
         if self.durable.0 + 1 >= self.next.0 {
             self.unflushed_since_us = None;
@@ -112,7 +112,7 @@ impl CoreLog {
         }
     }
 
-    /// Returns whether a flush takes longer than this.
+    /// Returns whether a flush takes longer than `flush_us_max`.
     pub fn hangs(&self, now: ClockReading, flush_us_max: u64) -> bool {
         let until_us = self
             .unflushed_since_us
@@ -120,8 +120,8 @@ impl CoreLog {
         until_us.is_some_and(|until| until <= now.monotonic_us)
     }
 
-    /// Notes that a heartbeat reports whether the disk hangs. Returns true if the heartbeat before
-    /// reported otherwise.
+    /// Records that a heartbeat reports whether the disk hangs. Returns true if the previous
+    /// heartbeat reported the opposite.
     pub fn report_hang(&mut self, hangs: bool) -> bool {
         let is_news = hangs != self.hang_reported;
         self.hang_reported = hangs;
@@ -133,12 +133,12 @@ impl CoreLog {
         self.hang_reported
     }
 
-    /// Begins at a checkpoint, which has the effects on rows of all records before `rows_from`.
+    /// Starts at a checkpoint. Its rows have the effects of all records before `rows_from`.
     pub fn restore(&mut self, rows_from: Position) {
         self.rows_from = rows_from;
     }
 
-    /// Notes that the record at `position` is read.
+    /// Records that the record at `position` is being read.
     pub fn replay_at(&mut self, position: Position) {
         self.next = position;
     }
@@ -148,7 +148,7 @@ impl CoreLog {
         self.next < self.rows_from
     }
 
-    /// Notes the epoch of a record or a checkpoint.
+    /// Records the epoch of a record or a checkpoint.
     pub fn note_epoch(&mut self, epoch: Epoch) {
         self.newest_epoch = self.newest_epoch.max(epoch);
     }
@@ -158,7 +158,7 @@ impl CoreLog {
         self.newest_epoch
     }
 
-    /// Ends the reading: all records before `next` were read, and are durable.
+    /// Ends the replay: all records before `next` were read, and are durable.
     pub fn start(&mut self, next: Position) {
         assert!(next.0 >= 1, "positions start at 1");
         self.next = next;
@@ -166,7 +166,7 @@ impl CoreLog {
         self.durable = Position(next.0 - 1);
     }
 
-    /// Settles the log's records of partitions that this core gave to others.
+    /// Ends the special treatment of records of partitions that this core gave to others.
     pub fn end_replay(&mut self) {
         self.is_replaying = false;
     }
@@ -176,12 +176,12 @@ impl CoreLog {
         self.is_replaying
     }
 
-    /// Notes that the process before ended in order.
+    /// Records that the earlier process ended in order.
     pub fn note_complete(&mut self) {
         self.is_complete = true;
     }
 
-    /// Returns whether the log has everything that the process before had.
+    /// Returns whether the log has everything that the earlier process had.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }

@@ -10,46 +10,48 @@ use protocol::planted::{self, Bug};
 
 use crate::core::table::{PartitionEffect, TableInfo};
 
-/// A member of an operation's chain: a core can hold several.
+/// The key of a member of a chain: an operation and a partition. A core can have several members of
+/// one operation.
 pub(crate) type MemberKey = (OperationId, PartitionId);
 
-/// One partition's part in one operation. It goes from *arrived* over *prepared* and *decided* to
-/// *settled*, and never back.
+/// One partition's part in one operation. Its state goes from *arrived* over *prepared* and
+/// *decided* to *settled*, and never back.
 #[derive(Debug)]
 pub(crate) struct Member {
-    /// As it came; with this partition's vote once that is cast.
+    /// The prepare as it arrived. Once this member has voted, it includes the member's vote.
     pub prepare: Arc<Prepare>,
     pub table: Arc<TableInfo>,
-    /// Position in the chain, from 0.
+    /// The position in the chain, from 0.
     pub place: usize,
-    /// By change.
+    /// The effect of each change on this partition.
     pub effects: Vec<PartitionEffect>,
-    /// Keys to hold, in order (R7).
+    /// The keys to hold, in order (R7).
     pub held: Vec<Vec<u8>>,
-    /// How many of them are held: the first ones.
+    /// How many of these keys the member holds: the first ones.
     granted: usize,
-    /// When it arrived, on the monotonic clock.
+    /// The time when the prepare arrived, on the monotonic clock.
     pub since_us: u64,
-    /// When a head sends it again, and the interval until the time after that.
+    /// The time at which a head sends the prepare again. The next value is the interval to the time
+    /// after that.
     pub retry_due_us: u64,
     pub retry_us: u64,
-    /// The rows of a cover that its vote needs are here (R18).
+    /// Whether the rows of a cover that the vote needs have arrived (R18).
     pub has_fetched: bool,
-    /// The prepare's record. Set by the vote, which never changes (R1).
+    /// The position of the prepare's record. Set by the vote, which never changes (R1).
     prepared_at: Option<Position>,
-    /// Only what is prepared is decided.
+    /// Set only after the member is prepared.
     decision: Option<Decision>,
-    /// The decision's record; meaningful once there is a decision.
+    /// The position of the decision's record; meaningful once there is a decision.
     decided_at: Position,
-    /// The decision is durable at position x: visible (R3). Only what is decided is settled.
+    /// Whether the decision is durable at position x (R3), so that readers may see it.
     settled: bool,
-    /// It could be settled, but an earlier operation on a key of it is not.
+    /// Whether the member could be settled if an earlier operation on one of its keys were settled.
     settle_waits: bool,
-    /// Everything after it in the chain is durable and settled.
+    /// All later members of the chain have settled the outcome, and have it durably.
     pub next_durable: bool,
-    /// So is this one, and it has confirmed that.
+    /// This member has confirmed that it and all later members have the outcome durably.
     confirmed: bool,
-    /// Its decision comes from the resolution of an epoch's end: the epoch in which that was made.
+    /// The epoch of the resolution that made the decision, if a resolution made it.
     resolved_in: Option<Epoch>,
 }
 
@@ -57,14 +59,14 @@ pub(crate) struct Member {
 #[derive(Clone, Debug)]
 pub(crate) struct IncomingDecision {
     pub decision: Decision,
-    /// It is durable at position x: it may be seen (R3).
+    /// The decision is durable at position x, so readers may see it (R3).
     pub settled: bool,
-    /// It came up the chain, so that all members after this one have it.
+    /// The decision came up the chain, so all later members have it.
     pub in_order: bool,
 }
 
 impl Member {
-    /// Returns one that has just arrived at its place in the chain.
+    /// Returns a new member at its place in the chain.
     pub fn new(
         prepare: Arc<Prepare>,
         table: Arc<TableInfo>,
@@ -106,17 +108,17 @@ impl Member {
         }
     }
 
-    /// Returns how many of its keys are held.
+    /// Returns the number of keys that it holds.
     pub fn granted(&self) -> usize {
         self.granted
     }
 
-    /// Notes that it holds the next of its keys.
+    /// Records that it holds the next of its keys.
     pub fn grant(&mut self) {
         self.granted += 1;
     }
 
-    /// Notes that it held all of its keys before a restart.
+    /// Records that it held all of its keys before a restart.
     pub fn grant_all(&mut self) {
         self.granted = self.held.len();
     }
@@ -128,7 +130,8 @@ impl Member {
         prepare.votes.push(vote);
     }
 
-    /// Forgets the vote of an undecided operation: only a planted bug does. False if it has none.
+    /// Removes the vote of an undecided operation. Only a planted bug does this. Returns false if
+    /// there is none.
     pub fn unvote(&mut self) -> bool {
         let forgets = self.place > 0 && self.prepared_at.is_some() && self.decision.is_none();
         if forgets {
@@ -138,19 +141,19 @@ impl Member {
         forgets
     }
 
-    /// Notes the position of the prepare's record, which has this partition's vote.
+    /// Records the position of the record `Prepared`, which includes this member's vote.
     pub fn prepare_at(&mut self, position: Position) {
         assert!(self.prepared_at.is_none(), "an operation votes once");
         self.prepared_at = Some(position);
     }
 
-    /// Returns the prepare's record; none before the vote.
+    /// Returns the position of the record `Prepared`; none before the vote.
     pub fn prepared_at(&self) -> Option<Position> {
         self.prepared_at
     }
 
-    /// Notes the decision, whose record is at `position`. A resolution may replace a decision that
-    /// no client can have seen.
+    /// Records the decision, whose record is at `position`. A resolution may replace a decision
+    /// that no client can have seen.
     pub fn decide(&mut self, decision: Decision, position: Position, resolved_in: Option<Epoch>) {
         assert!(self.prepared_at.is_some(), "what is decided was prepared");
         assert!(!self.settled, "a decision that may be seen never changes");
@@ -164,32 +167,33 @@ impl Member {
         self.decision.as_ref()
     }
 
-    /// Returns the decision's record; meaningful once there is a decision.
+    /// Returns the position of the record `Decided`. It is valid only if there is a decision.
     pub fn decided_at(&self) -> Position {
         self.decided_at
     }
 
-    /// Returns the epoch in which a resolution made the decision; none if the decider did.
+    /// Returns the epoch whose resolution made the decision; none if the decider made it.
     pub fn resolved_in(&self) -> Option<Epoch> {
         self.resolved_in
     }
 
-    /// Returns whether the decision may be seen here.
+    /// Returns whether readers may see the outcome here.
     pub fn is_settled(&self) -> bool {
         self.settled
     }
 
-    /// Returns whether only an earlier operation on one of its keys keeps it from being settled.
+    /// Returns whether its settlement waits only for an earlier operation on one of its keys.
     pub fn settle_waits(&self) -> bool {
         self.settle_waits
     }
 
-    /// Waits to settle, because an earlier operation on one of its keys is not settled.
+    /// Records that it must wait to settle, because an earlier operation on one of its keys is not
+    /// settled.
     pub fn wait_to_settle(&mut self) {
         self.settle_waits = true;
     }
 
-    /// Settles: the decision may be seen from now on. Returns it.
+    /// Marks it settled: readers may see the outcome from now on. Returns the decision.
     pub fn settle(&mut self) -> &Decision {
         assert!(!self.settled, "an outcome is settled once");
         self.settled = true;
@@ -198,17 +202,18 @@ impl Member {
         decision.expect("only a decided operation is settled")
     }
 
-    /// Returns whether it has confirmed that the outcome is durable from here on down.
+    /// Returns whether it has confirmed that the outcome is durable at it and at all members after
+    /// it.
     pub fn is_confirmed(&self) -> bool {
         self.confirmed
     }
 
-    /// Notes that it confirms that the outcome is durable from here on down.
+    /// Records that confirmation.
     pub fn confirm(&mut self) {
         self.confirmed = true;
     }
 
-    /// Makes it confirm again after a restart: the confirmation may not have been sent.
+    /// Makes it confirm again after a restart, because the confirmation may not have been sent.
     pub fn confirm_again(&mut self) {
         self.confirmed = false;
     }
@@ -217,13 +222,13 @@ impl Member {
         self.prepare.chain[self.place]
     }
 
-    /// Returns the position of the partition's replex, from 1, as k and x count (R3).
+    /// Returns the position of the partition's replex, counted from 1, as k and x are (R3).
     pub fn replex_position(&self) -> usize {
         self.table.position(self.partition())
     }
 
-    /// Returns whether it may vote no: those further down only confirm that they have the
-    /// operation, so that one that has lost its vote gives the same again (R3).
+    /// Returns whether the member may vote no. Members after position k only confirm that they have
+    /// the operation, so a member that has lost such a vote gives the same again (R3).
     pub fn may_refuse(&self) -> bool {
         self.replex_position() <= self.table.last_voter
     }
@@ -240,13 +245,15 @@ impl Member {
         self.prepare.chain.get(self.place + 1).copied()
     }
 
-    /// Returns whether a decision needs no durable record of its own before it may be seen.
+    /// Returns whether the outcome may be visible as soon as the member has the decision, without a
+    /// durable record `Decided`.
     pub fn settles_at_decision(&self) -> bool {
         self.table.settles_at_decision()
     }
 
-    /// Returns what must be durable here before the decision may pass (R1), or, on the way to
-    /// position x, before it may be seen (R3).
+    /// Returns the position that must be durable before the decision may pass up (R1). At a member
+    /// that waits for position x, the position that must be durable before readers may see the
+    /// outcome (R3).
     pub fn decision_after(&self) -> Position {
         if !self.table.sync || planted::is(Bug::DecisionOvertakesPrepare) {
             return Position(0);
@@ -258,9 +265,9 @@ impl Member {
         self.prepared_at.expect("what is decided was prepared")
     }
 
-    /// Returns whether the decision adds to the prepare that is durable here: at position x, where
-    /// it must be before any client may see it (R3), and between x and k, where the votes that the
-    /// prepare holds do not imply it. So it is back once any n − f disks are (R26).
+    /// Returns whether the decision says more than the durable prepare of this member. It does at
+    /// position x, where it must be durable before any client may see it (R3), and between x and k,
+    /// where the votes in the prepare do not imply it. So any n − f disks together have it (R26).
     pub fn decision_is_news(&self) -> bool {
         let position = self.replex_position();
         let x = self.table.settle_position;
@@ -268,7 +275,7 @@ impl Member {
         !self.settles_at_decision() && (position <= x || !implied)
     }
 
-    /// Returns whether it is the one whose durable decision settles the operation.
+    /// Returns whether this member's durable decision settles the operation.
     pub fn settles_here(&self) -> bool {
         let x = self.table.settle_position;
         let before = self
@@ -277,10 +284,10 @@ impl Member {
         self.replex_position() == x && before < x
     }
 
-    /// Returns how soon its decision's record must be on the disk. A client waits for it only where
-    /// it is news; elsewhere the decision follows from prepares that are durable already, so that
-    /// its record rides along with the next flush. A flush of its own would stand in the way of the
-    /// next operation's prepare.
+    /// Returns how soon the record `Decided` must be on disk. At a member where the decision says
+    /// more than the prepares, a client waits for it. At other members it follows from durable
+    /// prepares, so the record can wait for the next flush. A flush of its own would delay the next
+    /// operation's prepare.
     pub fn decision_durability(&self) -> Durability {
         if self.replex_position() >= self.table.settle_position && self.decision_is_news() {
             self.table.durability()
@@ -289,13 +296,13 @@ impl Member {
         }
     }
 
-    /// Returns the lowest version among its changes.
+    /// Returns the lowest version of its changes.
     pub fn oldest_version(&self) -> Version {
         let versions = self.prepare.changes.iter().map(|change| change.version);
         versions.min().unwrap_or_default()
     }
 
-    /// Returns the highest version among its changes.
+    /// Returns the highest version of its changes.
     pub fn newest_version(&self) -> Version {
         let versions = self.prepare.changes.iter().map(|change| change.version);
         versions.max().unwrap_or_default()

@@ -1,8 +1,8 @@
-//! The operations that a core takes part in, in the order of their keys.
+//! The members of operations at this core, in the order of their keys.
 //!
-//! A step looks at the same member again and again, and the map is large: so members lie in
-//! slots, and the one that was found last is found again without a search. Slots are as many as
-//! there were members at a time, which `CoreLimits::operations_max` bounds.
+//! A step uses the same member again and again, and the map is large. So members are in slots, and
+//! the last one found is found again without a search. There are as many slots as there were
+//! members at a time, at most `CoreLimits::operations_max`.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use core::ops::{Index, RangeBounds};
 
 use crate::core::member::{Member, MemberKey};
 
-/// A map of members.
+/// The members of this core, by operation and partition.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     /// The slot of each one.

@@ -13,14 +13,14 @@
 //! | `snapshots` | the state of tables at one version, for reads of many pages |
 //! | `leases` | until when this core may serve |
 //!
-//! Each part of the machine's state lies behind the methods that keep its invariants;
-//! [`CoreMachine`] names the parts. `chain`, `reads`, `repair`, `epoch` and `restart` stand on
-//! `partition`, and `partition` on `member` and `table`.
+//! Each part of the machine's state is behind the methods that keep its invariants. [`CoreMachine`]
+//! names the parts. `chain`, `reads`, `repair`, `epoch` and `restart` use `partition`, which uses
+//! `member` and `table`.
 //!
-//! Invariants: a vote is logged before its operation counts as prepared and never changes
-//! (R1); only the decider decides, once its own prepare is durable (R2); nothing unsettled is in
-//! the tables, so no reader can see it (R3); keys of unsettled operations are held (R7, R10);
-//! at an epoch's end all members come to the same outcome (R4, R5).
+//! Invariants: A vote is logged before its operation counts as prepared, and never changes (R1).
+//! Only the decider decides, once its own prepare is durable (R2). Nothing unsettled is in the
+//! tables, so no reader can see it (R3). Unsettled operations hold their keys (R7, R10). At an
+//! epoch's end all members compute the same outcome (R4, R5).
 
 mod answers;
 mod chain;
@@ -82,7 +82,7 @@ use step::Step;
 use versions::VersionClock;
 use view::ClusterView;
 
-/// All partitions of one core.
+/// The state machine of one core, with all its partitions.
 #[derive(Debug)]
 pub struct CoreMachine {
     identity: CoreIdentity,
@@ -131,7 +131,8 @@ pub struct CoreMachine {
 }
 
 impl CoreMachine {
-    /// Returns a machine that has not started: restore, replay, then [`CoreMachine::start`].
+    /// Returns a machine that has not started. Call `restore`, `replay` for each record, then
+    /// [`CoreMachine::start`].
     pub fn new(
         identity: CoreIdentity,
         limits: CoreLimits,
@@ -171,7 +172,7 @@ impl CoreMachine {
         machine
     }
 
-    /// Takes in what happened; adds to `output` what is to be done.
+    /// Handles an input, and adds the records, messages and replies to `output`.
     ///
     /// The phases of a step:
     /// 1. *Dispatch*: the input is handled where it belongs, a tick by the duties that are due.
@@ -200,23 +201,23 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Returns the name of this core.
+    /// Returns the identity of this core.
     pub fn identity(&self) -> CoreIdentity {
         self.identity
     }
 
-    /// Returns the epoch of the configuration that it holds.
+    /// Returns the epoch of the core's configuration.
     pub fn epoch(&self) -> Epoch {
         self.view.epoch()
     }
 
-    /// Returns the configuration that it holds.
+    /// Returns the core's configuration.
     pub fn configuration(&self) -> &Arc<Configuration> {
         self.view.configuration()
     }
 
-    /// Notes that the process before ended in order, and that this is its log: it has everything
-    /// that the process had, so that nothing is forgotten (R4). Called before the start.
+    /// Records that the earlier process ended in order and that this is its log. So the log has
+    /// everything that the process had (R4). Call it before the start.
     pub fn note_complete(&mut self) {
         self.log.note_complete();
     }
@@ -226,17 +227,17 @@ impl CoreMachine {
         self.log.last()
     }
 
-    /// Sessions below this one have ended, as far as it knows.
+    /// Returns the number below which all sessions have ended, as far as the core knows.
     pub fn session_floor(&self) -> SessionId {
         self.sessions.floor()
     }
 
-    /// Returns whether it still has to learn what it may have forgotten before its restart.
+    /// Returns whether the core still waits for peers to report what it may have forgotten.
     pub fn is_recovering(&self) -> bool {
         !self.recovering.is_empty()
     }
 
-    /// Returns the header of a message that is sent now.
+    /// Returns the header for a message that is sent now.
     pub fn header(&self, message: &PeerMessage) -> PeerHeader {
         let table = message.table();
         PeerHeader {

@@ -1,4 +1,5 @@
-//! The status of a machine for operators and checkers: counters, and how much is under way.
+//! The status of a machine for operators and checkers: counters, and the amount of work in
+//! progress.
 
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -11,7 +12,7 @@ use protocol::message::Room;
 use crate::core::CoreMachine;
 use crate::core::contract::CoreOutput;
 
-/// Counted since the start.
+/// Counters since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub requests: u64,
@@ -36,31 +37,31 @@ pub(crate) struct Counters {
     pub entries_made: u64,
 }
 
-/// How much is under way in a machine.
+/// The amount of work in progress in a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Operations kept because they are not known to be finished everywhere, one per member.
+    /// Operations that are not known to be finished everywhere, one per member.
     pub operations: usize,
-    /// The first of them, and this core's partition in its chain.
+    /// The first of these operations, and this core's partition in its chain.
     pub oldest: Option<(OperationId, PartitionId)>,
-    /// Those among them without a decision.
+    /// The undecided ones among these operations.
     pub undecided: usize,
     /// Requests that wait at heads.
     pub queued_requests: usize,
-    /// Lookups that wait for decisions.
+    /// Reads that wait for decisions.
     pub waiting_reads: usize,
-    /// Completion records.
+    /// The number of completion records.
     pub completions: usize,
-    /// Orders, over all partitions, in which rows are being given local entries.
+    /// The number of orders, over all partitions, whose local entries are incomplete.
     pub orders_unmade: usize,
-    /// Snapshots that it knows, opens or holds for, and statements that wait for one.
+    /// Snapshots that the core knows, opens or holds for, and statements that wait for one.
     pub snapshots: usize,
-    /// Bytes of earlier rows that it keeps for them.
+    /// Bytes of rows that the core keeps for snapshots.
     pub history_bytes: usize,
 }
 
 impl CoreMachine {
-    /// Returns every wait of one operation for another: must have no cycle (invariant I11).
+    /// Returns every wait of one operation for another. There must be no cycle (invariant I11).
     pub fn waits(&self) -> Vec<(OperationId, OperationId)> {
         self.partitions
             .values()
@@ -68,8 +69,8 @@ impl CoreMachine {
             .collect()
     }
 
-    /// Returns operations that are not finished, reads and requests that wait, records kept: what
-    /// invariant I15 bounds and I16 brings to an end.
+    /// Returns the unfinished operations, waiting reads and requests, and kept records. Invariant
+    /// I15 limits them, and I16 requires that they end.
     pub fn backlog(&self) -> Backlog {
         let queues = self
             .partitions
@@ -96,14 +97,14 @@ impl CoreMachine {
         }
     }
 
-    /// Returns whether a client waits here for a result or a lookup that is under way. Operations
-    /// of other heads do not count as its debt: a restarted core takes them up again.
+    /// Returns whether a client waits here for a result or a read. Operations of other heads do not
+    /// count, because a restarted core restores them.
     pub fn has_outstanding_answers(&self) -> bool {
         let mut partitions = self.partitions.waited_in();
         self.requests.are_awaited() || partitions.any(|partition| !partition.reads.is_empty())
     }
 
-    /// Counters by name, for operators.
+    /// Returns counters by name, for operators.
     pub fn counters(&self) -> Vec<(String, u64)> {
         let counters = &self.counters;
         let backlog = self.backlog();

@@ -4,8 +4,7 @@ use protocol::identity::ClockReading;
 
 use crate::core::contract::CoreOutput;
 
-/// One step of the machine: when it happens, the tables that it reads and writes, and what is to
-/// be done after it.
+/// A step of the machine: its time, the tables that it reads and writes, and its output.
 #[derive(Debug)]
 pub(crate) struct Step<'a, T> {
     pub now: ClockReading,

@@ -1,8 +1,8 @@
-//! A table as the machine knows it: its layout, and what follows from it for every partition.
+//! A table as the machine sees it: its layout, and what follows from it for every partition.
 //!
-//! Computed once per epoch of the table, so that the hot path only looks things up. The one place
-//! that turns a row change into the entries that a partition loses and gains, and into the keys
-//! that the operation holds there meanwhile.
+//! It is computed once per epoch of the table, so that requests only look things up. Only this
+//! module turns a row change into the entries that a partition loses and gains, and into the keys
+//! that the operation holds there.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -15,68 +15,72 @@ use protocol::configuration::{Configuration, Place, PlacedTable, Sealing};
 use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, TableId};
 use protocol::operation::{OldRow, Prepare, RowChange, Vote};
 
-/// A table as the machine sees it.
+/// The machine's view of a table.
 #[derive(Debug)]
 pub(crate) struct TableInfo {
     pub id: TableId,
-    /// Since when it is as it is.
+    /// The epoch of its last change.
     pub epoch: Epoch,
-    /// Set while its chains stand still.
+    /// Set while its chains are stopped.
     pub sealing: Option<Sealing>,
-    /// The cores that hold a partition.
+    /// The cores that hold a partition of it.
     pub holders: BTreeSet<CoreId>,
-    /// How many other servers have to vouch for a core that serves it without the coordinator.
+    /// The number of other servers that must vouch for a core that serves the table without the
+    /// coordinator.
     pub vouchers_needed: usize,
-    /// Servers that are down and that it cannot do without.
+    /// Servers that are down and whose loss blocks the table.
     pub lost: BTreeSet<ServerId>,
     pub schema: Schema,
     pub layout: Layout,
     pub placement: Vec<Vec<Place>>,
-    /// By replex.
+    /// The replexes, by number.
     pub replexes: Vec<ReplexInfo>,
-    /// Columns of any key space or sorting key: they travel as old coordinates.
+    /// For each column, whether it is in a key space or a sorting key. Such columns are sent as old
+    /// coordinates.
     pub key_columns: Vec<bool>,
-    /// The columns of a row of old coordinates: the table's, all nullable.
+    /// The columns of a row of old coordinates: those of the table, all nullable.
     pub coordinate_columns: Vec<Column>,
-    /// Columns of sorting keys with a constraint: a folded request may not change them.
+    /// For each column, whether it is in a sorting key with a constraint. A second request of an
+    /// operation may not change it.
     pub constrained_columns: Vec<bool>,
-    /// A row of no more bytes has no key that is too long.
+    /// The largest size of a row in bytes for which no key can be too long.
     pub row_bytes_short: usize,
     /// The numbers of all copies in the order of chains.
     chain: Vec<usize>,
     /// By replex, its position in chains, from 1: what k and x count (R3); 0 if vacant.
     positions: Vec<usize>,
-    /// k of R3: the last replex position, from 1, that can vote no.
+    /// k of R3: the position of the last replex that can vote no, counted from 1.
     pub last_voter: usize,
-    /// x of R3: the replex position, from 1, at which a decision must be durable before any client
-    /// may see it. The number of replexes means that prepares suffice.
+    /// x of R3: the position of the replex, counted from 1, at which a decision must be durable
+    /// before any client may see it. If it is the number of replexes, durable prepares are enough.
     pub settle_position: usize,
     pub sync: bool,
 }
 
-/// A replex as the machine sees it.
+/// The machine's view of a replex.
 #[derive(Debug)]
 pub(crate) struct ReplexInfo {
-    /// The sorting key, then the pk, without the pk where the sorting key is the pk.
+    /// The columns of an entry's key: the sorting key, then the pk. If the sorting key is the pk,
+    /// only the pk.
     pub entry_columns: Vec<usize>,
-    /// How many of them are the sorting key.
+    /// The number of columns of the sorting key.
     pub sort_count: usize,
     pub constraint: Option<Constraint>,
-    /// Names the order of its entries (`Layout::order_of`).
+    /// The number of the order of its entries (`Layout::order_of`).
     pub order: u8,
-    /// The orders in which its partitions keep local entries: those of copies that serve. Before
-    /// that, rows can have keys there that are too long.
+    /// The orders in which its partitions keep local entries: those of copies that serve. In orders
+    /// of other copies, rows can have keys that are too long.
     pub entry_orders: Vec<u8>,
-    /// It is being made and has never served.
+    /// Whether it is being added and has never served.
     pub is_building: bool,
 }
 
 /// The effect of a change on one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PartitionEffect {
-    /// The entry that goes.
+    /// The key of the removed entry.
     pub remove: Option<Vec<u8>>,
-    /// The entry that comes, or is replaced.
+    /// The key of the added or replaced entry.
     pub put: Option<Vec<u8>>,
 }
 
@@ -172,27 +176,28 @@ impl TableInfo {
         }
     }
 
-    /// Returns whether all members that can refuse an operation have voted yes.
+    /// Returns whether all members that can vote no have voted yes.
     pub fn is_agreed(&self, prepare: &Prepare) -> bool {
         self.covers_voters(&prepare.chain, &prepare.votes)
     }
 
-    /// Returns whether these votes, the first of the chain's, are all yes and those of all members
-    /// that can refuse.
+    /// Returns whether these votes, the first ones of the chain, are all yes and include all
+    /// members that can vote no.
     pub fn covers_voters(&self, chain: &[PartitionId], votes: &[Vote]) -> bool {
         let mut open = chain[votes.len()..].iter();
         votes.iter().all(|vote| *vote == Vote::Yes)
             && open.all(|id| self.position(*id) > self.last_voter)
     }
 
-    /// Returns the position of a partition's replex in chains, from 1; 0 if there is no such copy
-    /// any more.
+    /// Returns the position of a partition's replex in chains, counted from 1; 0 if the copy was
+    /// dropped.
     pub fn position(&self, partition: PartitionId) -> usize {
         let position = self.positions.get(usize::from(partition.replex));
         position.copied().unwrap_or(0)
     }
 
-    /// Returns whether a decision needs no durable record of its own before it may be seen.
+    /// Returns whether the outcome may be visible as soon as a member has the decision, without a
+    /// durable record `Decided`.
     pub fn settles_at_decision(&self) -> bool {
         self.settle_position == self.chain.len()
     }
@@ -220,7 +225,7 @@ impl TableInfo {
         }
     }
 
-    /// Returns the row that a change leaves behind in some partition, as far as keys go.
+    /// Returns the row before a change, with the columns of its keys.
     pub fn old_row<'a>(&'a self, change: &'a RowChange) -> Option<RowView<'a>> {
         match &change.old {
             OldRow::Keys { row, .. } => RowView::parse(&self.coordinate_columns, row).ok(),
@@ -262,7 +267,7 @@ impl TableInfo {
         key
     }
 
-    /// Returns the key of a row in a partition; none if it is none of its rows.
+    /// Returns the key of a row in a partition; none if the row is not in the partition.
     pub fn key_in(&self, partition: PartitionId, row: &[u8]) -> Option<Vec<u8>> {
         let replex = usize::from(partition.replex);
         let row = RowView::parse(&self.schema.columns, row).ok()?;
@@ -270,9 +275,9 @@ impl TableInfo {
         is_here.then(|| self.entry_key(replex, &row))
     }
 
-    /// Returns what a change does to a partition, and what its operation holds there while it is
-    /// pending, sorted: the entries, and the key or group that a constraint looks at. Waiting in
-    /// this order cannot deadlock (R7).
+    /// Returns the effect of a change on a partition, and the keys that its operation holds there,
+    /// sorted: those of the entries, and the key or group of a constraint. Acquiring keys in this
+    /// order cannot deadlock (R7).
     pub fn part(
         &self,
         partition: PartitionId,
@@ -298,8 +303,8 @@ impl TableInfo {
         (PartitionEffect { remove, put }, held)
     }
 
-    /// Returns the key of a unique index, or the group of a dense one; none where a NULL exempts
-    /// the row, as in SQL.
+    /// Returns the key of a unique index, or the group of a dense one. Returns none if a NULL
+    /// exempts the row, as in SQL.
     pub fn constrained_key(&self, replex: usize, row: &RowView<'_>) -> Option<Vec<u8>> {
         let info = &self.replexes[replex];
         let count = match info.constraint? {
@@ -320,7 +325,7 @@ impl TableInfo {
         Some(key)
     }
 
-    /// Returns a dense index's own value of a row: the last column of the sorting key.
+    /// Returns the value that a dense index counts: the last column of the sorting key.
     pub fn dense_value(&self, replex: usize, row: &RowView<'_>) -> i64 {
         let info = &self.replexes[replex];
         match row.column(info.entry_columns[info.sort_count - 1]) {

@@ -3,7 +3,7 @@
 use protocol::identity::{ClockReading, Version};
 use protocol::planted::{self, Bug};
 
-/// Gives versions that rise strictly, also beyond every version that this core has seen.
+/// Assigns versions that rise strictly and are higher than every version that this core has seen.
 #[derive(Debug, Default)]
 pub(crate) struct VersionClock {
     /// The highest version seen or given. It never falls.
@@ -11,19 +11,20 @@ pub(crate) struct VersionClock {
 }
 
 impl VersionClock {
-    /// Returns the highest version seen or given.
+    /// Returns the highest version that was seen or assigned.
     pub fn last(&self) -> Version {
         self.last
     }
 
-    /// Notes a version: those that are given from now on are higher. Returns false if it was known.
+    /// Records a version: later ones are higher. Returns false if it is not higher than the known
+    /// ones.
     pub fn see(&mut self, version: Version) -> bool {
         let is_news = self.last < version;
         self.last = self.last.max(version);
         is_news
     }
 
-    /// Gives the next version.
+    /// Returns the next version.
     pub fn next(&mut self, now: ClockReading) -> Version {
         self.last = self.last.next(now.wall_us);
         if planted::is(Bug::VersionFromClock) {

@@ -1,4 +1,4 @@
-//! A core's view of its cluster: the configuration that it holds, and what follows from it.
+//! A core's view of its cluster: its configuration, and what follows from it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -11,7 +11,7 @@ use protocol::planted::{self, Bug};
 
 use crate::core::table::TableInfo;
 
-/// The configuration of a core. `tables` are always those of `configuration`.
+/// The configuration of a core, with its tables as the machine sees them.
 #[derive(Debug)]
 pub(crate) struct ClusterView {
     configuration: Arc<Configuration>,
@@ -36,7 +36,7 @@ impl ClusterView {
         }
     }
 
-    /// Replaces the configuration and all that follows from it.
+    /// Replaces the configuration and everything derived from it.
     pub fn replace(&mut self, configuration: Arc<Configuration>) {
         for (now, then) in configuration.tables.differing(&self.configuration.tables) {
             let Some(table) = now else {
@@ -68,7 +68,7 @@ impl ClusterView {
         self.configuration = configuration;
     }
 
-    /// Begins an epoch of these tables: for how long rows were quiet before is not known.
+    /// Begins an epoch of these tables. It is unknown how long rows had been unchanged before.
     pub fn begin(&mut self, now: ClockReading, tables: &BTreeSet<TableId>) {
         for table in tables {
             match self.tables.contains_key(table) {
@@ -93,13 +93,12 @@ impl ClusterView {
         self.configuration.epoch
     }
 
-    /// Returns a table's epoch; that of the configuration if it has no such table.
+    /// Returns a table's epoch, or that of the configuration if it has no such table.
     pub fn table_epoch(&self, table: TableId) -> Epoch {
         self.tables.get(&table).map_or(self.epoch(), |it| it.epoch)
     }
 
-    /// Returns the tables that a configuration has in another epoch than this one, and those that
-    /// it lacks.
+    /// Returns the tables whose epoch differs in another configuration, and those that it lacks.
     pub fn changed(&self, next: &Configuration) -> BTreeSet<TableId> {
         let differing = next.tables.differing(&self.configuration.tables);
         let changed = differing.filter(|(now, then)| {
@@ -115,7 +114,7 @@ impl ClusterView {
         self.tables.keys().copied().collect()
     }
 
-    /// Returns whether the chains of a table stand still.
+    /// Returns whether the chains of a table are stopped.
     pub fn stands_still(&self, table: TableId) -> bool {
         self.tables
             .get(&table)
@@ -128,17 +127,17 @@ impl ClusterView {
         table.is_some_and(|table| table.sealing.as_ref().is_some_and(|it| it.removes(server)))
     }
 
-    /// Returns where a partition is; none if it is in no configuration any more.
+    /// Returns the place of a partition; none if no configuration has it any more.
     pub fn place(&self, partition: PartitionId) -> Option<Place> {
         self.configuration.place(partition)
     }
 
-    /// Returns a table, as the machine sees it.
+    /// Returns what the machine knows about a table.
     pub fn table(&self, id: TableId) -> Option<&Arc<TableInfo>> {
         self.tables.get(&id)
     }
 
-    /// Returns whether servers are down that some table cannot do without.
+    /// Returns whether servers are down whose loss blocks some table.
     pub fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }
@@ -154,7 +153,8 @@ impl ClusterView {
         servers.find(|server| table.lost.contains(server))
     }
 
-    /// Learns of a core's incarnation; false if a later one is known: then the core has restarted.
+    /// Records a core's incarnation. Returns false if a later one is known, because then the core
+    /// has restarted.
     pub fn notice_incarnation(&mut self, core: CoreId, incarnation: Incarnation) -> bool {
         let known = self.incarnations.entry(core).or_default();
         *known = (*known).max(incarnation);

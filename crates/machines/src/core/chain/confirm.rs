@@ -1,10 +1,10 @@
-//! Forgetting operations, and asking again for what was lost.
+//! Confirming and forgetting operations, and repeating lost messages.
 //!
-//! A member keeps an operation, outcome and all, until every member has the outcome durably: one
-//! that restarts can then always ask its neighbours (`recovery`). That everything below a member
-//! is durable travels up in batches; the head draws the line below which all is finished, and
-//! every prepare carries it down. The head alone has timers: whatever it sends again makes the
-//! members on the way answer again.
+//! A member keeps an operation and its outcome until every member has the outcome durably. So a
+//! restarted member can always ask its neighbours (`recovery`). Members report durable outcomes to
+//! the previous member in batches. The head draws the line below which everything is finished, and
+//! every prepare carries the line to the members. Only the head has timers: when it repeats a
+//! message, the members on the way repeat their answers.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -21,7 +21,8 @@ use crate::core::member::{IncomingDecision, Member, MemberKey};
 use crate::core::step::Step;
 
 impl CoreMachine {
-    /// Records up to `position` are durable.
+    /// Handles that records up to `position` are durable: a decider decides, and other members take
+    /// the next step that waited for their record.
     pub(crate) fn on_durable<T: Tables>(
         &mut self,
         position: Position,
@@ -64,8 +65,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Confirms to the previous member, or notes at the head, that the outcome is durable from here
-    /// on down.
+    /// Confirms to the previous member that the outcome is durable at this member and all members
+    /// after it, once it is. The head ends the operation instead.
     pub(crate) fn try_confirm(
         &mut self,
         now: ClockReading,
@@ -118,7 +119,8 @@ impl CoreMachine {
         }
     }
 
-    /// Sends what was gathered, and the line of finished operations to whom it concerns.
+    /// Sends the collected confirmations, and the line of finished operations to the cores that
+    /// need it.
     pub(crate) fn send_confirmations<T: Tables>(
         &mut self,
         step: &mut Step<'_, T>,
@@ -146,9 +148,9 @@ impl CoreMachine {
         self.forget((self.identity.core, below), step)
     }
 
-    /// Returns the line below which all operations of this head are finished. Until a restarted
-    /// core has the answers of its peers it can have forgotten operations of its own: the line that
-    /// its log knows of holds until then.
+    /// Returns the line below which all operations of this head are finished. A restarted core may
+    /// have forgotten operations of its own. Until its peers have answered, it uses the line in its
+    /// log.
     pub(crate) fn own_finished(&self) -> FinishedLine {
         if !self.recovering.is_empty() {
             return self.finished.of(self.identity.core);
@@ -156,9 +158,10 @@ impl CoreMachine {
         self.operations.finished()
     }
 
-    /// Members further down have the outcome durably, and have settled it: so this one may (R3). It
-    /// has not if it has restarted without the record of that; and a member that has forgotten
-    /// finished operations does not send the decision again.
+    /// Handles the report that all members after this one have settled the outcome durably. So this
+    /// member may settle, too (R3). It may not have settled yet: after a restart it can lack the
+    /// record of the settlement, and no member sends the decision again once they have forgotten
+    /// the operation.
     pub(crate) fn on_member_durable<T: Tables>(
         &mut self,
         operations: Vec<(OperationId, PartitionId)>,
@@ -189,7 +192,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Handles the head's question whether the outcome is durable further down.
+    /// Handles the previous member's question whether the outcome is durable at this member and
+    /// those after it.
     pub(crate) fn on_confirm<T: Tables>(
         &mut self,
         from: CoreId,
@@ -240,7 +244,7 @@ impl CoreMachine {
         self.send(next, Position(0), message, output);
     }
 
-    /// Forgets operations that a head has finished.
+    /// Handles a head's line: forgets the operations below it.
     pub(crate) fn on_finished<T: Tables>(
         &mut self,
         (head, below): (CoreId, FinishedLine),
@@ -292,7 +296,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Forgets a finished operation, unless it still waits for an earlier one to be settled here.
+    /// Forgets a finished operation, unless its settlement still waits for an earlier operation.
     pub(crate) fn forget_late(&mut self, key: MemberKey) {
         let head = key.0.head;
         // A restarted head can know from its log that an operation is finished, before it has
@@ -308,7 +312,7 @@ impl CoreMachine {
         }
     }
 
-    /// Sends again what has had no answer for long.
+    /// Sends messages again that have had no answer for long.
     pub(crate) fn retry<T: Tables>(&mut self, step: &mut Step<'_, T>) -> Result<(), TablesError> {
         while let Some((due, operation)) = self.operations.pop_retry(step.now.monotonic_us) {
             let Some(key) = self.head_member(operation) else {
@@ -347,14 +351,14 @@ impl CoreMachine {
         head.map(|(key, _)| *key)
     }
 
-    /// Starts the timer that sends an operation of this head again.
+    /// Starts the timer after which the head sends an operation again.
     pub(crate) fn watch(&mut self, key: MemberKey, due_us: u64) {
         let member = self.members.get_mut(&key).expect("callers have the member");
         member.retry_due_us = due_us;
         self.operations.retry_at(due_us, key.0);
     }
 
-    /// Sends again now what concerns a peer that may have missed it.
+    /// Makes messages due at once that concern a peer which may have missed them.
     pub(crate) fn hurry(&mut self, now: ClockReading, concerns: impl Fn(&Member) -> bool) {
         for operation in self.operations.unfinished() {
             let Some(key) = self.head_member(operation) else {

@@ -1,7 +1,7 @@
-//! The effect of a mutation on a row: evaluated at the primary partition under the key's lock.
+//! The effect of a mutation on a row. The head evaluates it under the key's lock.
 //!
-//! Pure: a row image goes in, a result and perhaps a new image come out. Whether the image may
-//! stand (unique, dense) is for the votes of other partitions.
+//! The code is pure: it maps a row image to a result and perhaps a new image. Other partitions vote
+//! on whether the new image is valid (unique, dense).
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -17,16 +17,16 @@ use protocol::planted::{self, Bug};
 
 use crate::core::table::TableInfo;
 
-/// The effect of a mutation on a row image.
+/// The outcome of a mutation, evaluated on a row.
 #[derive(Debug, PartialEq)]
 pub(crate) enum MutationOutcome {
-    /// The image changes; none is a delete.
+    /// The row gets this new image; none is a delete.
     Write(Option<Vec<u8>>),
-    /// It stays, and the request has its result.
+    /// The row stays, and the request has this result.
     Ended(RequestResult),
 }
 
-/// Checks what a mutation asks to compute, once, before any row is at hand.
+/// Checks a mutation's expressions against the table, before any row is read.
 pub(crate) fn check(table: &TableInfo, mutation: &Mutation) -> Result<(), String> {
     let (assignments, condition, scope) = match &mutation.action {
         Action::Insert { .. } | Action::InsertOrKeep { .. } => return Ok(()),
@@ -55,7 +55,8 @@ pub(crate) fn check(table: &TableInfo, mutation: &Mutation) -> Result<(), String
     Ok(())
 }
 
-/// Applies `mutation` to `current`. `partition` is the primary partition that was asked.
+/// Applies `mutation` to the row image `current`. `partition` is the primary partition in the
+/// request.
 pub(crate) fn apply(
     table: &TableInfo,
     partition: PartitionId,
@@ -227,7 +228,7 @@ fn columns_of<'a>(row: &'a Option<RowView<'_>>) -> Option<&'a dyn Columns> {
     row.as_ref().map(|row| row as &dyn Columns)
 }
 
-/// Returns the coordinates that partitions need to find the old row's entries (R1, R21).
+/// Returns the coordinates by which partitions find the old row's entries (R1, R21).
 pub(crate) fn old_row(
     table: &TableInfo,
     before: Option<(protocol::identity::Version, &[u8])>,
@@ -272,8 +273,8 @@ pub(crate) fn old_row(
     }
 }
 
-/// Returns whether two images of a row are the same to every constraint, so that a request between
-/// them can be folded without a vote of its own.
+/// Returns whether two images of a row have the same constrained columns. Then a request between
+/// them can join an operation without a vote of its own.
 pub(crate) fn same_constraints(table: &TableInfo, before: &[u8], after: &[u8]) -> bool {
     if !table.constrained_columns.contains(&true) {
         return true;

@@ -1,9 +1,9 @@
-//! The head of a chain: requests come in here, and their results go out.
+//! The head of a chain: it receives requests and sends their results.
 //!
-//! One operation runs per pk at a time (R6). Requests that queue behind it are folded into
-//! the next one, each still answered on its own, so that a hot key does not run at one chain
-//! round trip per write. Requests that end without a change (a failed
-//! condition, a duplicate pk) end here, with a durable completion record (R13).
+//! One operation runs per pk at a time (R6). Requests that queue behind it join the next operation,
+//! and each gets its own answer. So writes of a hot key need less than one chain round trip each.
+//! Requests without a change (a failed condition, a duplicate pk) end here, with a durable
+//! completion record (R13).
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -32,6 +32,8 @@ use crate::core::step::Step;
 use crate::core::table::TableInfo;
 
 impl CoreMachine {
+    /// Handles a client's `Execute`: checks it, puts it into the queue of its key, and begins an
+    /// operation unless another one runs on the key.
     pub(crate) fn execute<T: Tables>(
         &mut self,
         asker: ReplyDestination,
@@ -96,8 +98,8 @@ impl CoreMachine {
         self.start_queue(partition, &pk, step)
     }
 
-    /// Answers a request that has ended, joins one that is under way (R13). False if it is
-    /// new.
+    /// Answers a request that has ended with its first result. Adds the client to those that wait
+    /// for a request that is running (R13). Returns false if the request is new.
     fn is_known(
         &mut self,
         now: ClockReading,
@@ -192,8 +194,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Checks what every read of a client needs: a place that is rebuilding answers none (R17), nor
-    /// does one of a copy that is going (R15).
+    /// Checks what every read of a client needs: the partition serves (R17), its copy is not being
+    /// dropped (R15), and the epoch and lease are valid.
     pub(crate) fn check_serving(
         &self,
         now: ClockReading,
@@ -210,7 +212,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Epoch, lease and possession: what every request of a client needs (R15).
+    /// Checks what every request of a client needs (R15): the table's epoch, the partition, and a
+    /// valid lease.
     fn check_held(
         &self,
         now: ClockReading,
@@ -235,7 +238,7 @@ impl CoreMachine {
         until_us > now.monotonic_us || planted::is(Bug::LeaseUnchecked)
     }
 
-    /// Begins the next operation on a pk, if nothing is in its way.
+    /// Begins the next operation on a pk, unless an operation, a read or a snapshot holds the pk.
     pub(crate) fn start_queue<T: Tables>(
         &mut self,
         id: PartitionId,
@@ -292,7 +295,7 @@ impl CoreMachine {
         }
     }
 
-    /// Results without effect need no chain, only a durable record of their own.
+    /// Logs the results of requests that change nothing, and answers them: they need no chain.
     fn end_locally(
         &mut self,
         now: ClockReading,
@@ -325,7 +328,7 @@ impl CoreMachine {
         }
     }
 
-    /// Why a write cannot be begun, as its chain would be: a member is lost, or has no room for it.
+    /// Returns why the chain of a write cannot run: a member is lost, or its disk has no room.
     fn refusal_of(
         &self,
         table: &TableInfo,
@@ -369,7 +372,7 @@ impl CoreMachine {
         Some(core.server)
     }
 
-    /// Begins a chain operation with what was folded.
+    /// Begins an operation: computes the change and its chain, and creates the head's member.
     fn begin<T: Tables>(
         &mut self,
         id: PartitionId,
@@ -418,7 +421,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Gives every applied request a version of its own; the row keeps the last one's.
+    /// Gives every applied request its own version. The row has the version of the last one.
     fn versioned(
         &mut self,
         now: ClockReading,
@@ -441,7 +444,7 @@ impl CoreMachine {
     }
 
     /// Answers the requests of an operation that is settled at the head, once the head's own
-    /// prepare is durable too (R1: the client is the last one up the chain).
+    /// prepare is durable, too (R1).
     pub(crate) fn finish_requests(&mut self, key: MemberKey, output: &mut CoreOutput) {
         let member = &self.members[&key];
         let prepare = Arc::clone(&member.prepare);
@@ -529,14 +532,14 @@ impl CoreMachine {
         }
     }
 
-    /// Marks the requests of an operation that came back after a restart as under way.
+    /// Records the requests of an operation that was restored after a restart, as running.
     pub(crate) fn resume_requests(&mut self, prepare: &Prepare) {
         for request in &prepare.requests {
             self.requests.resume(request.request, request.digest);
         }
     }
 
-    /// Returns whether a request waits for its pk, or is part of an operation under way.
+    /// Returns whether a request waits for its pk, or is part of a running operation.
     pub(crate) fn is_queued(&self, request: RequestId) -> bool {
         let queues = self
             .partitions
@@ -545,7 +548,7 @@ impl CoreMachine {
         queues.flatten().any(|queued| queued.request == request)
     }
 
-    /// Refuses a request that does not end here: its waiters receive the reason.
+    /// Refuses a request that will not end at this core: the waiting clients receive the reason.
     pub(crate) fn refuse_running(
         &mut self,
         request: RequestId,
@@ -557,7 +560,8 @@ impl CoreMachine {
         }
     }
 
-    /// Requests that have waited too long for their pk are refused, undone, to be sent again.
+    /// Refuses requests that have waited too long for their pk. They changed nothing, and clients
+    /// may send them again.
     pub(crate) fn refuse_old_requests(&mut self, now: ClockReading, output: &mut CoreOutput) {
         let deadline = now.monotonic_us.saturating_sub(self.limits.wait_us_max);
         let mut late = Vec::new();
@@ -587,8 +591,8 @@ struct Fold {
     writes: bool,
 }
 
-/// Takes requests from the queue as long as they fit into one operation: after the first write,
-/// only such as change nothing that a constraint looks at.
+/// Removes requests from the queue as long as they fit into one operation, and applies them to the
+/// stored row. After the first write only requests fit that change no constrained column.
 fn fold(
     table: &TableInfo,
     partition: PartitionId,

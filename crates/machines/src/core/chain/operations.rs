@@ -1,5 +1,5 @@
-//! The book-keeping behind `confirm`: which operations are finished, what is still owed for those
-//! that are not, and which members have a record that something waits for.
+//! The state behind `confirm`: which operations are finished, which messages are outstanding for
+//! the others, and which members wait for a record.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use crate::core::member::MemberKey;
 /// Confirmations gathered for one core before they are sent without waiting for the timer.
 const CONFIRMATIONS_MAX: usize = 256;
 
-/// The operations of this core as head.
+/// The operations of which this core is the head.
 #[derive(Debug)]
 pub(crate) struct OwnOperations {
     identity: CoreIdentity,
@@ -35,7 +35,7 @@ impl OwnOperations {
         }
     }
 
-    /// Numbers the next operation, which is unfinished from now on.
+    /// Assigns the next operation id. The operation is unfinished from now on.
     pub fn begin(&mut self) -> OperationId {
         let operation = OperationId {
             head: self.identity.core,
@@ -47,7 +47,7 @@ impl OwnOperations {
         operation
     }
 
-    /// Adds an operation of this head that is back after a restart.
+    /// Adds an operation of this head that was restored after a restart.
     pub fn resume(&mut self, operation: OperationId) {
         self.unfinished.insert(operation.order());
     }
@@ -66,7 +66,7 @@ impl OwnOperations {
         self.unfinished.first().copied().unwrap_or(next)
     }
 
-    /// Returns those that are not durable everywhere, in order.
+    /// Returns the operations that are not durable everywhere, in order.
     pub fn unfinished(&self) -> Vec<OperationId> {
         let operation = |finished: &FinishedLine| OperationId {
             head: self.identity.core,
@@ -76,24 +76,24 @@ impl OwnOperations {
         self.unfinished.iter().map(operation).collect()
     }
 
-    /// Schedules an operation to be sent again at this time.
+    /// Schedules the next attempt to send an operation.
     pub fn retry_at(&mut self, due_us: u64, operation: OperationId) {
         self.retries.insert((due_us, operation));
     }
 
-    /// Returns the time at which the next operation is to be sent again.
+    /// Returns the time of the next scheduled attempt.
     pub fn next_retry_us(&self) -> Option<u64> {
         self.retries.first().map(|(due, _)| *due)
     }
 
-    /// Takes the next operation that is due, with the time for which it was scheduled.
+    /// Removes and returns the next operation that is due, with its scheduled time.
     pub fn pop_retry(&mut self, now_us: u64) -> Option<(u64, OperationId)> {
         self.retries.first().filter(|(due, _)| *due <= now_us)?;
         self.retries.pop_first()
     }
 }
 
-/// The line below which the operations of each head are finished, as far as this core and its log
+/// The line of each head below which its operations are finished, as far as this core and its log
 /// know. A line never falls.
 #[derive(Debug, Default)]
 pub(crate) struct FinishedLines(BTreeMap<CoreId, FinishedLine>);
@@ -104,7 +104,7 @@ impl FinishedLines {
         self.0.get(&head).copied().unwrap_or_default()
     }
 
-    /// Notes that a head's operations before `line` are finished.
+    /// Records that a head's operations before `line` are finished.
     pub fn raise(&mut self, head: CoreId, line: FinishedLine) {
         let known = self.0.entry(head).or_default();
         *known = (*known).max(line);
@@ -119,8 +119,7 @@ impl FinishedLines {
 /// Members whose outcome is durable, by the core to which that is sent, by table.
 type GatheredConfirmations = BTreeMap<(CoreId, TableId), Vec<MemberKey>>;
 
-/// Confirmations of durability that are gathered before they are sent, and the cores that do not
-/// know how far this head has finished.
+/// Confirmations that are collected before they are sent, and the cores that need this head's line.
 #[derive(Debug, Default)]
 pub(crate) struct Confirmations {
     /// By the core that they are for, by table.
@@ -131,31 +130,31 @@ pub(crate) struct Confirmations {
 }
 
 impl Confirmations {
-    /// Returns the time at which they are to be sent.
+    /// Returns the time at which they must be sent.
     pub fn due_us(&self) -> Option<u64> {
         self.due_us
     }
 
-    /// Schedules them to be sent at this time, if not before.
+    /// Schedules the sending for this time, or earlier.
     pub fn send_by(&mut self, due_us: u64) {
         self.due_us.get_or_insert(due_us);
     }
 
-    /// Adds a confirmation for a core. Returns all of its table for that core if they fill a
-    /// message.
+    /// Adds a confirmation for a core. Returns all of the table's confirmations for that core once
+    /// they fill a message.
     pub fn gather(&mut self, core: CoreId, member: MemberKey) -> Option<Vec<MemberKey>> {
         let gathered = self.gathered.entry((core, member.1.table)).or_default();
         gathered.push(member);
         (gathered.len() >= CONFIRMATIONS_MAX).then(|| core::mem::take(gathered))
     }
 
-    /// Notes that these cores do not know how far this head has finished.
+    /// Records that these cores need this head's line.
     pub fn owe(&mut self, cores: impl IntoIterator<Item = CoreId>) {
         self.owed.extend(cores);
     }
 
-    /// Takes what is to be sent now: by core and table the confirmations, and the cores that wait
-    /// for the line of this head.
+    /// Removes and returns what is to be sent now: the confirmations by core and table, and the
+    /// cores that need this head's line.
     pub fn take(&mut self) -> (GatheredConfirmations, BTreeSet<CoreId>) {
         self.due_us = None;
         (
@@ -164,29 +163,29 @@ impl Confirmations {
         )
     }
 
-    /// Drops the gathered confirmations of these tables, which are void.
+    /// Drops the collected confirmations of these tables, which are void.
     pub fn forget_gathered(&mut self, tables: &BTreeSet<TableId>) {
         self.gathered
             .retain(|(_, table), _| !tables.contains(table));
     }
 
-    /// Drops all gathered confirmations.
+    /// Drops all collected confirmations.
     pub fn clear(&mut self) {
         self.gathered.clear();
     }
 }
 
-/// Members for whose record something waits, in the order of these records.
+/// Members that wait for a record to become durable, in the order of the records.
 #[derive(Debug, Default)]
 pub(crate) struct AwaitedRecords(VecDeque<(Position, MemberKey)>);
 
 impl AwaitedRecords {
-    /// Adds a member whose record an operation waits for.
+    /// Adds a member that waits for the record at `position`.
     pub fn push(&mut self, position: Position, member: MemberKey) {
         self.0.push_back((position, member));
     }
 
-    /// Returns the first one, if its record is durable.
+    /// Removes and returns the first member, if its record is durable.
     pub fn pop(&mut self, durable: Position) -> Option<(Position, MemberKey)> {
         self.0
             .front()
@@ -194,7 +193,7 @@ impl AwaitedRecords {
         self.0.pop_front()
     }
 
-    /// Puts records that were added in another order into the order of the log.
+    /// Sorts the members by the position of their records, after they were added in another order.
     pub fn sort(&mut self) {
         self.0.make_contiguous().sort_unstable();
     }

@@ -12,7 +12,7 @@ use crate::core::partition::queue::QueuedRequest;
 /// Clients that wait for one request; a retry beyond takes the oldest one's place.
 const ASKERS_MAX: usize = 4;
 
-/// The requests of one head.
+/// The running requests of one head.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     /// Requests that wait in a queue, or are part of an operation under way.
@@ -30,17 +30,17 @@ struct Running {
 }
 
 impl Requests {
-    /// Returns how many there are.
+    /// Returns the number of running requests.
     pub fn len(&self) -> usize {
         self.running.len()
     }
 
-    /// Returns the hash of a request's body, if it is under way.
+    /// Returns the hash of a request's body, if the request is running.
     pub fn digest(&self, request: RequestId) -> Option<u64> {
         self.running.get(&request).map(|running| running.digest)
     }
 
-    /// Returns all that are under way.
+    /// Returns the names of all running requests.
     pub fn names(&self) -> Vec<RequestId> {
         self.running.keys().copied().collect()
     }
@@ -51,7 +51,7 @@ impl Requests {
         self.running.insert(request, Running { digest, askers });
     }
 
-    /// Adds a request of an operation that came back after a restart. No client of this process
+    /// Adds a request of an operation that was restored after a restart. No client of this process
     /// waits for it.
     pub fn resume(&mut self, request: RequestId, digest: u64) {
         let askers = Vec::new();
@@ -59,7 +59,7 @@ impl Requests {
         running.or_insert(Running { digest, askers });
     }
 
-    /// Adds a client that sends a request again that is under way.
+    /// Adds a client that has sent a running request again.
     pub fn join(&mut self, request: RequestId, asker: ReplyDestination) {
         let running = self.running.get_mut(&request);
         let askers = &mut running.expect("callers know it to be under way").askers;
@@ -88,17 +88,18 @@ impl Requests {
         }
     }
 
-    /// Returns whether a client waits for one.
+    /// Returns whether a client waits for any request.
     pub fn are_awaited(&self) -> bool {
         self.running.values().any(|it| !it.askers.is_empty())
     }
 
-    /// Keeps the bodies of the requests of an operation.
+    /// Keeps the bodies of the requests that one operation executes.
     pub fn fold(&mut self, operation: OperationId, queued: Vec<QueuedRequest>) {
         self.folded.insert(operation, queued);
     }
 
-    /// Ends a folded operation, and returns the bodies of its requests if it carried several.
+    /// Ends an operation of several requests, and returns their bodies. Returns none if it had one
+    /// request.
     pub fn unfold(&mut self, operation: OperationId) -> Option<Vec<QueuedRequest>> {
         self.folded.remove(&operation)
     }

@@ -1,7 +1,7 @@
 //! Completion records: every request has one effect and one result, however often it is sent
 //! (R13, R14).
 //!
-//! Records live apart from rows, because aborts and deletes need them too. They are removed only
+//! Records are kept apart from rows, because aborts and deletes need them, too. They are removed
 //! below the session's lowest unacknowledged number, or when the coordinator has ended the session.
 
 use alloc::collections::BTreeMap;
@@ -35,14 +35,14 @@ struct Completed {
     is_kept: bool,
 }
 
-/// The state of a request, as its session records it.
+/// The state of a request, as this core knows it from its session.
 #[derive(Debug, PartialEq)]
 pub(crate) enum RequestStatus<'a> {
-    /// Nothing: it may run.
+    /// The request is unknown: it may run.
     New,
-    /// It has ended so.
+    /// The request has ended with this result.
     Completed(&'a RequestResult),
-    /// The number was used with another body, or is acknowledged already.
+    /// The request's number was used with another body, or is acknowledged already.
     Mismatch,
     /// The session has ended.
     Ended,
@@ -70,7 +70,7 @@ impl Sessions {
         }
     }
 
-    /// Forgets what the client has acknowledged.
+    /// Drops the records of requests that the client has acknowledged.
     pub fn acknowledge(&mut self, session: SessionId, below: u64) {
         if session < self.floor {
             return;
@@ -87,15 +87,15 @@ impl Sessions {
         }
     }
 
-    /// Drops records without remembering that they were there: only a planted bug does.
+    /// Drops records without recording that they existed. Only a planted bug does this.
     pub fn forget_below(&mut self, session: SessionId, below: u64) {
         if let Some(session) = self.sessions.get_mut(&session) {
             session.completed = session.completed.split_off(&below);
         }
     }
 
-    /// Notes a request's result. An effect stands, and happens once. A result without effect can be
-    /// lost with the head that sent it, and the next one evaluates the request again.
+    /// Records a request's result. An effect is final. A result without effect can be lost with its
+    /// head. Then the next head evaluates the request again.
     pub fn complete(&mut self, head: PartitionId, record: &RequestRecord, result: &RequestResult) {
         self.acknowledge(record.request.session, record.acknowledged_below);
         if record.request.session < self.floor {
@@ -126,7 +126,7 @@ impl Sessions {
         session.completed.insert(record.request.number, completed);
     }
 
-    /// Notes a result of which the log, or a checkpoint, has a record of its own.
+    /// Records a result that has a log record or a checkpoint entry of its own.
     pub fn keep(&mut self, head: PartitionId, record: &RequestRecord) {
         self.complete(head, record, &record.result);
         let session = self.sessions.get_mut(&record.request.session);
@@ -148,7 +148,7 @@ impl Sessions {
         self.floor
     }
 
-    /// Returns how many records are kept.
+    /// Returns the number of completion records.
     pub fn count(&self) -> usize {
         self.sessions
             .values()
@@ -156,8 +156,8 @@ impl Sessions {
             .sum()
     }
 
-    /// Returns whether a record ought to be kept: there is none of the request, or only one of a
-    /// request without effect, and this one knows better.
+    /// Returns whether to keep a record: the request has none yet, or only one without effect,
+    /// which this one replaces.
     pub fn is_to_be_kept(&self, record: &RequestRecord) -> bool {
         let request = record.request;
         let session = self.sessions.get(&request.session);

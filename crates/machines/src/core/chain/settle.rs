@@ -1,8 +1,8 @@
-//! Making an outcome visible: rows change, keys are released, waiting operations go on.
+//! Settling an operation: rows change, keys are released, waiting operations continue.
 //!
-//! Nothing of an operation is in the tables before this (R3), and all of it here happens
-//! in one step, so that no reader sees half of it. Lookups that waited are answered before the
-//! next operation on their keys is let in (R10, first come first served).
+//! Before this, nothing of an operation is in the tables (R3). All of it happens in one step, so no
+//! reader sees half of it. Waiting reads are answered before the next operation on their keys
+//! begins (R10, first come first served).
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -21,7 +21,8 @@ use crate::core::partition::rows::{Rows, depart};
 use crate::core::step::Step;
 
 impl CoreMachine {
-    /// Applies an outcome that may be seen at a member.
+    /// Settles an operation at a member: changes the rows, answers the client at the head, and
+    /// releases the keys. Readers may see the outcome from now on.
     pub(crate) fn settle<T: Tables>(
         &mut self,
         key: MemberKey,
@@ -58,7 +59,7 @@ impl CoreMachine {
     }
 
     /// Settles a decision that is durable at position x, where it must be before any client may see
-    /// it (R3), and sends it to those further down, which have waited for this.
+    /// it (R3). Sends `Settled` to the members after it, which have waited for this.
     pub(crate) fn settle_first<T: Tables>(
         &mut self,
         key: MemberKey,
@@ -95,8 +96,8 @@ impl CoreMachine {
         })
     }
 
-    /// Changes rows and completion records as decided, and marks the member settled. Replaying a
-    /// log does the same.
+    /// Changes rows and completion records according to the decision, and marks the member settled.
+    /// Replaying a log does the same.
     pub(crate) fn apply<T: Tables>(
         &mut self,
         key: MemberKey,
@@ -141,8 +142,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Gives up the operation's keys; answers lookups that waited for it, then admits the next
-    /// waiter.
+    /// Releases the operation's keys. Answers the reads that waited for the operation, and admits
+    /// the next operations and requests on these keys.
     pub(crate) fn release<T: Tables>(
         &mut self,
         key: MemberKey,
@@ -189,7 +190,7 @@ impl CoreMachine {
         partition.is_some_and(|partition| partition.table.is_primary(id))
     }
 
-    /// Lets an operation that waits try again.
+    /// Lets a waiting operation try again to acquire its keys.
     pub(crate) fn wake<T: Tables>(
         &mut self,
         key: MemberKey,
@@ -206,9 +207,9 @@ impl CoreMachine {
         }
     }
 
-    /// Changes the rows of the member's partition. While it is being filled, entries that go leave
-    /// their version behind, so that a late page does not bring them back (R19, R22). Higher
-    /// version wins, so that replaying an old record over newer rows changes nothing.
+    /// Changes the rows of the member's partition. During a fill, removed entries leave their
+    /// version behind, so that a late page does not restore them (R19, R22). The higher version
+    /// wins, so replaying an old record over newer rows changes nothing.
     ///
     /// In a place that is not whole only the end of an epoch changes rows, in the order of
     /// versions. A row that is there may be of no operation. All keys leave their version behind,

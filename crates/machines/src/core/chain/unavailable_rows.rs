@@ -1,5 +1,5 @@
-//! Requests that cannot end: a copy of their row is on a server that is down and cannot be
-//! replaced, for too many are down at once. They are refused instead of waiting forever.
+//! Refusing requests that cannot end: a copy of their row is on a server that is down, and too many
+//! servers are down to replace it.
 
 use alloc::vec::Vec;
 
@@ -13,7 +13,7 @@ use crate::core::partition::queue::QueuedRequest;
 use crate::core::step::Step;
 
 impl CoreMachine {
-    /// Returns the server without which the operation that holds this pk cannot end.
+    /// Returns the lost server without which the operation that holds this pk cannot end.
     pub(crate) fn lost_before(&self, id: PartitionId, pk: &[u8]) -> Option<ServerId> {
         if !self.view.has_lost() {
             return None;
@@ -23,7 +23,7 @@ impl CoreMachine {
         members.find_map(|member| self.view.lost_in(&member.prepare.chain))
     }
 
-    /// Returns the server without which a request that is under way cannot end.
+    /// Returns the lost server without which a running request cannot end.
     pub(crate) fn lost_to(&self, request: RequestId) -> Option<ServerId> {
         if !self.view.has_lost() {
             return None;
@@ -36,7 +36,7 @@ impl CoreMachine {
         self.view.lost_in(&member.prepare.chain)
     }
 
-    /// Servers were lost: refuses the requests that wait for them.
+    /// Refuses the requests that wait for servers which were lost.
     pub(crate) fn refuse_lost<T: Tables>(
         &mut self,
         step: &mut Step<'_, T>,
@@ -64,7 +64,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Refuses all that waits for a pk, undone.
+    /// Refuses all requests that wait for a pk. They changed nothing.
     pub(crate) fn refuse_queue(
         &mut self,
         id: PartitionId,
@@ -78,7 +78,7 @@ impl CoreMachine {
         self.refuse_undone(queue, &Refusal::Lost { server, begun }, output);
     }
 
-    /// Refuses requests that were not begun.
+    /// Refuses requests that have not begun.
     pub(crate) fn refuse_undone(
         &mut self,
         requests: impl IntoIterator<Item = QueuedRequest>,

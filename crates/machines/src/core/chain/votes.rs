@@ -1,8 +1,8 @@
-//! Votes: whether a change is valid for one partition's constraint.
+//! Votes: whether a change fulfils a partition's constraint.
 //!
-//! Judged with the constrained keys held, against rows past their commit point only (R8).
-//! A third kind of constraint is one more arm here and its key in `table`. The primary replex's
-//! own constraint, the pk, is judged by the head when it evaluates the request.
+//! A member votes while it holds the constrained keys, against settled rows only (R8). Another kind
+//! of constraint would be one more arm here, with its key in `table`. The head itself checks the
+//! constraint of the primary replex, the pk, when it evaluates the request.
 
 use core::ops::ControlFlow;
 
@@ -14,7 +14,7 @@ use protocol::planted::{self, Bug};
 use crate::core::member::Member;
 use crate::core::partition::rows::stored_row;
 
-/// Returns this partition's vote on an operation whose keys it holds.
+/// Returns a member's vote on an operation whose keys it holds.
 pub(crate) fn judge<T: Tables>(member: &Member, tables: &T) -> Result<Vote, TablesError> {
     let replex = usize::from(member.partition().replex);
     let Some(constraint) = member.table.replexes[replex].constraint else {
@@ -66,7 +66,7 @@ fn duplicate<T: Tables>(
     }))
 }
 
-/// Returns the vote of a member that does not wait for a pending row with the wanted key: a planted
+/// Returns the vote of a member that does not wait for a pending row with the same key: a planted
 /// bug (R8).
 pub(crate) fn duplicate_of(member: &Member, wanted: &[u8]) -> Option<RequestResult> {
     let replex = usize::from(member.partition().replex);

@@ -31,9 +31,9 @@ impl CoreMachine {
         left_behind.map(|(id, _)| id).collect()
     }
 
-    /// Removes rows of partitions that this core does not hold: their tables were dropped while it
-    /// was offline, or nothing waits for them. A configuration older than the disk knows nothing of
-    /// newer tables: then all stay.
+    /// Removes rows of partitions that this core does not hold. Their tables were dropped while it
+    /// was offline, or no place names it as former holder. If the configuration is older than the
+    /// disk, all rows stay, because the configuration may lack newer tables.
     pub(crate) fn find_left_behind<T: Tables>(
         &mut self,
         step: &mut Step<'_, T>,
@@ -77,7 +77,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Removes rows of earlier tenures that nothing waits for any more.
+    /// Removes rows of earlier tenures that are not needed any more.
     pub(crate) fn review_left_behind<T: Tables>(
         &mut self,
         tables: &mut T,

@@ -1,7 +1,7 @@
-//! The outcome of an operation by the sealed logs (R4 as
-//! `docs/design/2026-11-21-what-a-resolution-may-believe.md` has it).
+//! The outcome of an operation from the sealed logs (R4, as in
+//! `docs/design/2026-11-21-what-a-resolution-may-believe.md`).
 //!
-//! A pure function, so that every member comes to the same outcome on its own.
+//! It is a pure function, so every member computes the same outcome by itself.
 
 use protocol::identity::{Epoch, PartitionId};
 use protocol::operation::{Decision, RequestResult, Vote};
@@ -12,16 +12,17 @@ use crate::core::table::TableInfo;
 /// The report of one member of the chain.
 #[derive(Clone, Debug)]
 pub(crate) enum MemberReport<'a> {
-    /// It was removed.
+    /// The member's server was removed.
     Gone,
-    /// It has sealed.
+    /// The member's core has sealed.
     Present {
-        /// It has never crashed, or has caught up since: an operation that it does not know has not
-        /// been prepared there.
+        /// The member has never crashed, or has caught up since: an operation that it does not know
+        /// was not prepared there.
         certain: bool,
-        /// All votes that its log has, if it has the operation prepared; its own is the last.
+        /// All votes in the member's log, if it has the operation prepared; its own vote is the
+        /// last.
         votes: Option<&'a [Vote]>,
-        /// The decision, and the epoch of the resolution that it comes from, if from one.
+        /// The decision, and the epoch of the resolution that made it, if a resolution made it.
         decision: Option<(Decision, Option<Epoch>)>,
     },
 }
@@ -29,13 +30,13 @@ pub(crate) enum MemberReport<'a> {
 /// The decision that follows from the reports of all logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Resolution {
-    /// This.
+    /// The operation has this outcome.
     Decided(Decision),
-    /// More is lost than is tolerated.
+    /// More servers are lost than the table tolerates. The outcome is unknown.
     Stuck,
 }
 
-/// Returns the outcome of an operation that some member has prepared; `parts` are in the order of
+/// Returns the outcome of an operation that some member has prepared. `parts` are in the order of
 /// its chain.
 pub(crate) fn outcome(
     table: &TableInfo,

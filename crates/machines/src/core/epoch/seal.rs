@@ -1,12 +1,12 @@
-//! The end of a table's epoch: members are replaced, those that remain seal it and resolve what it
-//! left undecided (R4, R5, R16; `docs/reference/protocol-chain.md`, "The end of an epoch").
+//! The end of a table's epoch: the remaining members seal it and resolve its undecided operations
+//! (R4, R5, R16; `docs/reference/protocol-chain.md`, "The end of an epoch").
 //!
-//! While the configuration seals a table, its chains stand still: nothing is voted on, decided or
-//! settled. Each of its cores makes durable that it has sealed, and with that all it had. Then it
-//! sends every other core of the table what its log holds of the table's operations that both take
-//! part in. So all members of an operation receive the same of it and come to the same outcome on
-//! their own. Nothing of that may be seen before an epoch of the table without sealing begins: then
-//! all remaining cores have it durably. Other tables go on meanwhile.
+//! While the configuration seals a table, its chains are stopped: nothing is voted on, decided or
+//! settled. Each of its cores durably logs that it has sealed the table. Then it sends every other
+//! core of the table what its log has about their common operations. So all members of an operation
+//! receive the same reports, and compute the same outcome by themselves. No outcome is visible
+//! before the next epoch of the table that serves: then all remaining cores have it durably. Other
+//! tables go on meanwhile.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -60,7 +60,8 @@ struct Witness {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     Hearing,
-    /// Everything is decided, durably once the log is durable up to here.
+    /// All operations are decided. The core has resolved them once its log is durable up to this
+    /// position.
     Resolving(Position),
     Resolved,
     Stuck,
@@ -82,29 +83,32 @@ pub(crate) struct SealProgress {
     current: BTreeMap<TableId, Seal>,
     /// Tables with a seal in the log, until an epoch of them serves after it.
     on_disk: BTreeMap<TableId, SealedOnDisk>,
-    /// Peers that have sent a message in the present epoch of a table that stands still.
+    /// For each table whose operations are stopped: the peers that have sent a message in the
+    /// table's present epoch.
     arrived: BTreeSet<(TableId, CoreId)>,
 }
 
 impl SealProgress {
-    /// Notes a peer's message about a table in this epoch, and returns whether it is its first.
+    /// Records a peer's message about a table in this epoch. Returns whether it is the peer's first
+    /// one.
     pub fn note_arrival(&mut self, table: TableId, core: CoreId) -> bool {
         self.arrived.insert((table, core))
     }
 
-    /// Returns the log's first seal of a table after the last epoch of it that served.
+    /// Returns the position of the log's first seal of any table after the last epoch of the table
+    /// that served.
     pub fn first_at(&self) -> Option<Position> {
         self.on_disk.values().map(|sealed| sealed.first_at).min()
     }
 
-    /// Returns the epoch of the log's last seal of a table after the last epoch of it that served:
-    /// decisions in the log after it come from the resolution of that epoch's end.
+    /// Returns the epoch of the log's last seal of a table after the last epoch of the table that
+    /// served. Later decisions in the log come from that epoch's resolution.
     pub fn sealed_epoch(&self, table: TableId) -> Option<Epoch> {
         self.on_disk.get(&table).map(|sealed| sealed.epoch)
     }
 
-    /// Notes a seal in the log. Decisions from the first seal on are settled when an epoch serves,
-    /// so that all of them are kept until then.
+    /// Records a seal of the log. Decisions after the first seal are settled only when an epoch
+    /// serves, so the log keeps all of them until then.
     pub fn note(&mut self, at: Position, epoch: Epoch, (table, forgot_nothing): (TableId, bool)) {
         let known = self.on_disk.get(&table);
         let first_at = known.map_or(at, |sealed| sealed.first_at);
@@ -118,18 +122,18 @@ impl SealProgress {
 }
 
 impl CoreMachine {
-    /// Returns whether the chains of a table stand still: from when the configuration seals it
-    /// until everything that was resolved is settled here.
+    /// Returns whether the chains of a table are stopped: from its seal in the configuration until
+    /// this core has settled everything that was resolved.
     pub(crate) fn stands_still(&self, table: TableId) -> bool {
         self.view.stands_still(table) || self.has_sealed(table)
     }
 
-    /// Returns whether this core has sealed a table whose chains stand still.
+    /// Returns whether this core has sealed a table whose chains are stopped.
     pub(crate) fn has_sealed(&self, table: TableId) -> bool {
         self.sealing.current.contains_key(&table)
     }
 
-    /// Returns how far this core is with the end of each table's earlier epochs.
+    /// Returns this core's progress with the end of each table's earlier epochs.
     pub(crate) fn seal_reports(&self, now: ClockReading) -> Vec<SealReport> {
         let seals = self.sealing.current.iter();
         let reports = seals.map(|(table, seal)| SealReport {
@@ -146,7 +150,7 @@ impl CoreMachine {
         reports.collect()
     }
 
-    /// Seals the earlier epochs of those of these tables that the configuration seals: from here on
+    /// Seals the earlier epochs of those of these tables that the configuration seals. From here on
     /// this core takes part in none of their operations.
     pub(crate) fn seal<T: Tables>(
         &mut self,
@@ -230,7 +234,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Asks all peers that have not reported everything, about one table or all.
+    /// Asks all peers that have not reported completely, about one table or all.
     pub(crate) fn ask_sealed(&mut self, table: Option<TableId>, output: &mut CoreOutput) {
         for (id, seal) in &mut self.sealing.current {
             if table.is_none_or(|table| table == *id) {
@@ -239,7 +243,7 @@ impl CoreMachine {
         }
     }
 
-    /// Asks one peer, which has just been connected or has just received a table's epoch.
+    /// Asks one peer that has just been connected, or has just received a table's epoch.
     pub(crate) fn ask_sealed_of(
         &mut self,
         core: CoreId,
@@ -253,7 +257,7 @@ impl CoreMachine {
         }
     }
 
-    /// Handles a peer's question about the contents of this log. The answer is sent once they are
+    /// Handles a peer's question about the contents of this log. The answer is sent once these are
     /// durable (R16).
     pub(crate) fn on_ask_sealed(
         &mut self,
@@ -352,7 +356,7 @@ impl CoreMachine {
         }
     }
 
-    /// Continues all seals: records that they may have waited for are durable.
+    /// Continues all seals, because records that they may wait for are durable.
     pub(crate) fn seals_go_on(&mut self, now: ClockReading, output: &mut CoreOutput) {
         let tables: Vec<TableId> = self.sealing.current.keys().copied().collect();
         for table in tables {
@@ -551,9 +555,9 @@ impl CoreMachine {
         last
     }
 
-    /// Ends old seals. An epoch of their tables serves, or has served while this core was offline,
-    /// after the one that it has sealed: all remaining cores have resolved everything, durably. It
-    /// is settled here, and no core will ask for it any more.
+    /// Ends seals of tables that serve again, or have served again while this core was offline. All
+    /// remaining cores have then resolved everything durably. This core settles it, and no core
+    /// will ask for it any more.
     pub(crate) fn end_old_seals<T: Tables>(
         &mut self,
         step: &mut Step<'_, T>,
@@ -594,7 +598,7 @@ impl CoreMachine {
         sealed
     }
 
-    /// Settles all of these tables that is decided, in the order of versions, and forgets it.
+    /// Settles the decided operations of these tables, in the order of versions, and forgets them.
     pub(crate) fn settle_resolved<T: Tables>(
         &mut self,
         tables: &BTreeSet<TableId>,

@@ -1,4 +1,4 @@
-//! Following the configuration: which partitions this core holds, takes and gives.
+//! Adopting a configuration: which partitions this core holds, receives and gives.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -18,8 +18,8 @@ use crate::core::partition::tenures::LoggedTenure;
 use crate::core::step::Step;
 
 impl CoreMachine {
-    /// Takes a configuration as its own: which partitions this core holds.
-    /// `changed` are the tables in which it differs from the one before.
+    /// Adopts a configuration: it determines which partitions this core holds. `changed` are the
+    /// tables that differ from the earlier configuration.
     pub(crate) fn follow(
         &mut self,
         configuration: Arc<Configuration>,
@@ -82,7 +82,7 @@ impl CoreMachine {
         self.refuse_lost(step)
     }
 
-    /// Returns the partitions of these tables that this core holds, gives or takes.
+    /// Returns the partitions of these tables that this core holds, gives or receives.
     pub(crate) fn concerned(&self, tables: &BTreeSet<TableId>) -> BTreeSet<PartitionId> {
         let own = self.identity.core;
         let places = self.view.configuration().places_of(tables);
@@ -109,8 +109,8 @@ impl CoreMachine {
         }
     }
 
-    /// Partitions of these tables that the configuration gives to this core in a new tenure. Its
-    /// rows of them are void. Where it takes them over from a core that serves, it is a hint.
+    /// Begins new tenures of partitions of these tables, as the configuration assigns them to this
+    /// core. Its earlier rows of them are void, or a hint if a serving core gives the partition.
     pub(crate) fn take_given<T: Tables>(
         &mut self,
         tables: &BTreeSet<TableId>,
@@ -145,7 +145,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Begins a partition from nothing, or from rows of an earlier tenure.
+    /// Begins a tenure of a partition, with no rows or with rows of an earlier tenure.
     pub(crate) fn give<T: Tables>(
         &mut self,
         partition: PartitionId,

@@ -1,9 +1,9 @@
-//! In which orders a partition has local entries of all its rows, and how it gets those that it
-//! lacks.
+//! The orders in which a partition has local entries of all its rows, and how missing entries are
+//! added.
 //!
-//! A partition that begins without rows has entries in every order that it ought to. The order of a
-//! copy that comes later is *made*: partitions go through their rows in the background, page by
-//! page, while writes go on. Invariants:
+//! A partition that begins without rows has entries in all orders of its table. The entries for a
+//! later copy's order are *made*: the partition goes through its rows in the background, page by
+//! page, while clients write. Invariants:
 //!
 //! - From the making's beginning on, rows change together with their entries in its orders too. So
 //!   once a row has been looked at, it has its entries, and need not be looked at again.
@@ -25,7 +25,7 @@ use crate::core::partition::Partition;
 use crate::core::partition::rows::{LocalEntry, Rows, stored_row};
 use crate::core::table::TableInfo;
 
-/// The orders of other replexes in which the rows of a partition have local entries.
+/// The orders of other replexes in which a partition keeps local entries.
 #[derive(Debug, Default)]
 pub(crate) struct EntryOrders {
     /// All of them. A row that changes changes its entries in all of these.
@@ -44,12 +44,12 @@ struct Making {
 }
 
 impl EntryOrders {
-    /// Returns all orders in which rows have entries, or are given them.
+    /// Returns all orders in which the rows have local entries, or are getting them.
     pub fn all(&self) -> &[u8] {
         &self.all
     }
 
-    /// Returns those in which some rows have none yet.
+    /// Returns the orders in which some rows have no local entries yet.
     pub fn unmade(&self) -> &[u8] {
         self.making.as_ref().map_or(&[], |making| &making.orders)
     }
@@ -64,8 +64,8 @@ enum Stage {
 }
 
 impl Partition {
-    /// Finds out in which orders its rows have entries. Those in orders that are gone go, because
-    /// rows change without them from now on; those that are missing are going to be made.
+    /// Determines the orders in which the rows have entries. Drops entries in orders that are not
+    /// needed any more, because they would become outdated. Missing entries are added later.
     pub fn review_entries<T: Tables>(&mut self, tables: &mut T) -> Result<(), TablesError> {
         let id = self.id;
         let mut has_rows = false;
@@ -107,7 +107,7 @@ impl Partition {
         Ok(())
     }
 
-    /// Begins with no rows, so that all rows that come have entries in all orders.
+    /// Starts with no rows: rows that are added get entries in all orders.
     pub fn begin_entries<T: Tables>(&mut self, tables: &mut T) {
         self.orders.all = self.wanted_orders();
         self.orders.making = None;
@@ -116,7 +116,8 @@ impl Partition {
         }
     }
 
-    /// Gives the next rows their entries: at most so many entries, and about so many bytes of rows.
+    /// Adds the entries of the next rows. The limits are a number of entries, and an approximate
+    /// number of bytes of rows.
     pub fn make_entries<T: Tables>(
         &mut self,
         (entries_max, bytes_max): (usize, usize),
@@ -175,15 +176,15 @@ impl Partition {
     }
 }
 
-/// The work of one step of the making of local entries.
+/// The work of one step that adds local entries.
 #[derive(Default)]
 pub(crate) struct BuiltEntries {
-    /// Of the rows that it looked at.
+    /// The bytes of the visited rows.
     pub bytes: u64,
     pub entries: u64,
 }
 
-/// Drops a partition's rows from the tables, and their entries with them.
+/// Drops a partition's rows and their entries from the tables.
 pub(crate) fn drop_rows<T: Tables>(id: PartitionId, tables: &mut T) -> Result<(), TablesError> {
     tables.drop_table(id.rows_table());
     tables.drop_table(id.departures_table());
@@ -193,7 +194,7 @@ pub(crate) fn drop_rows<T: Tables>(id: PartitionId, tables: &mut T) -> Result<()
     Ok(())
 }
 
-/// Returns the orders in which a partition has entries, and their marks.
+/// Returns the orders in which a partition has complete entries, from its marks.
 pub(crate) fn marked<T: Tables>(
     id: PartitionId,
     tables: &T,

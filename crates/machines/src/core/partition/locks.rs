@@ -1,8 +1,9 @@
-//! Keys held by pending operations of one partition, and the operations that wait for them.
+//! The keys that operations hold in one partition, and the operations that wait for them.
 //!
-//! First come, first served (R7). A held key is what a lookup must wait for (R10). Keys
-//! are held until the outcome is settled, so that a constraint is only ever judged against rows
-//! past their commit point (R8). Deadlocks are excluded by the callers' order, not here.
+//! Waiting operations get a key in the order of their arrival (R7). A read must wait for a held key
+//! (R10). Operations hold keys until their outcome is settled, so that constraints are only checked
+//! against settled rows (R8). The callers exclude deadlocks by the order in which they acquire
+//! keys.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -16,16 +17,17 @@ pub(crate) struct Locks {
     keys: BTreeMap<Vec<u8>, Lock>,
 }
 
-/// One key.
+/// The holders and waiters of one key.
 #[derive(Debug, Default)]
 struct Lock {
-    /// One, but for operations adopted after a restart, which had held it one after the other.
+    /// The holder. There are several only after a restart: operations that this core adopted, and
+    /// that had held the key one after the other.
     holders: Vec<OperationId>,
     waiters: VecDeque<OperationId>,
 }
 
 impl Locks {
-    /// Takes the key, or joins its queue. True if it is held now.
+    /// Acquires the key, or joins its queue. Returns true if the operation holds it now.
     pub fn acquire(&mut self, key: &[u8], operation: OperationId) -> bool {
         if let Some(lock) = self.keys.get_mut(key) {
             if lock.holders.contains(&operation) {
@@ -45,7 +47,8 @@ impl Locks {
         true
     }
 
-    /// Acquires the key beside its holder: for operations that had voted before a restart.
+    /// Acquires the key although another operation holds it, for operations that had voted before a
+    /// restart.
     pub fn force(&mut self, key: &[u8], operation: OperationId) {
         let lock = self.keys.entry(key.to_vec()).or_default();
         if !lock.holders.contains(&operation) {
@@ -53,7 +56,7 @@ impl Locks {
         }
     }
 
-    /// Releases the key, or the place in its queue. Returns the operation that is to try again.
+    /// Releases the key, or leaves its queue. Returns the operation that must try again.
     pub fn release(&mut self, key: &[u8], operation: OperationId) -> Option<OperationId> {
         let lock = self.keys.get_mut(key)?;
         lock.holders.retain(|holder| *holder != operation);
@@ -69,7 +72,7 @@ impl Locks {
         }
     }
 
-    /// Returns others that hold the key.
+    /// Returns the other operations that hold the key.
     pub fn other_holders(
         &self,
         key: &[u8],
@@ -94,12 +97,12 @@ impl Locks {
         self.keys.get(key).map_or(&[], |lock| &lock.holders)
     }
 
-    /// Returns how many wait for the key.
+    /// Returns the number of operations that wait for the key.
     pub fn waiters(&self, key: &[u8]) -> usize {
         self.keys.get(key).map_or(0, |lock| lock.waiters.len())
     }
 
-    /// Returns the holders of keys from `start` up to `end`.
+    /// Returns the operations that hold keys from `start` up to `end`.
     pub fn holders_in(&self, start: &[u8], end: Option<&[u8]>) -> Vec<OperationId> {
         if self.keys.is_empty() || end.is_some_and(|end| end <= start) {
             return Vec::new();
@@ -111,8 +114,8 @@ impl Locks {
             .collect()
     }
 
-    /// Returns every wait as waiter and holder, for the check that there is no cycle (invariant
-    /// I11).
+    /// Returns every wait as a pair of waiting operation and holder, to check that there is no
+    /// cycle (invariant I11).
     pub fn waits(&self) -> impl Iterator<Item = (OperationId, OperationId)> {
         self.keys.values().flat_map(|lock| {
             let waits = lock.waiters.iter();

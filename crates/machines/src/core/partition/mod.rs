@@ -1,7 +1,7 @@
 //! The state of one partition: its rows with their local entries, the keys that operations hold,
 //! and the operations and reads that wait for these.
 //!
-//! It knows nothing of chains, leases or epochs: the consequences of a change are for the callers.
+//! It knows nothing of chains, leases or epochs. The callers handle the consequences of a change.
 
 pub(crate) mod entries;
 pub(crate) mod locks;
@@ -35,24 +35,25 @@ use recent::RecentChanges;
 pub(crate) struct Partition {
     pub id: PartitionId,
     pub table: Arc<TableInfo>,
-    /// Keys of unsettled operations (R7, R10).
+    /// The keys that unsettled operations hold (R7, R10).
     pub locks: Locks,
     /// The orders in which its rows have local entries.
     pub orders: EntryOrders,
-    /// Lookups that wait for decisions (R10).
+    /// Reads that wait for decisions (R10).
     pub reads: Vec<WaitingRead>,
-    /// Ranges that statements have read, and hold until they have read their others.
+    /// Ranges that statements have read and hold.
     pub holds: Vec<Hold>,
-    /// Recent changes, for reads that must agree with others.
+    /// Recent changes, for reads that must agree with other reads.
     pub recent: RecentChanges,
-    /// Operations that came after a waiting lookup or a hold of what they touch. They hold no key.
+    /// Operations that wait for an earlier read or hold of the same keys. They hold no key.
     pub behind_reads: VecDeque<OperationId>,
-    /// Of a primary partition: requests by pk, in order of arrival (R6). No queue is empty.
+    /// Only for primary partitions: waiting requests by pk, in order of arrival (R6). No queue is
+    /// empty.
     pub queues: BTreeMap<Vec<u8>, VecDeque<QueuedRequest>>,
 }
 
 impl Partition {
-    /// Returns one that nothing has happened to yet.
+    /// Returns a partition without operations and reads.
     pub fn new(id: PartitionId, table: &Arc<TableInfo>) -> Partition {
         Partition {
             id,
@@ -72,8 +73,8 @@ impl Partition {
         !self.queues.is_empty() || !self.reads.is_empty() || !self.holds.is_empty()
     }
 
-    /// Begins again: keys of operations that are gone are free, and requests that came before are
-    /// sent again, for they may have ended elsewhere meanwhile.
+    /// Starts again after an epoch's end. Frees the keys of dropped operations, and drops waiting
+    /// requests: clients send them again, because they may have ended at another core meanwhile.
     pub fn begin_again(&mut self) {
         self.locks = Locks::default();
         self.behind_reads.clear();
@@ -81,7 +82,7 @@ impl Partition {
     }
 }
 
-/// The partitions of one core. Each is in one of the two maps, never in both.
+/// The partitions of one core. Each is in exactly one of two maps.
 #[derive(Debug, Default)]
 pub(crate) struct Partitions {
     /// Partitions that take part in chains here.
@@ -106,9 +107,9 @@ fn range_of(table: TableId) -> RangeInclusive<PartitionId> {
 }
 
 impl Partitions {
-    /// Follows a new configuration, in which these tables differ from the one before. While the log
-    /// is read, a partition that this core has given to another is still held: the log has
-    /// operations of it.
+    /// Adopts a new configuration, in which these tables differ from the earlier one. During the
+    /// replay, a partition that this core has given to another one still counts as held, because
+    /// the log has operations of it.
     pub fn follow(
         &mut self,
         view: &ClusterView,
@@ -155,7 +156,7 @@ impl Partitions {
     }
 
     /// Ends the replay: partitions that this core has given to others take part in chains no
-    /// longer. Returns the partitions that this concerns.
+    /// longer. Returns these partitions.
     pub fn end_replay(&mut self, view: &ClusterView, own: CoreId) -> Vec<PartitionId> {
         let is_own = |id| view.place(id).is_some_and(|place| place.core == own);
         let given = self.held.extract_if(.., |id, _| !is_own(*id));
@@ -169,34 +170,33 @@ impl Partitions {
         ids
     }
 
-    /// Returns a partition that is held.
+    /// Returns a held partition.
     pub fn get(&self, id: &PartitionId) -> Option<&Partition> {
         self.held.get(id)
     }
 
-    /// Returns a partition that is held.
+    /// Returns a held partition for changes.
     pub fn get_mut(&mut self, id: &PartitionId) -> Option<&mut Partition> {
         self.held.get_mut(id)
     }
 
-    /// Returns a partition of which this core has rows, whether it holds it, takes it or has given
-    /// it to another.
+    /// Returns a partition of which this core has rows, whether it holds, receives or has given it.
     pub fn with_rows(&self, id: PartitionId) -> Option<&Partition> {
         self.held.get(&id).or_else(|| self.others.get(&id))
     }
 
-    /// Returns the same as [`Partitions::with_rows`], to be changed.
+    /// Returns the same as [`Partitions::with_rows`], for changes.
     pub fn with_rows_mut(&mut self, id: PartitionId) -> Option<&mut Partition> {
         let held = self.held.get_mut(&id);
         held.or_else(|| self.others.get_mut(&id))
     }
 
-    /// Returns all of which this core has rows: first those that are held.
+    /// Returns all partitions of which this core has rows: first the held ones.
     pub fn all_with_rows(&self) -> impl Iterator<Item = &Partition> {
         self.held.values().chain(self.others.values())
     }
 
-    /// Returns all of these tables of which this core has rows.
+    /// Returns all partitions of these tables whose rows this core has.
     pub fn with_rows_of(&self, tables: &BTreeSet<TableId>) -> Vec<PartitionId> {
         let others = tables
             .iter()
@@ -214,7 +214,7 @@ impl Partitions {
         queued.collect()
     }
 
-    /// Drops a partition's rows. Rows that come from now on have entries in all orders.
+    /// Drops a partition's rows. Rows that are added from now on get entries in all orders.
     pub fn drop_rows<T: Tables>(
         &mut self,
         id: PartitionId,
@@ -257,27 +257,27 @@ impl Partitions {
         tables.flat_map(|table| self.held.range(range_of(*table)).map(|(id, _)| id))
     }
 
-    /// Returns whether a partition is held.
+    /// Returns whether the core holds a partition.
     pub fn contains_key(&self, id: &PartitionId) -> bool {
         self.held.contains_key(id)
     }
 
-    /// Returns how many are held.
+    /// Returns the number of held partitions.
     pub fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// Returns those that are held, in order.
+    /// Returns the ids of the held partitions, in order.
     pub fn keys(&self) -> impl Iterator<Item = &PartitionId> {
         self.held.keys()
     }
 
-    /// Returns those that are held, in order.
+    /// Returns the held partitions, in order.
     pub fn values(&self) -> impl Iterator<Item = &Partition> {
         self.held.values()
     }
 
-    /// Returns those that are held, in order.
+    /// Returns the held partitions for changes, in order.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Partition> {
         self.held.values_mut()
     }

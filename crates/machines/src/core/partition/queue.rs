@@ -8,10 +8,10 @@ use protocol::operation::Mutation;
 pub(crate) struct QueuedRequest {
     pub request: RequestId,
     pub acknowledged_below: u64,
-    /// A hash of its body.
+    /// The hash of its body.
     pub digest: u64,
     pub mutation: Mutation,
     pub since_us: u64,
-    /// It was part of an operation that aborted, and runs on its own now.
+    /// Whether it was part of an aborted operation, and now runs alone.
     pub alone: bool,
 }

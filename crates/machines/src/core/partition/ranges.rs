@@ -1,5 +1,5 @@
-//! Ranges of keys that are read: those that lookups wait for, those that statements hold, and those
-//! that are read for a lost partition.
+//! Ranges of keys: those of waiting reads, those that statements hold, and those of redirected
+//! reads.
 
 use alloc::collections::BTreeSet;
 use core::ops::{Bound, RangeBounds};
@@ -13,28 +13,29 @@ use crate::core::answers::ReplyDestination;
 use crate::core::member::Member;
 use crate::core::table::TableInfo;
 
-/// A read that waits for decisions. It covers some key: one that covers none finds no holder to
-/// wait for.
+/// A read that waits for decisions. Its range is never empty, because an empty range has no holder
+/// to wait for.
 #[derive(Debug)]
 pub(crate) struct WaitingRead {
     pub asker: ReplyDestination,
     pub read: Read,
-    /// Operations on what it reads; it is answered once none is left.
+    /// The operations that it waits for. It is answered once none is left.
     pub waits_for: BTreeSet<OperationId>,
     pub since_us: u64,
 }
 
 impl WaitingRead {
-    /// Returns whether it reads the present row of a key of its partition's order. A redirected
-    /// read looks at rows. One of a snapshot need not hold back what comes later.
+    /// Returns whether the read covers the present row of this key, in the order of the partition.
+    /// Redirected reads and reads of snapshots cover no key: the former look at rows, and the
+    /// latter need not delay later operations.
     pub fn covers(&self, key: &[u8]) -> bool {
         let is_present = self.read.redirect.is_none() && self.read.snapshot.is_none();
         is_present && self.range().contains(key)
     }
 
-    /// Returns whether it reads what the operation changes, and holds it back until it is answered.
-    /// In the primary replex a redirected read holds back nothing: the order of operations per pk
-    /// is made there from held keys alone (R6).
+    /// Returns whether the operation must wait for the read, because it changes what the read
+    /// returns. In the primary replex a redirected read delays no operation: there, held keys alone
+    /// determine the order of operations per pk (R6).
     pub fn covers_operation(&self, member: &Member) -> bool {
         match RedirectFilter::of(&member.table, &self.read) {
             Some(wanted) => {
@@ -50,7 +51,7 @@ impl WaitingRead {
     }
 }
 
-/// First key and first key beyond.
+/// The first key, and the first key after the range.
 pub(crate) type KeyBounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 /// Returns the keys that a read covers, in its partition's order.
@@ -62,24 +63,24 @@ pub(crate) fn bounds(read: &Read) -> KeyBounds<'_> {
     )
 }
 
-/// One range that is held.
+/// A held range.
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub asker: ReplyDestination,
-    /// The range that was read, cut to the page that was answered.
+    /// The read, limited to the range of the page that was answered.
     pub read: Read,
     pub until_us: u64,
-    /// Something of the range has changed all the same.
+    /// Whether the range has changed nevertheless.
     pub changed: bool,
 }
 
 impl Hold {
-    /// Returns whether it holds a key of its partition's order.
+    /// Returns whether the range includes a key, in the order of the partition.
     pub fn covers(&self, key: &[u8]) -> bool {
         self.range().contains(key)
     }
 
-    /// Returns whether the operation changes something of its range.
+    /// Returns whether the operation changes the range.
     pub fn covers_operation(&self, member: &Member) -> bool {
         member.held.iter().any(|held| self.covers(held))
     }
@@ -89,7 +90,7 @@ impl Hold {
     }
 }
 
-/// The rows that a redirected read wants of one member.
+/// The condition of a redirected read: which rows this member must return.
 pub(crate) struct RedirectFilter<'a> {
     table: &'a TableInfo,
     read: &'a Read,
@@ -97,7 +98,7 @@ pub(crate) struct RedirectFilter<'a> {
 }
 
 impl<'a> RedirectFilter<'a> {
-    /// Returns the filter of a read that was checked; none if it is not redirected.
+    /// Returns the filter of a checked read; none if it is not redirected.
     pub fn of(table: &'a TableInfo, read: &'a Read) -> Option<RedirectFilter<'a>> {
         let redirect = read.redirect.as_ref()?;
         Some(RedirectFilter {
@@ -107,13 +108,14 @@ impl<'a> RedirectFilter<'a> {
         })
     }
 
-    /// Returns whether the row is to be given by this member of the cover.
+    /// Returns whether this member of the cover must return the row.
     pub fn admits(&self, row: &RowView<'_>) -> bool {
         let constraints = &self.redirect.constraints;
         self.table.layout.admits_row(constraints, row)
     }
 
-    /// Returns whether the operation changes a row of the range, before or after it.
+    /// Returns whether the operation changes a row of the range. The row may be in the range before
+    /// or after the change.
     pub fn is_touched_by(&self, prepare: &Prepare) -> bool {
         prepare.changes.iter().any(|change| {
             let rows = [self.table.old_row(change), self.table.new_row(change)];
@@ -121,9 +123,9 @@ impl<'a> RedirectFilter<'a> {
         })
     }
 
-    /// Returns whether the operation changes what a reader of all members must see at one moment.
-    /// Of a scan that stands alone only a row that leaves for another partition matters: it is not
-    /// a snapshot, but nor may it miss a row.
+    /// Returns whether the operation changes what all members must show as of one moment. For a
+    /// scan by a single member only a row that leaves for another partition counts: a scan is no
+    /// snapshot, but it must not miss a row.
     pub fn is_disturbed_by(&self, prepare: &Prepare) -> bool {
         if !self.read.is_scan() || self.read.agreement != Agreement::Alone {
             return self.is_touched_by(prepare);

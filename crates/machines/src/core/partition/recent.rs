@@ -23,7 +23,7 @@ pub(crate) struct RecentChanges {
     changes: VecDeque<RecentChange>,
 }
 
-/// One operation that has changed a partition.
+/// An operation that has changed a partition.
 #[derive(Debug)]
 pub(crate) struct RecentChange {
     at_us: u64,
@@ -33,7 +33,7 @@ pub(crate) struct RecentChange {
 }
 
 impl RecentChanges {
-    /// Notes that an operation has changed the partition.
+    /// Records that an operation has changed the partition.
     pub fn note(&mut self, now_us: u64, member: &Member) {
         if now_us > self.watched_until_us {
             self.changes.clear();
@@ -51,14 +51,14 @@ impl RecentChanges {
         });
     }
 
-    /// Returns the time of the last change of this kind, or a time after it.
+    /// Returns the time of the last change for which `matters` is true, or a later time.
     pub fn changed_us(&self, matters: impl Fn(&RecentChange) -> bool) -> u64 {
         let mut changes = self.changes.iter().rev();
         let last = changes.find(|change| matters(change));
         last.map_or(self.before_us, |change| change.at_us)
     }
 
-    /// Remembers changes for a while, because a read must agree with others.
+    /// Records changes for a while from now on, because a read must agree with other reads.
     pub fn watch(&mut self, now_us: u64) {
         self.watched_until_us = now_us + WATCHED_US;
     }

@@ -1,4 +1,4 @@
-//! A partition's rows in sorted tables, and beside them its thin local entries.
+//! A partition's rows in sorted tables, with its thin local entries.
 //!
 //! An entry is for a row and for an order that the partition's own does not serve. Its key is the
 //! one that the row has in that order, then what the one that it has here begins with, without the
@@ -34,7 +34,7 @@ const ENTRIES_AT_ONCE: usize = 64;
 pub(crate) struct Rows<'a> {
     pub table: &'a TableInfo,
     pub id: PartitionId,
-    /// In which they have entries.
+    /// The orders in which the rows have local entries.
     pub orders: &'a [u8],
     /// The orders among them in which some rows have no entries yet.
     pub unmade: &'a [u8],
@@ -50,18 +50,18 @@ pub(crate) struct StoredRow {
 /// A local entry: its key and its value.
 pub(crate) type LocalEntry = (Vec<u8>, [u8; 4]);
 
-/// Keys of one order.
+/// A range of keys in one order.
 #[derive(Clone, Copy)]
 pub(crate) struct KeyRange<'a> {
     pub start: &'a [u8],
-    /// The first key beyond; none is to the end.
+    /// The first key after the range; none reads to the end.
     pub end: Option<&'a [u8]>,
-    /// From the last key to the first.
+    /// Whether to read from the last key to the first.
     pub descending: bool,
 }
 
 impl KeyRange<'_> {
-    /// Visits what a sorted table has of it, in its direction.
+    /// Visits the keys of a sorted table in this range, in its direction.
     pub fn visit<T: Tables>(
         &self,
         table: u64,
@@ -85,7 +85,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Returns the row that is there under a key.
+    /// Returns the row that is stored under a key.
     pub fn stored<T: Tables>(
         &self,
         key: &[u8],
@@ -100,7 +100,7 @@ impl<'a> Rows<'a> {
         Ok(stored)
     }
 
-    /// Puts a row under its key, where `stored` is.
+    /// Stores a row under its key, in place of `stored`.
     pub fn put<T: Tables>(
         &self,
         key: &[u8],
@@ -127,7 +127,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Removes the row that is there under a key.
+    /// Removes the row that is stored under a key.
     pub fn remove<T: Tables>(&self, key: &[u8], stored: &StoredRow, tables: &mut T) {
         tables.delete(self.id.rows_table(), key);
         for (order, entry) in self.orders.iter().zip(&stored.entries) {
@@ -137,8 +137,8 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Visits rows in an order in which all have entries, each with its key in that order, until
-    /// the visitor breaks.
+    /// Visits rows by their local entries in an order, with their keys in that order, until the
+    /// visitor breaks. All rows must have entries in this order.
     pub fn look_up<T: Tables>(
         &self,
         order: u8,
@@ -187,7 +187,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Returns a row's entries, by order.
+    /// Returns a row's local entries, one per order.
     pub fn entries_of(&self, key: &[u8], row: &[u8]) -> Vec<Option<LocalEntry>> {
         if self.orders.is_empty() {
             return Vec::new();
@@ -213,20 +213,20 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The way in which a partition finds the rows of a read.
+/// How a partition finds the rows of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessPath<'a> {
-    /// In its own order, which serves.
+    /// By its own order.
     Rows,
     /// By its local entries in this order.
     Entries(u8),
-    /// Going through all of its rows in its own order, from this key on.
+    /// By a scan of all of its rows in its own order, from this key on.
     Scan(&'a [u8]),
 }
 
 impl<'a> AccessPath<'a> {
-    /// Returns the access path of a read that was checked. A member of a cover scans if it has
-    /// begun so, or if it has no entries in the lost partition's order.
+    /// Returns the access path of a checked read. A member of a cover scans if its previous page
+    /// was a scan, or if it has no entries in the lost partition's order.
     pub fn of(rows: Rows<'_>, read: &'a Read) -> AccessPath<'a> {
         let Some(redirect) = &read.redirect else {
             return AccessPath::Rows;
@@ -239,7 +239,7 @@ impl<'a> AccessPath<'a> {
 }
 
 impl Rows<'_> {
-    /// Returns how the partition finds rows by their order in another replex.
+    /// Returns how the partition finds rows in the order of another replex.
     pub fn way(&self, replex: u8) -> AccessPath<'static> {
         let [own, other] = [self.id.replex, replex].map(|it| &self.table.replexes[usize::from(it)]);
         if own.entry_columns.starts_with(&other.entry_columns) {
@@ -253,7 +253,7 @@ impl Rows<'_> {
     }
 }
 
-/// Returns a row as a sorted table holds it.
+/// Returns a row as sorted tables store it.
 pub(crate) fn stored_value(version: Version, row: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(8 + row.len());
     value.extend_from_slice(&version.0.to_le_bytes());
@@ -261,7 +261,7 @@ pub(crate) fn stored_value(version: Version, row: &[u8]) -> Vec<u8> {
     value
 }
 
-/// Returns a stored value's version and row.
+/// Returns the version and the row of a stored value.
 pub(crate) fn stored_row(value: &[u8]) -> (Version, &[u8]) {
     let (version, row) = value
         .split_first_chunk::<8>()
@@ -269,8 +269,8 @@ pub(crate) fn stored_row(value: &[u8]) -> (Version, &[u8]) {
     (Version(u64::from_le_bytes(*version)), row)
 }
 
-/// Notes that an entry left a partition that is being filled, or is known not to be there. An entry
-/// whose key is too long never was.
+/// Records that an entry left a partition that is being filled, or is known to be absent. An entry
+/// with a too long key never existed.
 pub(crate) fn depart<T: Tables>(
     partition: PartitionId,
     key: &[u8],

@@ -1,18 +1,18 @@
-//! Holds: ranges that a statement has read, and that nothing may change until it has read its
-//! others (R35).
+//! Holds: ranges that a statement has read, and that nothing may change until it has read its other
+//! ranges (R35).
 //!
-//! A client first reads all ranges of a statement at once, and asks for how long each had been
-//! quiet (`redirect`). Where writers leave no quiet moment it asks for *holds*: it reads the ranges
-//! one after the other, in the order in which operations acquire keys (R7), and releases all of
-//! them at the end. While a hold lasts, operations on its range wait as they wait behind a lookup
-//! that is not answered yet.
+//! A client first reads all ranges of a statement at once, and gets the time for which each has
+//! been quiet (`redirect`). If writers leave no quiet moment, it requests *holds*. It reads the
+//! ranges one after the other, in the order in which operations acquire keys (R7), and releases all
+//! of them at the end. While a hold lasts, operations on its range wait as they wait behind an
+//! unanswered read.
 //!
-//! That operations wait only makes such a read end. That it is right rests on the answer to the
-//! release alone: each range is as it was read, from when it was read until it is released. All
-//! were read before the first is released, so that they were all so at one moment.
+//! These waits only make such a read end. It is correct because of the answers to the release: each
+//! range is unchanged from its read to its release. The client reads all ranges before it releases
+//! the first, so all of them were so at one moment.
 //!
-//! A hold is not logged, and a new epoch of its table ends it. So do the end of its connection and
-//! of its time.
+//! A hold is not logged. It ends with a new epoch of its table, with its connection, and with its
+//! time limit.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -30,12 +30,12 @@ use crate::core::partition::Partition;
 use crate::core::partition::ranges::Hold;
 use crate::core::step::Step;
 
-/// How long a hold lasts at most, whatever the client asks for: operations wait for it.
+/// The longest time of a hold, whatever the client requests, because operations wait for it.
 pub const HOLD_US_MAX: u64 = 200_000;
 /// Holds of one partition; further reads are answered without one.
 const HOLDS_MAX: usize = 1_024;
 
-/// When holds end.
+/// The times at which holds end.
 #[derive(Debug, Default)]
 pub(crate) struct HoldClock {
     /// The time at which to look for expired holds. Set while there is a hold.
@@ -43,7 +43,7 @@ pub(crate) struct HoldClock {
 }
 
 impl HoldClock {
-    /// Returns the time at which to look for expired holds.
+    /// Returns the time of the next check for expired holds.
     pub fn due_us(&self) -> Option<u64> {
         self.due_us
     }
@@ -54,7 +54,7 @@ impl HoldClock {
 }
 
 impl CoreMachine {
-    /// Holds what a page covers, if its read asks for that. It was read in this very step.
+    /// Holds the range of a page, if its read requests that. The page was read in the same step.
     pub(crate) fn hold_page(
         &mut self,
         now: ClockReading,
@@ -92,7 +92,7 @@ impl CoreMachine {
         self.hold_clock.end_by(until_us);
     }
 
-    /// Notes that an operation has changed rows of its partition.
+    /// Records that an operation has changed rows of held ranges.
     pub(crate) fn note_change_of_held(&mut self, key: MemberKey) {
         let Some(partition) = self.partitions.get_mut(&key.1) else {
             return;
@@ -106,7 +106,7 @@ impl CoreMachine {
         }
     }
 
-    /// Ends the named holds, and returns whether all of them lasted until now.
+    /// Ends these holds, and returns whether all of them lasted until now.
     pub(crate) fn release_holds<T: Tables>(
         &mut self,
         asker: ReplyDestination,
@@ -134,7 +134,7 @@ impl CoreMachine {
         self.holds_gone(release.partition, &ended, step)
     }
 
-    /// Ends holds whose time is over, and those of a client that is gone.
+    /// Ends expired holds, and the holds of clients whose connection has ended.
     pub(crate) fn drop_holds<T: Tables>(
         &mut self,
         gone: Option<ClientId>,

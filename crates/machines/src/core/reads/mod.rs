@@ -1,5 +1,5 @@
-//! Reads of clients: lookups and scans of one partition, also of a lost one's rows, checksums, and
-//! the ranges that statements hold.
+//! Reads of clients: lookups and scans of one partition, redirected reads for a lost partition,
+//! checksums, and holds.
 
 pub(crate) mod holds;
 mod page;

@@ -13,7 +13,7 @@ use crate::core::partition::ranges::RedirectFilter;
 use crate::core::partition::rows::{AccessPath, stored_row};
 use crate::core::table::TableInfo;
 
-/// Gathers one page of a read.
+/// Collects the rows of one page of a read.
 pub(crate) struct PageBuilder<'a> {
     columns: &'a [Column],
     read: &'a Read,
@@ -65,7 +65,7 @@ impl<'a> PageBuilder<'a> {
         })
     }
 
-    /// Visits a row. Breaks once the page is full, with the key in `next`, and at an error.
+    /// Visits a row. Breaks at an error, and once the page is full, with the key in `next`.
     pub fn visit(&mut self, key: &[u8], value: &[u8]) -> ControlFlow<()> {
         self.pass(key)?;
         match self.take(value) {
@@ -77,7 +77,7 @@ impl<'a> PageBuilder<'a> {
         }
     }
 
-    /// Passes a key that has no row. Breaks once the page is full, with the key in `next`.
+    /// Visits a key without a row. Breaks once the page is full, with the key in `next`.
     pub fn pass(&mut self, key: &[u8]) -> ControlFlow<()> {
         let full = self.page.count >= u64::from(self.read.limit)
             || self.keys_left == 0

@@ -1,9 +1,9 @@
 //! Lookups and scans of one partition, and its checksum.
 //!
-//! No pending operation on what is read: answered at once from the tables, which hold settled
-//! state only. A pending one: the read waits for its outcome (R10), and later operations
-//! on the same keys wait behind the read, so that it sees every key at one moment. That makes
-//! lookups over every index linearisable. `Stale` reads do not wait.
+//! If no operation holds a key of the range, the core answers a read at once from the tables, which
+//! have only settled rows. Otherwise the read waits for the outcome (R10), and later operations on
+//! the same keys wait behind the read, so that it sees every key at one moment. That makes lookups
+//! by every index linearizable. `Stale` reads do not wait.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -76,7 +76,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Returns operations under way on what is read, unless it may be stale.
+    /// Returns the unsettled operations that the read must wait for: those that hold a key in its
+    /// range. A read that may return stale rows waits for none.
     fn waits_of(&self, now: ClockReading, read: &Read) -> BTreeSet<OperationId> {
         let may_be_stale = read.consistency == Consistency::Stale && read.snapshot.is_none();
         if may_be_stale || planted::is(Bug::ReadDoesNotWait) {
@@ -105,8 +106,8 @@ impl CoreMachine {
         holders.into_iter().filter(is_earlier).collect()
     }
 
-    /// Checks the same as [`CoreMachine::check_serving`]. A core that may have forgotten operations
-    /// whose outcome clients have seen answers nothing until its peers have reported them.
+    /// Checks the same as [`CoreMachine::check_serving`]. Also refuses while the core may have
+    /// forgotten operations whose outcome clients have seen, until its peers have reported them.
     pub(crate) fn check_readable(
         &self,
         now: ClockReading,
@@ -176,7 +177,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Gives a page the rows of a read, the present ones or those of a version.
+    /// Fills a page with the rows of a read: the present rows, or those of a snapshot's version
+    /// `at`.
     fn visit_rows<T: Tables>(
         &self,
         (read, at): (&Read, Option<Version>),
@@ -207,8 +209,8 @@ impl CoreMachine {
         }
     }
 
-    /// Answers the reads that waited only for an operation that has settled or given up. Operations
-    /// that came after them continue.
+    /// Answers the reads that waited only for this operation, which has settled or given up.
+    /// Operations behind these reads continue.
     pub(crate) fn answer_waiting_reads<T: Tables>(
         &mut self,
         id: PartitionId,
@@ -237,7 +239,7 @@ impl CoreMachine {
         self.reads_gone(id, &ready, step)
     }
 
-    /// Lets in what came after reads of a partition that are gone.
+    /// Lets the operations continue that waited behind ended reads of a partition.
     pub(crate) fn reads_gone<T: Tables>(
         &mut self,
         id: PartitionId,
@@ -248,7 +250,7 @@ impl CoreMachine {
         self.ranges_free(id, &ranges, step)
     }
 
-    /// Lets in what waited for ranges of a partition that are free now.
+    /// Lets the operations continue that waited for ranges of a partition that are free now.
     pub(crate) fn ranges_free<T: Tables>(
         &mut self,
         id: PartitionId,
@@ -281,7 +283,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Reads of a client that is gone, or that have waited too long, end.
+    /// Ends the reads of clients whose connection has ended, and reads that have waited too long.
     pub(crate) fn drop_reads<T: Tables>(
         &mut self,
         gone: Option<ClientId>,
@@ -311,8 +313,9 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Sums a part of a partition in its settled state, or in that of a snapshot. Two replexes
-    /// agree when nothing is under way, and at every snapshot.
+    /// Counts and checksums a part of a partition, in its settled state or in that of a snapshot.
+    /// At every snapshot, and while no operation is in progress, the sums of all replexes are
+    /// equal.
     pub(crate) fn checksum<T: Tables>(
         &mut self,
         asker: ReplyDestination,

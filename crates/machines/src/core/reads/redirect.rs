@@ -1,10 +1,10 @@
 //! Reads of a lost partition's rows at a member of its cover (Replex sections 3.1 and 4).
 //!
-//! A redirected read asks for a range in the order of the lost partition's replex, which need not
-//! be the member's. So the read waits by the rows of pending operations (R10), not by the keys that
-//! they hold. A client that reads at several members must know that they all were, at one moment,
-//! as they were read. So each reports for how long nothing had changed in the range (R12). Until a
-//! client asks, a partition remembers only when it changed last.
+//! A redirected read requests a range in the order of the lost partition's replex, which may differ
+//! from the member's order. So the read waits for operations by the rows that they change (R10),
+//! not by the keys that they hold. A client that reads at several members needs answers that show
+//! one moment. So each member reports for how long nothing has changed in the range (R12). Until a
+//! client asks, a partition records only when it last changed.
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -21,7 +21,7 @@ use crate::core::partition::Partition;
 use crate::core::partition::ranges::{RedirectFilter, bounds};
 use crate::core::table::TableInfo;
 
-/// Returns the fault of a redirected read, if it has one.
+/// Returns an error if a redirected read is invalid.
 pub(crate) fn check(table: &TableInfo, read: &Read) -> Result<(), String> {
     let Some(redirect) = &read.redirect else {
         return Ok(());
@@ -44,7 +44,7 @@ pub(crate) fn check(table: &TableInfo, read: &Read) -> Result<(), String> {
 }
 
 impl CoreMachine {
-    /// Returns operations under way on what a redirected read asks for (R10).
+    /// Returns the operations in progress that change rows of a redirected read (R10).
     pub(crate) fn pending_on(
         &self,
         partition: &Partition,
@@ -62,14 +62,14 @@ impl CoreMachine {
         pending
     }
 
-    /// Remembers changes of the partition from now on, because a read must agree with others.
+    /// Records changes of the partition from now on, because a read must agree with other reads.
     pub(crate) fn watch_changes(&mut self, now: ClockReading, id: PartitionId) {
         if let Some(partition) = self.partitions.get_mut(&id) {
             partition.recent.watch(now.monotonic_us);
         }
     }
 
-    /// Notes that the member's outcome has changed its partition.
+    /// Records that a member's outcome has changed its partition.
     pub(crate) fn note_change(&mut self, now: ClockReading, key: MemberKey) {
         let member = &self.members[&key];
         if member.decision() != Some(&Decision::Commit) {
@@ -81,7 +81,8 @@ impl CoreMachine {
         self.note_change_of_held(key);
     }
 
-    /// Returns for how long no row of a read's range has changed; `wanted` if it is redirected.
+    /// Returns for how long no row of a read's range has changed. `wanted` is set for a redirected
+    /// read.
     pub(crate) fn quiet_us(
         &self,
         now: ClockReading,

@@ -1,9 +1,9 @@
-//! Obstacles to a copy that is made of a table in use: rows that were written when there was no
-//! such copy to refuse them.
+//! Obstacles to a copy that is added to a table in use: rows from before the copy that violate its
+//! constraint.
 //!
-//! A row is looked at whenever it is put into the partition or offered by the cover: of two that
-//! collide, the one that comes later finds the other. Writes since the copy's first epoch are
-//! judged like any others, so that none of them adds a collision.
+//! A row is checked whenever it is stored in the partition or arrives from the cover. Of two rows
+//! that collide, the later one finds the other. Members vote on all writes since the copy's first
+//! epoch, so these add no collision.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -21,7 +21,8 @@ use crate::core::member::Member;
 use crate::core::table::TableInfo;
 
 impl Member {
-    /// Returns rows put by the operation that collide with others, where the copy is being made.
+    /// Returns an error for each row of the operation that collides with another row in a unique
+    /// index that is being added.
     pub(crate) fn collisions<T: Tables>(&self, tables: &T) -> Result<Vec<String>, TablesError> {
         let mut found = Vec::new();
         for (change, effect) in self.prepare.changes.iter().zip(&self.effects) {
@@ -35,8 +36,7 @@ impl Member {
 }
 
 impl TableInfo {
-    /// Returns the error if two rows with the key of this one are in a unique index that is being
-    /// made.
+    /// Returns an error if another row has the same key in a unique index that is being added.
     pub(crate) fn collision<T: Tables>(
         &self,
         of: PartitionId,
@@ -68,7 +68,7 @@ impl TableInfo {
         Ok((rows > 1).then(|| format!("several rows have {}", self.describe(columns, &row))))
     }
 
-    /// Reports that a row's key is too long for a copy that is being made.
+    /// Returns the error for a row whose key is too long for a copy that is being added.
     pub(crate) fn long_key(&self, of: PartitionId, row: &[u8], bytes: usize) -> String {
         let name = &self.layout.replexes[usize::from(of.replex)].name;
         let row = RowView::parse(&self.schema.columns, row);

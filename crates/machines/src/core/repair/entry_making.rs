@@ -1,4 +1,4 @@
-//! Giving rows the local entries that they lack, in the background (`partition::entries`).
+//! Adding missing local entries in the background (`partition::entries`).
 
 use alloc::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use protocol::message::Room;
 
 use crate::core::CoreMachine;
 
-/// The making of the entries of all partitions.
+/// The state of adding missing local entries, for all partitions.
 #[derive(Debug, Default)]
 pub(crate) struct EntryMaking {
     /// The time at which the next entries are made. Set while a partition lacks some.
@@ -16,7 +16,7 @@ pub(crate) struct EntryMaking {
 }
 
 impl EntryMaking {
-    /// Returns the time at which the next entries are made.
+    /// Returns the time at which the next entries are added.
     pub fn due_us(&self) -> Option<u64> {
         self.due_us
     }
@@ -27,8 +27,8 @@ impl EntryMaking {
 }
 
 impl CoreMachine {
-    /// Reviews the entries of all partitions of some tables, when these have changed or the core
-    /// has started.
+    /// Reviews the entries of all partitions of some tables, which have changed or whose core has
+    /// started.
     pub(crate) fn review_entries<T: Tables>(
         &mut self,
         changed: &BTreeSet<TableId>,
@@ -47,7 +47,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Makes the next entries that are missing.
+    /// Adds the next missing entries.
     pub(crate) fn make_entries<T: Tables>(
         &mut self,
         now: ClockReading,
@@ -79,7 +79,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Returns how many orders there are, over all partitions, in which entries are being made.
+    /// Returns the number of orders, over all partitions, whose entries are incomplete.
     pub(crate) fn orders_unmade(&self) -> usize {
         let partitions = self.partitions.values();
         partitions.map(|it| it.orders.unmade().len()).sum()

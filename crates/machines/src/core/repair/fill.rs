@@ -1,9 +1,9 @@
-//! Filling a partition that is rebuilding, from its cover (R17, R19, R20).
+//! Filling a rebuilding partition from its cover (R17, R19, R20).
 //!
-//! A place is rebuilding from the first moment of an epoch of its table before which all of the
+//! A place rebuilds from the beginning of an epoch of its table. Before this epoch all of the
 //! table's operations are settled. From then on its partition takes part in all chains, so it
-//! receives every later change itself. It lacks exactly the rows that its cover had then.
-//! Invariants, on which all of `fill_*` rests:
+//! receives every later change itself. It lacks exactly the rows that its cover had then. All of
+//! `fill_*` relies on these invariants:
 //!
 //! - A row that no chain has changed since is the same in the cover, whenever it is looked at. A
 //!   row that was changed is here already, or has left its version among the departures. So pages
@@ -13,9 +13,9 @@
 //! - The core fills, and its cover gives, only after recovery: settled rows that a peer has yet to
 //!   report are missing before.
 //!
-//! The work of the cover's members is in `fill_source`, the rows that a vote or a head cannot wait
-//! for in `fill_fetch`, completion records in `fill_completions`. The coordinator decides that a
-//! place is rebuilding, and that it serves again.
+//! The cover's members are in `fill_source`, rows that are needed at once in `fill_fetch`,
+//! completion records in `fill_completions`. The coordinator decides when a place rebuilds, and
+//! when it serves again.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -41,14 +41,14 @@ use crate::core::repair::source::CoverProgress;
 use crate::core::repair::sums::page_sum;
 use crate::core::step::Step;
 
-/// A row that is taken counts so many times for the throttle: to log it and put it costs about five
-/// times what it costs to look at it (`CoreLimits::fill_bytes_per_second`).
+/// How many times a row counts for the throttle (`CoreLimits::fill_bytes_per_second`) when it is
+/// stored: to log it and put it costs about five times what it costs to look at it.
 const TAKEN_TIMES: u64 = 5;
 
 /// How far pages may run ahead of the throttle, because a timer is no finer.
 const AHEAD_US: u64 = 1_000;
 
-/// The partitions of this core that are rebuilding.
+/// The fills of this core's rebuilding partitions.
 #[derive(Debug, Default)]
 pub(crate) struct Fills {
     /// Exactly those that are rebuilding by the configuration, once it has been reviewed.
@@ -72,17 +72,17 @@ impl Fills {
         self.partitions.get_mut(id)
     }
 
-    /// Forgets the fill of an earlier tenure, because a new tenure of the partition begins.
+    /// Drops the fill of an earlier tenure, because a new tenure of the partition begins.
     pub fn forget(&mut self, id: PartitionId) {
         self.partitions.remove(&id);
     }
 
-    /// Returns the time at which the next rows are to be requested at the latest.
+    /// Returns the latest time of the next request for rows.
     pub fn due_us(&self) -> Option<u64> {
         self.due_us
     }
 
-    /// Returns the time before which the next page is not asked for.
+    /// Returns the time before which no page is requested, because of the throttle.
     pub fn next_page_us(&self) -> u64 {
         self.next_page_us
     }
@@ -91,7 +91,7 @@ impl Fills {
 /// One partition's fill.
 #[derive(Debug)]
 pub(crate) struct Fill {
-    /// Its cover; none if there is no cover of partitions that serve.
+    /// The cover of the partition; none if the serving partitions do not cover it.
     pub sources: Option<BTreeMap<PartitionId, CoverProgress>>,
     pub completions: Completions,
     /// The fetches that operations and requests wait for.
@@ -107,19 +107,19 @@ pub(crate) struct Fill {
 }
 
 impl Fill {
-    /// Returns whether nothing has to be fetched any more before it may be judged.
+    /// Returns whether the partition can check constraints without fetching rows.
     pub fn has_all_rows(&self) -> bool {
         let mut sources = self.sources.iter().flat_map(BTreeMap::values);
         self.sources.is_some() && sources.all(|source| source.next.is_none())
     }
 
-    /// Notes a record that must be durable before the partition may serve.
+    /// Records a position that must be durable before the partition may serve.
     pub fn has_logged(&mut self, position: Position) {
         self.last_record = self.last_record.max(position);
     }
 
-    /// Returns whether a head may begin requests (R13): those that were completed before are known,
-    /// and rows can be fetched.
+    /// Returns whether a head may begin requests (R13): it knows the completed ones, and can fetch
+    /// rows.
     pub fn takes_requests(&self) -> bool {
         self.sources.is_some() && self.completions.are_complete()
     }
@@ -135,8 +135,8 @@ impl CoreMachine {
         place.is_some_and(|place| place.state == PartitionState::Rebuilding)
     }
 
-    /// Reviews the fills of these tables, when their epochs are new or the core has started:
-    /// partitions that are rebuilding now are filled from the partitions that are available now.
+    /// Reviews the fills of these tables, whose epochs are new or whose core has started: finds the
+    /// cover of each rebuilding partition.
     pub(crate) fn review_fills<T: Tables>(
         &mut self,
         tables: &BTreeSet<TableId>,
@@ -168,8 +168,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Looks for the cover of one partition. Sources that stay go on where they are. A partition
-    /// that moves here needs no cover: it is whole, or has to wait until it is.
+    /// Finds the cover of one partition. Members that stay continue where they are. A partition
+    /// that moves here needs no cover: it is whole, or waits until it is.
     pub(crate) fn review_fill(
         &mut self,
         now: ClockReading,
@@ -267,7 +267,7 @@ impl CoreMachine {
         peers
     }
 
-    /// Asks members of covers for what they have not answered for long, or were not asked for yet.
+    /// Sends requests to members of covers: new ones, and those that have had no answer for long.
     pub(crate) fn ask_covers(&mut self, now: ClockReading, output: &mut CoreOutput) {
         self.fills.due_us = self.ask_givers(now, output);
         if self.fills.partitions.is_empty() {
@@ -339,7 +339,7 @@ impl CoreMachine {
         due_us
     }
 
-    /// Asks a core again, because the questions to it may be lost.
+    /// Asks a core again, because requests to it may be lost.
     pub(crate) fn ask_cover_again(
         &mut self,
         now: ClockReading,
@@ -400,7 +400,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Puts off the next page after one that has come.
+    /// Delays the next page after one that has arrived.
     pub(crate) fn throttle(&mut self, now: ClockReading, looked_at_bytes: u64, taken_bytes: usize) {
         let per_second = self.limits.fill_bytes_per_second.max(1);
         let bytes = looked_at_bytes + TAKEN_TIMES * taken_bytes as u64;
@@ -414,7 +414,8 @@ impl CoreMachine {
         fill.sources.as_mut()?.get_mut(&from)
     }
 
-    /// Puts rows of the cover where they are newer, and logs them. Returns the keys of all of them.
+    /// Stores rows of the cover that are newer than the stored ones, and logs them. Returns the
+    /// keys of all rows.
     pub(crate) fn take_rows<T: Tables>(
         &mut self,
         of: PartitionId,
@@ -456,7 +457,7 @@ impl CoreMachine {
         Ok(keys)
     }
 
-    /// Notes that a copy that is being made cannot be completed.
+    /// Records the reasons why a copy that is being added cannot be completed.
     pub(crate) fn note_obstacles(&mut self, of: PartitionId, obstacles: Vec<String>) {
         if let Some(fill) = self.fills.get_mut(&of) {
             let room = OBSTACLES_MAX.saturating_sub(fill.obstacles.len());
@@ -464,7 +465,7 @@ impl CoreMachine {
         }
     }
 
-    /// Replays the log's record of such rows.
+    /// Replays the log record of rows that a fill accepted.
     pub(crate) fn replay_copied<T: Tables>(
         &mut self,
         of: PartitionId,
@@ -490,7 +491,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Notes it if everything is here: then nothing need wait for a fetch any more.
+    /// Checks whether the fill has all rows. If so, no operation waits for a fetch any more.
     pub(crate) fn try_end_fill<T: Tables>(
         &mut self,
         id: PartitionId,
@@ -526,8 +527,8 @@ impl CoreMachine {
         self.end_fetches(id, fetches, step)
     }
 
-    /// Sends a heartbeat at once when the last fill here is complete and durable: the coordinator
-    /// need not wait for the next regular one.
+    /// Sends a heartbeat at once when the last fill of this core is complete and durable, so that
+    /// the coordinator need not wait for the next one.
     pub(crate) fn report_fills(&mut self, now: ClockReading) {
         if !self.fills.is_news {
             return;
@@ -539,7 +540,7 @@ impl CoreMachine {
         }
     }
 
-    /// Returns the partitions that can serve, or can be taken over: for the coordinator.
+    /// Returns the partitions that can serve or be handed over, for the coordinator.
     pub(crate) fn filled(&self) -> Vec<PartitionId> {
         let fills = self.fills.partitions.iter();
         let filled = fills.filter(|(_, fill)| {
@@ -549,7 +550,7 @@ impl CoreMachine {
         filled.chain(self.level()).collect()
     }
 
-    /// Returns how far the fills are, by replex: for the coordinator.
+    /// Returns the progress of the fills by replex, for the coordinator.
     pub(crate) fn fill_reports(&self) -> Vec<FillReport> {
         let mut reports: BTreeMap<_, FillReport> = BTreeMap::new();
         for (id, fill) in &self.fills.partitions {
@@ -569,8 +570,7 @@ impl CoreMachine {
         reports.into_values().collect()
     }
 
-    /// Returns how many sources there are, and how many have given everything: the share of the
-    /// covers that is done.
+    /// Returns the number of members of covers, and the number of those that have sent everything.
     pub(crate) fn fill_sources(&self) -> (u64, u64) {
         let fills = self.fills.partitions.values();
         let sources = fills.flat_map(|fill| fill.sources.iter().flat_map(BTreeMap::values));

@@ -1,10 +1,10 @@
-//! Completion records of a partition that is being filled: a retry finds its first result also at a
-//! new head, and whatever fails next (R13).
+//! Completion records of a partition that is being filled. With them a retry gets its first result
+//! from a new head, too, also after further failures (R13).
 //!
 //! Every member of a chain has the records of its operations. Each row of the partition is in some
-//! member of the cover, which was in the chains that changed it: so all cores of the table that are
-//! up, among which the cover's are and this one may be, have all records between them. The same
-//! cores have seen every version that a row of the partition had (R6).
+//! member of the cover, which was in the chains that changed it. So all cores of the table that are
+//! up have all records together. The same cores have seen every version of the partition's rows
+//! (R6).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ use crate::core::contract::{CoreOutput, PeerSend};
 use crate::core::repair::timer::RetryTimer;
 use crate::core::step::Step;
 
-/// How far the peers have been asked.
+/// The progress of the requests to peers for completion records.
 #[derive(Debug, Default)]
 pub(crate) struct Completions {
     peers: BTreeMap<CoreId, Peer>,
@@ -29,12 +29,12 @@ pub(crate) struct Completions {
     are_complete: bool,
 }
 
-/// How far one peer has been asked.
+/// How far this core has asked one peer.
 #[derive(Debug, Default)]
 struct Peer {
-    /// Where to go on.
+    /// The request from which the next question continues.
     next: RequestId,
-    /// It has sent everything.
+    /// Whether the peer has sent everything.
     is_done: bool,
     timer: RetryTimer,
 }
@@ -44,7 +44,7 @@ impl Completions {
         self.are_complete
     }
 
-    /// Sets the peers that are asked now. Peers that stay continue where they are.
+    /// Sets the peers to ask. Peers that stay continue where they are.
     pub fn ask(&mut self, peers: Vec<CoreId>) {
         let mut before = core::mem::take(&mut self.peers);
         let peer = |core| {
@@ -56,14 +56,14 @@ impl Completions {
         self.count();
     }
 
-    /// Asks a core again, because the questions to it may be lost.
+    /// Asks a core again, because requests to it may be lost.
     pub fn ask_again(&mut self, core: CoreId) {
         if let Some(peer) = self.peers.get_mut(&core) {
             peer.timer.lose();
         }
     }
 
-    /// Sends the questions that are due.
+    /// Sends the requests that are due.
     pub fn send(
         &mut self,
         of: PartitionId,
@@ -94,8 +94,9 @@ impl Completions {
 }
 
 impl CoreMachine {
-    /// Handles the question of a core that fills a partition for completion records: of the
-    /// requests to it, where it is a head, otherwise of all requests to the table.
+    /// Handles a request for completion records from a core that fills a partition. If the
+    /// partition is a head, the answer has the requests to this head; otherwise all requests to the
+    /// table.
     pub(crate) fn on_copy_completions(
         &mut self,
         from: CoreId,
@@ -134,9 +135,9 @@ impl CoreMachine {
         });
     }
 
-    /// Handles completion records, and logs those of which the log has no record of their own. That
-    /// this core knows one by an operation is not enough: the partition that took part in it may go
-    /// to others, and this one stay.
+    /// Handles received completion records, and logs those that have no log record of their own. A
+    /// record that this core knows from an operation must be logged, too: the partition that took
+    /// part in the operation may move to another core, and this one stay.
     pub(crate) fn on_copied_completions<T: Tables>(
         &mut self,
         from: CoreId,
@@ -171,8 +172,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Keeps completion records that this core knows by operations in which other partitions of it
-    /// took part, as if it had asked itself.
+    /// Keeps completion records that this core knows from operations of its other partitions, as if
+    /// it had received them.
     pub(crate) fn keep_own_completions(&mut self, of: PartitionId, output: &mut CoreOutput) {
         let saved = self.sessions.saved();
         let own = saved

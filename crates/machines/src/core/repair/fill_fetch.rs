@@ -1,10 +1,10 @@
-//! Rows that a vote or a head of a partition that is being filled needs at once: it asks the whole
-//! cover for them (R18).
+//! Rows that a vote or a head needs at once during a fill. The core requests them from the whole
+//! cover (R18).
 //!
-//! A unique index needs the rows with the key, a dense one the last row of the group, the head the
-//! row itself. The keys are held, or asked for by the head alone, and what chains changed since the
-//! place began is here: so what comes together with that is all there is, whenever it comes. A head
-//! that finds no row remembers it as a departure of version 0.
+//! A unique index needs the rows with the key, a dense index the last row of the group, and a head
+//! the row itself. The keys are held, or only the head asks for them. Changes by chains since the
+//! place's epoch are already here. So the fetched rows are complete, whenever they arrive. A head
+//! that finds no row records it as a departure of version 0.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -32,30 +32,30 @@ const PASS_RANGES_MAX: usize = 256;
 /// Bytes of their prefixes.
 const PASS_BYTES_MAX: usize = 64 << 10;
 
-/// The rows that a partition that is being filled waits for.
+/// The rows that a partition needs at once during its fill.
 #[derive(Debug, Default)]
 pub(crate) struct Fetches {
-    /// By the beginning of the keys.
+    /// The fetches, by the prefix of the keys.
     ranges: BTreeMap<Vec<u8>, Fetch>,
-    /// One at a time for each member of the cover.
+    /// The passes: at most one at a time for each member of the cover.
     passes: BTreeMap<PartitionId, Pass>,
 }
 
-/// Rows that are asked for by the beginning of their keys.
+/// A fetch of the rows whose keys have one prefix.
 #[derive(Debug)]
 struct Fetch {
     number: u64,
-    /// The operation that waits; a head's requests wait in their queue.
+    /// The operation that waits for the rows; none for requests in a head's queue.
     waiter: Option<OperationId>,
-    /// Members of the cover that have not sent theirs.
+    /// Members of the cover that have not sent their rows.
     open: BTreeSet<PartitionId>,
-    /// Keys from here on are known to be here already; none is the end of all with the prefix.
+    /// All rows with keys from here on are present already; none is the end of the prefix.
     end: Option<Bytes>,
-    /// A member has sent its last rows only, from here on.
+    /// A member has sent only its last rows, from this key on.
     complete_from: Option<Bytes>,
 }
 
-/// One way through the rows of a member.
+/// One pass through the rows of a member.
 #[derive(Debug)]
 struct Pass {
     number: u64,
@@ -65,7 +65,7 @@ struct Pass {
 }
 
 impl Fetches {
-    /// Begins again with a cover that has changed, or is the first one.
+    /// Starts again with a new cover.
     pub fn begin_again(&mut self, cover: &BTreeMap<PartitionId, CoverProgress>) {
         self.passes.clear();
         for fetch in self.ranges.values_mut() {
@@ -75,14 +75,14 @@ impl Fetches {
         }
     }
 
-    /// Returns what has been asked of members.
+    /// Returns the progress of each member.
     pub fn sources(&mut self) -> impl Iterator<Item = (&PartitionId, &mut CoverProgress)> {
         self.passes
             .iter_mut()
             .map(|(id, pass)| (id, &mut pass.source))
     }
 
-    /// Begins passes where something waits for one, and adds the questions that are due.
+    /// Begins passes that are needed, and adds the requests that are due.
     pub fn ask(
         &mut self,
         (of, cover): (PartitionId, Option<&BTreeMap<PartitionId, CoverProgress>>),
@@ -180,8 +180,8 @@ fn open(cover: &BTreeMap<PartitionId, CoverProgress>) -> BTreeSet<PartitionId> {
 }
 
 impl CoreMachine {
-    /// Returns whether an operation that holds its keys has to wait for rows of the cover before
-    /// the vote.
+    /// Returns whether an operation that holds its keys must wait for rows of the cover before its
+    /// vote.
     pub(crate) fn fetches_for_vote(
         &mut self,
         now: ClockReading,
@@ -202,8 +202,7 @@ impl CoreMachine {
         !prefixes.is_empty()
     }
 
-    /// Returns whether a head has to wait for a row of the cover before it evaluates requests on
-    /// it.
+    /// Returns whether a head must wait for a row of the cover before it evaluates requests on it.
     pub(crate) fn fetches_for_head<T: Tables>(
         &mut self,
         id: PartitionId,
@@ -303,7 +302,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Ends all fetches of a partition: no operation waits for them any more.
+    /// Ends all fetches of a partition, because no operation waits for them any more.
     pub(crate) fn end_fetches<T: Tables>(
         &mut self,
         of: PartitionId,

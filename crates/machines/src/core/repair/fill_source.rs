@@ -1,9 +1,9 @@
-//! The answers of a member of a cover to a partition that is being filled: those of its rows that
-//! belong there, page by page, and those that are needed at once.
+//! The answers of a cover's member to a core that fills a partition: pages of rows, and rows that
+//! are needed at once.
 //!
-//! Every answer follows from the question and the tables alone, so that it may be asked for twice.
-//! Rows in the tables are settled (R3). Nothing here waits for operations that are under way,
-//! because the partition that asks is a member of all of them.
+//! Every answer follows from the request and the tables alone, so requests may be repeated. Rows in
+//! the tables are settled (R3). The answers wait for no operation in progress, because the
+//! requesting partition is a member of all of them.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -35,7 +35,7 @@ impl CoreMachine {
         gives.then(|| Arc::clone(table))
     }
 
-    /// Answers a request for a page of a member's rows: they are looked at once for all ranges.
+    /// Answers a request for a page of this member's rows. One page serves all requested ranges.
     pub(crate) fn on_copy<T: Tables>(
         &mut self,
         asker: CoreId,
@@ -97,7 +97,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Handles the request for the last rows of some ranges of the partition that is filled.
+    /// Answers a request for the last rows of some ranges of a partition that is being filled.
     pub(crate) fn on_fetch<T: Tables>(
         &mut self,
         asker: CoreId,

@@ -1,5 +1,5 @@
-//! How a partition gets what it lacks: `fill` brings a rebuilding one its rows from a cover,
-//! `moves` takes one over from another core, `making` gives rows their local entries.
+//! How a partition gets missing data: `fill` copies a rebuilding partition's rows from a cover,
+//! `moves` receives a partition from another core, `entry_making` adds local entries.
 
 mod building;
 pub(crate) mod entry_making;

@@ -1,10 +1,9 @@
-//! Data that the giver of a partition that moves sends to its taker: where their rows differ, and
-//! what has changed since.
+//! The giver of a moving partition: it answers its taker with differing rows and with changes.
 //!
 //! From the first epoch of the move on, the giver lists the keys of every change that it settles. A
-//! taker that has compared everything after that, and has the rows of all listed keys as they are
-//! then, has the partition as it is then. The list is in memory: with a giver's next process, or
-//! when it grows too long, another one begins, and everything is compared again.
+//! taker has an exact copy once it has compared everything after that, and has the present rows of
+//! all listed keys. The list is in memory. If the giver restarts or the list grows too long,
+//! another list begins, and the taker compares everything again.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -68,13 +67,13 @@ impl ChangeList {
     }
 }
 
-/// The lists of the partitions that this core gives to others.
+/// The lists of changes of the partitions that this core gives to others.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeLists(BTreeMap<PartitionId, ChangeList>);
 
 impl CoreMachine {
-    /// Reviews the lists of changes, when the configuration is new or the core has started: it
-    /// keeps a list for each partition that it gives now.
+    /// Reviews the lists when the configuration is new or the core has started: it keeps one for
+    /// each partition that it gives now.
     pub(crate) fn review_lists(&mut self) {
         let own = Some(self.identity.core);
         let unsettled = self.view.configuration().tables.unsettled();
@@ -89,7 +88,7 @@ impl CoreMachine {
         }
     }
 
-    /// Lists the changes that a member has made to its partition's rows.
+    /// Records the keys that a member has changed, if its partition is being given.
     pub(crate) fn list_changes(&mut self, key: MemberKey) {
         let Some(list) = self.lists.0.get_mut(&key.1) else {
             return;
@@ -114,7 +113,7 @@ impl CoreMachine {
         (place.taker() == Some(asker)).then_some(list)
     }
 
-    /// Handles the taker's report of its rows.
+    /// Answers a taker that has sent hashes of its rows.
     pub(crate) fn on_compare<T: Tables>(
         &mut self,
         asker: CoreId,
@@ -175,7 +174,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Handles the taker's request for changes.
+    /// Answers a taker that asks for changes.
     pub(crate) fn on_changes<T: Tables>(
         &mut self,
         asker: CoreId,

@@ -1,5 +1,5 @@
-//! Taking a partition over from the core that has it (`docs/reference/protocol-repair.md`,
-//! "Moving a partition").
+//! Receiving a partition from the core that has it (`docs/reference/protocol-repair.md`, "Moving a
+//! partition").
 //!
 //! | the place | this core | the giver |
 //! |---|---|---|
@@ -7,11 +7,11 @@
 //! | rebuilds here, moved *from* the giver | takes the last changes, then votes | keeps its rows |
 //! | serves here | serves | drops its rows |
 //!
-//! Invariants: a core that takes a partition is in no chain before it holds the place, and votes on
-//! nothing before it is *whole*, durably: until then its rows are only what it had of the giver,
-//! and may be compared again at any time. The received rows are exact: one question is under way at
-//! a time, and its answer replaces the rows here, independent of their versions. So what was here
-//! before, from an old disk maybe, is a hint and no more (R25).
+//! Invariants: A core that receives a partition is in no chain before it holds the place. It votes
+//! on nothing before it is *whole*, durably. Until then its rows are only a copy of the giver's,
+//! and may be compared again at any time. The received rows are exact: one question is outstanding
+//! at a time, and its answer replaces the rows, whatever their versions. So earlier rows, maybe
+//! from an old disk, are only a hint (R25).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -46,14 +46,14 @@ const FOLLOW_US: u64 = 20_000;
 /// One partition that this core takes over.
 #[derive(Debug)]
 struct IncomingMove {
-    /// The question that is outstanding, and its number.
+    /// The open question to the giver, and its number.
     question: (u64, PeerMessage),
     timer: RetryTimer,
-    /// It is asked no sooner.
+    /// The core sends its next question to the giver no sooner than this.
     not_before_us: u64,
-    /// The giver's list, and how many of its changes are here.
+    /// The number of the giver's list, and how many of its changes have arrived.
     list: Option<(u64, u64)>,
-    /// Where to go on comparing; none once everything was.
+    /// The key at which the comparison continues; none once everything was compared.
     compare_from: Option<Bytes>,
     stage: Stage,
     last_record: Position,
@@ -61,26 +61,26 @@ struct IncomingMove {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// It lacks something.
+    /// The taker lacks rows.
     Behind,
-    /// When it last asked, there was nothing that it had not.
+    /// The taker had all rows when it last asked.
     Level,
-    /// It is whole once its log is durable up to here.
+    /// The taker is whole once its log is durable up to this position.
     Ending(Position),
 }
 
-/// The partitions that this core takes over from others.
+/// The partitions that this core receives from others.
 #[derive(Debug, Default)]
 pub(crate) struct IncomingMoves(BTreeMap<PartitionId, IncomingMove>);
 
 impl IncomingMoves {
-    /// Forgets a move, because a new tenure of the partition begins: it is taken from the
-    /// beginning, if at all.
+    /// Drops a move, because a new tenure of the partition begins. A new move starts from the
+    /// beginning.
     pub fn forget(&mut self, id: PartitionId) {
         self.0.remove(&id);
     }
 
-    /// Returns whether the log has that a partition is whole, though it may not be durable yet.
+    /// Returns whether the log has the record that a partition is whole, possibly not durable yet.
     pub fn is_ending(&self, id: PartitionId) -> bool {
         let taking = self.0.get(&id);
         taking.is_some_and(|taking| matches!(taking.stage, Stage::Ending(_)))
@@ -88,8 +88,8 @@ impl IncomingMoves {
 }
 
 impl CoreMachine {
-    /// Returns whether this core holds a partition in whose rows it cannot trust yet. It is
-    /// determined by the log alone, so that reading it again gives the same rows.
+    /// Returns whether this core holds a partition whose rows are incomplete. It follows from the
+    /// log alone, so replaying the log gives the same rows.
     pub(crate) fn is_not_whole(&self, id: PartitionId) -> bool {
         let place = self.view.place(id);
         let is_own = place.is_some_and(|place| place.core == self.identity.core);
@@ -97,8 +97,8 @@ impl CoreMachine {
         is_own && !is_whole
     }
 
-    /// Follows the cores that give it partitions of these tables now, when their epochs are new or
-    /// the core has started.
+    /// Reviews which cores give it partitions of these tables, whose epochs are new or whose core
+    /// has started.
     pub(crate) fn review_taking<T: Tables>(
         &mut self,
         tables: &BTreeSet<TableId>,
@@ -195,8 +195,8 @@ impl CoreMachine {
         Ok((question, message))
     }
 
-    /// Asks givers for what they have not answered for long, or were not asked for yet; returns
-    /// when to look again.
+    /// Sends requests to givers: new ones, and those that have had no answer for long. Returns the
+    /// time of the next check.
     pub(crate) fn ask_givers(&mut self, now: ClockReading, output: &mut CoreOutput) -> Option<u64> {
         let (now_us, retry_us) = (now.monotonic_us, self.limits.retry_us);
         let mut due_us: Option<u64> = None;
@@ -228,7 +228,7 @@ impl CoreMachine {
         due_us
     }
 
-    /// Asks a core again, because the questions to it may be lost.
+    /// Asks a core again, because requests to it may be lost.
     pub(crate) fn ask_giver_again(&mut self, core: CoreId) {
         for (of, taking) in &mut self.takings.0 {
             let place = self.view.place(*of);
@@ -245,7 +245,7 @@ impl CoreMachine {
         })
     }
 
-    /// Takes the giver's answer where its rows differ.
+    /// Handles the giver's answer with differing rows.
     pub(crate) fn on_compared<T: Tables>(
         &mut self,
         (of, question, (list, changes)): (PartitionId, u64, (u64, u64)),
@@ -312,7 +312,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Takes the giver's answer what has changed.
+    /// Handles the giver's answer with changed rows.
     pub(crate) fn on_changed<T: Tables>(
         &mut self,
         (of, question, list): (PartitionId, u64, u64),
@@ -371,7 +371,7 @@ impl CoreMachine {
         self.take_whole(step)
     }
 
-    /// Partitions whose last rows are durable by now take part in chains.
+    /// Lets partitions take part in chains whose last rows are durable by now.
     pub(crate) fn take_whole<T: Tables>(
         &mut self,
         step: &mut Step<'_, T>,
@@ -471,7 +471,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Puts rows as they were received. Replaying a log does the same.
+    /// Stores rows as received, in place of the range. Replaying a log does the same.
     pub(crate) fn put_matched<T: Tables>(
         &self,
         of: PartitionId,
@@ -495,7 +495,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Returns partitions that can be taken over now: they lack only the last changes.
+    /// Returns the partitions that can be handed over now: they lack only the last changes.
     pub(crate) fn level(&self) -> impl Iterator<Item = PartitionId> {
         let taking = self.takings.0.iter();
         let level = taking.filter(|(_, taking)| {

@@ -2,21 +2,21 @@
 
 use protocol::identity::Incarnation;
 
-/// Gives the numbers of questions and lists. No other process of this core uses the same ones.
+/// Assigns the numbers of questions and lists. No other process of this core uses the same numbers.
 #[derive(Debug)]
 pub(crate) struct QuestionNumbers {
     last: u64,
 }
 
 impl QuestionNumbers {
-    /// Returns those of one process of a core.
+    /// Returns the numbers for one process of a core.
     pub fn of(incarnation: Incarnation) -> QuestionNumbers {
         QuestionNumbers {
             last: u64::from(incarnation.0) << 32,
         }
     }
 
-    /// Returns the next one.
+    /// Returns the next number.
     pub fn next(&mut self) -> u64 {
         self.last += 1;
         self.last

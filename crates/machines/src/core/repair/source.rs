@@ -1,22 +1,22 @@
-//! How far a member of a cover has given its rows.
+//! The progress of a cover's member in sending its rows.
 
 use protocol::codec::Bytes;
 
 use crate::core::repair::timer::RetryTimer;
 
-/// The progress of the questions to one member of the cover.
+/// The progress of requests to one member of a cover.
 #[derive(Debug)]
 pub(crate) struct CoverProgress {
-    /// Where to go on; none once it has given everything.
+    /// The key to continue from; none once the member has sent everything.
     pub next: Option<Bytes>,
     pub timer: RetryTimer,
-    /// Rows that it has looked at, and about how many it has.
+    /// The number of rows that it has visited, and its approximate number of rows.
     pub rows: u64,
     pub of_rows: u64,
 }
 
 impl CoverProgress {
-    /// Returns one that is to be asked from the beginning.
+    /// Returns the progress of a member that has not been asked.
     pub fn new() -> CoverProgress {
         CoverProgress {
             next: Some(Bytes::default()),
@@ -26,18 +26,18 @@ impl CoverProgress {
         }
     }
 
-    /// Returns the time at which it is to be asked, if at all.
+    /// Returns the time of the next request to it; none if it has sent everything.
     pub fn due_us(&self, retry_us: u64) -> Option<u64> {
         self.next.as_ref()?;
         Some(self.timer.due_us(retry_us))
     }
 
-    /// Returns whether this is the answer that is waited for.
+    /// Returns whether this is the awaited answer.
     pub fn awaits(&self, start: &Bytes) -> bool {
         self.next.as_ref() == Some(start)
     }
 
-    /// Goes on after an answer. False if that does not lead on.
+    /// Continues after an answer. Returns false if the answer does not advance.
     pub fn go_on(&mut self, next: Option<Bytes>) -> bool {
         if next.is_some() && next <= self.next {
             return false;

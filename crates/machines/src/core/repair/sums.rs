@@ -1,8 +1,8 @@
-//! Hashes by which cores find out that rows differ.
+//! Hashes by which cores detect that rows differ.
 
 use protocol::message::RowPage;
 
-/// A hash of a range's entries, in order.
+/// A running hash over a range's entries, in order.
 #[derive(Default)]
 pub(crate) struct RangeSum(xxhash_rust::xxh3::Xxh3);
 

@@ -12,7 +12,7 @@ use protocol::record::SavedCompletion;
 use crate::core::CoreMachine;
 use crate::core::partition::tenures::LoggedTenure;
 
-/// The sorted table for what lives outside rows; no partition has this number.
+/// The number of the sorted table for everything but rows. No partition has this number.
 pub(crate) const SAVED_TABLE: u64 = u64::MAX;
 const LOGGED_KEY: &[u8] = b"logged";
 const VERSION_KEY: &[u8] = b"version";
@@ -22,7 +22,7 @@ const COMPLETION_PREFIX: &[u8] = b"completion/";
 const HELD_PREFIX: &[u8] = b"held/";
 const FINISHED_PREFIX: &[u8] = b"finished/";
 
-/// A log or a checkpoint that this program cannot take up.
+/// A log or a checkpoint that this program cannot use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecoveryError {
     /// A record with a valid checksum does not decode: another program wrote it.
@@ -61,7 +61,7 @@ impl From<TablesError> for RecoveryError {
 }
 
 impl CoreMachine {
-    /// Saves what lives outside the rows, for a checkpoint taken right after.
+    /// Saves the state that is not in rows, for the checkpoint that follows directly.
     pub fn before_checkpoint<T: Tables>(&self, tables: &mut T) {
         tables.drop_table(SAVED_TABLE);
         let logged = self.log.next().0.to_bytes();
@@ -91,7 +91,7 @@ impl CoreMachine {
         }
     }
 
-    /// Returns the position from which the log is still needed, independent of checkpoints.
+    /// Returns the first position of the log that is still needed, independent of checkpoints.
     pub fn retain_from(&self) -> Position {
         let kept = self
             .members
@@ -104,7 +104,7 @@ impl CoreMachine {
         kept.chain(sealed).min().unwrap_or(self.log.next())
     }
 
-    /// Takes up what a checkpoint saved. The first step of a restart.
+    /// Restores the state of a checkpoint. This is the first step of a restart.
     ///
     /// # Errors
     /// See [`RecoveryError`]; not to be retried.

@@ -1,7 +1,7 @@
-//! One core asks others what they know, and takes each answer whole.
+//! Questions of one core to others. It accepts an answer completely or not at all.
 //!
-//! Answers come as many messages and an end with their count. An answer counts on its own or not at
-//! all, because what a peer has to report changes from question to question.
+//! An answer consists of several messages, and an end with their count. Parts of two answers cannot
+//! be combined, because a peer's report can change between them.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -17,13 +17,13 @@ const ATTEMPTS_MAX: usize = 16;
 /// The kind of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
-    /// For what this core has forgotten.
+    /// The votes and decisions that this core may have forgotten.
     Forgotten,
-    /// For the contents of the log.
+    /// The contents of the peer's log.
     Sealed,
 }
 
-/// The peers that were asked about a table, and what has come back.
+/// The questions to the peers about a table, and the state of their answers.
 #[derive(Debug)]
 pub(crate) struct Inquiry {
     question: Question,
@@ -57,12 +57,12 @@ impl Inquiry {
         }
     }
 
-    /// Begins again, with these peers.
+    /// Starts again, with these peers.
     pub fn restart(&mut self, peers: impl Iterator<Item = CoreId>) {
         self.peers = peers.map(|core| (core, BTreeMap::new())).collect();
     }
 
-    /// Asks all peers that have not reported everything.
+    /// Asks all peers that have not reported completely.
     pub fn ask_all(&mut self, output: &mut CoreOutput) {
         let peers: Vec<CoreId> = self.peers.keys().copied().collect();
         for core in peers {
@@ -70,7 +70,7 @@ impl Inquiry {
         }
     }
 
-    /// Asks one, if it is among them and has not reported everything.
+    /// Asks one peer, if it is one of them and has not reported completely.
     pub fn ask(&mut self, to: CoreId, output: &mut CoreOutput) {
         let Some(attempts) = self.peers.get_mut(&to) else {
             return;
@@ -92,7 +92,7 @@ impl Inquiry {
         output.sends.push(PeerSend { to, after, message });
     }
 
-    /// Notes one item of an answer. Returns false if it is not awaited any more.
+    /// Records one item of an answer. Returns false if the answer is outdated.
     pub fn note_item(&mut self, from: CoreId, attempt: u64, item: (OperationId, usize)) -> bool {
         let answer = self.answer_mut(from, attempt);
         let listens = answer.is_some();
@@ -102,7 +102,7 @@ impl Inquiry {
         listens
     }
 
-    /// Notes the end of an answer. Returns false if it is not awaited any more.
+    /// Records the end of an answer. Returns false if the answer is outdated.
     pub fn note_end(&mut self, from: CoreId, attempt: u64, count: u64) -> bool {
         let answer = self.answer_mut(from, attempt);
         let listens = answer.is_some();
@@ -112,7 +112,7 @@ impl Inquiry {
         listens
     }
 
-    /// Returns whether every peer has reported everything.
+    /// Returns whether every peer has reported completely.
     pub fn is_complete(&self) -> bool {
         let complete = |attempts: &BTreeMap<u64, PartialAnswer>| {
             attempts.values().any(PartialAnswer::is_complete)

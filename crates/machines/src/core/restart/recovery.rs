@@ -1,13 +1,13 @@
-//! A restarted core asks its peers what it may have forgotten. Its log has been read before.
+//! A restarted core asks its peers what it may have forgotten, after it has read its log.
 //!
-//! A prepare may have been forwarded before it was durable (R1), so the log can lack votes that
-//! this core has given, and giving another one could commit two rows of one unique key. Therefore a
+//! A member may forward a prepare before the prepare is durable (R1). So the log can lack votes
+//! that this core has cast, and another vote could commit two rows with one unique key. So a
 //! restarted core votes on nothing of a table until every peer has reported each operation of the
-//! table that both take part in: it adopts its own votes from there. Peers keep operations until
-//! every member has the outcome durably (`confirm`), so that nothing is missing. Messages of its
-//! earlier life that arrive later are dropped by their incarnation. Nor does it answer reads
-//! before: a lookup at the decider sees an outcome while prepares further up are not durable yet,
-//! so that a member which has lost its own would return the old row afterwards.
+//! table that both take part in. It adopts its own votes from these reports. Peers keep operations
+//! until every member has the outcome durably (`confirm`), so no operation is missing. Late
+//! messages of its earlier life are dropped by their incarnation. Until then the core answers no
+//! reads either. The decider shows an outcome while prepares of earlier members may not be durable.
+//! A member that has lost such a prepare would return the old row afterwards.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -28,7 +28,7 @@ use crate::core::restart::inquiry::{Inquiry, Question};
 use crate::core::step::Step;
 use crate::core::table::TableInfo;
 
-/// The recovery of a table at a restarted core: its inquiry, and decisions that it received
+/// The recovery of a table at a restarted core: its inquiry, and the decisions that it received
 /// meanwhile.
 #[derive(Debug)]
 pub(crate) struct RecoveryState {
@@ -40,7 +40,7 @@ pub(crate) struct RecoveryState {
 }
 
 impl RecoveryState {
-    /// Keeps a decision for the end of recovery.
+    /// Keeps a decision until the recovery ends.
     pub fn remember(&mut self, key: MemberKey, incoming: IncomingDecision) {
         if let Some(known) = self.decisions.get_mut(&key) {
             assert_eq!(
@@ -61,8 +61,8 @@ impl RecoveryState {
 }
 
 impl CoreMachine {
-    /// Starts once the log is read; `next` is the position of the next record. Asks the peers for
-    /// votes and decisions that this core may have forgotten.
+    /// Starts the machine once the log is read. `next` is the position of the next record. Asks the
+    /// peers for votes and decisions that this core may have forgotten.
     ///
     /// # Errors
     /// A cold read failed.
@@ -148,16 +148,16 @@ impl CoreMachine {
         self.recover_again(output);
     }
 
-    /// Returns whether this core has restarted, and may have forgotten something of a table.
+    /// Returns whether this core has restarted and may still have forgotten something of a table.
     pub(crate) fn recovers(&self, table: TableId) -> bool {
         self.recovering.contains_key(&table)
     }
 
-    /// Restarts the recovery of tables whose epochs have changed: reports of peers in the epoch
-    /// before no longer count. All of it must come from one epoch, and so from one life of each
-    /// peer. Otherwise a peer that has reported an operation to another one only, and has forgotten
-    /// it by a restart since, would answer both, and no answer would have the operation. No peer is
-    /// left to ask of a table that is gone.
+    /// Restarts the recovery of tables whose epochs have changed: reports from the earlier epoch no
+    /// longer count. All reports must come from one epoch, and so from one life of each peer.
+    /// Otherwise a peer could report an operation only to another core, forget it in a restart, and
+    /// then report to this core: no report would have the operation. For a table that was dropped
+    /// no peer is left to ask.
     pub(crate) fn restart_recovery<T: Tables>(
         &mut self,
         tables: &BTreeSet<TableId>,
@@ -178,7 +178,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Asks all peers that have not reported everything.
+    /// Asks all peers that have not reported completely.
     pub(crate) fn recover_again(&mut self, output: &mut CoreOutput) {
         for (table, recovering) in &mut self.recovering {
             if !self.view.stands_still(*table) {
@@ -227,7 +227,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Answers a restarted peer: sends every operation of a table that its core takes part in.
+    /// Answers a restarted peer: sends every operation of a table that the peer takes part in.
     pub(crate) fn on_recover<T: Tables>(
         &mut self,
         from: CoreId,
@@ -291,7 +291,7 @@ impl CoreMachine {
         Some((incoming.decision.clone(), incoming.settled))
     }
 
-    /// Takes a peer's report of an operation: what this core had voted, and the outcome.
+    /// Handles a peer's report of an operation: this core's vote, and the outcome.
     pub(crate) fn on_adopt<T: Tables>(
         &mut self,
         from: CoreId,
@@ -345,7 +345,7 @@ impl CoreMachine {
         self.end_recovery(table_id, step)
     }
 
-    /// Logs again a vote that this core had given.
+    /// Logs a vote again that this core had cast.
     pub(crate) fn adopt(
         &mut self,
         now: ClockReading,
@@ -431,10 +431,11 @@ impl CoreMachine {
     }
 }
 
-/// Votes that are implied, for members that may have forgotten theirs. All of a commit were yes; of
-/// an abort nothing depends on them any more. Where all that can refuse have voted yes, the others
-/// can only vote the same: with `replicated`, one of them may have decided and shown it, so that it
-/// must not answer as if it had never known the operation (R4, third and fourth case).
+/// Adds votes that are implied, for members that may have forgotten theirs. In a commit all votes
+/// were yes; in an abort nothing depends on them any more. If all members that can vote no have
+/// voted yes, the others can only vote the same. With `replicated`, one of these may have decided
+/// and shown the outcome, so it must not answer as if it had never known the operation (R4, third
+/// and fourth case).
 pub(crate) fn with_known_votes(
     mut prepare: Arc<Prepare>,
     decision: Option<&Decision>,

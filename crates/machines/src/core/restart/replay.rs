@@ -1,4 +1,4 @@
-//! A core's own log, read after a restart: what this core had voted, decided and settled.
+//! Replaying a core's own log after a restart: its votes, decisions and settlements.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -19,8 +19,8 @@ use crate::core::step::Step;
 
 impl CoreMachine {
     // tidy: long — a dispatching match over the kinds of records.
-    /// Takes up one record of the log. Records come in order, from [`CoreMachine::retain_from`]
-    /// of the checkpoint on.
+    /// Replays one record of the log. Records come in order, from [`CoreMachine::retain_from`] of
+    /// the checkpoint on.
     ///
     /// # Errors
     /// See [`RecoveryError`]; not to be retried.
@@ -130,8 +130,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Returns whether what the log has of a partition at this point is of the tenure in which this
-    /// core holds it now: it may have been with others meanwhile.
+    /// Returns whether the log's records of a partition at this point belong to the core's present
+    /// tenure. Between tenures the partition may have been at other cores.
     pub(crate) fn is_of_tenure(&self, partition: PartitionId) -> bool {
         let since = self
             .view
@@ -181,7 +181,7 @@ impl CoreMachine {
         }
     }
 
-    /// Puts back an operation that this core had voted on, with the vote it gave.
+    /// Restores an operation that this core had voted on, with its vote.
     pub(crate) fn take_back(
         &mut self,
         now: ClockReading,

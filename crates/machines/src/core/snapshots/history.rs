@@ -1,6 +1,8 @@
-//! Rows that settled operations have replaced or removed, for as long as a snapshot needs them.
+//! Rows that settled operations have replaced or removed, kept for as long as a snapshot needs
+//! them.
 //!
-//! A row that was inserted leaves nothing here: its version tells that it is none of a snapshot's.
+//! An inserted row needs no entry here, because its version shows that it is in no earlier
+//! snapshot.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -28,24 +30,25 @@ struct EarlierRow {
 /// The earlier rows of one partition, by key; those of a key in the order of their versions.
 type EarlierRows = BTreeMap<Vec<u8>, Vec<EarlierRow>>;
 
-/// The versions at which a table is read, or may be soon.
+/// The versions at which a table is read, or may be read soon.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WantedVersions {
-    /// T of each snapshot, rising.
+    /// T of each snapshot, ascending.
     pub of_snapshots: Vec<Version>,
-    /// A snapshot is being opened, whose T is not known yet.
+    /// A snapshot is being opened, and its T is not known yet.
     pub is_held: bool,
 }
 
 impl WantedVersions {
-    /// Returns whether a row is one of some snapshot's: it came at or before T and went after it.
+    /// Returns whether some snapshot includes a row: it was written at or before T, and replaced or
+    /// removed after T.
     pub fn want(&self, version: Version, until: Version) -> bool {
         let first = self.of_snapshots.partition_point(|at| *at < version);
         self.is_held || self.of_snapshots.get(first).is_some_and(|at| *at < until)
     }
 }
 
-/// The earlier rows of a core.
+/// The replaced and removed rows that a core keeps for snapshots.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     partitions: BTreeMap<PartitionId, EarlierRows>,
@@ -55,17 +58,17 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Returns about how much memory it takes.
+    /// Returns its approximate memory in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Returns whether it has grown so much that it is worth looking through all of it.
+    /// Returns whether it has grown so much that a search for unneeded rows is worthwhile.
     pub fn has_grown(&self) -> bool {
         self.bytes > 2 * self.bytes_trimmed + GROWTH_BYTES
     }
 
-    /// Keeps a row that the operation of version `until` replaces or removes.
+    /// Keeps a row that the operation with version `until` replaces or removes.
     pub fn keep(&mut self, id: PartitionId, key: &[u8], until: Version, value: &[u8]) {
         self.bytes += bytes_of(key, value);
         let rows = self.partitions.entry(id).or_default();
@@ -75,7 +78,7 @@ impl History {
         });
     }
 
-    /// Drops the rows that no snapshot wants. Returns the table that has the most of the others.
+    /// Drops the rows that no snapshot needs. Returns the table with most of the remaining rows.
     pub fn trim(&mut self, wanted: &BTreeMap<TableId, WantedVersions>) -> Option<TableId> {
         let mut bytes: BTreeMap<TableId, usize> = BTreeMap::new();
         self.partitions.retain(|id, rows| {
@@ -97,7 +100,7 @@ impl History {
         most.map(|(table, _)| table)
     }
 
-    /// Drops the rows of a table, whose snapshots have ended.
+    /// Drops the rows of a table whose snapshots have ended.
     pub fn drop_table(&mut self, table: TableId) {
         let dropped = self.partitions.extract_if(.., |id, _| id.table == table);
         let rows = dropped.flat_map(|(_, rows)| rows);

@@ -68,7 +68,8 @@ struct Opening {
 
 #[derive(Debug)]
 enum OpeningStep {
-    /// The clocks of the cores that hold and have nothing under way.
+    /// Cores hold back new operations. Contains the clocks of the cores that have no operation in
+    /// progress any more.
     Holding(BTreeMap<CoreId, Version>),
     Closing {
         at: Version,
@@ -97,7 +98,7 @@ struct User {
 }
 
 impl Openings {
-    /// Returns when there is something to do.
+    /// Returns the time of the next action.
     pub fn due_us(&self) -> Option<u64> {
         let opening = match &self.current {
             Some(opening) => Some(opening.until_us),
@@ -111,7 +112,8 @@ impl Openings {
         opening.into_iter().chain(users).min()
     }
 
-    /// Returns how many snapshots are open or being opened, and how many statements wait.
+    /// Returns the number of snapshots that are open or being opened, plus the number of waiting
+    /// statements.
     pub fn count(&self) -> usize {
         self.waiting.len() + usize::from(self.current.is_some()) + self.open.len()
     }
@@ -131,7 +133,7 @@ impl Openings {
         open + usize::from(is_opening) + usize::from(is_waiting)
     }
 
-    /// Returns how many snapshots are open.
+    /// Returns the number of open snapshots.
     pub fn open_count(&self) -> usize {
         self.open.len()
     }
@@ -329,7 +331,7 @@ impl CoreMachine {
         });
     }
 
-    /// Handles a core's report that it holds and has nothing under way.
+    /// Handles a core's report that it holds and has no operation in progress.
     pub(super) fn on_held(
         &mut self,
         now: ClockReading,
@@ -373,7 +375,7 @@ impl CoreMachine {
         }
     }
 
-    /// Handles a core's report that it has closed. T is given out once all have.
+    /// Handles a core's report that it has closed. Once all have, the waiting statements get T.
     pub(super) fn on_closed(
         &mut self,
         now: ClockReading,
@@ -444,8 +446,8 @@ impl CoreMachine {
         self.answer(asker, Position(0), None, reply, output);
     }
 
-    /// Handles a core's report that it does not take part, or not any more: the opening is void, or
-    /// the snapshot has ended.
+    /// Handles a core's report that it does not take part, or not any more. The opening fails, or
+    /// the snapshot ends.
     pub(super) fn on_cut_refused(
         &mut self,
         now: ClockReading,
@@ -492,7 +494,8 @@ impl CoreMachine {
         self.openings.not_before_us = now.monotonic_us + pause_us;
     }
 
-    /// Ends what concerns tables whose epochs have changed (R39). Their cores do the same.
+    /// Ends openings and snapshots of tables whose epochs have changed (R39). The tables' cores do
+    /// the same.
     pub(crate) fn end_openings_of(
         &mut self,
         now: ClockReading,
@@ -514,7 +517,7 @@ impl CoreMachine {
         self.end_unread(output);
     }
 
-    /// Forgets the statements of a client whose connection is gone, and soon its snapshots.
+    /// Drops the statements of a client whose connection has ended. Its snapshots end soon after.
     pub(crate) fn drop_snapshots_of(&mut self, now: ClockReading, client: ClientId) {
         let is_gone = |statement: &Statement| statement.asker.client == client;
         self.openings.waiting.retain(|it| !is_gone(it));
@@ -528,7 +531,7 @@ impl CoreMachine {
         }
     }
 
-    /// Goes on: ends what has expired, keeps what is read, begins the next opening.
+    /// Ends what has expired, keeps snapshots that are read, and begins the next opening.
     pub(crate) fn review_openings(&mut self, now: ClockReading, output: &mut CoreOutput) {
         let now_us = now.monotonic_us;
         let opening = self.openings.current.as_ref();

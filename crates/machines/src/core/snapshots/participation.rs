@@ -18,20 +18,20 @@ use crate::core::member::{Member, MemberKey};
 use crate::core::partition::rows::stored_row;
 use crate::core::step::Step;
 
-/// A hold lasts so long at most, whatever the opener asks for: operations wait for it.
+/// The longest time of a hold, whatever the opener requests, because operations wait for it.
 pub(super) const HOLD_US_MAX: u64 = 320_000;
 /// Snapshots that a core knows at a time.
 pub(super) const SNAPSHOTS_MAX: usize = 256;
 /// Snapshots that have ended of late: a read of one is refused with the reason.
 const ENDED_MAX: usize = 256;
 
-/// The part of one core in snapshots.
+/// The state of one core as a participant in snapshots.
 #[derive(Debug, Default)]
 pub(crate) struct Participation {
-    /// One at a time, so that the end of one opening does not release operations that another one
-    /// holds back.
+    /// The opening that this core holds for. There is only one at a time, so that the end of one
+    /// opening does not release operations that another opening holds back.
     hold: Option<CutHold>,
-    /// The newest opening of each core that this one has held for.
+    /// The newest opening of each other core for which this core has held.
     seen: BTreeMap<CoreId, (Incarnation, u64)>,
     known: BTreeMap<SnapshotId, KnownSnapshot>,
     ended: VecDeque<(SnapshotId, SnapshotFailure)>,
@@ -44,9 +44,9 @@ struct CutHold {
     snapshot: SnapshotId,
     tables: BTreeSet<TableId>,
     until_us: u64,
-    /// It has reported that nothing is under way.
+    /// Whether this core has reported that none of its operations is in progress.
     is_drained: bool,
-    /// Why it does not count any more. Its operations go on at the next tick.
+    /// Why the opening cannot succeed any more. Its operations go on at the next tick.
     interrupted: Option<SnapshotFailure>,
     /// An operation under way, found when it was last looked for one.
     waits_for: Option<MemberKey>,
@@ -75,28 +75,28 @@ impl CutHold {
 }
 
 impl Participation {
-    /// Returns whether operations of a table may not begin now.
+    /// Returns whether operations of a table must not begin now.
     pub fn holds(&self, table: TableId) -> bool {
         let hold = self.hold.as_ref();
         hold.is_some_and(|hold| hold.holds(table)) && !planted::is(Bug::HoldBeginsOperations)
     }
 
-    /// Returns how many snapshots this core knows.
+    /// Returns the number of snapshots that this core knows.
     pub fn known_count(&self) -> usize {
         self.known.len()
     }
 
-    /// Returns how many snapshots this core knows or holds for.
+    /// Returns the number of snapshots that this core knows or holds for.
     pub fn count(&self) -> usize {
         self.known.len() + usize::from(self.hold.is_some())
     }
 
-    /// Returns about how many bytes of earlier rows it keeps.
+    /// Returns the approximate bytes of rows that it keeps for snapshots.
     pub fn history_bytes(&self) -> usize {
         self.history.bytes()
     }
 
-    /// Returns when to look for what has expired.
+    /// Returns the time of the next check for expired snapshots and holds.
     pub fn due_us(&self) -> Option<u64> {
         let hold = self.hold.iter().map(|hold| match hold.interrupted {
             Some(_) => 0,
@@ -106,7 +106,7 @@ impl Participation {
         hold.chain(known).min()
     }
 
-    /// Returns T of a snapshot of a table, if reads of it can be answered.
+    /// Returns T of a snapshot of a table, if this core can answer reads of it.
     ///
     /// # Errors
     /// Why they cannot.
@@ -137,7 +137,7 @@ impl Participation {
         ended.map_or(SnapshotFailure::Unknown, |(_, reason)| *reason)
     }
 
-    /// Returns what one partition had at a version.
+    /// Returns the rows that one partition had at a version.
     pub fn rows_at(&self, id: PartitionId, version: Version) -> RowsAt<'_> {
         self.history.at(id, version)
     }
@@ -239,7 +239,7 @@ impl Participation {
 }
 
 impl CoreMachine {
-    /// Handles a message of the core that opens a snapshot.
+    /// Handles a message of an opener.
     pub(crate) fn on_snapshot_message<T: Tables>(
         &mut self,
         from: CoreId,
@@ -344,8 +344,8 @@ impl CoreMachine {
         }
     }
 
-    /// Reports to the opener once nothing of the held tables is under way here. Called after each
-    /// step.
+    /// Reports to the opener once no operation of the held tables is in progress here. Called after
+    /// each step.
     pub(crate) fn report_drained(&mut self, output: &mut CoreOutput) {
         let Some(hold) = &mut self.participation.hold else {
             return;
@@ -432,7 +432,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Ends what has expired, and a hold that was interrupted.
+    /// Ends expired snapshots, and holds that were interrupted.
     pub(crate) fn expire_snapshots<T: Tables>(
         &mut self,
         step: &mut Step<'_, T>,
@@ -486,8 +486,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Returns the version at which a read of a table is to be answered; none if it reads present
-    /// rows.
+    /// Returns the version at which a read of a table must be answered; none if it reads the
+    /// present rows.
     ///
     /// # Errors
     /// Its snapshot cannot be read here (any more).
@@ -501,7 +501,7 @@ impl CoreMachine {
         at.transpose()
     }
 
-    /// Returns whether an operation of a version up to this one has not changed the rows of a
+    /// Returns whether an operation with a version up to `at` has not changed the rows of a
     /// partition yet.
     pub(crate) fn is_pending_at(&self, partition: PartitionId, at: Version) -> bool {
         let mut members = self.members.iter();
