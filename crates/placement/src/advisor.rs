@@ -10,32 +10,32 @@ use core::fmt;
 use crate::cover::{Cover, CoverCosts, cover};
 use crate::grid::Layout;
 
-/// The most partitions of a replex, and second failures of each, that a prediction examines. Of
-/// more partitions, as many are taken at even distances. Partitions of a replex differ by their
-/// coordinates only, so the sample is like the rest.
+/// The most partitions of a replex, and the most second failures of each, that a prediction
+/// examines. If there are more, it examines a sample at even distances. Partitions of a replex
+/// differ only by their coordinates, so the sample is representative.
 pub const SAMPLES_MAX: usize = 64;
 
-/// The failure amplification of reads by one replex's sorting key.
+/// How many partitions reads by one replex's sorting key visit after failures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Amplification {
     /// Index into [`Layout::replexes`].
     pub replex: usize,
-    /// After the loss of the partition that the read wants.
+    /// After the loss of the partition that the read needs.
     pub after_one: Spread,
-    /// After the loss of that one and of any one partition that it would be read from instead.
+    /// After the loss of that partition and of any one partition that the read would use instead.
     pub after_two: Spread,
 }
 
-/// A number of partitions to visit, over all cases.
+/// Statistics of the number of visited partitions, over all cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// Worst case of the readable ones.
+    /// The largest number among the readable cases.
     pub max: u32,
-    /// Mean of the readable cases; 0 without any.
+    /// The mean of the readable cases; 0 if there are none.
     pub mean: f64,
-    /// Cases in which some row cannot be read from anywhere.
+    /// The number of cases in which some row cannot be read from any partition.
     pub unreadable: u32,
-    /// All cases.
+    /// The number of all cases.
     pub cases: u32,
 }
 
@@ -79,10 +79,10 @@ impl Spread {
     }
 }
 
-/// Returns the divisions (n1, n2), n1 · n2 = `partitions`, of a hybrid shared by A and B that make
-/// the expected amplification λA · n2 + λB · n1 least, for reads per second (or in any other unit)
-/// by A and by B. That is n1 = √(p · λA / λB), rounded to the better divisor: a failure in A costs
-/// n2, a failure in B costs n1. Among equals the squarest.
+/// Returns the best divisions (n1, n2) of a hybrid of A and B, with n1 · n2 = `partitions`. They
+/// minimise the expected amplification λA · n2 + λB · n1 for the rates of reads by A and by B,
+/// because a failure in A costs n2 and a failure in B costs n1. The optimum is n1 = √(p · λA / λB),
+/// rounded to the better divisor. Among equal results the most even divisions are chosen.
 pub fn best_divisions(partitions: u32, reads_a: u64, reads_b: u64) -> (u32, u32) {
     assert!(partitions > 0, "a replex has partitions");
     let divisors = (1..=partitions).filter(|n1| partitions.is_multiple_of(*n1));
@@ -96,8 +96,8 @@ pub fn best_divisions(partitions: u32, reads_a: u64, reads_b: u64) -> (u32, u32)
     best.expect("1 divides every number")
 }
 
-/// Returns so many factors of `partitions`, as even as its divisors allow, the largest first: for
-/// [`Layout::hybrids_between`], which takes one more than there are hybrids.
+/// Returns `count` factors of `partitions`, as even as its divisors allow, the largest first.
+/// [`Layout::hybrids_between`] needs one factor more than it makes hybrids.
 pub fn even_factors(partitions: u32, count: usize) -> Vec<u32> {
     assert!(partitions > 0, "a replex has partitions");
     let mut rest = partitions;
@@ -118,8 +118,8 @@ pub fn even_factors(partitions: u32, count: usize) -> Vec<u32> {
     factors
 }
 
-/// Returns the amplification of reads by each replex, after one failure and after two, at the costs
-/// of a lookup.
+/// Returns the amplification of reads by each replex after one failure and after two, with the
+/// costs of lookups.
 pub fn amplification(layout: &Layout) -> Vec<Amplification> {
     layout
         .numbers()
@@ -127,7 +127,7 @@ pub fn amplification(layout: &Layout) -> Vec<Amplification> {
         .collect()
 }
 
-/// Returns the amplification of reads by one replex, as [`amplification`] has it.
+/// Returns the amplification of reads by one replex, as [`amplification`] does.
 pub fn amplification_of(layout: &Layout, replex: usize) -> Amplification {
     let mut after_one = Vec::new();
     let mut after_two = Vec::new();

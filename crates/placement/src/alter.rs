@@ -14,7 +14,7 @@ use crate::hybrid::GridError;
 use crate::schema::Schema;
 
 impl Schema {
-    /// Returns whether `wanted` is this schema with one index or one further copy more, its last.
+    /// Returns whether `wanted` is this schema with one more index or further copy at its end.
     pub fn is_extended_by(&self, wanted: &Schema) -> bool {
         let mut shorter = wanted.clone();
         if shorter.indexes.len() > self.indexes.len() {
@@ -25,8 +25,8 @@ impl Schema {
         *self == shorter && *self != *wanted
     }
 
-    /// Returns the name of the index or further copy that a replex of this name belongs to: several
-    /// hybrids go by one name.
+    /// Returns the name of the index or further copy to which a replex belongs. Several hybrids can
+    /// have one name.
     pub fn copy_of<'a>(&'a self, replex: &'a str) -> &'a str {
         let mut copies = self.further.iter();
         let whole = copies.find(|copy| copy.replex_names().iter().any(|name| name == replex));
@@ -66,8 +66,8 @@ impl FurtherCopy {
 }
 
 impl Layout {
-    /// Adds the one part of a valid schema that the layout's schema lacks: its last index or
-    /// further copy. Returns the numbers of the new copies.
+    /// Adds the last index or further copy of a valid schema that the layout lacks. Returns the
+    /// numbers of the new copies.
     ///
     /// # Errors
     /// There are too many copies, or another one has the name.
@@ -81,7 +81,7 @@ impl Layout {
         Ok([self.add(replex)?].into())
     }
 
-    /// Takes an index, a further copy or an exact replica out of a table, by its name. Its numbers
+    /// Removes an index, a further copy or an exact replica from a table by its name. Its numbers
     /// become vacant.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Makes numbers vacant.
+    /// Makes these numbers vacant.
     pub(crate) fn vacate(&mut self, gone: &[usize]) {
         for number in gone {
             self.replexes[*number] = Replex {
@@ -119,7 +119,7 @@ impl Layout {
         self.drop_unused_key_spaces();
     }
 
-    /// Returns the numbers of the copies that [`Layout::remove`] takes out by this name, rising.
+    /// Returns the numbers of the copies that [`Layout::remove`] would remove, ascending.
     ///
     /// # Errors
     /// As there.

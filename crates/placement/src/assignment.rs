@@ -20,10 +20,11 @@ use crate::grid::Layout;
 use crate::places::{HostCore, LOAD_PER_COPY, Loads, PartitionHost, Placement, partition_load};
 use crate::proof::{PlacementProof, prove};
 
-/// Why a table cannot be placed. More servers, or a table that asks for less, can change it.
+/// The reason why a table cannot be placed. More servers, or a table that tolerates fewer failures,
+/// can help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AssignmentError {
-    /// Too few failure domains for the failures to be tolerated.
+    /// There are too few failure domains for the tolerated failures.
     TooFewDomains {
         /// f.
         failures_tolerated: usize,
@@ -32,16 +33,16 @@ pub enum AssignmentError {
         /// Distinct domains of the servers given.
         found: usize,
     },
-    /// Too few replexes for the failures to be tolerated.
+    /// There are too few replexes for the tolerated failures.
     TooFewCopies {
         /// f + 1.
         needed: usize,
         /// Replexes of the layout.
         found: usize,
     },
-    /// A server without cores, or an id given twice.
+    /// A server has no cores, or an id occurs twice.
     BadServer {
-        /// Its id.
+        /// The server's id.
         id: u32,
     },
 }
@@ -81,8 +82,8 @@ impl fmt::Display for AssignmentError {
 impl core::error::Error for AssignmentError {}
 
 impl Layout {
-    /// Returns replexes that are cut alike, by rising index. Their partitions are copies with the
-    /// same rows. Every copy is in one family.
+    /// Returns families of replexes that are partitioned alike, by ascending index. Their
+    /// partitions are copies with the same rows. Every replex is in one family.
     pub fn families(&self) -> Vec<Vec<usize>> {
         let mut families: Vec<Vec<usize>> = Vec::new();
         for index in self.numbers() {
@@ -99,8 +100,8 @@ impl Layout {
     }
 }
 
-/// Places every partition such that every row has copies in f + 1 failure domains, and proves it.
-/// `held` is the cores' load of other tables.
+/// Places every partition so that every row has copies in f + 1 failure domains, and proves it.
+/// `held` is the load of the cores from other tables.
 pub fn assign(
     layout: &Layout,
     failures_tolerated: usize,
@@ -286,9 +287,9 @@ fn divide<'a>(
 /// In which order a family's partitions are dealt to servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DealOrder {
-    /// Neighbours to different servers.
+    /// Neighbouring partitions go to different servers.
     Apart,
-    /// Neighbours to the same one.
+    /// Neighbouring partitions go to the same server.
     Together,
 }
 

@@ -10,8 +10,8 @@ use crate::hybrid::GridError;
 use crate::schema::Schema;
 
 impl Layout {
-    /// Returns every copy that a schema asks for: one replex per index, its further copies and, if
-    /// these are fewer than f + 1, exact replicas of the primary.
+    /// Returns every copy of a schema: one replex per index, its further copies and, if these are
+    /// fewer than f + 1, exact replicas of the primary.
     ///
     /// # Panics
     /// If [`Schema::validate`] refuses the schema.
@@ -33,7 +33,7 @@ impl Layout {
         layout
     }
 
-    /// Returns the primary replex and one replex per index, first the replexes that can vote no.
+    /// Returns the primary replex and one replex per index. Replexes that can vote no come first.
     pub(crate) fn of_indexes(schema: &Schema) -> Layout {
         let mut layout = Layout {
             key_spaces: Vec::new(),
@@ -55,7 +55,7 @@ impl Layout {
         layout
     }
 
-    /// Adds the further copies of a schema, in its order.
+    /// Adds the schema's further copies, in the order in which the schema lists them.
     pub(crate) fn add_further(&mut self, schema: &Schema) -> Result<(), GridError> {
         for copy in &schema.further {
             self.add_copy(copy)?;

@@ -12,47 +12,48 @@ use alloc::vec::Vec;
 use crate::grid::Layout;
 use crate::slots::SlotConstraints;
 
-/// The most partitions that one search looks at before it settles for the best cover it has: a
-/// bound on time when very much is lost. With up to three failures it is never met.
+/// The most partitions that one search examines before it returns the best cover so far. It limits
+/// the time when very many partitions are lost. Up to three failures never reach it.
 pub const COVER_STEPS_MAX: u32 = 1 << 20;
 
-/// How a member finds the rows that it is asked for.
+/// How a member of a cover finds the requested rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RowAccess {
-    /// Its own sort order serves the lookup.
+    /// The replex's own sort order serves the lookup.
     Sorted,
-    /// It keeps thin local entries in the lookup's order.
+    /// It has thin local entries in the lookup's order.
     LocalIndex,
-    /// It goes through all its rows.
+    /// It scans all its rows.
     Scan,
 }
 
-/// The work of one member of a cover, in any one unit.
+/// The cost of one member of a cover, in any unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoverCosts {
-    /// Cost of [`RowAccess::Sorted`]; at least 1.
+    /// The cost of [`RowAccess::Sorted`]; at least 1.
     pub sorted: u64,
-    /// Cost of [`RowAccess::LocalIndex`]; at least 1.
+    /// The cost of [`RowAccess::LocalIndex`]; at least 1.
     pub local_index: u64,
-    /// Cost of [`RowAccess::Scan`]; at least 1.
+    /// The cost of [`RowAccess::Scan`]; at least 1.
     pub scan: u64,
 }
 
 impl CoverCosts {
-    /// For lookups: a scan is worse than an index lookup at every partition of another replex.
+    /// The costs for lookups: a scan costs more than an index lookup at every partition of another
+    /// replex.
     pub const LOOKUP: CoverCosts = CoverCosts {
         sorted: 10,
         local_index: 15,
         scan: 100_000,
     };
-    /// For counting partitions, and for rebuilds, which read everything anyway.
+    /// Equal costs, to count partitions, and for rebuilds, which read everything.
     pub const UNIFORM: CoverCosts = CoverCosts {
         sorted: 1,
         local_index: 1,
         scan: 1,
     };
 
-    /// Returns the cost of one access.
+    /// Returns the cost of one member.
     pub fn of(&self, access: RowAccess) -> u64 {
         match access {
             RowAccess::Sorted => self.sorted,
@@ -62,31 +63,31 @@ impl CoverCosts {
     }
 }
 
-/// A partition, and which of its rows it is to give.
+/// A member of a cover: a partition, and the rows that it must return.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoverMember {
     /// Index into [`Layout::replexes`].
     pub replex: usize,
-    /// Partition number within the replex.
+    /// The partition's number within the replex.
     pub partition: u32,
     /// How it finds the rows.
     pub access: RowAccess,
-    /// The slots of the rows that it is to give satisfy this. Other rows of the partition may come
-    /// from another member, and would be seen twice.
+    /// The slots of the rows that the member must return. Another member may return other rows of
+    /// the partition, which would otherwise appear twice.
     pub constraints: SlotConstraints,
 }
 
-/// A set of available partitions that together hold every row wanted, each row once.
+/// A set of available partitions that together have every wanted row, each row once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cover {
-    /// A partition can be a member twice, under constraints that exclude each other.
+    /// The members. A partition can occur twice, with constraints that exclude each other.
     pub members: Vec<CoverMember>,
-    /// Sum over the members, by the costs given.
+    /// The sum of the members' costs.
     pub cost: u64,
 }
 
 impl Cover {
-    /// Returns the failure amplification: how many partitions are visited.
+    /// Returns the number of visited partitions: the failure amplification.
     pub fn amplification(&self) -> u32 {
         let distinct: BTreeSet<(usize, u32)> = self
             .members
@@ -97,8 +98,8 @@ impl Cover {
     }
 }
 
-/// Returns the cheapest available cover of a lost partition, given as (replex, partition); `None`
-/// if there is none. The lost partition itself is never asked about.
+/// Returns the cheapest available cover of a lost partition, given as (replex, partition); none if
+/// there is none. The cover never includes the lost partition.
 pub fn cover(
     layout: &Layout,
     lost: (usize, u32),
@@ -118,8 +119,8 @@ pub fn cover(
 }
 
 /// Returns the cheapest available cover of all rows that satisfy the constraints, for a lookup in
-/// the sort order of replex `lookup`. While nothing is lost this is the lookup's own partitions, so
-/// that one function serves reads before and after a failure.
+/// the sort order of replex `lookup`. If nothing is lost, these are the lookup's own partitions. So
+/// one function serves reads before and after a failure.
 pub fn cover_constraints(
     layout: &Layout,
     lookup: usize,
@@ -138,7 +139,7 @@ pub fn cover_constraints(
 }
 
 /// Returns how a partition of replex `member` serves a lookup in the sort order of replex `lookup`.
-/// It may have to scan although it is to have local entries: those of a copy that came later.
+/// It may still have to scan if the copy was added later and its local entries are incomplete.
 pub fn access(layout: &Layout, lookup: usize, member: usize) -> RowAccess {
     let order = layout.order_columns(lookup);
     if layout.order_columns(member).starts_with(&order) {

@@ -9,26 +9,27 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// A copy, or a row of hybrids, that is requested by name.
+/// A further copy of a schema: it stands for one replex, or for a row of hybrids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FurtherCopy {
-    /// Unique within the table, indexes included, and not the table's own.
+    /// The name, unique among the copies and different from the table's.
     pub name: String,
-    /// How it is cut.
+    /// How it is partitioned.
     pub cut: Cut,
 }
 
-/// How a further copy is cut. An index is named by its position in
+/// How a further copy is partitioned. An index is given by its position in
 /// [`Schema::indexes`](crate::Schema::indexes); none is the primary key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// One hybrid that several indexes share (Replex sections 3.1 to 3.3).
+    /// One hybrid for several indexes (Replex sections 3.1 to 3.3).
     Hybrid {
         /// At least two; their divisions multiply to the table's partitions.
         shares: Vec<Share>,
     },
     /// A row of hybrids between two indexes, one fewer than factors (Replex Fig. 7). With two
-    /// factors there is one, of the copy's own name; more are numbered from 1 behind it.
+    /// factors there is one hybrid with the copy's own name. More are numbered from 1, after the
+    /// name.
     HybridsBetween {
         /// Shares the most with the first hybrid.
         first: Option<usize>,
@@ -37,7 +38,7 @@ pub enum Cut {
         /// At least two; they multiply to the table's partitions.
         factors: Vec<u32>,
     },
-    /// The same cut and sort as an index (Replex section 2.4).
+    /// The same partitions and order as an index (Replex section 2.4).
     Replica {
         /// Which.
         of: Option<usize>,
@@ -49,26 +50,26 @@ pub enum Cut {
     },
 }
 
-/// The part of one index that a hybrid keeps.
+/// The part of one index in a hybrid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Which; none is the primary key.
+    /// The index; none is the primary key.
     pub index: Option<usize>,
-    /// Into how many it is cut; divides its partitions.
+    /// The number of divisions. It divides the number of partitions.
     pub divisions: u32,
 }
 
-/// A column of a hyperspace.
+/// One column of a hyperspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dimension {
-    /// As an index into the table's columns.
+    /// The column, as an index into the table's columns.
     pub column: usize,
-    /// Into how many its values are cut; at least 1.
+    /// The number of divisions of its values; at least 1.
     pub divisions: u32,
 }
 
 impl FurtherCopy {
-    /// Returns how many replexes it stands for.
+    /// Returns the number of replexes that it stands for.
     pub fn replex_count(&self) -> usize {
         match &self.cut {
             Cut::HybridsBetween { factors, .. } => factors.len().saturating_sub(1),
@@ -76,7 +77,7 @@ impl FurtherCopy {
         }
     }
 
-    /// Returns the names of the replexes that it stands for.
+    /// Returns the names of these replexes.
     pub(crate) fn replex_names(&self) -> Vec<String> {
         let count = self.replex_count();
         let numbers = 1..=count;
@@ -96,7 +97,7 @@ impl FurtherCopy {
     }
 }
 
-/// Returns the name of one of several copies that were asked for by one name.
+/// Returns the name of one of several copies with a common name.
 pub(crate) fn numbered(name: &str, number: usize, count: usize) -> String {
     match count {
         1 => name.into(),

@@ -15,84 +15,85 @@ use crate::schema::Schema;
 use crate::slots::{Residue, SlotConstraints};
 use crate::value::ValueRef;
 
-/// Columns whose hash determines where a row goes, and into how many slots.
+/// Columns whose hash determines a row's slot, and the number of slots.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeySpace {
-    /// As indexes into the table's columns; without any, every row has slot 0.
+    /// The columns, as indexes into the table's columns. Without columns every row has slot 0.
     pub columns: Vec<usize>,
-    /// `slot = xxh3_64(memcomparable key of the columns) mod slots`; at least 1.
+    /// The number of slots, at least 1:
+    /// `slot = xxh3_64(memcomparable key of the columns) mod slots`.
     pub slots: u32,
 }
 
-/// One direction of a grid.
+/// One dimension of a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Axis {
     /// Index into [`Layout::key_spaces`].
     pub key_space: usize,
-    /// How much of the slot is cut off from below; at least 1.
+    /// The divisor that removes the lower part of the slot; at least 1.
     pub stride: u32,
-    /// How many coordinates there are; at least 1.
+    /// The number of coordinates; at least 1.
     pub divisions: u32,
 }
 
 /// The purpose of a replex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReplexKind {
-    /// Partitioned by the primary key; owns the order of operations per row.
+    /// Partitioned by the primary key. It orders the operations of each row.
     Primary,
     /// Partitioned by a secondary index.
     Index {
         /// Index into [`Schema::indexes`].
         index: usize,
     },
-    /// Shared by several indexes, to keep their failures cheap (Replex section 3).
+    /// Shared by several indexes, to make lookups of their lost partitions cheap (Replex section
+    /// 3).
     Hybrid,
-    /// The same cut and sort as another replex (Replex section 2.4).
+    /// Partitioned and sorted like another replex (Replex section 2.4).
     Exact {
         /// Index into [`Layout::replexes`].
         of: usize,
     },
-    /// One axis per column, for search by any of them (HyperDex).
+    /// One axis per column, for searches by any of them (HyperDex).
     Hyperspace,
-    /// A copy with another number of partitions, which takes the place of another one once it has
-    /// all of its rows. Until then no statement reads it.
+    /// A copy with another number of partitions. It replaces another copy once it has all of its
+    /// rows. Until then no statement reads it.
     Successor {
         /// Index into [`Layout::replexes`].
         of: usize,
     },
-    /// The number of a copy that was dropped: no copy, without partitions, until another one takes
-    /// the number.
+    /// The number of a dropped copy. It has no partitions, until another copy gets the number.
     Vacant,
 }
 
-/// A full copy of a table, cut into partitions.
+/// A full copy of a table, divided into partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Replex {
     /// Unique within the table.
     pub name: String,
-    /// Its purpose.
+    /// The replex's purpose.
     pub kind: ReplexKind,
-    /// The grid; without axes there is one partition.
+    /// The axes of the grid; without axes there is one partition.
     pub axes: Vec<Axis>,
-    /// The sorting key inside a partition, as indexes into the table's columns; the store appends
+    /// The sorting key within a partition, as indexes into the table's columns. The store appends
     /// the primary key.
     pub sort_columns: Vec<usize>,
 }
 
-/// All copies of a table. A copy keeps its number, its place in the list, for life, because files
-/// on disks are named by it. The primary replex of a new table is number 0.
+/// All copies of a table. A copy keeps its number, which is its place in the list, because files on
+/// disk have it in their names. The primary replex of a new table has number 0.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     /// The key spaces of the axes.
     pub key_spaces: Vec<KeySpace>,
-    /// By number.
+    /// The copies, by number.
     pub replexes: Vec<Replex>,
-    /// As [`Schema::local_entries`].
+    /// Whether copies keep local entries; see [`Schema::local_entries`].
     pub local_entries: bool,
 }
 
 impl Layout {
-    /// Returns the numbers of all copies, rising.
+    /// Returns the numbers of all copies, ascending.
     pub fn numbers(&self) -> impl Iterator<Item = usize> {
         let replexes = self.replexes.iter().enumerate();
         let copies = replexes.filter(|(_, replex)| replex.kind != ReplexKind::Vacant);
@@ -109,14 +110,14 @@ impl Layout {
         primary.expect("a table has a primary replex")
     }
 
-    /// Returns n, the number of copies.
+    /// Returns the number of copies, n.
     pub fn copies(&self) -> usize {
         self.numbers().count()
     }
 
     /// Returns the numbers of all copies in the order in which an operation visits them: the
-    /// primary replex, then the copies that can vote no (unique, dense), then the rest (R3). It is
-    /// the same for all operations (R7).
+    /// primary replex, then copies that can vote no (unique, dense), then the others (R3). All
+    /// operations have the same order (R7).
     pub fn chain(&self, schema: &Schema) -> Vec<usize> {
         let mut chain: Vec<usize> = self.numbers().collect();
         let is_primary = |number: usize| self.replexes[number].kind == ReplexKind::Primary;
@@ -124,7 +125,7 @@ impl Layout {
         chain
     }
 
-    /// Returns how many partitions a replex has.
+    /// Returns the number of partitions of a replex.
     pub fn partition_count(&self, replex: usize) -> u32 {
         let replex = &self.replexes[replex];
         if replex.kind == ReplexKind::Vacant {
@@ -133,8 +134,8 @@ impl Layout {
         replex.axes.iter().map(|axis| axis.divisions).product()
     }
 
-    /// Returns the columns by which the entries of a replex are ordered: its sorting key, then the
-    /// primary key, unless the sorting key is the primary key.
+    /// Returns the columns that order the entries of a replex: its sorting key, then the primary
+    /// key. If the sorting key is the primary key, the columns occur once.
     pub fn order_columns(&self, replex: usize) -> Vec<usize> {
         let primary_key = &self.replexes[self.primary()].sort_columns;
         let mut columns = self.replexes[replex].sort_columns.clone();
@@ -144,7 +145,8 @@ impl Layout {
         columns
     }
 
-    /// Returns the first replex whose entries are ordered as those of this one: it names the order.
+    /// Returns the first replex with the same order of entries as this one. Its number identifies
+    /// the order.
     pub fn order_of(&self, replex: usize) -> usize {
         let same = |other: &usize| {
             self.replexes[*other].sort_columns == self.replexes[replex].sort_columns
@@ -152,8 +154,9 @@ impl Layout {
         self.numbers().find(same).unwrap_or(replex)
     }
 
-    /// Returns the orders, by [`Layout::order_of`], in which partitions of a replex keep thin local
-    /// entries : all that their own order does not serve, if the table has them at all.
+    /// Returns the orders, by [`Layout::order_of`], in which partitions of a replex keep local
+    /// entries: all orders of the table that their own order does not serve. Returns none if the
+    /// table has no local entries.
     pub fn entry_orders(&self, member: usize) -> Vec<usize> {
         if !self.local_entries {
             return Vec::new();
@@ -165,7 +168,8 @@ impl Layout {
             .collect()
     }
 
-    /// Returns the index of the key space with these columns and slots, added if there is none.
+    /// Returns the index of the key space with these columns and slots. Adds it if it does not
+    /// exist.
     pub fn key_space(&mut self, columns: &[usize], slots: u32) -> usize {
         let key_space = KeySpace {
             columns: columns.to_vec(),
@@ -178,8 +182,8 @@ impl Layout {
         })
     }
 
-    /// Returns how many replexes, from the head of the chain, hold a constraint that can vote no: k
-    /// of R3. The primary always can, against a duplicate key.
+    /// Returns how many replexes, from the head of the chain on, can vote no: k of R3. The primary
+    /// always can, because of duplicate keys.
     pub fn voters(&self, schema: &Schema) -> usize {
         self.numbers()
             .filter(|number| self.votes(schema, *number))
@@ -198,15 +202,15 @@ impl Layout {
         }
     }
 
-    /// Returns the slot of a row in each key space. `values` gives a column's value by its index.
+    /// Returns the slot of a row in each key space. `values` returns a column's value by its index.
     pub fn slots<'a>(&self, values: &dyn Fn(usize) -> ValueRef<'a>) -> Vec<u32> {
         (0..self.key_spaces.len())
             .map(|key_space| self.slot(key_space, values))
             .collect()
     }
 
-    /// Returns the slot of a row in one key space, without allocating unless the key is longer than
-    /// 256 bytes.
+    /// Returns the slot of a row in one key space. It allocates only if the key is longer than 256
+    /// bytes.
     pub fn slot<'a>(&self, key_space: usize, values: impl Fn(usize) -> ValueRef<'a>) -> u32 {
         let KeySpace { columns, slots } = &self.key_spaces[key_space];
         if columns.is_empty() || *slots == 1 {
@@ -223,8 +227,8 @@ impl Layout {
         self.slot_of_key(key_space, key.bytes())
     }
 
-    /// Returns the slot that belongs to the memcomparable key of a key space's columns, for callers
-    /// that hold the encoded key already. Bytes that are no key get a slot too, which no row has.
+    /// Returns the slot for the memcomparable key of a key space's columns, for callers that have
+    /// the encoded key. Invalid keys also get a slot, but no row has them.
     pub fn slot_of_key(&self, key_space: usize, key: &[u8]) -> u32 {
         let KeySpace { columns, slots } = &self.key_spaces[key_space];
         if columns.is_empty() || *slots == 1 {
@@ -256,7 +260,7 @@ impl Layout {
         self.partition_by(replex, |key_space| slots[key_space])
     }
 
-    /// Returns whether a row satisfies the constraints; a member of a cover gives only such rows.
+    /// Returns whether a row satisfies the constraints. A member of a cover returns only such rows.
     pub fn admits_row(&self, constraints: &SlotConstraints, row: &RowView<'_>) -> bool {
         assert_eq!(
             constraints.residues.len(),
@@ -271,7 +275,7 @@ impl Layout {
         })
     }
 
-    /// Returns the slots that a predicate determines: of each key space whose columns it all
+    /// Returns the slots that a predicate determines: those of each key space whose columns it
     /// equates to values.
     pub fn constraints_of_predicate<'a>(
         &self,
@@ -291,7 +295,7 @@ impl Layout {
         constraints
     }
 
-    /// Returns the constraints of a partition on a row's slots.
+    /// Returns the slots of the rows in a partition, as constraints.
     pub fn constraints_of_partition(&self, replex: usize, partition: u32) -> SlotConstraints {
         assert!(
             partition < self.partition_count(replex),
@@ -319,8 +323,8 @@ impl Layout {
         constraints
     }
 
-    /// Returns the partitions of a replex that can hold a row that satisfies the constraints,
-    /// rising. One function for lookups, failover and rebuild.
+    /// Returns the partitions of a replex that can have a row with these constraints, ascending.
+    /// Lookups, reads after failures and rebuilds use it.
     pub fn partitions(&self, constraints: &SlotConstraints, replex: usize) -> Vec<u32> {
         assert_eq!(
             constraints.residues.len(),

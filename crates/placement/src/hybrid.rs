@@ -14,10 +14,10 @@ use crate::grid::{Axis, KeySpace, Layout, Replex, ReplexKind};
 use crate::schema::{PARTITIONS_MAX, REPLEXES_MAX, Schema};
 use crate::slots::SlotConstraints;
 
-/// The fault of a grid, and the remedy. The user changes the statement and tries again.
+/// An error in a grid, and the remedy. The user can change the statement and try again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GridError {
-    /// For people: the fault, its object, and the remedy.
+    /// For people: the error, its object and the remedy.
     pub message: String,
 }
 
@@ -38,10 +38,10 @@ macro_rules! ensure {
 }
 
 impl Layout {
-    /// Returns a hybrid shared by several replexes, each given with its divisions: equation (2) for
-    /// two, section 3.3 of Replex for more. A failure in one of them is then read from as many
-    /// partitions as the divisions of the *others* multiply to: with (A, n1), (B, n2) a failure in
-    /// A costs n2 and a failure in B costs n1.
+    /// Returns a hybrid of several replexes with their divisions: equation (2) for two replexes,
+    /// section 3.3 of Replex for more. A lookup of a lost partition of one replex reads as many
+    /// partitions as the product of the divisions of the *others*. With (A, n1), (B, n2) a failure
+    /// in A costs n2 and a failure in B costs n1.
     pub fn hybrid(&self, name: &str, parts: &[(usize, u32)]) -> Result<Replex, GridError> {
         ensure!(
             parts.len() >= 2,
@@ -66,11 +66,11 @@ impl Layout {
         Ok(self.hybrid_of(name.to_string(), axes))
     }
 
-    /// Returns k hybrids between replexes A and B (Replex Fig. 7), for k + 1 factors that multiply
-    /// to the partitions. Slots are read as k + 1 digits of these bases, the highest first. Hybrid
-    /// i keeps the first k + 1 − i digits of A and the last i digits of B, so that neighbours in
-    /// the row A, hybrid 1, …, hybrid k, B differ by one digit each. One failure then costs one
-    /// factor.
+    /// Returns k hybrids between replexes A and B (Replex Fig. 7), for k + 1 factors whose product
+    /// is the number of partitions. Slots are read as k + 1 digits of these bases, the highest
+    /// first. Hybrid i has the first k + 1 − i digits of A and the last i digits of B. So
+    /// neighbours in the row A, hybrid 1, …, hybrid k, B differ by one digit, and one failure costs
+    /// one factor.
     pub fn hybrids_between(
         &self,
         name: &str,
@@ -120,8 +120,8 @@ impl Layout {
         Ok(hybrids.collect())
     }
 
-    /// Returns an exact replica: no amplification for this replex's failures, no help for the
-    /// others (Replex section 2.4).
+    /// Returns an exact replica of a replex. A lookup of a lost partition of this replex reads one
+    /// partition. It does not help the others (Replex section 2.4).
     pub fn exact(&self, name: &str, of: usize) -> Result<Replex, GridError> {
         self.check_replex(name, of)?;
         let Replex {
@@ -179,7 +179,7 @@ impl Layout {
         })
     }
 
-    /// Gives a replex a number, the lowest that is vacant, and returns that.
+    /// Adds a replex under the lowest vacant number, and returns the number.
     pub fn add(&mut self, replex: Replex) -> Result<usize, GridError> {
         let name = &replex.name;
         ensure!(
@@ -200,7 +200,7 @@ impl Layout {
         Ok(number)
     }
 
-    /// Checks a layout that came from outside: after this no function of the crate panics on it.
+    /// Checks a layout from outside. After this check no function of the crate panics on it.
     pub fn validate(&self, schema: &Schema) -> Result<(), GridError> {
         let columns = schema.columns.len();
         let known = |list: &[usize]| list.iter().all(|column| *column < columns);
@@ -253,8 +253,8 @@ impl Layout {
         Ok(())
     }
 
-    /// Returns whether constraints that came from outside fit this layout, so that no function of
-    /// the crate panics on them.
+    /// Returns whether constraints from outside fit this layout, so that no function of the crate
+    /// panics on them.
     pub fn accepts(&self, constraints: &SlotConstraints) -> bool {
         let residues = &constraints.residues;
         residues.len() == self.key_spaces.len()

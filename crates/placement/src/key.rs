@@ -31,15 +31,15 @@ const ESCAPED_ZERO: u8 = 0xff;
 const ESCAPED_END: u8 = 0x01;
 const SIGN: u64 = 1 << 63;
 
-/// Why bytes are not a key of the types given. Retrying does not help.
+/// The reason why bytes are not a key of the given types. Retrying does not help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyError {
-    /// The bytes end inside the column with this index.
+    /// The bytes end within the column with this index.
     Truncated {
         /// Index of the column within the key.
         column: usize,
     },
-    /// The column with this index holds bytes that no value encodes to.
+    /// The bytes of the column with this index encode no value.
     Malformed {
         /// Index of the column within the key.
         column: usize,
@@ -51,7 +51,7 @@ pub enum KeyError {
     },
     /// The encoded key is longer than [`KEY_BYTES_MAX`].
     TooLong {
-        /// Its length in bytes.
+        /// The length in bytes.
         bytes: usize,
     },
 }
@@ -79,7 +79,7 @@ impl fmt::Display for KeyError {
 
 impl core::error::Error for KeyError {}
 
-/// Where encoded bytes go: a vector, or the stack buffer that is hashed for a slot.
+/// The destination of encoded bytes: a vector, or the stack buffer that is hashed to a slot.
 pub(crate) trait Sink {
     fn write(&mut self, bytes: &[u8]);
 }
@@ -104,13 +104,13 @@ pub fn encode_key<'a>(values: impl IntoIterator<Item = ValueRef<'a>>) -> Vec<u8>
     out
 }
 
-/// Returns whether any value is NULL. A unique index holds any number of such keys, as in SQL; a
-/// primary key may have none.
+/// Returns whether any value is NULL. A unique index accepts any number of such keys, as in SQL. A
+/// primary key accepts none.
 pub fn key_has_null<'a>(values: impl IntoIterator<Item = ValueRef<'a>>) -> bool {
     values.into_iter().any(ValueRef::is_null)
 }
 
-/// Checks an encoded key against [`KEY_BYTES_MAX`]; every write of a key passes through this.
+/// Checks the length of an encoded key against [`KEY_BYTES_MAX`]. Every write of a key calls it.
 pub fn check_key_bytes(key: &[u8]) -> Result<(), KeyError> {
     if key.len() > KEY_BYTES_MAX {
         return Err(KeyError::TooLong { bytes: key.len() });
@@ -118,8 +118,8 @@ pub fn check_key_bytes(key: &[u8]) -> Result<(), KeyError> {
     Ok(())
 }
 
-/// Returns the smallest byte string that is greater than every string with this prefix. `None` if
-/// there is none (the prefix is empty or all `ff`): then the range has no end.
+/// Returns the smallest byte string that is greater than every string with this prefix. Returns
+/// none if there is none (the prefix is empty or all `ff`): then the range has no end.
 pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
     let mut end = prefix[..=last].to_vec();
@@ -165,7 +165,7 @@ fn encode_bytes_to(out: &mut impl Sink, bytes: &[u8]) {
 }
 
 /// Returns the values of an encoded tuple of these types. Accepts exactly the output of
-/// [`encode_key`] (for floats, one zero and one NaN) and never panics.
+/// [`encode_key`] (with one zero and one NaN for floats), and never panics.
 pub fn decode_key(bytes: &[u8], types: &[ColumnType]) -> Result<Vec<Value>, KeyError> {
     let mut rest = bytes;
     let mut values = Vec::with_capacity(types.len());

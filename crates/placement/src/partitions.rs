@@ -14,8 +14,8 @@ use crate::hybrid::GridError;
 use crate::schema::Schema;
 
 impl Layout {
-    /// Adds a successor of each copy whose grid another number of partitions changes. Returns their
-    /// numbers. `known` is the layout's schema.
+    /// Adds a successor of each copy whose grid changes with another number of partitions. Returns
+    /// their numbers. `known` is the layout's schema.
     ///
     /// # Errors
     /// A hybrid is cut by the number of partitions, or there would be too many copies.
@@ -75,8 +75,8 @@ impl Layout {
         }
     }
 
-    /// Returns the numbers of all successors, each with the number of the copy whose place it is to
-    /// take, rising.
+    /// Returns the number of each successor with the number of the copy that it will replace,
+    /// ascending.
     pub fn successors(&self) -> impl Iterator<Item = (usize, usize)> {
         let replexes = self.replexes.iter().enumerate();
         replexes.filter_map(|(number, replex)| match replex.kind {
@@ -85,8 +85,8 @@ impl Layout {
         })
     }
 
-    /// Returns the number of partitions that the table has once its successors take their places;
-    /// none if it has none.
+    /// Returns the number of partitions of the table after its successors have replaced the earlier
+    /// copies; none if it has no successors.
     pub fn next_partitions(&self) -> Option<u32> {
         let (number, _) = self
             .successors()
@@ -94,7 +94,7 @@ impl Layout {
         Some(self.partition_count(number))
     }
 
-    /// Lets all successors take the places of the copies before, whose numbers become vacant.
+    /// Lets all successors replace the earlier copies, whose numbers become vacant.
     pub fn promote_successors(&mut self) {
         let successors: Vec<(usize, usize)> = self.successors().collect();
         let next = |of: usize| {
@@ -114,7 +114,7 @@ impl Layout {
         self.vacate(&gone);
     }
 
-    /// Takes all successors out of the table.
+    /// Removes all successors from the table.
     pub fn drop_successors(&mut self) {
         let gone: Vec<usize> = self.successors().map(|(number, _)| number).collect();
         self.vacate(&gone);

@@ -6,21 +6,22 @@ use alloc::vec::Vec;
 
 use crate::grid::Layout;
 
-/// The load of one whole copy of a table, so that a partition's share of it is a whole number.
+/// The load of one whole copy of a table. It is large, so that a partition's share is a whole
+/// number.
 pub const LOAD_PER_COPY: u64 = 1 << 32;
 
 /// A server that can hold partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionHost {
-    /// Unique in the cluster.
+    /// The server's number, unique in the cluster.
     pub id: u32,
-    /// The failure domain: its own name, a rack, a zone.
+    /// The failure domain, such as its own name, a rack or a zone.
     pub domain: String,
-    /// Event loops, each of which holds partitions; at least 1.
+    /// The number of event loops; at least 1. Each can hold partitions.
     pub cores: u16,
 }
 
-/// Where a partition lives.
+/// The core that holds a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostCore {
     /// [`PartitionHost::id`].
@@ -29,18 +30,18 @@ pub struct HostCore {
     pub core: u16,
 }
 
-/// Where all partitions of a table live.
+/// The cores that hold the partitions of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
-    /// Per replex, per partition.
+    /// The core of each partition of each replex.
     pub replexes: Vec<Vec<HostCore>>,
 }
 
-/// The load of cores before an assignment, in units of [`LOAD_PER_COPY`] per copy of a table.
+/// The load of each core, in units of [`LOAD_PER_COPY`] per copy of a table.
 pub type Loads = BTreeMap<HostCore, u64>;
 
 impl Placement {
-    /// Returns the load of this placement on each core that it uses.
+    /// Returns the load of each core from this placement.
     pub fn loads(&self, layout: &Layout) -> Loads {
         let mut loads = Loads::new();
         for (replex, places) in self.replexes.iter().enumerate() {

@@ -2,12 +2,12 @@
 
 use core::fmt;
 
-/// A record's ordinal number in a core's log, from 1; 0 stands before every record.
+/// The number of a record in a core's log, from 1; 0 is before every record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub u64);
 
 impl Position {
-    /// Before every record.
+    /// The position before every record.
     pub const ZERO: Position = Position(0);
 
     /// Returns the position after this one.

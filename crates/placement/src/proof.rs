@@ -13,32 +13,32 @@ use alloc::vec::Vec;
 use crate::grid::Layout;
 use crate::places::{HostCore, PartitionHost, Placement};
 
-/// The most combinations that one proof looks at before it settles for its lower bound. A
-/// placement by `assign` is proven by its lower bound and never comes near.
+/// The most combinations that one proof examines before it returns its lower bound. For a placement
+/// by `assign` the lower bound is the proof, so it never reaches this.
 pub const PROOF_STEPS_MAX: u32 = 1 << 22;
 
-/// The guarantees for every row of a table.
+/// The guarantees of a placement for every row of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacementProof {
-    /// Every possible row has copies in at least so many failure domains.
+    /// Every possible row has copies in at least this many failure domains.
     pub copies_guaranteed: u32,
-    /// Whether there is a row with no more; if not, the search was cut at [`PROOF_STEPS_MAX`].
+    /// Whether some row has exactly that many. If not, the search stopped at [`PROOF_STEPS_MAX`].
     pub exact: bool,
-    /// Slots of the worst row found, one per key space.
+    /// The slots of the worst row found, one per key space.
     pub worst_row: Vec<u32>,
 }
 
 impl PlacementProof {
-    /// Returns how many failure domains may be lost without losing a row.
+    /// Returns the number of failure domains that can be lost without losing a row.
     pub fn failures_tolerated(&self) -> u32 {
         self.copies_guaranteed.saturating_sub(1)
     }
 }
 
-/// Returns the most copies of a row that `failures` lost failure domains can take, at least as many
-/// and fewer than all: more than one each where a domain holds several replexes. By f R3 means
-/// members of a chain, which are missing at a resolution. A server that the list does not name
-/// fails alone.
+/// Returns the largest number of copies of a row that `failures` lost failure domains can destroy:
+/// at least `failures`, and fewer than all. A domain can destroy more than one if it has several
+/// replexes. R3 calls this number f: these members of a chain can be missing in a resolution. A
+/// server that is not in the list fails alone.
 pub fn copies_at_risk(placement: &Placement, servers: &[PartitionHost], failures: usize) -> usize {
     let domains: BTreeMap<u32, &str> = servers
         .iter()
@@ -62,8 +62,9 @@ pub fn copies_at_risk(placement: &Placement, servers: &[PartitionHost], failures
 }
 
 /// Returns x of R3: the position in the chain (1 is the head, n the decider) where a decision must
-/// be durable before any client may see it, for n replexes, f of their members that can be missing
-/// ([`copies_at_risk`]), and k the last position that can vote no. min(k, x) ≤ n − f holds.
+/// be durable before any client may see it. n is the number of replexes, f the number of their
+/// members that can be missing ([`copies_at_risk`]), and k the last position that can vote no.
+/// min(k, x) ≤ n − f holds.
 ///
 /// # Panics
 /// Unless f < n and 1 ≤ k ≤ n.
@@ -73,8 +74,8 @@ pub fn decision_position(n: usize, f: usize, k: usize) -> usize {
     if k <= n - f { n } else { n - f }
 }
 
-/// Returns in how many failure domains every possible row has a copy. Servers that the placement
-/// names but the list does not are taken to be lost: they count as no domain.
+/// Returns the smallest number of failure domains in which a possible row has a copy. Servers of
+/// the placement that are not in the list count as lost, and so as no domain.
 ///
 /// # Panics
 /// If the placement does not have one place per partition of the layout.

@@ -15,24 +15,24 @@ use crate::proof::prove;
 /// Placements that are proven to find one partition whose move evens out the load.
 const TRIES_MAX: usize = 64;
 
-/// A partition of one table: replex and number.
+/// A partition of one table: its replex and its number.
 pub type Cell = (usize, usize);
 
-/// A table to be placed again in part.
+/// A table whose partitions are to be moved in part.
 #[derive(Clone, Copy, Debug)]
 pub struct Relocation<'a> {
-    /// Its grids.
+    /// The table's grids.
     pub layout: &'a Layout,
-    /// The failures that it must survive.
+    /// The number of failures that it must survive.
     pub failures_tolerated: u32,
-    /// Where it is.
+    /// The present placement.
     pub placement: &'a Placement,
     /// Servers that may hold partitions.
     pub servers: &'a [PartitionHost],
 }
 
 impl Placement {
-    /// Returns the cells whose places differ, with the places that `other` has.
+    /// Returns the partitions whose cores differ in `other`, with the cores there.
     pub fn moves_to(&self, other: &Placement) -> Vec<(Cell, HostCore)> {
         let replexes = self.replexes.iter().zip(&other.replexes).enumerate();
         let cells = replexes.flat_map(|(replex, (from, to))| {
@@ -43,7 +43,7 @@ impl Placement {
         moves.map(|(cell, _, to)| (cell, to)).collect()
     }
 
-    /// Returns the placement with some cells on other cores.
+    /// Returns the placement with some partitions on other cores.
     pub fn with(&self, moves: &[(Cell, HostCore)]) -> Placement {
         let mut placement = self.clone();
         for ((replex, number), place) in moves {
@@ -52,7 +52,7 @@ impl Placement {
         placement
     }
 
-    /// Returns the cells on servers that are none of these.
+    /// Returns the partitions on servers that are not in the list.
     pub fn cells_outside(&self, servers: &[PartitionHost]) -> Vec<Cell> {
         self.cells(|place| servers.iter().all(|server| server.id != place.server))
     }
@@ -79,15 +79,15 @@ impl Placement {
 type Candidates<'a> = &'a dyn Fn(Cell) -> Vec<&'a PartitionHost>;
 
 impl Relocation<'_> {
-    /// Returns the failures that a placement survives.
+    /// Returns the number of failures that a placement survives.
     pub fn tolerated(&self, placement: &Placement) -> u32 {
         prove(self.layout, placement, self.servers).failures_tolerated()
     }
 
-    /// Returns the table with these cells elsewhere, and how many failures it survives then: each
-    /// server's cells on one spare, else spread over servers that hold the same replex, else
-    /// wherever there is room. None without servers. `loads` are those of all tables, and are kept
-    /// up.
+    /// Returns the placement with these partitions on other cores, and the number of failures that
+    /// it survives. The partitions of each server go to one spare server, otherwise to servers that
+    /// hold the same replex, otherwise to any server with the least load. Returns none without
+    /// servers. `loads` has the loads of all tables, and is updated.
     pub fn relocate(&self, cells: &[Cell], loads: &mut Loads) -> Option<(Placement, u32)> {
         let before = self.placement;
         let places = before.replexes.iter().flatten();
@@ -163,8 +163,8 @@ impl Relocation<'_> {
         *loads.entry(to).or_default() += load;
     }
 
-    /// Returns a placement without these cells where they are that tolerates the table's stated
-    /// failures, if there is one. Others move only where it takes that.
+    /// Returns a placement without these partitions at their present cores that survives the
+    /// table's requested failures, if there is one. Other partitions move only if necessary.
     pub fn clear(&self, cells: &[Cell], loads: &mut Loads) -> Option<Placement> {
         let mut tried = loads.clone();
         let (placement, tolerated) = self.relocate(cells, &mut tried)?;
@@ -175,7 +175,7 @@ impl Relocation<'_> {
         Some(placement)
     }
 
-    /// Returns a placement that tolerates the table's stated failures again, if there is one.
+    /// Returns a placement that survives the table's requested failures again, if there is one.
     pub fn heal(&self, loads: &mut Loads) -> Option<Placement> {
         for replex in 0..self.layout.replexes.len() {
             let shares = |place: &HostCore| self.placement.holds_other(place.server, replex);
@@ -208,9 +208,9 @@ impl Relocation<'_> {
         Some(placement)
     }
 
-    /// Returns the one move onto one of these servers that evens out the load of cores the most, of
-    /// those after which the table tolerates its stated failures. Returns none if no move takes a
-    /// core's load nearer to another one's by the partition's own at least.
+    /// Returns the one move onto one of these servers that balances the load of cores best, and
+    /// after which the table still survives its requested failures. Returns none if no move reduces
+    /// the difference of two cores' loads by at least the partition's load.
     pub fn even_out(&self, onto: &[PartitionHost], loads: &mut Loads) -> Option<(Cell, HostCore)> {
         let load = |place: &HostCore| loads.get(place).copied().unwrap_or(0);
         let mut tries: Vec<(u64, Cell, HostCore)> = Vec::new();

@@ -12,32 +12,32 @@ use crate::places::{PartitionHost, Placement};
 use crate::proof::{copies_at_risk, decision_position, prove};
 use crate::schema::{Constraint, Durability, Schema};
 
-/// A table's copies, their safety and the price of their failures.
+/// A table's copies, the failures that they survive, and the cost of failures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableReport {
     /// The table's name.
     pub table: String,
-    /// n: replexes, which is copies of every row.
+    /// The number of copies of every row, n.
     pub copies: usize,
-    /// f: failures that the table asks to tolerate.
+    /// The number of failures that the table must tolerate, f.
     pub failures_tolerated: u32,
-    /// Failures that every possible row survives where it is placed now, by `prove`; `None`
-    /// without a placement.
+    /// The number of failures that every possible row survives with the present placement, by
+    /// `prove`; none without a placement.
     pub failures_proven: Option<u32>,
-    /// Failures that every possible row survives with the copies that can be read now; none if some
-    /// rows have no such copy, or without a placement.
+    /// The number of failures that every possible row survives with the copies that can be read
+    /// now. None if some rows have no such copy, or without a placement.
     pub failures_survived: Option<u32>,
-    /// Why that differs from `failures_proven`, for people; empty if it does not.
+    /// The reason why that differs from `failures_proven`, for people; empty if it does not.
     pub shortfall: String,
-    /// k of R3: the last position in the chain that can vote no, from 1.
+    /// k of R3: the last position in the chain that can vote no, counted from 1.
     pub last_voter: usize,
-    /// x of R3: where a decision is durable before any client sees it, from 1.
+    /// x of R3: the position where a decision is durable before any client sees it, counted from 1.
     pub decision_position: usize,
-    /// As [`Schema::local_entries`].
+    /// Whether copies keep local entries; see [`Schema::local_entries`].
     pub local_entries: bool,
     /// When a write is acknowledged.
     pub durability: Durability,
-    /// By number.
+    /// The copies, by number.
     pub replexes: Vec<ReplexReport>,
 }
 
@@ -49,22 +49,23 @@ pub struct ReplexReport {
     /// `primary`, `index`, `unique index`, `dense index`, `hybrid`, `hyperspace` or
     /// `exact replica of …`.
     pub kind: String,
-    /// Per axis, how a coordinate comes from a row, as `hash(origin, destination) mod 12`.
+    /// For each axis, how a row's coordinate is computed, as `hash(origin, destination) mod 12`.
     pub axes: Vec<String>,
-    /// Product of the axes' divisions.
+    /// The product of the axes' divisions.
     pub partitions: u32,
-    /// Sorting key inside a partition, by the columns' names.
+    /// The names of the columns that sort rows within a partition.
     pub sorted_by: Vec<String>,
-    /// Servers that hold its partitions, by rising id; empty without a placement.
+    /// The servers that hold its partitions, ascending; empty without a placement.
     pub servers: Vec<u32>,
-    /// Partitions that a read by this replex visits once its own partition is lost.
+    /// The number of partitions that a read by this replex visits after the loss of its own
+    /// partition.
     pub after_one_failure: Spread,
-    /// The same once one of those is lost too.
+    /// The same after the loss of one of those, too.
     pub after_two_failures: Spread,
 }
 
 impl TableReport {
-    /// Gathers the report; `placed` is where the partitions are and the servers there are.
+    /// Creates the report. `placed` has the placement and the servers.
     ///
     /// # Panics
     /// If the layout or the placement are not of this schema.
@@ -122,13 +123,13 @@ impl TableReport {
 }
 
 impl TableReport {
-    /// Returns whether every possible row survives the table's stated failures now.
+    /// Returns whether every possible row survives the table's requested failures now.
     pub fn holds_now(&self) -> bool {
         self.failures_survived >= Some(self.failures_tolerated)
     }
 
-    /// Returns the failures that every possible row survives now, and after the changes under way,
-    /// for people.
+    /// Returns the number of failures that every possible row survives, now and after the changes
+    /// in progress, for people.
     pub fn survival(&self) -> String {
         let proven = self.failures_proven.unwrap_or(0);
         let missing = match proven < self.failures_tolerated {

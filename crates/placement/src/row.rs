@@ -33,22 +33,22 @@ const WIDTH_SHIFT: u16 = 11;
 const NULLS_FLAG: u16 = 1 << 13;
 const LATER_FORMAT_MASK: u16 = 0b11 << 14;
 
-/// Why values are not a row of the schema, or bytes not a row. Retrying does not help.
+/// The reason why values are not a row of the schema, or bytes not a row. Retrying does not help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowError {
-    /// Another number of values than columns.
+    /// The number of values is not the number of columns.
     ValueCount {
         /// Columns in the schema.
         expected: usize,
         /// Values given.
         found: usize,
     },
-    /// NULL for a column that is not nullable.
+    /// A column that is not nullable has NULL.
     Null {
         /// The column's name.
         column: String,
     },
-    /// A value of another type than the column's.
+    /// A value has another type than its column.
     WrongType {
         /// The column's name.
         column: String,
@@ -59,14 +59,14 @@ pub enum RowError {
     },
     /// The encoded row is longer than [`ROW_BYTES_MAX`].
     TooLong {
-        /// Its length in bytes.
+        /// The length in bytes.
         bytes: usize,
     },
-    /// The bytes end inside the header, or not at the length in the header.
+    /// The bytes end within the header, or their length is not that in the header.
     Length,
-    /// The row was written by a newer version, or has more columns than the schema.
+    /// A newer version wrote the row, or it has more columns than the schema.
     Newer,
-    /// The column with this index holds bytes that no value of its type encodes to.
+    /// The bytes of the column with this index encode no value of its type.
     Malformed {
         /// Index of the column.
         column: usize,
@@ -123,7 +123,7 @@ pub fn encode_row(columns: &[Column], values: &[Value]) -> Result<Vec<u8>, RowEr
     encode_values(columns, values.len(), |index| values[index].as_ref())
 }
 
-/// Encodes as [`encode_row`] does, from borrowed values.
+/// Encodes like [`encode_row`], from borrowed values.
 pub fn encode_row_refs(columns: &[Column], values: &[ValueRef<'_>]) -> Result<Vec<u8>, RowError> {
     encode_values(columns, values.len(), |index| values[index])
 }
@@ -230,7 +230,7 @@ fn value_bytes(value: ValueRef<'_>) -> usize {
     }
 }
 
-/// An encoded row, checked once and read in place.
+/// An encoded row. It is checked once, and columns are read from the bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct RowView<'a> {
     columns: &'a [Column],
@@ -246,7 +246,7 @@ pub struct RowView<'a> {
 }
 
 impl<'a> RowView<'a> {
-    /// Checks the bytes wholly, so that reading a column cannot fail. Never panics.
+    /// Checks all bytes, so that reading a column cannot fail. Never panics.
     pub fn parse(columns: &'a [Column], bytes: &'a [u8]) -> Result<RowView<'a>, RowError> {
         let row = RowView::checked_before(columns, bytes)?;
         let mut start = 0;
@@ -273,8 +273,8 @@ impl<'a> RowView<'a> {
         Ok(row)
     }
 
-    /// Returns a row that [`RowView::parse`] took before, as all in tables: checks the header
-    /// alone. A column of other bytes panics when it is read.
+    /// Returns a row that [`RowView::parse`] accepted before, as all rows in tables. It checks only
+    /// the header. Reading a column with invalid bytes panics.
     pub fn checked_before(columns: &'a [Column], bytes: &'a [u8]) -> Result<RowView<'a>, RowError> {
         if bytes.len() > ROW_BYTES_MAX {
             return Err(RowError::TooLong { bytes: bytes.len() });
@@ -314,7 +314,7 @@ impl<'a> RowView<'a> {
         })
     }
 
-    /// Returns the value of a column of the schema, which the row need not hold.
+    /// Returns the value of a column of the schema. The row may be older than the column.
     ///
     /// # Panics
     /// If the schema has no such column.
@@ -344,7 +344,7 @@ impl<'a> RowView<'a> {
         }
     }
 
-    /// Returns the columns of the schema by which the row is read.
+    /// Returns the columns of the schema with which the row is read.
     pub fn columns(&self) -> &'a [Column] {
         self.columns
     }

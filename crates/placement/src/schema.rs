@@ -15,7 +15,7 @@ use crate::value::{ColumnType, Value};
 pub const COLUMNS_MAX: usize = 1600;
 /// The most bytes of a name.
 pub const NAME_BYTES_MAX: usize = 63;
-/// The most replexes of a table: a chain has one position for each.
+/// The most replexes of a table. A chain has one position for each.
 pub const REPLEXES_MAX: usize = 63;
 /// The most partitions of a replex.
 pub const PARTITIONS_MAX: u32 = 4096;
@@ -23,46 +23,47 @@ pub const PARTITIONS_MAX: u32 = 4096;
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Unique within the table.
+    /// The name, unique within the table.
     pub name: String,
-    /// Type of its values.
+    /// The type of its values.
     pub column_type: ColumnType,
     /// Whether NULL is allowed.
     pub nullable: bool,
-    /// The value of a row that was written without the column; NULL if there is none.
+    /// The value for rows that were written without the column; none is NULL.
     pub default: Option<Value>,
 }
 
-/// The condition of an index on the rows, by which its replex can vote no.
+/// A condition of an index on the rows. Because of it, the index's replex can vote no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Constraint {
-    /// No two rows have the same key, unless a part of it is NULL.
+    /// No two rows have the same key, except keys with NULL.
     Unique,
-    /// The last column counts 1, 2, 3, … within the group that the columns before it name: a
-    /// value is valid only when all smaller ones exist (Replex section 2.3).
+    /// The last column counts 1, 2, 3, … within each group of equal values in the columns before
+    /// it. A value is valid only if all smaller ones exist (Replex section 2.3).
     Dense,
 }
 
 /// A sorting key by which rows can be looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Index {
-    /// Unique within the table, and not the table's own.
+    /// The name, unique within the table and different from the table's.
     pub name: String,
-    /// Sorting key, as indexes into the table's columns.
+    /// The sorting key, as indexes into the table's columns.
     pub columns: Vec<usize>,
-    /// Its condition on the rows, if any.
+    /// The condition that the index imposes on the rows, if any.
     pub constraint: Option<Constraint>,
-    /// How many of the first columns choose the partition; none is all of them, but for the last
-    /// of a dense index. Rows that have them in common are in one partition, in order.
+    /// How many of the first columns determine the partition. None is all of them; for a dense
+    /// index, all but the last. Rows with equal values in these columns are in one partition, in
+    /// order.
     pub partition_columns: Option<u8>,
 }
 
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// When it is durable on every copy.
+    /// The write is durable on every copy.
     Sync,
-    /// When every copy has it in memory; disks follow within a stated interval.
+    /// Every copy has the write in memory. Disks follow within a limited time.
     Replicated,
 }
 
@@ -71,7 +72,7 @@ pub enum Durability {
 pub struct Schema {
     /// The table's name.
     pub name: String,
-    /// In the order in which rows hold them; new ones go to the end.
+    /// The columns, in the order in which rows have them. New columns go to the end.
     pub columns: Vec<Column>,
     /// Sorting key of the primary replex, as indexes into `columns`.
     pub primary_key: Vec<usize>,

@@ -53,7 +53,7 @@ pub struct SlotConstraints {
 }
 
 impl SlotConstraints {
-    /// Returns no constraint on any of so many key spaces.
+    /// Returns constraints that allow everything, for this many key spaces.
     pub fn any(key_spaces: usize) -> SlotConstraints {
         SlotConstraints {
             residues: vec![Vec::new(); key_spaces],

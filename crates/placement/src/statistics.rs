@@ -5,13 +5,14 @@
 
 use alloc::vec::Vec;
 
-/// Returns the value in the middle, of an even number the mean of the middle two; NaN of none.
+/// Returns the middle value, or the mean of the middle two if their number is even; NaN without
+/// values.
 pub fn median(values: &[f64]) -> f64 {
     percentile(values, 0.5)
 }
 
-/// Returns the value below which this share of the others lies, from 0, the least, to 1, the
-/// greatest; NaN of none.
+/// Returns the value below which this share of the values lies; 0 is the least, 1 the greatest. NaN
+/// without values.
 pub fn percentile(values: &[f64], share: f64) -> f64 {
     percentiles(values, &[share])[0]
 }

@@ -11,14 +11,14 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::{Bound, ControlFlow};
 
-/// Longest key in bytes that every implementation accepts; keys may be empty. An encoded
-/// key has at most [`crate::KEY_BYTES_MAX`] of them, but a local entry joins two.
+/// The longest key in bytes that every implementation accepts. Keys may be empty. An encoded key
+/// has at most [`crate::KEY_BYTES_MAX`] bytes, but a local entry joins two of them.
 pub const TABLE_KEY_BYTES_MAX: usize = 32 * 1024;
 
-/// Longest value in bytes that every implementation accepts; values may be empty.
+/// The longest value in bytes that every implementation accepts. Values may be empty.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Sees entries of a scan, key then value, in the order of the scan; breaks to end it.
+/// Receives each entry of a scan, key and value, in the order of the scan. Breaks to end the scan.
 pub type EntryVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
 /// Sorted tables of one core, read by the pure protocol machine. Keys order bytewise.
@@ -93,14 +93,14 @@ pub trait Tables {
     }
 }
 
-/// A cold read failed: corruption or an I/O error, in words.
+/// A read of the cold store failed, because of damage or an I/O error. Contains a description.
 ///
 /// Not to be retried. The server must stop rather than answer from a table that it cannot read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TablesError(String);
 
 impl TablesError {
-    /// Returns an error with the failed action, its object, and the remedy.
+    /// Returns an error that says which action failed, on which object, and what to do.
     pub fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }
@@ -114,7 +114,8 @@ impl fmt::Display for TablesError {
 
 impl core::error::Error for TablesError {}
 
-/// The reference: ordered maps in memory. Deterministic, and cheap to compare and to clone.
+/// The reference implementation: ordered maps in memory. It is deterministic, and cheap to compare
+/// and to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryTables {
     /// No table in here is empty, so that equal contents compare equal.
@@ -122,7 +123,7 @@ pub struct MemoryTables {
 }
 
 impl MemoryTables {
-    /// Returns tables without an entry.
+    /// Returns empty tables.
     pub fn new() -> Self {
         Self::default()
     }

@@ -16,12 +16,12 @@ use crate::value::{ColumnType, Value, ValueRef};
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// A text that is not a value of the type asked for. The user corrects it.
+/// A text that is not a value of the requested type. The user must correct it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueError {
-    /// The type asked for.
+    /// The requested type.
     pub column_type: ColumnType,
-    /// The text, its end cut off if it is long.
+    /// The text, truncated if it is long.
     pub text: String,
 }
 
@@ -53,8 +53,8 @@ impl fmt::Display for ValueError {
 impl core::error::Error for ValueError {}
 
 impl Value {
-    /// Returns the value of a text. Spaces around it do not count, except for texts, bytes and
-    /// UUIDs. Never NULL.
+    /// Returns the value of a text, never NULL. Spaces around it are ignored, except for texts,
+    /// bytes and UUIDs.
     pub fn parse(column_type: ColumnType, text: &str) -> Result<Value, ValueError> {
         let trimmed = text.trim_ascii();
         let value = match column_type {

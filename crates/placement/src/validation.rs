@@ -22,7 +22,7 @@ macro_rules! ensure {
 }
 
 impl Schema {
-    /// Checks everything that can be known before servers are; every table passes through this.
+    /// Checks everything that does not depend on servers. Every table must pass this check.
     pub fn validate(&self) -> Result<(), SchemaError> {
         check_name("table", &self.name)?;
         self.check_columns()?;

@@ -14,23 +14,23 @@ use core::hash::{Hash, Hasher};
 pub enum ColumnType {
     /// True or false.
     Bool,
-    /// Signed 64-bit integer.
+    /// A signed 64-bit integer.
     Int64,
-    /// IEEE 754 double.
+    /// An IEEE 754 double.
     Float64,
     /// UTF-8 text.
     Text,
     /// Any bytes.
     Bytes,
-    /// Microseconds since 1970-01-01 00:00:00 of a clock without a zone; the smallest and the
-    /// largest integer are `-infinity` and `infinity`.
+    /// Microseconds since 1970-01-01 00:00:00, without a time zone. The smallest and the largest
+    /// integer are `-infinity` and `infinity`.
     Timestamp,
     /// 128-bit identifier.
     Uuid,
 }
 
 impl ColumnType {
-    /// Every type, in the order of their declaration.
+    /// All types, in the order of their declaration.
     pub const ALL: [ColumnType; 7] = [
         ColumnType::Bool,
         ColumnType::Int64,
@@ -41,7 +41,7 @@ impl ColumnType {
         ColumnType::Uuid,
     ];
 
-    /// Returns the name under which SQL shows the type; `parse` accepts it.
+    /// Returns the type's name in SQL, which `parse` accepts.
     pub fn name(self) -> &'static str {
         match self {
             ColumnType::Bool => "boolean",
@@ -54,9 +54,9 @@ impl ColumnType {
         }
     }
 
-    /// Returns the type of an SQL type name, in any case and with any spacing, or `None`. Only
-    /// names whose values PostgreSQL takes and orders alike: `integer` and `real` have smaller
-    /// ranges, `timestamptz` a zone.
+    /// Returns the type with an SQL name, in any case and with any spacing; none if there is none.
+    /// It accepts only names whose values PostgreSQL accepts and orders in the same way: `integer`
+    /// and `real` have smaller ranges, `timestamptz` has a zone.
     pub fn parse(name: &str) -> Option<ColumnType> {
         let words: Vec<&str> = name.split_ascii_whitespace().collect();
         let name = words.join(" ").to_ascii_lowercase();
@@ -73,10 +73,10 @@ impl ColumnType {
     }
 }
 
-/// A value that owns its bytes. Orders and compares as SQL does; see the module's header.
+/// A value that owns its bytes. It compares and sorts as in SQL; see the module's header.
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// No value; of every type.
+    /// NULL, a value of every type.
     Null,
     /// See [`ColumnType::Bool`].
     Bool(bool),
@@ -94,10 +94,10 @@ pub enum Value {
     Uuid([u8; 16]),
 }
 
-/// A value that borrows its bytes, from a row read in place or from a [`Value`].
+/// A value that borrows its bytes from an encoded row or from a [`Value`].
 #[derive(Clone, Copy, Debug)]
 pub enum ValueRef<'a> {
-    /// No value; of every type.
+    /// NULL, a value of every type.
     Null,
     /// See [`ColumnType::Bool`].
     Bool(bool),
@@ -116,7 +116,7 @@ pub enum ValueRef<'a> {
 }
 
 impl Value {
-    /// Returns the same value, borrowed.
+    /// Returns a borrowed form of the value.
     pub fn as_ref(&self) -> ValueRef<'_> {
         match self {
             Value::Null => ValueRef::Null,
@@ -130,7 +130,7 @@ impl Value {
         }
     }
 
-    /// Returns the value's type; `None` for NULL, which is of every type.
+    /// Returns the value's type; none for NULL, which is a value of every type.
     pub fn column_type(&self) -> Option<ColumnType> {
         self.as_ref().column_type()
     }
@@ -142,7 +142,7 @@ impl Value {
 }
 
 impl ValueRef<'_> {
-    /// The same value, owned.
+    /// Returns an owned form of the value.
     #[allow(
         clippy::wrong_self_convention,
         reason = "the type is Copy, and the name is that of ToOwned, which Clone types cannot implement"
@@ -160,7 +160,7 @@ impl ValueRef<'_> {
         }
     }
 
-    /// Returns the value's type; `None` for NULL, which is of every type.
+    /// Returns the value's type; none for NULL, which is a value of every type.
     pub fn column_type(self) -> Option<ColumnType> {
         Some(match self {
             ValueRef::Null => return None,
@@ -180,7 +180,7 @@ impl ValueRef<'_> {
     }
 }
 
-/// Returns the bits of a float such that unsigned order of the bits is SQL order of the floats.
+/// Returns bits whose unsigned order is the SQL order of the floats.
 pub(crate) fn float_order_bits(value: f64) -> u64 {
     const SIGN: u64 = 1 << 63;
     // One zero and one NaN, so that equal values have equal bytes.
@@ -194,7 +194,7 @@ pub(crate) fn float_order_bits(value: f64) -> u64 {
     if bits & SIGN != 0 { !bits } else { bits | SIGN }
 }
 
-/// Returns the inverse of [`float_order_bits`], or `None` for bits that it never gives.
+/// Returns the float for bits from [`float_order_bits`]; none for other bits.
 pub(crate) fn float_from_order_bits(bits: u64) -> Option<f64> {
     const SIGN: u64 = 1 << 63;
     let value = f64::from_bits(if bits & SIGN != 0 {

@@ -1,8 +1,8 @@
-//! The baselines that every published figure is a ratio of: `echo` and `chain-echo`.
+//! The baselines with which every published figure is compared: `echo` and `chain-echo`.
 //!
-//! They are the server's own event loop with a handler that keeps no state: only the cost of
-//! sockets, frames and batching remains. `echo` answers each `Message::Echo` with the same bytes;
-//! with a next process, the bytes go down the chain and back up (a write's way, Replex Fig. 3).
+//! They use the server's own event loop, with a handler that keeps no state. So they measure only
+//! the cost of sockets, frames and batching. `echo` answers each `Message::Echo` with the same
+//! bytes. With a next process, the bytes go down a chain and back up, like a write (Replex Fig. 3).
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -19,15 +19,15 @@ use crate::event_loop::{
 /// from a chain that has lost frames.
 const UNDER_WAY_MAX: usize = 1 << 20;
 
-/// A baseline process that listens and does not run yet.
+/// A baseline process that listens, but does not serve yet.
 pub struct Baseline {
     event_loop: EventLoop,
     next: Option<SocketAddr>,
 }
 
 impl Baseline {
-    /// Listens at `address`. With `next`, frames are passed on to that process, and its answers
-    /// back; without, they are answered here.
+    /// Listens at `address`. With `next`, it forwards frames to that process and returns its
+    /// answers. Otherwise it answers frames itself.
     ///
     /// # Errors
     /// The address cannot be listened at.
@@ -42,7 +42,7 @@ impl Baseline {
         })
     }
 
-    /// Returns where it listens, with the real port.
+    /// Returns its address with the real port.
     pub fn address(&self) -> SocketAddr {
         self.event_loop.address()
     }

@@ -1,4 +1,4 @@
-//! A plain blocking connection that speaks frames, for the few moments outside event loops:
+//! A blocking connection that sends and receives frames, for the few uses outside of event loops:
 //! joining a cluster, and reading counters.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
@@ -8,14 +8,14 @@ use std::time::Duration;
 use protocol::frame::{self, FrameLimits};
 use protocol::message::{Hello, Message};
 
-/// A connection on which this side has sent Hello.
+/// A connection with blocking calls, on which this side has sent `Hello`.
 pub(crate) struct Blocking {
     stream: TcpStream,
     received: Vec<u8>,
 }
 
 impl Blocking {
-    /// Connects, and sends Hello as a client of the cluster, where it is known.
+    /// Connects, and sends `Hello` as a client of the cluster, if the cluster is known.
     pub fn connect(
         address: SocketAddr,
         cluster: Option<u64>,
@@ -34,7 +34,7 @@ impl Blocking {
         Ok(connection)
     }
 
-    /// Takes over a connection on which nothing was sent yet.
+    /// Uses a connection on which nothing was sent yet.
     pub fn over(stream: TcpStream) -> Blocking {
         Blocking {
             stream,
@@ -42,7 +42,7 @@ impl Blocking {
         }
     }
 
-    /// Sets how long the next read may wait.
+    /// Sets the longest wait of the next read.
     pub fn set_read_timeout(&self, patience: Duration) -> Result<()> {
         self.stream.set_read_timeout(Some(patience))
     }

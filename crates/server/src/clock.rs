@@ -1,11 +1,11 @@
-//! Time for the machines: one place reads the clocks, everything else is handed a [`ClockReading`].
+//! The clocks of a process. Only this module reads them; the machines get a [`ClockReading`].
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use protocol::identity::ClockReading;
 use rustix::time::{ClockId, clock_gettime};
 
-/// The clocks of one process. Copies agree, so that several loops share one monotonic time.
+/// The clocks of one process. Copies share one monotonic time.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start_us: u64,
@@ -19,7 +19,7 @@ impl Clock {
         }
     }
 
-    /// Microseconds since the start, from 1: 0 stands before every moment.
+    /// Returns the microseconds since the start, counted from 1; 0 is before every time.
     pub fn monotonic_us(&self) -> u64 {
         since_boot_us() - self.start_us + 1
     }
@@ -33,7 +33,7 @@ impl Clock {
     }
 }
 
-/// Microseconds since 1970; 0 where the clock is set before that.
+/// Returns the microseconds since 1970; 0 if the clock is set to an earlier time.
 pub fn wall_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| {

@@ -1,10 +1,9 @@
 //! The newest configuration that a server knows: the files `configuration` and
 //! `configuration.changes` of its folder.
 //!
-//! Nothing is served by it. It is there for the day on which the coordinator's state is lost, or is
-//! an older copy, while servers are stopped (`docs/how-to/store-disks.md`). Its record (see
-//! `envelope`, "RPXCONFG") is the configuration, and the changes since are those of
-//! `change_file`. Files that cannot be read are as good as none.
+//! The server does not serve from it. The coordinator needs it if its own state is lost or an older
+//! copy (`docs/how-to/store-disks.md`). The record (see `envelope`, "RPXCONFG") is the
+//! configuration. `change_file` has the later changes. Unreadable files count as missing.
 
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ const ENVELOPE: Envelope = Envelope {
     format: 1,
 };
 
-/// The file of one server, for the process that writes it.
+/// The configuration files of one server, as the process that writes them sees them.
 #[derive(Debug)]
 pub struct ConfigurationFile {
     files: ChangeFile,
@@ -41,7 +40,7 @@ impl Default for ConfigurationFile {
 }
 
 impl ConfigurationFile {
-    /// Reads it; none if there is none that can be used.
+    /// Reads the configuration. Returns none if no usable configuration is there.
     ///
     /// # Errors
     /// The system refuses.
@@ -51,8 +50,8 @@ impl ConfigurationFile {
         Ok(read.filter(|it| it.check().is_ok()))
     }
 
-    /// Keeps a configuration. A failed write, on a full disk for instance, ends no server: it is
-    /// logged, and the next write is of the whole configuration.
+    /// Writes a configuration. A failure, for example because of a full disk, is only logged. The
+    /// next call then writes the whole configuration.
     pub fn write(&mut self, folder: &DataFolder, configuration: &Arc<Configuration>) {
         let before = self.written.take();
         let before = before.filter(|before| before.cluster == configuration.cluster);

@@ -1,8 +1,8 @@
-//! How much of the disk below a folder is free, asked of the system now and then.
+//! The free space of a folder's disk, checked from time to time.
 //!
-//! A server's logs and tables have limits of their own. This module is about a disk that is small,
-//! or that others fill. A quota of a user does not show here: it shows when a segment cannot be
-//! made.
+//! A server's log and tables have limits of their own. This module handles a disk that is small, or
+//! that other programs fill. It does not see a user's quota, which shows when a segment cannot be
+//! created.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ const SEGMENT_BYTES_MIN: u64 = 16 << 20;
 /// Files that must be there to be made.
 const FILES_MIN: u64 = 16;
 
-/// The disk below a folder.
+/// The disk of a folder.
 pub struct DiskSpace {
     folder: PathBuf,
     /// Free bytes below which the disk is low.
@@ -38,7 +38,7 @@ struct SpaceFigures {
 }
 
 impl DiskSpace {
-    /// Returns the disk that holds `folder`, which need not exist yet.
+    /// Returns the disk with `folder`, which need not exist yet.
     pub fn of(folder: &Path) -> DiskSpace {
         DiskSpace {
             folder: folder.to_owned(),
@@ -49,26 +49,26 @@ impl DiskSpace {
         }
     }
 
-    /// Returns the disk with as many bytes kept free.
+    /// Returns the disk with this number of bytes as a reserve.
     pub fn with_reserve(mut self, bytes: u64) -> DiskSpace {
         self.reserve_bytes = bytes;
         self
     }
 
-    /// Returns bytes of a segment on this disk, `wanted` at most.
+    /// Returns the bytes of a segment on this disk, at most `wanted`.
     pub fn segment_bytes(&self, wanted: u64) -> u64 {
         self.look();
         segment_bytes(self.figures.get().bytes, wanted)
     }
 
-    /// Returns bytes of the log after which a checkpoint is due on this disk, `wanted` at most.
+    /// Returns the bytes of log after which a checkpoint is due on this disk, at most `wanted`.
     pub fn checkpoint_bytes(&self, wanted: u64) -> u64 {
         self.look();
         checkpoint_bytes(self.figures.get().bytes, wanted)
     }
 
-    /// Returns whether the free space is only the reserve for checkpoints. It is low until a
-    /// quarter more is free.
+    /// Returns whether only the reserve for checkpoints is free. It stays true until a quarter more
+    /// is free.
     pub fn is_low(&self) -> bool {
         if self
             .looked_at
@@ -92,7 +92,7 @@ impl DiskSpace {
         is_low
     }
 
-    /// Returns the figures as a text for operators.
+    /// Returns size and free space as text, for operators.
     pub fn summary(&self) -> String {
         let figures = self.figures.get();
         let mebibytes = |bytes: u64| bytes >> 20;
@@ -107,7 +107,7 @@ impl DiskSpace {
         text
     }
 
-    /// Figures for operators, by name.
+    /// Returns counters for operators, by name.
     pub fn counters(&self) -> [(&'static str, u64); 2] {
         let figures = self.figures.get();
         [

@@ -1,7 +1,7 @@
-//! A core's store on a disk: `storage`'s log, and tables that are its materialisation.
+//! A core's store on a disk: the log of crate `storage`, and the tables that are derived from it.
 //!
 //! Replaying the log from the last checkpoint on completes the tables. A damaged log is refused,
-//! not guessed: a server whose log may lack durable records must not vote (R24).
+//! because a server whose log may lack durable records must not vote (R24).
 
 use std::path::Path;
 use std::time::Duration;
@@ -28,7 +28,7 @@ const CHECKPOINT_PAYS_BYTES: u64 = 4 << 20;
 /// checkpoint, and this part of a segment.
 const RESERVE_SHARE: u64 = 2;
 
-/// Log and tables of one core.
+/// The log and the tables of one core, on disk.
 pub struct DiskStore {
     store: DurableStore,
     admission_bytes: u64,
@@ -36,18 +36,18 @@ pub struct DiskStore {
     recovery: Option<StoreRecovery>,
 }
 
-/// Where and how a core's store is opened.
+/// The options of a core's store.
 #[derive(Clone, Debug)]
 pub struct DiskStoreOptions {
-    /// Names the data folder (R16).
+    /// Identifies the data folder (R16).
     pub disk: u64,
-    /// Memory, checkpoints, segments. Also whether the core is new: otherwise an empty folder is a
-    /// loss.
+    /// The options of memory, checkpoints and segments. They also state whether the core is new;
+    /// otherwise an empty folder is a loss.
     pub store: StoreOptions,
 }
 
 impl DiskStore {
-    /// Opens or creates the store in `folder`; `handle` is woken when records become durable.
+    /// Opens or creates the store in `folder`. `handle` is woken when records become durable.
     ///
     /// # Errors
     /// It is in use, damaged, of a newer format, or the system refuses.

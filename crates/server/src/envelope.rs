@@ -14,7 +14,7 @@ use protocol::codec::Wire;
 
 const HEADER_BYTES: usize = 14;
 
-/// The form of a log record in this program.
+/// The format of a file with one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Envelope {
     /// The first bytes.
@@ -23,17 +23,17 @@ pub(crate) struct Envelope {
     pub format: u16,
 }
 
-/// The reason why bytes are no record.
+/// The reason why bytes are not a valid record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EnvelopeError {
     /// They are damaged.
     Damaged,
-    /// They are of this format, which this program does not know.
+    /// They have this format, which this program does not support.
     Format(u16),
 }
 
 impl Envelope {
-    /// Returns the record's bytes with the envelope around them.
+    /// Returns the encoded record in its envelope.
     pub fn encode(self, record: &impl Wire) -> Vec<u8> {
         let mut out = self.magic.to_vec();
         self.format.encode(&mut out);
@@ -44,7 +44,7 @@ impl Envelope {
         out
     }
 
-    /// Returns the record of these bytes.
+    /// Decodes a record in its envelope.
     pub fn decode<T: Wire>(self, bytes: &[u8]) -> Result<T, EnvelopeError> {
         let rest = bytes
             .strip_prefix(self.magic)

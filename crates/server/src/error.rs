@@ -6,44 +6,43 @@ use std::path::PathBuf;
 
 use storage::StorageError;
 
-/// Why a server ended or did not start. None of these is retried by the process itself; a new
-/// start may succeed once the cause is gone.
+/// The reason why a server ended or did not start. The process does not retry. Another start may
+/// succeed once the cause is gone.
 #[derive(Debug)]
 pub enum ServerError {
-    /// The operating system refused something.
+    /// The operating system refused an action.
     Io {
         /// The failed action and its object.
         what: String,
-        /// Its message.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The options do not fit together. Contains the file and the remedy.
     Options(String),
-    /// A table could not be read: memory no longer agrees with the log, and the process must stop
-    /// rather than answer.
+    /// A table could not be read. Memory no longer agrees with the log, so the process must stop.
     Tables(String),
-    /// The log or the tables cannot be opened, or failed: the process must stop (R23).
+    /// The log or the tables failed or cannot be opened. The process must stop (R23).
     Storage(StorageError),
     /// Another process has the folder open.
     FolderInUse {
         /// The folder.
         folder: PathBuf,
-        /// Its process number, if it could be read.
+        /// The number of the process that uses the folder, if it could be read.
         process: Option<u32>,
     },
-    /// The contents of the folder cannot be used. Contains the fault and the remedy. Nothing was
+    /// The contents of the folder are unusable. Contains the fault and the remedy. Nothing was
     /// changed.
     Folder(String),
-    /// The coordinator refused; its words.
+    /// The coordinator refused. Contains its message.
     Refused(String),
     /// The process was asked to stop before it served.
     Stopped,
-    /// A core's thread panicked: a broken invariant, printed on stderr.
+    /// A core's thread panicked because of a broken invariant, which is printed on stderr.
     Panicked,
 }
 
 impl ServerError {
-    /// Returns a function for `map_err` that adds the action that failed to an I/O error.
+    /// Returns a function for `map_err` that adds the failed action to an I/O error.
     pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         move |source| ServerError::Io {
             what: what.into(),

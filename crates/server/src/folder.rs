@@ -12,7 +12,7 @@ use crate::error::ServerError;
 
 const LOCK_FILE: &str = "lock";
 
-/// A folder that this process has for itself, until the value is dropped.
+/// A folder that this process has locked, until the value is dropped.
 #[derive(Debug)]
 pub struct DataFolder {
     path: PathBuf,
@@ -21,7 +21,7 @@ pub struct DataFolder {
 }
 
 impl DataFolder {
-    /// Opens the folder, creating it where there is none, and locks it.
+    /// Opens the folder, or creates it, and locks it.
     ///
     /// # Errors
     /// Another process has it open, or the system refuses.
@@ -62,12 +62,12 @@ impl DataFolder {
         })
     }
 
-    /// Returns where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns a file's bytes; none if there is no such file.
+    /// Returns the bytes of a file; none if there is no such file.
     ///
     /// # Errors
     /// The system refuses.
@@ -80,7 +80,7 @@ impl DataFolder {
         }
     }
 
-    /// Replaces a file; it is durable when this returns.
+    /// Replaces a file. The change is durable when this returns.
     ///
     /// # Errors
     /// The system refuses. Which of the two files is there is then unknown, and the process must
@@ -113,7 +113,7 @@ impl DataFolder {
         create().map_err(ServerError::io(format!("create {}", path.display())))
     }
 
-    /// Removes a file, if it is there; that is durable when this returns.
+    /// Removes a file, if it exists. The change is durable when this returns.
     ///
     /// # Errors
     /// The system refuses.

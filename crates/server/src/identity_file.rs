@@ -20,29 +20,30 @@ const ENVELOPE: Envelope = Envelope {
     format: 2,
 };
 
-/// A server's identity as its folder keeps it.
+/// A server's identity, as its folder has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerIdentity {
-    /// Names the folder.
+    /// Identifies the folder.
     pub disk: u64,
-    /// Cores that have a log in the folder. A missing log is a loss: such a core is not new.
+    /// The number of cores with a log in the folder. If such a log is missing, that is a loss: the
+    /// core is not new.
     pub cores: u16,
-    /// The cluster that it belongs to and its number there, once it has joined.
+    /// The cluster, and the server's number there, once it has joined.
     pub joined: Option<(u64, ServerId)>,
-    /// The process that joined last, as the coordinator knows it; 0 is none.
+    /// The instance that joined last, as the coordinator knows it; 0 for none.
     pub last: u64,
-    /// The incarnation that it got.
+    /// The incarnation of that instance.
     pub incarnation: Incarnation,
-    /// A process that has asked to join, and does not know yet whether it has.
+    /// The instance of a process that has asked to join, and does not know the result yet.
     pub attempt: Option<u64>,
-    /// The last process has ended in good order: all that it had is in the log, and durable.
+    /// Whether the last process ended in order: the log has everything, durably.
     pub has_stopped: bool,
-    /// The log has been found to be older than the coordinator's record of it.
+    /// Whether the log is older than the coordinator's record of it.
     pub is_old: bool,
 }
 
 impl ServerIdentity {
-    /// Reads it; none if the folder is new.
+    /// Reads the identity; none if the folder is new.
     ///
     /// # Errors
     /// The file is damaged or of a newer format; nothing was changed.
@@ -67,7 +68,7 @@ impl ServerIdentity {
         })
     }
 
-    /// Returns its report to the coordinator.
+    /// Returns the report for the coordinator.
     pub fn report(&self, epoch: Epoch) -> FolderReport {
         FolderReport {
             disk: self.disk,
@@ -79,7 +80,7 @@ impl ServerIdentity {
         }
     }
 
-    /// Keeps it.
+    /// Writes the identity.
     ///
     /// # Errors
     /// The system refuses.

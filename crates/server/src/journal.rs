@@ -8,19 +8,18 @@ use std::io::Write as _;
 
 use crate::clock;
 
-/// How much it matters.
+/// The level of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JournalLevel {
-    /// Something that is expected to happen.
+    /// An expected event.
     Info,
-    /// Something that an operator may want to look at.
+    /// An event that an operator may want to check.
     Warn,
-    /// Something that an operator must act on.
+    /// An event that needs an operator's action.
     Error,
 }
 
-/// Writes one line. The keys are for programs: lower case, no spaces. Values with spaces or
-/// quotes are quoted.
+/// Writes one line. Keys are in lower case without spaces. Values with spaces or quotes are quoted.
 pub fn line(level: JournalLevel, event: &str, fields: &[(&str, &dyn fmt::Display)]) {
     let mut text = String::with_capacity(128);
     let level = match level {

@@ -2,8 +2,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Lets the process have as many descriptors as its hard limit allows: each connection takes one,
-/// and the soft limit is made for programs that use `select`.
+/// Raises the limit of open files of the process to its hard limit. Each connection needs one, and
+/// the soft limit is made for programs that use `select`.
 pub fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {

@@ -26,7 +26,7 @@ const ATTEMPT_MAX: Duration = Duration::from_secs(12);
 const GREETING_MAX: Duration = Duration::from_secs(1);
 /// How long a goodbye may take, at each address: as long as the lease that it gives back.
 const GOODBYE_MAX: Duration = Duration::from_secs(1);
-/// Between two signs of life of a server that restores: a lease has room for several.
+/// The interval of heartbeats of a server that restores. A lease lasts for several of them.
 pub(crate) const PULSE_PAUSE: Duration = Duration::from_millis(200);
 /// A server that restores for longer is down until it serves: it may be stuck.
 const PULSES_MAX: u32 = 600;
@@ -40,13 +40,14 @@ const NOTE_PAUSE: Duration = Duration::from_secs(5);
 pub(crate) struct JoinedServer {
     pub server: ServerId,
     pub incarnation: Incarnation,
-    /// How far the log of each core was durable by its last report to the coordinator.
+    /// The position up to which the log of each core was durable at its last report to the
+    /// coordinator.
     pub logs: Vec<Position>,
     pub configuration: Configuration,
 }
 
 enum Failure {
-    /// There was no answer, or none that makes sense.
+    /// There was no answer, or no valid one.
     Unavailable(String),
     Refused {
         message: String,
@@ -56,16 +57,16 @@ enum Failure {
 
 /// The limits of how long a server waits to join.
 pub(crate) struct JoinLimits<'a> {
-    /// For a refusal that will pass.
+    /// The longest wait for a temporary refusal to pass.
     pub refusals: Duration,
-    /// Ends every wait.
+    /// Returns true if every wait must end.
     pub stopped: &'a dyn Fn() -> bool,
-    /// The report that is sent to a coordinator that has lost its state; none if the folder knows
-    /// nothing.
+    /// The report for a coordinator that has lost its state; none if the folder has no
+    /// configuration.
     pub memory: Option<CoordinatorRequest>,
 }
 
-/// Joins, and waits for a coordinator as long as `patience` allows.
+/// Joins the cluster. Waits for a coordinator for as long as `patience` allows.
 ///
 /// # Errors
 /// A coordinator refused, or the wait was ended.
@@ -140,9 +141,9 @@ pub(crate) fn join(
     unreachable!("the caller names at least one coordinator, and a cycle has no end")
 }
 
-/// Signs of life of a server that has joined and still restores: without them it would be taken for
-/// down and then for back, and each of those is an epoch in which every recovering core begins
-/// again. No core serves by the answers: only their greeting is read.
+/// Heartbeats of a server that has joined and still restores. Without them the coordinator would
+/// make it down and then up again: two epochs in which every recovering core starts again. The
+/// cores do not serve by the answers: the heartbeat reads only the `Welcome`.
 pub(crate) struct JoinHeartbeat {
     coordinators: Vec<SocketAddr>,
     cluster: u64,
@@ -152,7 +153,7 @@ pub(crate) struct JoinHeartbeat {
 }
 
 impl JoinHeartbeat {
-    /// Makes the heartbeat of a server that joined as `incarnation` and got the configuration of
+    /// Returns the heartbeat of a server that joined as `incarnation` and got the configuration of
     /// `epoch`.
     pub(crate) fn new(
         coordinators: &[SocketAddr],
@@ -180,7 +181,7 @@ impl JoinHeartbeat {
         }
     }
 
-    /// Sends it once. A failed attempt is repeated at the next address the next time.
+    /// Sends one heartbeat. After a failure, the next one goes to the next address.
     pub(crate) fn beat(&mut self) {
         if self.left == 0 {
             return;
@@ -205,9 +206,9 @@ impl JoinHeartbeat {
     }
 }
 
-/// Reports that this incarnation has stopped, so that the next one need not wait for the end of its
-/// lease. The caller's cores serve nothing any more, whether or not the message arrives. A
-/// coordinator that does not receive it waits for the lease: that is logged, and no failure.
+/// Reports that this incarnation has stopped, so that the next one need not wait for its lease. The
+/// caller's cores must serve nothing any more, whether or not the message arrives. If no
+/// coordinator receives it, that is logged, and the next incarnation waits for the lease.
 pub(crate) fn send_goodbye(
     coordinators: &[SocketAddr],
     cluster: u64,

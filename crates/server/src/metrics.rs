@@ -21,14 +21,14 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of a question's head that are read at most.
 const HEAD_BYTES_MAX: u64 = 8 << 10;
 
-/// A port at which counters can be read.
+/// A port that serves counters.
 pub struct Metrics {
     listener: TcpListener,
     address: SocketAddr,
 }
 
 impl Metrics {
-    /// Listens at `address`; port 0 takes a free one.
+    /// Listens at `address`. Port 0 uses a free port.
     ///
     /// # Errors
     /// The address is taken.
@@ -39,12 +39,12 @@ impl Metrics {
         Ok(Metrics { listener, address })
     }
 
-    /// Returns where it listens, with the real port.
+    /// Returns its address with the real port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves the result of `text` at every request, on a thread that ends with the process.
+    /// Answers every request with the result of `text`, on a thread that ends with the process.
     ///
     /// # Errors
     /// The system has no thread left.

@@ -13,48 +13,48 @@ use storage::StoreOptions;
 use crate::error::ServerError;
 use crate::event_loop;
 
-/// How a server is started.
+/// The options of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Its data folder; created where there is none.
+    /// The server's data folder, created if it is missing.
     pub folder: PathBuf,
-    /// Where its first core listens; the next ones at the ports after it. Port 0 gives each a
-    /// free one.
+    /// The address of its first core. The others use the next ports. Port 0 uses free ports.
     pub listen: SocketAddr,
-    /// The address that others connect to, if it is not the one listened at.
+    /// The address that others connect to, if it differs from the listen address.
     pub advertise: Option<IpAddr>,
-    /// How many cores: event loops, each with its own log and partitions.
+    /// The number of cores: event loops, each with its own log and partitions.
     pub cores: u16,
-    /// `host:port` of each coordinator, to be tried in order.
+    /// `host:port` of each coordinator, tried in order.
     pub coordinators: Vec<String>,
-    /// The failure domain; empty is this server alone.
+    /// The failure domain; empty if the server fails alone.
     pub domain: String,
-    /// Listen on a network although nothing is encrypted.
+    /// Whether to listen on a network without encryption.
     pub allow_unencrypted_network: bool,
-    /// How long a coordinator's refusal that will pass is waited for: the lease of the process
-    /// before this one has to run out.
+    /// The longest wait for a temporary refusal of the coordinator, because the lease of the
+    /// earlier process must end.
     pub join_patience: Duration,
-    /// Poll without sleeping.
+    /// Whether to poll without sleeping.
     pub spin: bool,
-    /// Where counters can be read as Prometheus text; port 0 takes a free one.
+    /// The address that serves counters as Prometheus text; port 0 uses a free port.
     pub metrics: Option<SocketAddr>,
-    /// Limits of each event loop.
+    /// The limits of each event loop.
     pub loop_limits: event_loop::LoopLimits,
-    /// Limits of each core's machine.
+    /// The limits of each core's machine.
     pub machine_limits: CoreLimits,
-    /// How a core keeps its data.
+    /// Where a core keeps its data.
     pub storage: StorageOptions,
-    /// Memory of each core's tables, its checkpoints and its log, if it keeps its data in the
-    /// folder. Whether the folder may be new is not asked here: the folder itself knows.
+    /// The memory of each core's tables, its checkpoints and its log, if its data are in the
+    /// folder. Whether the folder may be new is not set here, because the folder has that
+    /// information.
     pub store: StoreOptions,
 }
 
-/// How a core keeps its data.
+/// Where a core keeps its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorageOptions {
     /// In the data folder.
     Folder,
-    /// Nowhere: gone with the process. To measure a core without its disk.
+    /// Only in memory, lost with the process. For measurements without a disk.
     Memory,
 }
 
@@ -80,41 +80,41 @@ impl ServerOptions {
     }
 }
 
-/// How a coordinator is started.
+/// The options of a coordinator.
 #[derive(Clone, Debug)]
 pub struct CoordinatorOptions {
-    /// Where its state is kept.
+    /// Where its state is stored.
     pub state: StateOptions,
-    /// Where it listens; port 0 takes a free one.
+    /// The listen address; port 0 uses a free port.
     pub listen: SocketAddr,
-    /// The address that others connect to, if it is not the one listened at.
+    /// The address that others connect to, if it differs from the listen address.
     pub advertise: Option<IpAddr>,
-    /// Listen on a network although nothing is encrypted.
+    /// Whether to listen on a network without encryption.
     pub allow_unencrypted_network: bool,
     /// Leases and other intervals.
     pub settings: CoordinatorSettings,
-    /// Rebuild the state from the servers, because it is lost or an older copy. The named servers
-    /// are lost for good, and not waited for.
+    /// Set to rebuild the state from the servers, because it is lost or an older copy. The
+    /// coordinator does not wait for the given servers, which are lost for good.
     pub recover: Option<BTreeSet<ServerId>>,
-    /// Limits of its event loop.
+    /// The limits of its event loop.
     pub loop_limits: event_loop::LoopLimits,
 }
 
-/// Where a coordinator's state is kept.
+/// Where a coordinator's state is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StateOptions {
-    /// In a folder, created where there is none, by one coordinator.
+    /// In a folder, created if it is missing, by one coordinator.
     Folder(PathBuf),
-    /// In etcd, by any number of coordinators of which one leads.
+    /// In etcd, by any number of coordinators, one of which leads.
     Etcd(EtcdOptions),
 }
 
-/// Which keys of which etcd.
+/// The etcd and the prefix of its keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdOptions {
-    /// `http://host:port` of its members, to be tried in order.
+    /// `http://host:port` of its members, tried in order.
     pub urls: Vec<String>,
-    /// The prefix of all keys. Each cluster has its own.
+    /// The prefix of all keys. Each cluster needs its own.
     pub prefix: String,
 }
 
@@ -124,7 +124,7 @@ impl CoordinatorOptions {
         CoordinatorOptions::of(StateOptions::Folder(folder.into()))
     }
 
-    /// Returns the defaults, with the state kept there.
+    /// Returns the defaults with this place of the state.
     pub fn of(state: StateOptions) -> Self {
         CoordinatorOptions {
             state,
@@ -142,7 +142,8 @@ fn loopback() -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)
 }
 
-/// Refuses an address that others than this machine can reach, unless that is requested by name.
+/// Returns an error for an address that other machines can reach, unless unencrypted networks are
+/// allowed.
 ///
 /// # Errors
 /// It is refused. Contains the reason and the remedy.
@@ -157,7 +158,7 @@ pub fn check_listen(address: SocketAddr, allow_unencrypted: bool) -> Result<(), 
     )))
 }
 
-/// Returns the address that others connect to.
+/// Returns the IP address that others connect to.
 ///
 /// # Errors
 /// No process could connect to it.
@@ -174,7 +175,7 @@ pub(crate) fn advertised_ip(
     Ok(ip)
 }
 
-/// Returns the addresses that names stand for, in order.
+/// Returns the addresses for names, in order.
 ///
 /// # Errors
 /// There is none, or a name stands for nothing.

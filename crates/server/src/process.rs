@@ -36,7 +36,7 @@ use crate::store::{CoreStore, MemoryStore};
 const OLD_FOLDER: &str = "the folder is an older copy: nothing of it is served, and its partitions are \
                           refilled from the other copies before this server comes back";
 
-/// A server that listens and has not joined yet.
+/// A server that listens, but has not joined yet.
 pub struct ServerProcess {
     options: ServerOptions,
     folder: DataFolder,
@@ -58,7 +58,7 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Asks every core to finish its open work and end.
+    /// Tells every core to finish its open work and to end.
     pub fn stop(&self) {
         for handle in &self.handles {
             handle.stop();
@@ -73,25 +73,25 @@ impl Stopper {
 /// A server that serves.
 #[derive(Clone, Debug)]
 pub struct ServingServer {
-    /// The cluster that it belongs to.
+    /// The server's cluster.
     pub cluster: u64,
-    /// Its number.
+    /// The server's number.
     pub server: ServerId,
-    /// How often it has joined.
+    /// The server's incarnation.
     pub incarnation: Incarnation,
-    /// Where each core can be reached.
+    /// The address of each core.
     pub addresses: Vec<SocketAddr>,
-    /// Where its counters can be read, if that was requested.
+    /// The address that serves counters, if there is one.
     pub metrics: Option<SocketAddr>,
 }
 
 /// A report of a core's thread.
 enum CoreEvent {
-    /// It has restored the state of its disk, and waits to begin.
+    /// The core has restored its state from disk, and waits to start.
     Restored,
-    /// It has received a configuration.
+    /// The core has received a configuration.
     Configured(Arc<Configuration>),
-    /// It has ended, with the last position of its log.
+    /// The core has ended. Contains the last position of its log.
     Ended(u16, Result<Position, ServerError>),
 }
 
@@ -175,7 +175,7 @@ impl ServerProcess {
         })
     }
 
-    /// Returns where each core can be reached, with real ports.
+    /// Returns the address of each core, with the real ports.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -187,8 +187,8 @@ impl ServerProcess {
         }
     }
 
-    /// Joins the cluster, restores the folder's state and serves until it is stopped. `ready` is
-    /// called once all cores serve.
+    /// Joins the cluster, restores the folder's state and serves until it is stopped. Calls `ready`
+    /// once all cores serve.
     ///
     /// # Errors
     /// The coordinator refused, the folder is unusable, or a core failed. Then the process must end

@@ -5,7 +5,7 @@ use std::io::Read;
 
 use crate::error::ServerError;
 
-/// Returns a number that no other process draws; never 0.
+/// Returns a random number that no other process has; never 0.
 ///
 /// # Errors
 /// The system has no random source.

@@ -10,7 +10,7 @@ use crate::journal::{self, JournalLevel};
 /// do.
 const EXIT_BASE: i32 = 128;
 
-/// Calls `stop` at the first signal, from a thread that sleeps until then.
+/// Calls `stop` at the first signal, on a thread that sleeps until then.
 ///
 /// # Errors
 /// The system refuses.

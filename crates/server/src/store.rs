@@ -13,7 +13,7 @@ use storage::log::LogAdmission;
 
 use crate::error::ServerError;
 
-/// Log and tables of one core.
+/// The log and the tables of one core.
 pub trait CoreStore {
     /// The tables.
     type Tables: Tables;
@@ -80,8 +80,8 @@ pub trait CoreStore {
     fn close(self) -> Result<(), ServerError>;
 }
 
-/// A store without a disk: everything is durable at once, and gone with the process. For tests,
-/// and to measure a core without its disk.
+/// A store without a disk. Everything is durable at once, and lost with the process. For tests, and
+/// for measurements without a disk.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     tables: MemoryTables,

@@ -9,12 +9,12 @@ use std::fmt;
 use placement::{KeyError, RowError, SchemaError, ValueError};
 use protocol::expression::ExpressionError;
 
-/// A statement that was not done, or not wholly.
+/// A statement that failed, or was not completed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SqlError {
-    /// The text is not SQL of this dialect.
+    /// The text is not in this dialect of SQL.
     Syntax(SyntaxError),
-    /// SQL that PostgreSQL has and this store has not, or not yet.
+    /// PostgreSQL supports the statement, but the store does not.
     Unsupported {
         /// The requested feature.
         what: String,
@@ -37,23 +37,23 @@ pub enum SqlError {
         /// The columns that there are.
         columns: Vec<String>,
     },
-    /// A schema that cannot be.
+    /// The schema is invalid.
     Schema(SchemaError),
-    /// A literal that is not of the type its place needs.
+    /// A literal is not of the required type.
     Literal {
         /// Where it was to go, as `column id of table t`; empty if the type was written beside it.
         place: String,
-        /// Its fault.
+        /// The fault of the literal.
         error: ValueError,
     },
-    /// An expression without a type or a value.
+    /// An expression has no type or no value.
     Expression {
         /// The expression as SQL.
         text: String,
         /// Why it has none.
         error: ExpressionError,
     },
-    /// A row that cannot be stored.
+    /// A row cannot be stored.
     Row {
         /// The table.
         table: String,
@@ -62,7 +62,7 @@ pub enum SqlError {
         /// Why not.
         error: RowError,
     },
-    /// A key that cannot be stored.
+    /// A key cannot be stored.
     Key {
         /// The table.
         table: String,
@@ -71,28 +71,27 @@ pub enum SqlError {
         /// Why not.
         error: KeyError,
     },
-    /// No index serves a statement, and the table is larger than the limit for a read without
-    /// consent.
+    /// No index serves the statement, and the table is too large to be read without permission.
     NoIndex {
         /// The table.
         table: String,
-        /// It has more rows than so many.
+        /// The table has more rows than this limit.
         rows_max: u64,
         /// How many rows the statement reads by its `LIMIT` and `OFFSET`; none is all.
         rows_wanted: Option<u64>,
-        /// Its indexes, as `by_tail (tailnum)`.
+        /// The table's indexes, as `by_tail (tailnum)`.
         indexes: Vec<String>,
-        /// Its hyperspaces, as `s (origin, dest)`.
+        /// The table's hyperspaces, as `s (origin, dest)`.
         hyperspaces: Vec<String>,
     },
-    /// A column of the primary key may not be assigned to.
+    /// The statement changes a column of the primary key, which is not allowed.
     PrimaryKeyChange {
         /// The table.
         table: String,
         /// The column.
         column: String,
     },
-    /// A row with this key exists. If the statement had several rows, `done` is the outcome of the
+    /// A row with this key exists. For a statement of several rows, `done` has the outcome of the
     /// others.
     Duplicate {
         /// The table.
@@ -102,7 +101,7 @@ pub enum SqlError {
         /// The completed part of the statement.
         done: StatementProgress,
     },
-    /// A dense index lacks the value before this one.
+    /// A dense index lacks the preceding value.
     NotDense {
         /// The table.
         table: String,
@@ -122,20 +121,20 @@ pub enum SqlError {
         /// The completed part of the statement.
         done: StatementProgress,
     },
-    /// Other operations held the row for too long. Nothing of this row was changed: run the
-    /// statement again.
+    /// Other operations held the row for too long. The row was not changed: run the statement
+    /// again.
     Conflict {
         /// The table.
         table: String,
         /// The completed part of the statement.
         done: StatementProgress,
     },
-    /// Parts of the statement have no meaning together. Contains the fault and the remedy.
+    /// The parts of the statement do not fit together. Contains the error and the remedy.
     Statement {
         /// For people.
         message: String,
     },
-    /// The client's or the store's own words.
+    /// An error of the client or the store, in its own words.
     Store {
         /// For people: the event, its object, and the remedy.
         message: String,
@@ -146,30 +145,31 @@ pub enum SqlError {
     },
 }
 
-/// The completed part of a statement of many rows that stopped: rows are operations of their own.
+/// How much of a statement of many rows was completed before it stopped. Each row is an operation
+/// of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatementProgress {
-    /// Rows changed.
+    /// The number of changed rows.
     pub done: usize,
-    /// Rows that the statement asked to change; 1 for most.
+    /// The number of rows to change; 1 for most statements.
     pub of: usize,
 }
 
-/// Where a text stops being SQL.
+/// The place where a text is no valid SQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
-    /// The expected text, and the found one.
+    /// The expected text and the found text.
     pub message: String,
-    /// From 1.
+    /// The line number, from 1.
     pub line: usize,
-    /// In characters, from 1.
+    /// The column in characters, from 1.
     pub column: usize,
-    /// The line itself.
+    /// The text of the line.
     pub source: String,
 }
 
 impl SqlError {
-    /// Returns the error for SQL that the store does not have.
+    /// Returns the error for SQL that the store does not support.
     pub(crate) fn unsupported(what: impl Into<String>, remedy: impl Into<String>) -> SqlError {
         SqlError::Unsupported {
             what: what.into(),
@@ -177,7 +177,7 @@ impl SqlError {
         }
     }
 
-    /// Returns the error for a statement without a meaning.
+    /// Returns the error for a statement whose parts do not fit together.
     pub(crate) fn statement(message: impl Into<String>) -> SqlError {
         SqlError::Statement {
             message: message.into(),

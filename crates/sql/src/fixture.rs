@@ -51,7 +51,7 @@ pub(crate) const EVENTS: &str = "
         UNIQUE INDEX once (tenant, kind) WITH (partition_by = 'tenant'))
         WITH (partitions = 12, partition_by = 'tenant');";
 
-/// Returns the schema that a `CREATE TABLE` asks for.
+/// Returns the schema of a `CREATE TABLE` statement.
 pub(crate) fn schema(sql: &str) -> Schema {
     let mut statements = parse(sql).expect("the text is SQL");
     match statements.remove(0).statement {
@@ -60,8 +60,8 @@ pub(crate) fn schema(sql: &str) -> Schema {
     }
 }
 
-/// Adds a table, with its replexes in turn on servers 1 to 3, and returns its id: the number of the
-/// configuration's new epoch, so that no two tables have the same.
+/// Adds a table, with its replexes on servers 1 to 3 in turn, and returns its id. The id is the
+/// number of the configuration's new epoch, so all ids differ.
 pub(crate) fn add_table(configuration: &mut Configuration, schema: Schema) -> TableId {
     let layout = Layout::base(&schema);
     let placement = (0..layout.replexes.len()).map(|replex| {
@@ -90,7 +90,7 @@ pub(crate) fn add_table(configuration: &mut Configuration, schema: Schema) -> Ta
     id
 }
 
-/// Returns three servers without tables.
+/// Returns a configuration with three servers and no tables.
 pub(crate) fn servers() -> Configuration {
     let server = |id: u32| Server {
         id: ServerId(id),
@@ -109,7 +109,7 @@ pub(crate) fn servers() -> Configuration {
     }
 }
 
-/// Returns three servers with all tables of this file.
+/// Returns a configuration with three servers and all tables of this file.
 pub(crate) fn configuration() -> Configuration {
     let mut configuration = servers();
     for sql in [FLIGHTS, LOG, USERS, GRIDS, EVENTS] {

@@ -13,14 +13,14 @@ use placement::{ColumnType, Value};
 
 use crate::run::{ResultRows, StatementOutcome};
 
-/// How results are written.
+/// The format of results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OutputFormat {
-    /// Columns in line, and how many rows there were.
+    /// Aligned columns, and the number of rows.
     #[default]
     Table,
-    /// A header line and one line per row, by RFC 4180; NULL and an empty text are
-    /// both an empty field.
+    /// A header line and one line per row, by RFC 4180. NULL and an empty text are both an empty
+    /// field.
     Csv,
     /// One array of objects per statement, one object per line.
     Json,
@@ -55,8 +55,8 @@ impl fmt::Display for OutputFormat {
     }
 }
 
-/// Writes the outcome of a statement. `beside` gets everything but rows where programs read the
-/// rows.
+/// Writes the outcome of a statement. If programs read the rows, everything but rows goes to
+/// `beside`.
 ///
 /// # Errors
 /// Errors of `out` and `beside`.
@@ -84,7 +84,7 @@ pub fn write_outcome(
     }
 }
 
-/// Writes rows.
+/// Writes rows in a format.
 ///
 /// # Errors
 /// Errors of `out`.

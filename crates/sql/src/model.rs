@@ -26,7 +26,7 @@ const PAGE_KEYS: usize = 16;
 
 type RowsByKey = BTreeMap<Vec<u8>, (Version, Vec<Value>)>;
 
-/// The store; clones share it.
+/// An in-memory store for tests. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     state: Arc<Mutex<State>>,
@@ -81,7 +81,7 @@ impl Model {
         }
     }
 
-    /// Returns a session over it with these statements run.
+    /// Returns a session over a new store, after it has run these statements.
     pub fn session(setup: &str) -> SqlSession<Model> {
         let mut session = SqlSession::new(Model::new());
         let outcome = block_on(session.run_text(setup));
@@ -89,64 +89,64 @@ impl Model {
         session
     }
 
-    /// Reads since the last call.
+    /// Returns the reads since the last call.
     pub fn take_reads(&self) -> Vec<Read> {
         std::mem::take(&mut self.state.lock().unwrap().reads)
     }
 
-    /// Returns operations so far.
+    /// Returns the number of operations so far.
     pub fn executed(&self) -> usize {
         self.state.lock().unwrap().executed
     }
 
-    /// Lets the operation after so many more, and all later ones, fail.
+    /// Makes all operations fail after this many more.
     pub fn fail_after(&self, operations: usize, error: StoreError) {
         let mut state = self.state.lock().unwrap();
         state.fails_from = Some((state.executed + operations, error));
     }
 
-    /// Lets operations succeed again.
+    /// Makes operations succeed again.
     pub fn heal(&self) {
         self.state.lock().unwrap().fails_from = None;
     }
 
-    /// Leaves the operation after so many more, and all later ones, without an answer.
+    /// Leaves all operations without an answer after this many more.
     pub fn hold_after(&self, operations: usize) {
         let mut state = self.state.lock().unwrap();
         state.holds_from = Some(state.executed + operations);
     }
 
-    /// Reads of more rows than this are of no one moment.
+    /// Makes reads of more rows than this show no single moment.
     pub fn moments_of(&self, rows: u64) {
         self.state.lock().unwrap().moment_rows_max = rows;
     }
 
-    /// Lets no snapshot be opened from now on, for this reason.
+    /// Makes all openings of snapshots fail from now on, for this reason.
     pub fn refuse_snapshots(&self, why: &str) {
         self.state.lock().unwrap().without_snapshots = Some(why.into());
     }
 
-    /// Lets the next snapshots end when they are read.
+    /// Makes the next `count` snapshots end when they are read.
     pub fn end_snapshots(&self, count: u64) {
         self.state.lock().unwrap().snapshots_ending = count;
     }
 
-    /// Returns how many snapshots were opened.
+    /// Returns the number of opened snapshots.
     pub fn snapshots(&self) -> u64 {
         self.state.lock().unwrap().snapshots
     }
 
-    /// Executes these mutations of the only table once so many pages more were read.
+    /// Executes these mutations of the only table after this many more pages were read.
     pub fn grow_after(&self, pages: usize, mutations: Vec<Mutation>) {
         self.state.lock().unwrap().growth = Some((pages, mutations));
     }
 
-    /// Lets the next operations end in a conflict.
+    /// Makes the next operations end with `Conflict`.
     pub fn conflict(&self, times: usize) {
         self.state.lock().unwrap().conflicts_left = times;
     }
 
-    /// Drops a table and makes it again, unknown to sessions that have the configuration.
+    /// Drops a table and creates it again. Sessions with the earlier configuration do not notice.
     pub fn replace_table(&self, schema: Schema) {
         let mut state = self.state.lock().unwrap();
         let mut configuration = (*state.configuration).clone();
@@ -160,7 +160,7 @@ impl Model {
     }
 }
 
-/// Polls a future that never waits for anything outside itself.
+/// Polls a future that never waits for anything outside of itself.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());

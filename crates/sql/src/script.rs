@@ -13,13 +13,13 @@ use crate::error::SyntaxError;
 /// The tokens of one statement, without its semicolon.
 #[derive(Clone, Debug)]
 pub(crate) struct StatementTokens {
-    /// Spaces and comments included.
+    /// The tokens, including spaces and comments.
     pub tokens: Vec<TokenWithSpan>,
-    /// Line of its first token that is no space, from 1.
+    /// The line of its first token that is no space, from 1.
     pub line: usize,
 }
 
-/// Cuts a text into statements; those without any token but spaces and comments are left out.
+/// Splits a text into statements. Skips statements of nothing but spaces and comments.
 pub(crate) fn split(text: &str) -> Result<Vec<StatementTokens>, SyntaxError> {
     let tokens = Tokenizer::new(&PostgreSqlDialect {}, text)
         .tokenize_with_location()
@@ -45,8 +45,8 @@ fn push_piece(pieces: &mut Vec<StatementTokens>, tokens: Vec<TokenWithSpan>) {
     }
 }
 
-/// Returns whether a text typed so far ends with a whole statement: all quotes and comments are
-/// closed and the last token is a semicolon. A text of nothing but spaces and comments is whole.
+/// Returns whether the text typed so far ends with a complete statement: all quotes and comments
+/// are closed, and the last token is a semicolon. A text of only spaces and comments is complete.
 pub(crate) fn is_whole(text: &str) -> bool {
     match Tokenizer::new(&PostgreSqlDialect {}, text).tokenize() {
         Ok(tokens) => tokens
@@ -59,7 +59,7 @@ pub(crate) fn is_whole(text: &str) -> bool {
     }
 }
 
-/// Returns whether the statement carries the hint `/*+ scan */`.
+/// Returns whether the statement has the hint `/*+ scan */`.
 pub(crate) fn asks_for_scan(tokens: &[TokenWithSpan]) -> bool {
     tokens.iter().any(|token| match &token.token {
         Token::Whitespace(Whitespace::MultiLineComment(comment)) => comment
@@ -69,7 +69,7 @@ pub(crate) fn asks_for_scan(tokens: &[TokenWithSpan]) -> bool {
     })
 }
 
-/// Returns the most operators that stand between two commas: no expression has more.
+/// Returns the largest number of operators between two commas. No expression has more.
 pub(crate) fn operators_max(tokens: &[TokenWithSpan]) -> usize {
     let mut most = 0;
     let mut count = 0;
@@ -97,7 +97,7 @@ pub(crate) fn is_space(token: &Token) -> bool {
     matches!(token, Token::Whitespace(_) | Token::EOF)
 }
 
-/// Returns an error at a place of the text; the end of the text where the place is unknown.
+/// Returns an error at a place of the text, or at its end if the place is unknown.
 pub(crate) fn syntax_error(text: &str, at: Location, message: impl Into<String>) -> SyntaxError {
     let (line, column) = if at.line == 0 {
         let trimmed = text.trim_end();

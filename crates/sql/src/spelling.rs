@@ -13,7 +13,7 @@ pub(crate) fn name(identifier: &ast::Ident) -> String {
     }
 }
 
-/// Returns the column type that an SQL type means.
+/// Returns the column type for an SQL type.
 pub(crate) fn column_type(data_type: &ast::DataType) -> Result<ColumnType, SqlError> {
     let written = data_type.to_string();
     ColumnType::parse(&written).ok_or_else(|| {

@@ -13,14 +13,14 @@ use sqlparser::ast::Expr;
 )]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Statement {
-    /// `CREATE TABLE`, with the indexes that were written in it or right after it.
+    /// `CREATE TABLE`, with the indexes in it and directly after it.
     CreateTable {
         /// The table.
         schema: Box<Schema>,
         /// Whether one of the same name is left as it is.
         if_not_exists: bool,
     },
-    /// `CREATE INDEX` that stands alone.
+    /// `CREATE INDEX` on its own.
     CreateIndex(CreateIndex),
     /// `DROP INDEX`.
     DropIndex {
@@ -40,7 +40,7 @@ pub enum Statement {
     },
     /// `DROP TABLE`.
     DropTable {
-        /// Its name.
+        /// The table's name.
         name: String,
         /// Whether it need not exist.
         if_exists: bool,
@@ -53,53 +53,52 @@ pub enum Statement {
     Update(Update),
     /// `DELETE`.
     Delete(Delete),
-    /// `EXPLAIN`: how the statement would be done, without doing it.
+    /// `EXPLAIN`: shows the plan of the statement without running it.
     Explain(Box<Statement>),
     /// `SHOW`.
     Show(Show),
     /// `SET`.
     Set(Set),
-    /// `SET` of a setting of PostgreSQL to its fixed value here.
+    /// `SET` of a PostgreSQL setting to the value that it always has here.
     SetAlready,
 }
 
-/// An index, or a further copy, that is wanted.
+/// An index or a further copy to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateIndex {
-    /// Its name; made up from table and columns if the statement gave none.
+    /// The index's name. If the statement has none, it is made from the table and the columns.
     pub name: String,
     /// The table.
     pub table: String,
     /// The names in the parentheses: columns; indexes for hybrids and replicas.
     pub names: Vec<String>,
-    /// Its kind.
+    /// The index's kind.
     pub kind: IndexKind,
-    /// Whether one of the same name is left as it is.
+    /// Whether an existing one with the same name is kept.
     pub if_not_exists: bool,
 }
 
-/// The kind of an index, as `USING` specifies it. Numbers are as they were written, and none if
-/// they were not.
+/// The kind of an index after `USING`. Numbers are as in the statement; none if it has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexKind {
     /// A copy sorted by columns.
     Sorted {
-        /// Its condition on the rows.
+        /// The condition that the index imposes on the rows.
         constraint: Option<Constraint>,
         /// The columns by which it is partitioned; none is all that it is sorted by.
         partition_by: Vec<String>,
     },
-    /// `hybrid (indexes)`: a copy that they share.
+    /// `hybrid (indexes)`: one copy for these indexes.
     Hybrid {
         /// For each index, into how many it is cut.
         divisions: Vec<u32>,
     },
-    /// `hybrids_between (index, index)`: copies from one to the other.
+    /// `hybrids_between (index, index)`: copies from one index to the other.
     HybridsBetween {
         /// One more than hybrids.
         factors: Vec<u32>,
     },
-    /// `replica (index)`: the same copy again.
+    /// `replica (index)`: a second copy with the same partitions and order.
     Replica,
     /// `hyperspace (columns)`: a copy with one axis per column.
     Hyperspace {
@@ -135,31 +134,31 @@ impl std::fmt::Display for CreateIndex {
 /// The table of a statement, and its alias there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableName {
-    /// Its name.
+    /// The table's name.
     pub name: String,
-    /// The name that qualifies its columns in the statement, if not its own.
+    /// The alias that qualifies its columns; none if its own name does.
     pub alias: Option<String>,
 }
 
 /// New rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Insert {
-    /// Where to.
+    /// The table.
     pub table: TableName,
-    /// The columns that are given, in that order; none is all.
+    /// The columns in the statement, in its order; none is all.
     pub columns: Option<Vec<String>>,
     /// One list of values per row; none is `DEFAULT`.
     pub rows: Vec<Vec<Option<Expr>>>,
-    /// The action where the primary key exists.
+    /// The action if the primary key exists already.
     pub on_conflict: Option<OnConflict>,
 }
 
-/// The treatment of a row whose primary key exists.
+/// The action for a row whose primary key exists already.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OnConflict {
-    /// The columns that the statement named as the conflict's, if it named any.
+    /// The conflict columns in the statement, if there are any.
     pub target: Option<Vec<String>>,
-    /// None is `DO NOTHING`.
+    /// The update; none is `DO NOTHING`.
     pub update: Option<ConflictUpdate>,
 }
 
@@ -168,26 +167,26 @@ pub struct OnConflict {
 pub struct ConflictUpdate {
     /// The new values of columns.
     pub assignments: Vec<SetColumn>,
-    /// Whether to.
+    /// The condition of the update.
     pub condition: Option<Expr>,
 }
 
-/// Rows to be returned.
+/// A query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Select {
-    /// None computes from constants alone.
+    /// The table; none computes from constants alone.
     pub table: Option<TableName>,
-    /// The expressions to return of each row.
+    /// The output expressions.
     pub items: Vec<SelectItem>,
-    /// Of which rows.
+    /// The condition on the rows.
     pub filter: Option<Expr>,
-    /// In which order.
+    /// The order of the rows.
     pub order: Vec<OrderItem>,
-    /// How many at most.
+    /// The most rows to return.
     pub limit: Option<Expr>,
-    /// How many to leave out first.
+    /// The number of rows to skip first.
     pub offset: Option<Expr>,
-    /// Whether the statement itself asks for a scan.
+    /// Whether the statement requests a scan.
     pub scan: bool,
 }
 
@@ -200,12 +199,12 @@ pub struct Select {
 pub enum SelectItem {
     /// All columns.
     All,
-    /// `count(*)`, under this name.
+    /// `count(*)` with this name.
     Count {
         /// The output's name.
         name: String,
     },
-    /// An expression, under this name.
+    /// An expression with this name.
     Expression {
         /// The expression to compute.
         expression: Expr,
@@ -219,11 +218,11 @@ pub enum SelectItem {
 /// One item after `ORDER BY`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OrderItem {
-    /// A column, an output's name, an output's number, or an expression.
+    /// A column, the name or number of an output, or an expression.
     pub expression: Expr,
-    /// From the largest to the smallest.
+    /// Whether to sort from the largest to the smallest.
     pub descending: bool,
-    /// Where NULLs go, if the statement specifies it.
+    /// Whether NULLs come first, if the statement says so.
     pub nulls_first: Option<bool>,
 }
 
@@ -232,31 +231,31 @@ pub struct OrderItem {
 pub struct SetColumn {
     /// The column's name.
     pub column: String,
-    /// Its new value; none is `DEFAULT`.
+    /// The column's new value; none is `DEFAULT`.
     pub value: Option<Expr>,
 }
 
-/// Rows to be changed.
+/// Changes of rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Update {
     /// The table.
     pub table: TableName,
     /// The new values of columns.
     pub assignments: Vec<SetColumn>,
-    /// Which rows.
+    /// The condition on the rows.
     pub filter: Option<Expr>,
-    /// Whether the statement itself asks for a scan.
+    /// Whether the statement requests a scan.
     pub scan: bool,
 }
 
-/// Rows to be removed.
+/// Removals of rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delete {
     /// The table.
     pub table: TableName,
-    /// Which rows.
+    /// The condition on the rows.
     pub filter: Option<Expr>,
-    /// Whether the statement itself asks for a scan.
+    /// Whether the statement requests a scan.
     pub scan: bool,
 }
 
@@ -271,30 +270,30 @@ pub enum Show {
     Servers,
     /// A setting of the session.
     Setting(Setting),
-    /// A setting of PostgreSQL that is always the same here.
+    /// A PostgreSQL setting with a fixed value.
     Fixed(FixedSetting),
 }
 
-/// How many rows a table may have that statements read whole unasked, by default.
+/// The default of `scan_rows`.
 pub const SCAN_ROWS: u64 = 100_000;
 
 /// A setting of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// `scan`: statements that no index serves read whole tables, however large.
+    /// `scan`: statements that no index serves may read tables of any size.
     Scan,
-    /// `scan_rows`: they read tables that have no more rows.
+    /// `scan_rows`: otherwise such statements may read tables with at most this many rows.
     ScanRows,
-    /// `stale_reads`: reads do not wait for operations under way (R10).
+    /// `stale_reads`: reads do not wait for operations in progress (R10).
     StaleReads,
 }
 
-/// A setting of PostgreSQL that cannot be otherwise here. Clients set it when they connect.
+/// A PostgreSQL setting with a fixed value here. Clients set it when they connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedSetting {
-    /// Its name.
+    /// The setting's name.
     pub name: &'static str,
-    /// Its value, as `SHOW` reports it.
+    /// The setting's value, as `SHOW` reports it.
     pub value: &'static str,
     /// Other spellings of the value, in lower case.
     spellings: &'static [&'static str],
@@ -303,7 +302,7 @@ pub struct FixedSetting {
 }
 
 impl FixedSetting {
-    /// Every one.
+    /// All fixed settings.
     pub const ALL: [FixedSetting; 4] = [
         FixedSetting {
             name: "timezone",
@@ -331,7 +330,7 @@ impl FixedSetting {
         },
     ];
 
-    /// Returns whether a text stands for its value.
+    /// Returns whether a text means the fixed value.
     pub fn is(&self, text: &str) -> bool {
         let text = text.to_ascii_lowercase();
         let known = [self.value.to_ascii_lowercase(), "default".to_string()];
@@ -351,7 +350,7 @@ pub enum Set {
 }
 
 impl Setting {
-    /// Every setting.
+    /// All settings.
     pub const ALL: [Setting; 3] = [Setting::Scan, Setting::ScanRows, Setting::StaleReads];
 
     /// Returns its name in SQL.

@@ -13,7 +13,7 @@ use protocol::identity::{SnapshotId, TableId};
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Mutation, RequestResult};
 
-/// A store as statements see it.
+/// The interface of a store, as statements use it.
 pub trait Store: Sync {
     /// Keeps a snapshot open while it exists.
     type Snapshot: Send + Sync;
@@ -94,22 +94,22 @@ pub trait Store: Sync {
 /// The answer to a request for a snapshot.
 #[derive(Debug)]
 pub enum SnapshotAnswer<S> {
-    /// Pages can be read of it by this name, as long as the first part exists.
+    /// The snapshot is open. Pages can be read from it while the first part exists.
     Open(S, SnapshotId),
-    /// None is possible now, although pages can be read: why, for people.
+    /// No snapshot can be opened now, although pages can be read. Contains the reason, for people.
     Impossible(String),
 }
 
-/// Why a store did not do it.
+/// The reason why a store failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
-    /// For people: the event, its object, and the remedy.
+    /// For people: what happened, to which object, and what to do.
     pub message: String,
-    /// Whether it may have happened all the same (R14): never to be reported as failure.
+    /// Whether the change may have taken effect (R14). Then it must not be reported as failed.
     pub unknown: bool,
-    /// Whether the table or partition is gone, so that the statement is to be planned again.
+    /// Whether the table or partition is gone, so that the statement must be planned again.
     pub stale: bool,
-    /// Whether the snapshot that was read has ended, so that the statement is to be run again.
+    /// Whether the snapshot has ended, so that the statement must run again.
     pub snapshot_ended: bool,
 }
 

@@ -1,7 +1,8 @@
-//! The few things that the log asks of a file system, so that tests can make a disk fail.
+//! The operations that the log needs of a file system, as a trait, so that tests can make a disk
+//! fail.
 //!
-//! One folder, flat names. Nothing is durable before [`DiskFile::sync`], and no name before
-//! [`Disk::sync_folder`] (R23). Buffering and retries have no place here.
+//! There is one folder without subfolders. Nothing is durable before [`DiskFile::sync`], and no
+//! name before [`Disk::sync_folder`] (R23). Implementations must not buffer or retry.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -1,13 +1,13 @@
-//! Failures of a core's disk, and the remedies of the process and its operator.
+//! Failures of a core's disk, and what the process and its operator must do.
 
 use std::fmt;
 use std::io;
 
-/// An expected failure. The text contains the event, its object, and the remedy.
+/// An expected failure. The text says what happened, to which object, and what to do.
 #[derive(Debug)]
 pub enum StorageError {
-    /// The operating system refused. At opening: remove the cause and start again. Later: the
-    /// process must stop (R23).
+    /// The operating system refused an action. While a store opens: remove the cause and start
+    /// again. Later: the process must stop (R23).
     Io {
         /// The failed action and its file.
         action: String,
@@ -21,35 +21,35 @@ pub enum StorageError {
         /// The other process, if it left its number.
         holder: Option<u32>,
     },
-    /// A newer program wrote the folder; nothing was changed. Start that program.
+    /// A newer program wrote the folder. Nothing was changed. Start that program.
     NewerFormat {
         /// The file that shows it.
         file: String,
-        /// Its format.
+        /// The format that the file has.
         found: u32,
         /// The newest format known here.
         known: u32,
     },
-    /// A file of another log lies in the folder; nothing was changed. An operator must look.
+    /// The folder has a file of another log. Nothing was changed. An operator must find out why.
     Foreign {
         /// The file.
         file: String,
     },
-    /// Required files are missing, or unreadable as files of their kind. The partitions are lost:
-    /// wipe the folder, and the server returns under a new incarnation (R16).
+    /// Required files are missing or unreadable. The partitions are lost: wipe the folder, and the
+    /// server returns under a new incarnation (R16).
     Lost {
         /// The missing or unreadable file.
         what: String,
     },
-    /// A record is longer than the log takes. The caller must split or refuse it.
+    /// The record is too long for the log. The caller must split or refuse it.
     RecordTooLarge {
         /// Bytes given.
         bytes: usize,
         /// Bytes allowed.
         bytes_max: usize,
     },
-    /// A write or a flush failed, or a thread of the log died: the contents of the disk are
-    /// unknown. The process must stop. A restart reads the actual contents (R23).
+    /// A write or a flush failed, or a thread of the log ended with an error. The contents of the
+    /// disk are unknown, and the process must stop. A restart reads the contents (R23).
     Fatal {
         /// The failed part.
         what: String,
@@ -57,7 +57,7 @@ pub enum StorageError {
 }
 
 impl StorageError {
-    /// Returns a function for `map_err` that adds the action that the system refused.
+    /// Returns a function for `map_err` that adds the action that the operating system refused.
     pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let action = action.into();
         move |source| Self::Io { action, source }

@@ -1,10 +1,10 @@
-//! Durable partitions and log of one core.
+//! The durable partitions and the log of one core.
 //!
-//! The log is the truth; sorted tables are its materialisation, recent in memory, older on disk,
-//! checkpointed so that the log can be cut. Nothing is logged twice. The crate is dumb and exact:
-//! it keeps opaque records and bytes, and knows nothing of their meaning, of messages, of votes or
-//! of other servers. It depends on `placement` for the [`placement::tables::Tables`] trait and for
-//! [`placement::Position`] only. The format on the disk is in `docs/reference/storage-format.md`.
+//! The log is the truth. Sorted tables are derived from it: recent data in memory, older data on
+//! disk. Checkpoints save them, so that the log can be truncated. Nothing is logged twice. The
+//! crate stores opaque records and bytes. It knows nothing of their meaning, of messages, of votes
+//! or of other servers. It depends on `placement` only for the [`placement::tables::Tables`] trait
+//! and for [`placement::Position`]. The format on disk is in `docs/reference/storage-format.md`.
 
 pub mod disk;
 pub mod error;

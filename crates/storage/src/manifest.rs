@@ -1,8 +1,7 @@
 //! The file that describes a store's folder: its identity, and whether it is complete.
 //!
-//! It is the first thing written and the last thing changed when a store is created, so that a
-//! crash in between is distinguished from a loss. The layout is drawn in
-//! `docs/reference/storage-format.md`.
+//! When a store is created, it is written first and changed last. So a crash in between can be
+//! distinguished from a loss. The layout is in `docs/reference/storage-format.md`.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -24,14 +23,14 @@ pub(crate) struct Manifest {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nothing was ever appended: parts may be missing.
+    /// The store is being created: parts may be missing.
     Creating,
-    /// A missing part is a loss.
+    /// The store is complete: a missing part is a loss.
     Ready,
 }
 
 impl Manifest {
-    /// Returns the folder's manifest; None if it has none.
+    /// Returns the folder's manifest; none if there is none.
     pub(crate) fn read(folder: &Path) -> Result<Option<Self>, StorageError> {
         let path = folder.join(NAME);
         let file = path.display().to_string();
@@ -63,7 +62,7 @@ impl Manifest {
         Ok(Some(Self { identity, state }))
     }
 
-    /// Replaces the folder's manifest, durably and at once (R23).
+    /// Replaces the folder's manifest durably and as a whole (R23).
     pub(crate) fn replace(self, folder: &Path) -> Result<Self, StorageError> {
         let state: u32 = match self.state {
             State::Creating => 0,

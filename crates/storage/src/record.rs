@@ -8,29 +8,30 @@
 
 use placement::Position;
 
-/// Bytes of a record before its payload.
+/// The number of bytes of a record before its payload.
 pub const HEADER_BYTES: usize = 32;
 
-/// Records start at multiples of this many bytes from the first record of a segment.
+/// Records start at multiples of this number of bytes, counted from the first record of the
+/// segment.
 pub const ALIGNMENT: usize = 8;
 
 /// While a scan looks for a valid record after a bad one it checks at most this many times
 /// the remaining bytes, so that crafted bytes cannot make it quadratic.
 const RESYNC_WORK_FACTOR: usize = 8;
 
-/// A planted bug: checksums are not looked at (R24). The simulator must notice.
+/// A planted bug: checksums are not checked (R24). The simulator must notice it.
 #[cfg(feature = "planted")]
 pub static CHECKSUM_UNCHECKED: std::sync::atomic::AtomicBool =
     std::sync::atomic::AtomicBool::new(false);
 
-/// One use of one segment file. No two uses in one log are equal.
+/// Identifies one use of one segment file. All uses in a log differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SegmentKey {
-    /// The log's identity: random, drawn when the log was created (R16).
+    /// The log's identity: a random number, made when the log was created (R16).
     pub identity: u64,
-    /// Position of the first record in the segment.
+    /// The position of the first record in the segment.
     pub first: Position,
-    /// Counts the copies that restarts made of this segment (R23).
+    /// How often a restart has copied this segment (R23).
     pub generation: u32,
 }
 
@@ -48,22 +49,22 @@ impl SegmentKey {
 /// A record as it was appended. The payload is borrowed from the scanned buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredRecord<'a> {
-    /// Ordinal of the record.
+    /// The position of the record.
     pub position: Position,
-    /// Epoch of the configuration in which it was appended.
+    /// The epoch of the configuration when the record was appended.
     pub epoch: u64,
-    /// Every record up to and including this position was durable when this one was appended.
+    /// All records up to and including this position were durable when the record was appended.
     pub durable: Position,
-    /// The payload that the state machine gave to the log.
+    /// The payload from the state machine.
     pub payload: &'a [u8],
 }
 
-/// Returns bytes that a record with a payload of `payload_bytes` takes in a segment.
+/// Returns the bytes that a record with this payload takes in a segment.
 pub const fn record_bytes(payload_bytes: usize) -> usize {
     (HEADER_BYTES + payload_bytes).next_multiple_of(ALIGNMENT)
 }
 
-/// Appends the records of one segment to buffers.
+/// Encodes the records of one segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoder {
     seed: u32,
@@ -75,7 +76,8 @@ impl Encoder {
         Self { seed: key.seed() }
     }
 
-    /// Appends `record` to `out`, [`record_bytes`] in all. Payloads are below 4 GiB.
+    /// Appends the encoding of `record` to `out`, [`record_bytes`] in all. The payload must be
+    /// shorter than 4 GiB.
     pub fn encode(&self, record: &StoredRecord, out: &mut Vec<u8>) {
         let length = u32::try_from(record.payload.len()).expect("the log limits records");
         assert!(record.durable < record.position, "durable before appended");
@@ -97,22 +99,22 @@ impl Encoder {
 /// An item of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanItem<'a> {
-    /// A valid record, the next in order.
+    /// The next valid record.
     Record(StoredRecord<'a>),
-    /// Bad bytes with something valid after them: corruption, not a torn tail (R24).
+    /// Invalid bytes with a valid record after them: damage, not a torn tail (R24).
     Gap(Gap),
 }
 
-/// Records that a log ought to hold and does not.
+/// A range of missing records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// First missing position.
+    /// The first missing position.
     pub from: Position,
-    /// First position after the gap. Equals `from` if the record sits in the wrong place.
+    /// The first position after the gap. It equals `from` if a record is in the wrong place.
     pub to: Position,
 }
 
-/// Reads the records of a segment in order. Any bytes are safe: it neither panics nor loops.
+/// Reads the records of a segment in order. It accepts any bytes without panicking or looping.
 ///
 /// The iteration ends at the first byte that starts no valid record and has none after it;
 /// [`SegmentScan::offset`] then is where the next record would go, [`SegmentScan::expected`] its
@@ -128,7 +130,7 @@ pub struct SegmentScan<'a> {
 }
 
 impl<'a> SegmentScan<'a> {
-    /// Returns a scan of `bytes`, the records part of the segment `key`.
+    /// Returns a scan of `bytes`, the records of segment `key`.
     pub fn new(key: &SegmentKey, bytes: &'a [u8]) -> Self {
         Self {
             seed: key.seed(),
@@ -139,12 +141,12 @@ impl<'a> SegmentScan<'a> {
         }
     }
 
-    /// Returns bytes read so far: the end of the last valid record.
+    /// Returns the offset after the last valid record.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// Returns the position that the next record ought to have.
+    /// Returns the expected position of the next record.
     pub fn expected(&self) -> Position {
         self.expected
     }

@@ -10,10 +10,11 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::StorageError;
 use crate::record::SegmentKey;
 
-/// Bytes before the first record: a block of its own, so that writing records never rewrites it.
+/// The bytes before the first record: a block of its own, so that writing records never rewrites
+/// it.
 pub const BLOCK_BYTES: usize = 4096;
 
-/// The format of log files that this program writes, and the newest that it reads.
+/// The format of log files that this program writes, and the newest one that it reads.
 pub const FORMAT: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"RPLXLOG\n";
@@ -22,23 +23,23 @@ const HEADER_BYTES: usize = 48;
 /// The contents of the first block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// Which use of the file this is.
+    /// The use of the file.
     pub key: SegmentKey,
-    /// Every record up to here was durable when the segment was begun.
+    /// All records up to this position were durable when the segment was created.
     pub durable: Position,
 }
 
-/// Why a first block is no header.
+/// The reason why a first block is not a valid header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderError {
-    /// Written by a newer program: magic and checksum are right, the format is not ours.
+    /// A newer program wrote it: magic and checksum are valid, but the format is unknown.
     Newer(u32),
-    /// Damaged.
+    /// The block is damaged.
     Bad,
 }
 
 impl SegmentHeader {
-    /// Returns the header's bytes: the start of the first block.
+    /// Returns the encoded header, for the start of the first block.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -52,7 +53,7 @@ impl SegmentHeader {
         bytes
     }
 
-    /// Reads the start of a first block.
+    /// Decodes the start of a first block.
     ///
     /// # Errors
     /// See [`HeaderError`].
@@ -84,13 +85,12 @@ impl SegmentHeader {
     }
 }
 
-/// Returns the name of a segment: first position, then generation, so that names sort like
-/// positions.
+/// Returns the name of a segment: first position, then generation. Names sort like positions.
 pub fn segment_name(key: &SegmentKey) -> String {
     format!("{:020}-{:06}.log", key.first.0, key.generation)
 }
 
-/// Returns the first position and the generation in a segment's name; None for every other file.
+/// Returns the first position and the generation in a segment's name; none for another file's name.
 pub fn parse_segment_name(name: &str) -> Option<(Position, u32)> {
     let (first, generation) = name.strip_suffix(".log")?.split_once('-')?;
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -99,7 +99,8 @@ pub fn parse_segment_name(name: &str) -> Option<(Position, u32)> {
     Some((Position(first.parse().ok()?), generation.parse().ok()?))
 }
 
-/// Begins a segment in `file`, a spare called `spare`: header, name, and folder are durable after.
+/// Creates a segment from the spare file named `spare`. Afterwards its header, its name and the
+/// folder are durable.
 pub(crate) fn begin(
     disk: &dyn Disk,
     file: &dyn DiskFile,

@@ -1,9 +1,8 @@
 //! The durable state of one core: a folder with its log and its tables, opened and kept together.
 //!
-//! The log is the truth. A *checkpoint* brings the cold store to the state of the tables right
-//! after some record, and releases the log before it. A restart replays the log from there on. This
-//! module knows the order in which the parts must become durable, and nothing of the meaning of
-//! records and entries.
+//! The log is the truth. A *checkpoint* brings the cold store to the state after some record, and
+//! releases the earlier log. A restart replays the log from there on. This module knows the order
+//! in which the parts must become durable, but nothing of the meaning of records and entries.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -29,7 +28,7 @@ const PURGE_RANGES: usize = 64;
 
 /// Between two looks at a checkpoint that is waited for.
 const FINISH_PAUSE: Duration = Duration::from_millis(2);
-/// On a full disk a checkpoint is due after so many bytes already, for it gives segments back.
+/// On a full disk a checkpoint is due after this few bytes of log: a checkpoint frees segments.
 const EXHAUSTED_CHECKPOINT_BYTES: u64 = 64 << 10;
 
 /// The cold store's cache takes this share of the tables' memory, within [`CACHE_BYTES`].
@@ -38,30 +37,30 @@ const CACHE_SHARE: u64 = 16;
 /// Bounds of the cold store's cache: it holds parts of filters and indexes at least.
 const CACHE_BYTES: RangeInclusive<u64> = 8 << 20..=256 << 20;
 
-/// A log to which nothing was appended for so long is quiet.
+/// The time without new records after which a log counts as quiet.
 pub const QUIET: Duration = Duration::from_secs(1);
 
 /// Changes that no checkpoint has saved take at most this share of the tables' memory before one
 /// is due.
 const CHANGED_SHARE: (u64, u64) = (3, 8);
 
-/// How a store is kept.
+/// The options of a store.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Whether the folder may be new: otherwise an empty one is a loss, not a beginning.
+    /// Whether an empty folder is a new store. Otherwise it is a loss.
     pub create: bool,
-    /// Memory for the tables, in bytes: colder rows are read from disk. A sixteenth more, between 8
-    /// and 256 MiB, caches reads from there.
+    /// The bytes of memory for the tables. Rows beyond it are read from disk. A sixteenth more,
+    /// between 8 and 256 MiB, caches these reads.
     pub memory_bytes: usize,
-    /// A checkpoint is due when this many bytes were logged since the last one, however busy the
-    /// log is: a restart reads no more than about these.
+    /// The bytes of log since the last checkpoint after which a checkpoint is due, however busy the
+    /// log is. A restart reads at most about this many bytes.
     pub checkpoint_bytes: u64,
-    /// The same once nothing was logged for [`QUIET`]: after a load, a checkpoint delays no
-    /// request, and a restart reads less.
+    /// The same for a quiet log, see [`QUIET`]. After a load a checkpoint then delays no request,
+    /// and a restart reads less.
     pub quiet_checkpoint_bytes: u64,
-    /// Bytes of a log segment; three lie on the disk at rest.
+    /// The bytes of a log segment. At rest three segments are on disk.
     pub segment_bytes: u64,
-    /// Longest time that a record of durability `replicated`, once written, stays unflushed.
+    /// The longest time until a written record of durability `replicated` is flushed.
     pub flush_interval: Duration,
 }
 
@@ -84,7 +83,7 @@ impl Default for StoreOptions {
 /// The loop that owns it appends to `log`, applies to `tables`, and calls
 /// [`DurableStore::submit`] once per turn, also when it appended nothing.
 pub struct DurableStore {
-    /// The log. Submit through the store, not here.
+    /// The log. Submit records through the store, not here.
     pub log: Log,
     /// The tables.
     pub tables: DurableTables,
@@ -114,18 +113,18 @@ struct RunningCheckpoint {
     finishing: bool,
 }
 
-/// The contents of a store when it was opened.
+/// The state of a store when it was opened.
 pub struct StoreRecovery {
-    /// The checkpoint that the tables are at; None if there is none, and they are empty.
+    /// The checkpoint of the tables; none if they are empty.
     pub checkpoint: Option<CheckpointMark>,
     /// The records to replay, and the damage of the log.
     pub log: Recovery,
 }
 
 impl DurableStore {
-    /// Opens the store in `folder`, or creates it there. `identity` is a random number drawn
-    /// for its creation, and the same at every later opening (R16). `wake` is called by the
-    /// store's threads when the loop should take a turn.
+    /// Opens or creates the store in `folder`. `identity` is a random number from its creation, and
+    /// must be the same at every later opening (R16). The store's threads call `wake` when the
+    /// event loop should take a turn.
     ///
     /// # Errors
     /// Everything that opening can meet; see [`StorageError`].
@@ -192,7 +191,8 @@ impl DurableStore {
         Ok((store, recovery))
     }
 
-    /// Hands the appended records to the disk, and moves a checkpoint on by a bounded step.
+    /// Passes the appended records to the committer thread, and continues a checkpoint by a bounded
+    /// step.
     pub fn submit(&mut self) {
         self.log.submit();
         let appended = self.log.appended_bytes();
@@ -202,7 +202,7 @@ impl DurableStore {
         self.advance();
     }
 
-    /// Returns the reason why the disk has no space for the log or a checkpoint, if there is one.
+    /// Returns the reason why the disk has no space for the log or a checkpoint; none if it has.
     pub fn exhaustion(&self) -> Option<String> {
         self.log.exhaustion().or_else(|| self.failure.clone())
     }
@@ -221,9 +221,9 @@ impl DurableStore {
         due && self.running.is_none()
     }
 
-    /// Begins a checkpoint of the tables as they are now, right after the last record appended. The
-    /// log from `retain_from` on is kept even if the checkpoint covers it. Nothing happens if one
-    /// is on its way.
+    /// Begins a checkpoint of the tables as they are after the last appended record. The log keeps
+    /// records from `retain_from` on even if the checkpoint includes them. If a checkpoint is
+    /// running, the call does nothing.
     pub fn checkpoint(&mut self, retain_from: Position) {
         if self.running.is_some() {
             return;
@@ -246,13 +246,13 @@ impl DurableStore {
         self.advance();
     }
 
-    /// Returns bytes of the log that the next opening would have to read.
+    /// Returns the bytes of the log that the next opening would read.
     pub fn unsaved_bytes(&self) -> u64 {
         self.log.appended_bytes() - self.logged_before + self.replayed_bytes
     }
 
-    /// Waits until no checkpoint is under way, up to this time, and not for a checkpoint that
-    /// fails.
+    /// Waits until no checkpoint is running, for at most this time. Does not wait for a checkpoint
+    /// that fails.
     pub fn finish_checkpoint(&mut self, within: Duration) {
         let begin = Instant::now();
         while self.running.is_some() && self.failure.is_none() && begin.elapsed() < within {
@@ -264,7 +264,7 @@ impl DurableStore {
         }
     }
 
-    /// Returns whether a checkpoint is on its way.
+    /// Returns whether a checkpoint is running.
     pub fn checkpoint_running(&self) -> bool {
         self.running.is_some()
     }
@@ -274,8 +274,8 @@ impl DurableStore {
         self.last
     }
 
-    /// Returns the reason why a checkpoint does not advance (most likely a full disk); it is tried
-    /// again.
+    /// Returns the reason why a checkpoint does not advance, usually a full disk; none if it does.
+    /// The store tries it again.
     pub fn checkpoint_failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
@@ -322,7 +322,7 @@ impl DurableStore {
         !self.purge.is_empty()
     }
 
-    /// Returns whether a new operation whose records take `bytes` may enter: the log has room, and
+    /// Returns whether a new operation with `bytes` of records may begin: the log has space, and
     /// memory is not full of changes that no checkpoint has saved.
     pub fn admission(&self, bytes: u64) -> LogAdmission {
         let limit = self.options.memory_bytes + self.options.memory_bytes / 2;
@@ -341,7 +341,7 @@ impl DurableStore {
         }
     }
 
-    /// Returns the failure, if there is one: the process must then stop (R23).
+    /// Returns an error if the store has failed. The process must then stop (R23).
     ///
     /// # Errors
     /// [`StorageError::Fatal`].
@@ -349,7 +349,7 @@ impl DurableStore {
         self.log.health()
     }
 
-    /// Figures for operators, by name.
+    /// Returns counters for operators, by name.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         vec![
             ("log_bytes", self.log.appended_bytes()),
@@ -363,8 +363,8 @@ impl DurableStore {
         ]
     }
 
-    /// Writes and flushes the appended records, and gives the folder up. A checkpoint on its way is
-    /// abandoned: the log has it all.
+    /// Writes and flushes the appended records, and closes the folder. It abandons a running
+    /// checkpoint, because the log has all changes.
     ///
     /// # Errors
     /// [`StorageError::Fatal`] if not everything is durable.

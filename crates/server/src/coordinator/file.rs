@@ -1,4 +1,4 @@
-//! A coordinator's state in a file of its folder: one process leads, always.
+//! A coordinator's state in a file of its folder. Only one process can lead.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -17,7 +17,7 @@ const STATE_FILE: &str = "coordinator";
 /// Where the state has moved, in words: it is not to be used here any more.
 const MOVED_FILE: &str = "moved";
 
-/// A folder with a coordinator's state in it, for one process.
+/// A folder with a coordinator's state, locked by one process.
 pub(super) struct StateFolder {
     folder: DataFolder,
     files: ChangeFile,
@@ -26,7 +26,7 @@ pub(super) struct StateFolder {
 }
 
 impl StateFolder {
-    /// Opens and locks it.
+    /// Opens and locks the folder.
     ///
     /// # Errors
     /// Another process has it open, or the system refuses.
@@ -39,7 +39,7 @@ impl StateFolder {
         })
     }
 
-    /// Returns where it is, for people.
+    /// Returns its location, for people.
     pub fn place(&self) -> String {
         format!("folder {}", self.folder.path().display())
     }
@@ -59,8 +59,8 @@ impl StateFolder {
         Ok(Some(state))
     }
 
-    /// Makes it the state; it is durable when this returns. Only what differs from the state before
-    /// is written, as long as this process has written that one and the changes are not too many.
+    /// Stores a state. It is durable when this returns. If this process has written the previous
+    /// state and the changes are few, it writes only the differences.
     ///
     /// # Errors
     /// The system refuses: which state is there is then unknown (R23).
@@ -76,7 +76,7 @@ impl StateFolder {
         Ok(())
     }
 
-    /// Returns where the state has moved, if it has.
+    /// Returns the new location if the state has moved.
     ///
     /// # Errors
     /// The system refuses.
@@ -85,7 +85,7 @@ impl StateFolder {
         Ok(text.map(|text| String::from_utf8_lossy(&text).trim().to_owned()))
     }
 
-    /// Records that the state has moved, or that it is here.
+    /// Records that the state has moved to a location, or that it is here.
     ///
     /// # Errors
     /// The system refuses.
@@ -97,7 +97,7 @@ impl StateFolder {
     }
 }
 
-/// Keeps in a file at once.
+/// Stores each state in a file at once.
 pub(super) struct FileKeeper {
     folder: StateFolder,
     events: VecDeque<KeeperEvent>,
@@ -105,7 +105,7 @@ pub(super) struct FileKeeper {
 }
 
 impl FileKeeper {
-    /// Leads from the state in the folder, or from a new one.
+    /// Leads from the state in the folder, or from a new state.
     ///
     /// # Errors
     /// The folder is in use, its state has moved or cannot be used, or the system refuses.

@@ -11,22 +11,22 @@ use protocol::state::CoordinatorState;
 
 use crate::error::ServerError;
 
-/// A keeper's report to the role.
+/// A keeper's event for the coordinator's role.
 #[derive(Debug)]
 pub(super) enum KeeperEvent {
-    /// This coordinator leads from this state. Its changes since the last kept state are void.
-    /// `reason` is why, where it led before.
+    /// This coordinator leads from this state. Its changes since the last stored state are void.
+    /// `reason` is set if it led before.
     Lead {
         state: Box<CoordinatorState>,
         reason: String,
     },
-    /// The state of this version is kept.
+    /// The state with this version is stored.
     Kept(u64),
     /// This coordinator does not lead any more.
     Follow,
 }
 
-/// A place where the state is kept.
+/// A place that stores the state.
 pub(super) trait StateKeeper: Send {
     /// Returns the next event; none if there is none.
     ///

@@ -1,9 +1,8 @@
-//! Moving a coordinator's state from a folder to etcd and back, while no coordinator runs on it.
+//! Moving a coordinator's state between a folder and etcd, while no coordinator uses it.
 //!
-//! In each direction the place that is left records the move before the state is put down at the
-//! new one: at no moment would two coordinators lead from two copies. After an interruption the
-//! operator runs the same move again. Servers and clients need nothing but the addresses of the
-//! coordinators that are started afterwards.
+//! The old place records the move before the new place gets the state, so two coordinators never
+//! lead from two copies. After an interruption the operator runs the same move again. Servers and
+//! clients only need the addresses of the coordinators that are started afterwards.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,16 +21,16 @@ use crate::options::EtcdOptions;
 const LEADER_GONE_WITHIN: Duration = Duration::from_secs(3 * LEASE_S);
 const ASK_PAUSE: Duration = Duration::from_millis(100);
 
-/// The moved state.
+/// The result of a move of the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MovedState {
-    /// Which cluster's state.
+    /// The cluster of the state.
     pub cluster: u64,
-    /// Its epoch.
+    /// The epoch of the state.
     pub epoch: u64,
-    /// Where it was.
+    /// The old location.
     pub from: String,
-    /// Where it is.
+    /// The new location.
     pub to: String,
 }
 

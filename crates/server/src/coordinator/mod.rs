@@ -1,11 +1,10 @@
 //! The coordinator's role: its machine on an event loop, its state with a keeper.
 //!
-//! In a turn all questions that arrived are stepped, then the state is handed to the keeper, then
-//! those answers go out whose state is kept: no process receives a configuration that a coordinator
-//! after this one would not know. Questions are taken only while this coordinator leads for
-//! certain. A coordinator that does not lead names the leader, and closes the connection. The
-//! machine alone makes decisions. The keeper knows where the state is kept, and which coordinator
-//! leads.
+//! In a turn the loop steps the machine with all requests that have arrived, passes the state to
+//! the keeper, and sends the answers whose state is stored. So no process receives a configuration
+//! that the next coordinator would not know. The coordinator accepts requests only while it
+//! certainly leads. A standby names the leader, and closes the connection. Only the machine makes
+//! decisions. The keeper knows where the state is stored, and which coordinator leads.
 
 mod etcd;
 mod file;
@@ -39,14 +38,14 @@ use keeper::{KeeperEvent, StateKeeper};
 /// Other clusters that are noted.
 const STRANGERS_MAX: usize = 64;
 
-/// A coordinator that listens and does not run yet.
+/// A coordinator that listens, but does not serve yet.
 pub struct CoordinatorProcess {
     event_loop: EventLoop,
     role: Role,
 }
 
 impl CoordinatorProcess {
-    /// Opens the folder, or asks for etcd, and listens.
+    /// Opens the folder, or connects to etcd, and listens.
     ///
     /// # Errors
     /// The address is refused or in use; the folder is in use by another process, of a newer
@@ -92,7 +91,7 @@ impl CoordinatorProcess {
         Ok(CoordinatorProcess { event_loop, role })
     }
 
-    /// Returns where it listens, with the real port.
+    /// Returns its address with the real port.
     pub fn address(&self) -> SocketAddr {
         self.event_loop.address()
     }

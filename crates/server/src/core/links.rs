@@ -1,9 +1,8 @@
-//! Connections that this core opens: to its peers, and to the coordinator.
+//! The connections that this core opens: to its peers, and to the coordinator.
 //!
-//! A link is opened when it is first needed and then kept: when it breaks, it is opened again after
+//! A link is opened when it is first needed and then kept. When it breaks, it is opened again after
 //! a pause that doubles up to a limit. Messages for a link that is not open, or whose queue is
-//! full, are dropped. The machine sends unconfirmed messages again, and is notified of each new
-//! connection.
+//! full, are dropped. The machine repeats unconfirmed messages, and learns of each new connection.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -107,7 +106,7 @@ impl Peers {
         }
     }
 
-    /// Sends, or drops the message if that is not possible now.
+    /// Sends a message, or drops it if there is no connection or too much waits.
     pub fn send(&mut self, io: &mut Io, to: CoreId, header: PeerHeader, message: PeerMessage) {
         let link = self.links.get(&to).filter(|link| link.welcomed);
         let sent = link.and_then(|link| link.connection).is_some_and(|id| {
@@ -117,7 +116,7 @@ impl Peers {
         self.dropped += u64::from(!sent);
     }
 
-    /// Makes sure that there is a link to a core, for a message that is about to be sent.
+    /// Makes sure that there is a link to a core to which a message is about to be sent.
     pub fn want(&mut self, to: CoreId, configuration: &Configuration) {
         if self.links.contains_key(&to) {
             return;
@@ -128,8 +127,8 @@ impl Peers {
         }
     }
 
-    /// Follows a new configuration: connects again to cores that moved, and disconnects cores that
-    /// left.
+    /// Adopts a new configuration: connects again to cores that have moved, and disconnects from
+    /// cores that are gone.
     pub fn follow(&mut self, io: &mut Io, configuration: &Configuration) {
         self.links.retain(|core, link| {
             let address = configuration.address(*core);
@@ -147,7 +146,7 @@ impl Peers {
         });
     }
 
-    /// Opens the links that are due. Returns the core of each connection.
+    /// Opens the links that are due. Returns each connection with its core.
     pub fn open_due(&mut self, io: &mut Io) -> Vec<(ConnectionId, CoreId)> {
         let identity = self.identity;
         self.links
@@ -156,7 +155,7 @@ impl Peers {
             .collect()
     }
 
-    /// Handles the greeting of the other side of a link.
+    /// Handles the `Welcome` of the other side of a link.
     pub fn welcomed(
         &mut self,
         core: CoreId,
@@ -189,8 +188,8 @@ impl Peers {
     }
 }
 
-/// The link to the coordinator: whichever of several addresses leads. It is found by trying: a
-/// coordinator that does not lead answers with the leader.
+/// The link to the leading coordinator. It is found by trying several addresses: a standby answers
+/// with the leader.
 #[derive(Debug)]
 pub(super) struct CoordinatorLink {
     identity: CoreIdentity,
@@ -223,7 +222,8 @@ impl CoordinatorLink {
         self.link.connection
     }
 
-    /// Opens the link, or closes one on which nothing is answered if there is another to try.
+    /// Opens the link if it is due. Closes a link without answers if there is another address to
+    /// try.
     pub fn open_due(&mut self, io: &mut Io) {
         if let Some(id) = self.link.connection {
             if self.patience_ends_us().is_some_and(|at| at <= io.now_us()) {
@@ -236,8 +236,8 @@ impl CoordinatorLink {
         }
     }
 
-    /// Asks as soon as there is a connection; old questions make way for new ones, for the
-    /// machine asks again.
+    /// Sends a request as soon as there is a connection. If too many wait, the oldest are dropped,
+    /// because the machine repeats requests.
     pub fn ask(&mut self, io: &mut Io, request: CoordinatorRequest) {
         if let Some(id) = self.link.connection.filter(|_| self.link.welcomed) {
             self.asked_us.get_or_insert(io.now_us());
@@ -250,7 +250,8 @@ impl CoordinatorLink {
         self.early.push_back(request);
     }
 
-    /// Notes that a question was answered, and with it, in order, those before.
+    /// Records an answer to a request. Earlier requests are answered, too, because answers come in
+    /// order.
     pub fn answered(&mut self) {
         self.asked_us = None;
     }
@@ -268,7 +269,7 @@ impl CoordinatorLink {
         Ok(())
     }
 
-    /// Handles a coordinator that does not lead: the leader is tried next, if it is one of ours.
+    /// Handles a standby's answer: tries the leader next, if it is one of the known addresses.
     pub fn redirected(&mut self, leader: Option<&str>) {
         let leader: Option<SocketAddr> = leader.and_then(|leader| leader.parse().ok());
         let place = self
@@ -278,7 +279,7 @@ impl CoordinatorLink {
         self.next_address = place.unwrap_or(self.next_address);
     }
 
-    /// Tries the next address at once, and pauses after a round of all addresses.
+    /// Tries the next address at once. After a round of all addresses it pauses.
     pub fn broke(&mut self, now_us: u64) {
         self.link.broke(now_us);
         self.link.pause_us = self.link.pause_us.min(COORDINATOR_PAUSE_US_MAX);

@@ -1,9 +1,10 @@
-//! The driver of one core: the machine's inputs from sockets, log and clock, and its outputs back.
+//! The driver of one core. It passes inputs from sockets, log and clock to the machine, and carries
+//! out the machine's output.
 //!
-//! In one turn (`turn`) everything that arrived is stepped, all records are appended and handed to
-//! the log at once, and all messages that are ready are queued. Messages that must wait for the log
-//! wait in the outbox (`PeerSend::after`, `ClientReply::after`). Decisions about data are the
-//! machine's alone: this file must not look into operations, rows or votes.
+//! In one turn (`turn`) the driver steps the machine with everything that has arrived, passes all
+//! records to the log at once, and queues all messages that need not wait. Other messages wait for
+//! the log in the outbox (`PeerSend::after`, `ClientReply::after`). Only the machine makes
+//! decisions about data: this file must not inspect operations, rows or votes.
 
 mod links;
 mod outbox;
@@ -43,17 +44,17 @@ const CLOSING_CHECKPOINT_MAX: Duration = Duration::from_secs(5);
 /// The other side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Remote {
-    /// A process that has not identified itself yet.
+    /// A process that has not sent `Hello` yet.
     Stranger,
     Client,
     /// A core that opened the connection to send messages.
     Peer(CoreId, Incarnation),
-    /// A core to which this one opened a connection.
+    /// A core to which this core opened the connection.
     Link(CoreId),
     Coordinator,
 }
 
-/// A core as an event loop's handler.
+/// The driver of a core's machine, as the handler of an event loop.
 pub struct CoreDriver<S> {
     machine: CoreMachine,
     store: S,
@@ -91,15 +92,15 @@ pub struct CoreDriver<S> {
     log_flushes: u64,
 }
 
-/// The environment of a core in its process.
+/// The surroundings of a core in its process.
 pub struct CoreEnvironment {
     /// The process's clock.
     pub clock: Clock,
-    /// Where coordinators may be.
+    /// The addresses of coordinators.
     pub coordinators: Vec<std::net::SocketAddr>,
-    /// The report of the folder, with this process as its last one.
+    /// The report on the folder, with this process as its last one.
     pub folder: FolderReport,
-    /// Called with each configuration that the core receives.
+    /// A function that is called with each configuration that the core receives.
     pub configured: ConfigurationCallback,
 }
 
@@ -107,7 +108,8 @@ pub struct CoreEnvironment {
 pub type ConfigurationCallback = Box<dyn FnMut(&Arc<Configuration>) + Send>;
 
 impl<S: CoreStore> CoreDriver<S> {
-    /// Returns a core whose machine has been restored and has replayed its log, and is not started.
+    /// Returns the driver of a core. Its machine must have been restored and have replayed its log,
+    /// but not been started.
     ///
     /// # Errors
     /// The data that a start needs is unreadable.
@@ -159,7 +161,7 @@ impl<S: CoreStore> CoreDriver<S> {
         Ok(core)
     }
 
-    /// Ends a core whose loop has ended: everything it knows is put on the disk.
+    /// Ends a core whose loop has ended: writes everything to disk.
     ///
     /// # Errors
     /// Not everything is durable.
@@ -178,7 +180,7 @@ impl<S: CoreStore> CoreDriver<S> {
         self.store.close().map(|()| last)
     }
 
-    /// Steps the machine; its outputs stay in `output`.
+    /// Steps the machine with an input. The machine adds its output to `self.output`.
     fn step(&mut self, input: CoreInput) {
         if self.failure.is_some() {
             return;
@@ -198,7 +200,8 @@ impl<S: CoreStore> CoreDriver<S> {
         }
     }
 
-    /// Appends the records, releases the messages that may go, and keeps the rest.
+    /// Carries out the machine's output: appends the records to the log, sends each message and
+    /// reply whose `after` is durable, and keeps the others in the outbox.
     fn carry_out(&mut self, io: &mut Io) {
         loop {
             self.log_records += self.output.records.len() as u64;
@@ -527,8 +530,8 @@ impl<S: CoreStore> Handler for CoreDriver<S> {
     }
 }
 
-/// Sends a reply unless its lease is over by now: its value was taken before, so the check comes
-/// after it, as R15 asks.
+/// Sends a reply, or `NotServing` if the core's lease has ended. The rows were read before, so this
+/// check comes after the read, as R15 requires.
 fn answer(io: &mut Io, reply: ClientReply, fresh_us: u64) {
     let id = ConnectionId(reply.client.0);
     let over = reply.valid_until_us.is_some_and(|until| until < fresh_us);

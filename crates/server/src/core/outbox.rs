@@ -1,8 +1,8 @@
-//! Messages and replies that wait for the log, until a record is durable.
+//! Messages and replies that wait until a record of the log is durable.
 //!
-//! They come nearly in the order of their positions, so a queue that is sorted from its end costs
-//! nothing; equal positions keep their order. It needs no limit of its own: an entry belongs to
-//! an operation or a request under way, and both are bounded by the machine.
+//! They arrive nearly in the order of their positions, so a queue that is sorted from its end is
+//! cheap. Equal positions keep their order. It needs no limit of its own, because each entry
+//! belongs to an operation or a request, whose number the machine limits.
 
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ impl DelayedMessage {
     }
 }
 
-/// Everything that waits.
+/// All messages and replies that wait for the log.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     queue: VecDeque<DelayedMessage>,
@@ -41,7 +41,7 @@ impl Outbox {
         self.queue.insert(self.queue.len() - later, message);
     }
 
-    /// Returns the next message that `durable` releases.
+    /// Removes and returns the next message whose record is durable.
     pub fn pop(&mut self, durable: Position) -> Option<DelayedMessage> {
         let first = self.queue.front()?;
         if first.after() > durable {

@@ -1,8 +1,8 @@
 //! A turn of a core, as a list of named phases.
 //!
-//! The event loop has handed in every frame that arrived. A turn brings the machine's outputs out,
-//! the log's progress in, and the links up to date. Each phase names its requirements of those
-//! before.
+//! The event loop has passed in every frame that arrived. A turn carries out the machine's output,
+//! follows the log's progress, and updates the links. The comment of each phase states what it
+//! needs from earlier ones.
 
 use machines::core::CoreInput;
 use protocol::message::Room;
@@ -16,7 +16,7 @@ use crate::journal::{self, JournalLevel};
 use crate::store::CoreStore;
 
 impl<S: CoreStore> CoreDriver<S> {
-    /// Runs the phases, in their order.
+    /// Runs the phases of a turn, in order.
     pub(super) fn take_turn(&mut self, io: &mut Io) -> Result<(), ServerError> {
         self.store.health()?;
         self.carry_out(io);

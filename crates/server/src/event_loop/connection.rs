@@ -19,14 +19,14 @@ const KEEP_BYTES: usize = 64 << 10;
 /// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionPhase {
-    /// Opened by this side; the other has not answered yet.
+    /// This side opened it, and the other side has not accepted yet.
     Connecting,
     /// Frames go both ways.
     Open,
-    /// A farewell is being written; received bytes are discarded.
+    /// A last frame is being written. Received bytes are discarded.
     Closing,
-    /// The farewell is written; received bytes are discarded until the other side closes, for
-    /// closing over unread bytes would make the kernel discard the farewell.
+    /// The last frame is written. Received bytes are discarded until the other side closes, because
+    /// closing with unread bytes would make the kernel discard the last frame.
     Draining,
 }
 
@@ -35,40 +35,40 @@ pub(super) struct Connection {
     pub stream: TcpStream,
     pub side: ConnectionSide,
     pub phase: ConnectionPhase,
-    /// The start of a frame that is not whole yet; or, while reading is held back, whole frames.
+    /// The beginning of an incomplete frame; or complete frames, while reading is paused.
     pub partial: Vec<u8>,
-    /// `partial` may hold whole frames.
+    /// Whether `partial` may contain complete frames.
     pub undispatched: bool,
     /// The frames that it takes.
     pub frame_limits: FrameLimits,
-    /// Bytes of a large frame under way, counted against the loop's bound.
+    /// The bytes of an incomplete large frame, counted for the loop's limit.
     pub claimed_bytes: usize,
-    /// The socket may hold bytes that were not read: edges are reported once.
+    /// Whether the socket may have unread bytes. The system reports this only once.
     pub readable: bool,
-    /// The other side has closed or broken: read until the end regardless of the result of a read.
+    /// Whether the other side has closed the connection or it broke. Then it is read until its end.
     pub hung_up: bool,
-    /// The loop has it on its list of connections to read from.
+    /// Whether it is on the loop's list of connections to read.
     pub listed: bool,
-    /// Requests taken and not answered yet.
+    /// The number of unanswered requests.
     pub unanswered: usize,
-    /// To be written, from `sent` on.
+    /// The bytes to write, from `sent` on.
     pub outgoing: Vec<u8>,
     sent: usize,
-    /// The loop has it on its list of connections to write to.
+    /// Whether it is on the loop's list of connections to write.
     pub dirty: bool,
-    /// The socket takes no more for now; an edge will report when it does.
+    /// Whether the socket is full. The system reports when it is not.
     pub blocked: bool,
-    /// Whether a first frame was accepted by the handler.
+    /// Whether the handler has accepted a first frame.
     pub greeted: bool,
-    /// Since when it stays in a state that may not last: see `patience_us`.
+    /// The time since which it has been in a state that may not last, see `patience_us`.
     pub since_us: u64,
 }
 
-/// The outcome of a read from a socket.
+/// The result of a read from a socket.
 pub(super) enum ReadOutcome {
-    /// So many bytes; the socket may hold more.
+    /// The number of bytes read. The socket may have more.
     Bytes(usize),
-    /// The other side has closed, or the connection broke.
+    /// The other side has closed the connection, or it broke.
     Ended(Option<io::Error>),
 }
 
@@ -98,13 +98,13 @@ impl Connection {
         }
     }
 
-    /// Returns bytes that wait to be written.
+    /// Returns the number of bytes to write.
     pub fn queued_bytes(&self) -> usize {
         self.outgoing.len() - self.sent
     }
 
-    /// Reads once. A short read has emptied the socket, so the read that would only show that is
-    /// saved (epoll(7), on edge-triggered stream sockets).
+    /// Reads once. A read of fewer bytes than requested has emptied the socket, so no further read
+    /// is needed to see that (epoll(7), on edge-triggered stream sockets).
     pub fn receive(&mut self, buffer: &mut [u8]) -> ReadOutcome {
         loop {
             match self.stream.read(buffer) {
@@ -123,7 +123,8 @@ impl Connection {
         }
     }
 
-    /// Writes until everything is written or the socket takes no more; how many bytes it took.
+    /// Writes until everything is written or the socket is full. Returns the number of written
+    /// bytes.
     pub fn transmit(&mut self) -> io::Result<usize> {
         let before = self.sent;
         while self.sent < self.outgoing.len() {
@@ -149,7 +150,7 @@ impl Connection {
         Ok(written)
     }
 
-    /// Keeps the rest of a buffer after its whole frames were taken.
+    /// Keeps the rest of a buffer after its complete frames.
     pub fn keep_partial(&mut self, rest: &[u8]) {
         self.partial.clear();
         if rest.is_empty() && self.partial.capacity() > KEEP_BYTES {

@@ -32,14 +32,14 @@ impl<T> ConnectionMap<T> {
         (*owner == id).then_some(value)
     }
 
-    /// Forgets a connection.
+    /// Removes and returns the value of a connection.
     pub fn remove(&mut self, id: ConnectionId) -> Option<T> {
         let slot = self.slots.get_mut(slot_of(id))?;
         let (_, value) = slot.take_if(|(owner, _)| *owner == id)?;
         Some(value)
     }
 
-    /// Returns how many there are for which `holds`.
+    /// Returns the number of connections for which `holds` is true.
     pub fn count(&self, holds: impl Fn(&T) -> bool) -> usize {
         let values = self.slots.iter().flatten();
         values.filter(|(_, value)| holds(value)).count()

@@ -37,18 +37,18 @@ pub struct Io {
     slots: Vec<Option<(ConnectionId, Connection)>>,
     free: Vec<u32>,
     serial: u64,
-    /// May hold unread or unhandled bytes.
+    /// Connections that may have unread or unhandled bytes.
     pub(super) ready: Vec<ConnectionId>,
-    /// Have something to be written.
+    /// Connections with bytes to write.
     pub(super) dirty: Vec<ConnectionId>,
-    /// Became useless since the handler was last notified, and why.
+    /// Connections that have ended since the handler was last notified, with the reasons.
     pub(super) ended: Vec<(ConnectionId, String)>,
     pub(super) limits: LoopLimits,
     pub(super) counters: LoopCounters,
     pub(super) now_us: u64,
     /// Bytes of large frames under way.
     claimed_bytes: usize,
-    /// When to look for connections that have stayed too long in a state that may not last.
+    /// The time of the next check for connections that have stayed too long in a temporary state.
     pub(super) sweep_us: Option<u64>,
     accepted: usize,
     /// Empty buffers: connections own one only while they have something to write.
@@ -86,13 +86,13 @@ impl Io {
         &self.counters
     }
 
-    /// Connections of both sides that are open now.
+    /// Returns the number of open connections of both sides.
     pub fn connections(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Queues a frame; before the connection is open it waits for that. False, and nothing is
-    /// done, if the connection is gone or closing.
+    /// Queues a frame. If the connection is not open yet, the frame waits. Returns false without
+    /// queueing if the connection is gone or closing.
     pub fn send(&mut self, id: ConnectionId, correlation: u64, message: &Message) -> bool {
         let Some(connection) = find_in(&mut self.slots, id) else {
             return false;
@@ -117,14 +117,14 @@ impl Io {
         true
     }
 
-    /// Returns bytes that wait to be written; 0 if it is gone. Senders whose messages can be
-    /// repeated later look here before they send.
+    /// Returns the bytes that wait to be written; 0 if the connection is gone. Senders that can
+    /// repeat messages check this first.
     pub fn queued_bytes(&self, id: ConnectionId) -> usize {
         self.look(id).map_or(0, Connection::queued_bytes)
     }
 
-    /// Counts a request that is to be answered: past a limit of these, nothing more is read from
-    /// the connection.
+    /// Counts a request that must be answered. Beyond a limit, nothing more is read from the
+    /// connection.
     pub fn owe(&mut self, id: ConnectionId) {
         if let Some(connection) = self.find(id) {
             connection.unanswered += 1;
@@ -144,7 +144,7 @@ impl Io {
         }
     }
 
-    /// Opens a connection; `opened` or `closed` reports how it went.
+    /// Opens a connection. The handler's `opened` or `closed` reports the result.
     ///
     /// # Errors
     /// No socket or no route; the caller tries again later, as after `closed`.
@@ -165,7 +165,8 @@ impl Io {
         connection.map_or(FrameLimits::Ordinary, |it| it.frame_limits)
     }
 
-    /// Sends farewell and closes. The handler receives `closed` at the end of this turn.
+    /// Sends `Goodbye` and closes the connection. The handler's `closed` is called at the end of
+    /// this turn.
     pub fn close(&mut self, id: ConnectionId, reason: &str) {
         let now_us = self.now_us;
         match self.find(id).map(|connection| connection.phase) {
@@ -189,7 +190,7 @@ impl Io {
         self.ended.push((id, reason.to_owned()));
     }
 
-    /// Returns every connection that is there.
+    /// Returns the ids of all connections.
     pub(super) fn ids(&self) -> Vec<ConnectionId> {
         self.slots.iter().flatten().map(|(id, _)| *id).collect()
     }
@@ -203,8 +204,9 @@ impl Io {
         (slot.0 == id).then_some(&slot.1)
     }
 
-    /// Takes in an accepted socket. Beyond the limit of connections it is refused with a reason, as
-    /// is a stranger. Far beyond, it is dropped without one, so that a flood costs no memory.
+    /// Adds an accepted socket. Beyond the limit of connections, and from another user, it is
+    /// refused with a reason. Far beyond the limit it is dropped without one, so that many
+    /// connections cost no memory.
     pub(super) fn accept(&mut self, stream: TcpStream) -> io::Result<Option<ConnectionId>> {
         self.counters.connections_accepted += 1;
         let over = self.accepted >= self.limits.connections_max;
@@ -257,7 +259,8 @@ impl Io {
         Ok(id)
     }
 
-    /// Forgets a connection and closes its socket; the handler is notified unless it was before.
+    /// Removes a connection and closes its socket. Notifies the handler, unless it was notified
+    /// before.
     pub(super) fn remove(&mut self, id: ConnectionId, reason: &str) {
         self.release_claim(id);
         let Some(connection) = self.find(id) else {
@@ -278,7 +281,7 @@ impl Io {
         self.counters.connections_closed += 1;
     }
 
-    /// Takes the buffer of a connection that has written everything, for the next one.
+    /// Keeps the buffer of a connection that has written everything, for the next connection.
     pub(super) fn reuse_buffer(&mut self, id: ConnectionId) {
         let Some(connection) = find_in(&mut self.slots, id) else {
             return;
@@ -292,7 +295,7 @@ impl Io {
         }
     }
 
-    /// Puts a connection on the list of those to be read from.
+    /// Adds a connection to the list of connections to read.
     pub(super) fn list(&mut self, id: ConnectionId) {
         let Some(connection) = self.find(id) else {
             return;
@@ -303,9 +306,9 @@ impl Io {
         }
     }
 
-    /// Returns whether nothing more may be read from it for now: it is slow to take its answers, or
-    /// too many of its requests are unanswered. A connection that this side opened is always read:
-    /// two processes that both wait for the other to read would wait for ever.
+    /// Returns whether nothing more may be read from the connection now: it reads its answers too
+    /// slowly, or too many of its requests are unanswered. Connections that this side opened are
+    /// always read, because two processes that wait for each other would wait forever.
     pub(super) fn is_held_back(&self, id: ConnectionId) -> bool {
         self.look(id).is_some_and(|connection| {
             connection.phase == ConnectionPhase::Open
@@ -315,8 +318,8 @@ impl Io {
         })
     }
 
-    /// Counts a frame of `size` bytes that does not fit the loop's buffer against the bound on
-    /// all such frames; false if there is no room.
+    /// Counts a frame of `size` bytes that does not fit the loop's buffer, within the limit of all
+    /// such frames. Returns false if it exceeds the limit.
     pub(super) fn claim(&mut self, id: ConnectionId, size: usize) -> bool {
         let room = self.limits.large_frames_bytes_max - self.claimed_bytes;
         let Some(connection) = self.find(id) else {
@@ -341,7 +344,7 @@ impl Io {
         self.claimed_bytes -= claimed;
     }
 
-    /// Asks for a look at all connections' patience, if none is due already.
+    /// Schedules a check of all connections, unless one is scheduled.
     pub(super) fn watch(&mut self) {
         let due_us = self.now_us + self.limits.sweep_us;
         self.sweep_us.get_or_insert(due_us);

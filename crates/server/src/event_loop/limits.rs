@@ -2,36 +2,37 @@
 
 use crate::clock::Clock;
 
-/// Limits of one loop; bytes and microseconds.
+/// The limits of one loop, in bytes and microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct LoopLimits {
-    /// Only the user that runs this process, and root, may connect, from this machine; others
-    /// receive the reason and are closed.
+    /// Whether only root and the user of this process may connect, from this machine. Others get
+    /// the reason and are closed.
     pub own_user_only: bool,
-    /// Accepted connections; one more receives the reason and is closed. Below a million.
+    /// The most accepted connections, below a million. Further ones get the reason and are closed.
     pub connections_max: usize,
-    /// Connections beyond that which receive the reason at the same time; more are just dropped.
+    /// The most connections beyond the limit that get the reason at the same time. Others are
+    /// dropped.
     pub refusals_max: usize,
-    /// Bytes read at once; one buffer of the loop.
+    /// The most bytes of one read: the size of the loop's buffer.
     pub read_bytes: usize,
-    /// Reads of one connection before the others have their turn.
+    /// The most reads of one connection before other connections are read.
     pub reads_per_turn: usize,
-    /// Connections accepted in one turn.
+    /// The most connections accepted in one turn.
     pub accepts_per_turn: usize,
-    /// Queued bytes beyond which nothing is read from an open connection.
+    /// The queued bytes beyond which an open connection is not read.
     pub queued_bytes_max: usize,
-    /// Unanswered requests beyond which nothing is read from a connection.
+    /// The unanswered requests beyond which a connection is not read.
     pub unanswered_max: usize,
-    /// Bytes of all frames together that are larger than `read_bytes` and under way.
+    /// The most bytes of all incomplete frames that are larger than `read_bytes`.
     pub large_frames_bytes_max: usize,
-    /// How long a connection may take to open, to send its first frame, to complete a frame, to
-    /// take bytes that wait for it.
+    /// The longest time in which a connection must open, send its first frame, complete a frame, or
+    /// accept waiting bytes.
     pub patience_us: u64,
-    /// How long a closed connection may take to notice.
+    /// The longest time in which the other side must notice that the connection is closed.
     pub farewell_us: u64,
-    /// How often these are looked at, while a connection is in such a state.
+    /// The interval of the checks, while a connection is in such a state.
     pub sweep_us: u64,
-    /// How long stopping may take.
+    /// The longest time to stop.
     pub stop_us: u64,
 }
 
@@ -55,19 +56,19 @@ impl Default for LoopLimits {
     }
 }
 
-/// How a loop runs.
+/// The options of a loop.
 #[derive(Clone, Copy, Debug)]
 pub struct LoopOptions {
-    /// Its limits.
+    /// The loop's limits.
     pub limits: LoopLimits,
-    /// Poll without sleeping: halves a hop, burns a CPU.
+    /// Whether to poll without sleeping. It halves the time of a hop and uses a whole CPU.
     pub spin: bool,
-    /// Its clock.
+    /// The loop's clock.
     pub clock: Clock,
 }
 
 impl LoopOptions {
-    /// Returns the defaults, on this clock.
+    /// Returns the default options with this clock.
     pub fn new(clock: Clock) -> Self {
         LoopOptions {
             limits: LoopLimits::default(),
@@ -77,28 +78,29 @@ impl LoopOptions {
     }
 }
 
-/// The counters of a loop since it began.
+/// The counters of a loop since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoopCounters {
-    /// Polls.
+    /// The number of polls.
     pub turns: u64,
-    /// Frames received completely.
+    /// The number of complete received frames.
     pub frames_in: u64,
-    /// Frames queued.
+    /// The number of queued frames.
     pub frames_out: u64,
-    /// Bytes read.
+    /// The number of read bytes.
     pub bytes_in: u64,
-    /// Bytes written.
+    /// The number of written bytes.
     pub bytes_out: u64,
-    /// Connections closed because of bytes that are no frame, or a frame that the handler refused.
+    /// The number of connections closed because of invalid bytes, or of a frame that the handler
+    /// refused.
     pub malformed: u64,
-    /// Connections accepted, those refused included.
+    /// The number of accepted connections, including refused ones.
     pub connections_accepted: u64,
-    /// Connections refused because there were too many.
+    /// The number of connections refused because there were too many.
     pub connections_refused: u64,
-    /// Connections closed.
+    /// The number of closed connections.
     pub connections_closed: u64,
-    /// Connections closed because they stayed too long in a state that may not last.
+    /// The number of connections closed because they stayed too long in a temporary state.
     pub impatient: u64,
 }
 

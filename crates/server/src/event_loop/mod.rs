@@ -1,9 +1,9 @@
 //! The event loop of one core: edge-triggered sockets, frames in, frames out.
 //!
-//! A turn polls once, reads from every connection that has bytes, and hands all whole frames to the
-//! [`Handler`]. The handler then finishes the batch ([`Handler::turn`]: one append to a log, for
-//! example). The turn ends with one write per connection. Nothing is delayed to make batches
-//! larger. The same loop serves a core, the coordinator and the baselines.
+//! A turn polls once, reads from every connection that has bytes, and passes all complete frames to
+//! the [`Handler`]. The handler then finishes the batch ([`Handler::turn`]: one append to a log,
+//! for example). The turn ends with one write per connection. The loop never waits for a larger
+//! batch. The same loop serves a core, the coordinator and the baselines.
 //!
 //! Memory is bounded by [`LoopLimits`], whatever peers send. An idle loop sleeps. The handler knows
 //! the meaning of frames, and `protocol::frame` how they are separated.
@@ -34,20 +34,20 @@ pub use io::Io;
 use io::id_of;
 pub use limits::{LoopCounters, LoopLimits, LoopOptions};
 
-/// Names a connection of one loop; never reused.
+/// Identifies a connection of one loop. Ids are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
 /// The side that opened a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionSide {
-    /// The other side.
+    /// The other side opened it.
     Accepted,
-    /// This side, by [`Io::connect`].
+    /// This side opened it, with [`Io::connect`].
     Connected,
 }
 
-/// The code that a loop runs. All methods are called from the loop's thread, and must not block.
+/// The code that a loop calls. All methods are called on the loop's thread, and must not block.
 pub trait Handler {
     /// A connection is usable.
     fn opened(&mut self, io: &mut Io, id: ConnectionId, side: ConnectionSide);
@@ -90,19 +90,19 @@ pub struct LoopHandle {
 }
 
 impl LoopHandle {
-    /// Makes the loop take a turn. A loop that is gone does not mind.
+    /// Makes the loop take a turn. Does nothing if the loop has ended.
     pub fn wake(&self) {
         // It fails only when the loop's descriptors are gone, or its counter is full: then a turn
         // is due anyway.
         let _ = self.waker.wake();
     }
 
-    /// Returns whether it was asked to stop.
+    /// Returns whether the loop was asked to stop.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Asks the loop to finish its open work and end.
+    /// Tells the loop to finish its open work and to end.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.wake();
@@ -115,7 +115,7 @@ const EVENTS_PER_POLL: usize = 1024;
 /// After a failure to accept (no descriptors left) the next attempt waits for this long.
 const ACCEPT_PAUSE_US: u64 = 100_000;
 
-/// A loop that listens and does not run yet.
+/// A loop that listens, but does not serve yet.
 pub struct EventLoop {
     poll: Poll,
     listener: Option<TcpListener>,
@@ -130,7 +130,7 @@ pub struct EventLoop {
 }
 
 impl EventLoop {
-    /// Listens at `address`; port 0 takes a free one.
+    /// Listens at `address`. Port 0 uses a free port.
     ///
     /// # Errors
     /// The address is in use or not this machine's, or the system has no descriptors left.
@@ -165,12 +165,12 @@ impl EventLoop {
         })
     }
 
-    /// Returns where it listens, with the real port.
+    /// Returns its address with the real port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns a handle to wake or stop it.
+    /// Returns a handle to wake or stop the loop.
     pub fn handle(&self) -> LoopHandle {
         self.handle.clone()
     }

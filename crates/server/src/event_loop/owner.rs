@@ -6,12 +6,12 @@ use mio::net::TcpStream;
 use procfs::net::TcpNetEntry;
 use rustix::process::geteuid;
 
-/// The message to a stranger.
+/// The message to a process of another user.
 pub(super) const REFUSAL: &str =
     "only processes of the user that runs this store, and root's, may connect to it";
 
-/// Returns whether it is a process of the user that runs this one, or root's. Not if that cannot be
-/// known.
+/// Returns whether the other side is a process of root, or of the user of this process. Returns
+/// false if that is unknown.
 pub(super) fn may_connect(stream: &TcpStream) -> bool {
     let (Ok(own), Ok(other)) = (stream.local_addr(), stream.peer_addr()) else {
         return false;

@@ -12,7 +12,7 @@ use super::connection::{Connection, ConnectionPhase, ReadOutcome};
 use super::{ConnectionId, EventLoop, Handler};
 
 impl EventLoop {
-    /// Reads from one connection up to its share of the turn.
+    /// Reads from one connection, up to its share of the turn.
     pub(super) fn read<H: Handler>(&mut self, id: ConnectionId, handler: &mut H) {
         if let Some(connection) = self.io.find(id) {
             connection.listed = false;

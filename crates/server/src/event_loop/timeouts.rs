@@ -8,7 +8,7 @@ use super::connection::ConnectionPhase;
 use super::{ConnectionSide, EventLoop};
 
 impl EventLoop {
-    /// Closes connections that stayed too long in a state that may not last.
+    /// Closes connections that have stayed too long in a temporary state.
     pub(super) fn sweep(&mut self) {
         let now_us = self.io.now_us;
         if self.io.sweep_us.is_none_or(|at| at > now_us) {

@@ -17,21 +17,21 @@ pub(super) struct Decimal {
     scale: i64,
 }
 
-/// Where a decimal number lies among the integers of 64 bits.
+/// The position of a decimal number among the 64-bit integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Below all of them.
+    /// It is below all of them.
     Below,
-    /// It is this one.
+    /// It equals this one.
     At(i64),
     /// It lies between this one and the next one.
     After(i64),
-    /// Above all of them.
+    /// It is above all of them.
     Above,
 }
 
 impl Decimal {
-    /// Reads a number such as `-1.50e3`; none if it is not one.
+    /// Parses a number such as `-1.50e3`; returns none if the text is not one.
     pub fn parse(text: &str) -> Option<Decimal> {
         let (negative, unsigned) = match text.strip_prefix('-') {
             Some(unsigned) => (true, unsigned),
@@ -62,7 +62,7 @@ impl Decimal {
         })
     }
 
-    /// Returns where it lies among the integers.
+    /// Returns its position among the 64-bit integers.
     pub fn place(&self) -> Place {
         let outside = match self.negative {
             true => Place::Below,
@@ -89,7 +89,7 @@ impl Decimal {
         }
     }
 
-    /// Returns the nearest integer, halves away from zero; none if it is beyond 64 bits.
+    /// Returns the nearest integer, rounding halves away from zero; none if it exceeds 64 bits.
     pub fn rounded(&self) -> Option<i64> {
         if self.exponent > 19 {
             return None;
@@ -107,8 +107,8 @@ impl Decimal {
         i64::try_from(value).ok()
     }
 
-    /// Returns all its digits without an exponent, as PostgreSQL shows a number; none if they are
-    /// too many.
+    /// Returns all its digits without an exponent, as PostgreSQL prints a number; none if there are
+    /// too many digits.
     pub fn to_plain(&self) -> Option<String> {
         if self.exponent.max(1) + self.scale > PLAIN_DIGITS_MAX {
             return None;
@@ -143,7 +143,7 @@ impl Decimal {
 }
 
 impl Decimal {
-    /// Compares the values, however they are written.
+    /// Compares two numbers by value, independent of their spelling.
     pub fn compare(&self, other: &Decimal) -> Ordering {
         match (self.negative, other.negative) {
             (true, false) => Ordering::Less,

@@ -14,7 +14,7 @@ pub(super) fn quoted(text: &str, column_type: ColumnType, place: &str) -> Result
     Value::parse(column_type, text).map_err(|error| SqlError::Literal { place, error })
 }
 
-/// Returns the type of a number that stands alone: int64 where it is one.
+/// Returns the type of a number without context: int64 if it is an integer of 64 bits.
 pub(super) fn default_type(number: &str) -> ColumnType {
     match number.parse::<i64>() {
         Ok(_) => ColumnType::Int64,
@@ -22,7 +22,8 @@ pub(super) fn default_type(number: &str) -> ColumnType {
     }
 }
 
-/// Returns a number as a float64 beside a float64, otherwise with the type of its spelling.
+/// Returns a number as a float64 if it is combined with a float64. Otherwise it has the type of its
+/// spelling.
 pub(super) fn typed_number(
     number: &str,
     context: Option<ColumnType>,
@@ -36,8 +37,8 @@ pub(super) fn typed_number(
     quoted(number, ColumnType::Float64, place)
 }
 
-/// Returns a number for an int64, rounded to the nearest, halves away from zero as PostgreSQL
-/// rounds numeric literals.
+/// Returns a number as an int64, rounded to the nearest. Halves are rounded away from zero, as
+/// PostgreSQL rounds numeric literals.
 pub(super) fn rounded(number: &str, place: &str) -> Result<Value, SqlError> {
     let rounded = Decimal::parse(number).and_then(|it| it.rounded());
     rounded
@@ -45,7 +46,7 @@ pub(super) fn rounded(number: &str, place: &str) -> Result<Value, SqlError> {
         .ok_or_else(|| out_of_range(number, ColumnType::Int64, place))
 }
 
-/// Returns a number as text, in PostgreSQL's spelling.
+/// Returns the text of a number, as PostgreSQL prints it.
 pub(super) fn spelt(number: &str, place: &str) -> Result<Value, SqlError> {
     let plain = Decimal::parse(number).and_then(|it| it.to_plain());
     plain

@@ -22,33 +22,33 @@ use literal::{cast, default_type, quoted, rounded, spelt, typed_number};
 /// How deep an expression may nest before the store refuses it anyway.
 const DEPTH_MAX: usize = 64;
 
-/// The meaning of names in an expression.
+/// The context in which an expression's names have a meaning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scope<'a> {
-    /// The table; none where only constants may stand.
+    /// The table; none if only constants are allowed.
     pub schema: Option<&'a Schema>,
-    /// The name that qualifies its columns, if not its own.
+    /// The alias that qualifies its columns; none if its own name does.
     pub alias: Option<&'a str>,
-    /// Whether `EXCLUDED` names a proposed row.
+    /// Whether `EXCLUDED` stands for a proposed row.
     pub excluded: bool,
-    /// Values of `$1`, `$2`, …
+    /// The values of `$1`, `$2`, …
     pub parameters: &'a [Value],
-    /// The value of `now()`, in microseconds since 1970 UTC; none where no statement runs.
+    /// The value of `now()`, in microseconds since 1970 UTC; none if no statement is running.
     pub now_us: Option<i64>,
 }
 
 /// An expression whose type may still depend on the other operand.
 #[derive(Clone, Debug)]
 enum Bound {
-    /// Typed; none is NULL, which is of every type.
+    /// An expression and its type. The type is none for NULL, which is a value of every type.
     Typed(Expression, Option<ColumnType>),
-    /// A quoted literal, of a type that its context gives.
+    /// A quoted literal, whose type depends on its context.
     Quoted(String),
     /// A number, integer or not.
     Number(String),
 }
 
-/// Returns the error for a column that a table has not.
+/// Returns the error for a column that a table does not have.
 pub(crate) fn unknown_column(schema: &Schema, column: &str) -> SqlError {
     SqlError::UnknownColumn {
         table: schema.name.clone(),
@@ -57,7 +57,7 @@ pub(crate) fn unknown_column(schema: &Schema, column: &str) -> SqlError {
     }
 }
 
-/// Returns the value of an expression without columns, for a place of this type.
+/// Returns the value of an expression without columns, converted to this type.
 pub(crate) fn constant(
     expression: &Expr,
     column_type: ColumnType,
@@ -67,7 +67,7 @@ pub(crate) fn constant(
 }
 
 impl<'a> Scope<'a> {
-    /// No table and no parameters.
+    /// A scope without table and parameters.
     pub const CONSTANTS: Scope<'static> = Scope {
         schema: None,
         alias: None,
@@ -76,8 +76,7 @@ impl<'a> Scope<'a> {
         now_us: None,
     };
 
-    /// Returns a condition as the list of its conjuncts. Conjuncts that are always true are left
-    /// out.
+    /// Returns a condition as a list of conjuncts, without those that are always true.
     pub fn condition(&self, condition: &Expr) -> Result<Vec<Expression>, SqlError> {
         let mut conjuncts = Vec::new();
         for part in operators::chain(condition, &ast::BinaryOperator::And) {
@@ -95,14 +94,14 @@ impl<'a> Scope<'a> {
         Ok(conjuncts)
     }
 
-    /// Returns an expression to be returned, and the type of its values where it is not always
-    /// NULL.
+    /// Returns an output expression, and the type of its values. The type is none if they are
+    /// always NULL.
     pub fn output(&self, expression: &Expr) -> Result<(Expression, Option<ColumnType>), SqlError> {
         let bound = self.bind(expression, 0)?;
         self.resolve(bound, None, expression)
     }
 
-    /// Returns the new value of a column.
+    /// Returns the expression for the new value of a column.
     pub fn assigned(&self, expression: &Expr, column: &Column) -> Result<Expression, SqlError> {
         let place = match self.schema {
             Some(schema) => format!("column {} of table {}", column.name, schema.name),
@@ -111,7 +110,7 @@ impl<'a> Scope<'a> {
         self.for_type(expression, column.column_type, &place)
     }
 
-    /// Returns the value of an expression without columns, for a place of this type.
+    /// Returns the value of an expression without columns, converted to this type.
     pub fn value(
         &self,
         expression: &Expr,
@@ -127,7 +126,7 @@ impl<'a> Scope<'a> {
             .map_err(|error| expression_error(expression, error))
     }
 
-    /// Returns a whole number that is not negative: a limit or an offset.
+    /// Returns a whole number that is not negative, for a limit or an offset.
     pub fn count(&self, expression: &Expr, what: &str) -> Result<Option<u64>, SqlError> {
         match self.value(expression, ColumnType::Int64, what)? {
             Value::Null => Ok(None),

@@ -11,8 +11,8 @@ use super::like::Like;
 use super::{Bound, Scope, expression_error};
 use crate::error::SqlError;
 
-/// Returns the operands of a chain of one operator, from left to right. Chains are as long as their
-/// writer likes, so this does not recurse.
+/// Returns the operands of a chain of one operator, from left to right. Chains can be long, so the
+/// function does not recurse.
 pub(super) fn chain<'e>(expression: &'e Expr, operator: &ast::BinaryOperator) -> Vec<&'e Expr> {
     let mut operands = Vec::new();
     let mut open = vec![expression];
@@ -29,7 +29,7 @@ pub(super) fn chain<'e>(expression: &'e Expr, operator: &ast::BinaryOperator) ->
     operands
 }
 
-/// Appends the conjuncts.
+/// Appends the conjuncts of a condition to a list.
 pub(super) fn split_conjunction(condition: Expression, conjuncts: &mut Vec<Expression>) {
     match condition {
         Expression::Binary(BinaryOperator::And, left, right) => {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-/// The table of the statements about rows, in both languages.
+/// The statements that create the table for the drawn statements, in both languages.
 pub(super) const SETUP: &str = "
     CREATE TABLE d (id bigint PRIMARY KEY, n bigint, x double precision, s text, b boolean,
         at timestamp);
@@ -33,7 +33,7 @@ impl Draw {
     }
 }
 
-/// Returns all statements, each once.
+/// Returns all drawn statements, each once.
 pub(super) fn statements() -> Vec<String> {
     let mut draw = Draw(0x5eed_0025);
     let mut all = Vec::new();

@@ -16,24 +16,25 @@ use crate::store::Store;
 /// The result of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportSummary {
-    /// How many rows.
+    /// The number of exported rows.
     pub rows: u64,
     /// Notices for the user.
     pub notices: Vec<String>,
 }
 
-/// How an export comes to be of one state.
+/// Whether an export must show one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportState {
-    /// It is one, or the export fails.
+    /// It shows one state, or it fails.
     One,
-    /// While a server of the table is missing, rows that change meanwhile are as they were or as
-    /// they are, with a notice.
+    /// While a server of the table is missing, the export need not show one state. Rows that change
+    /// meanwhile have their old or new values, and there is a notice.
     OneIfPossible,
 }
 
-/// Exports a whole table as CSV with a header, partition by partition of the primary replex, and
-/// returns how many rows there were: one state of the table (R35), whatever is written meanwhile.
+/// Exports a whole table as CSV with a header, partition by partition of the primary replex.
+/// Returns the number of rows. The export shows one state of the table (R35), also while clients
+/// write.
 ///
 /// # Errors
 /// Errors of the store and of `out`. The rows that were written before an error are no export.

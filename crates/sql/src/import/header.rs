@@ -11,7 +11,7 @@ use crate::bind::unknown_column;
 use crate::error::SqlError;
 use crate::plan::{default_value, encode};
 
-/// The meaning of the fields, by the first line.
+/// The columns of the fields, from the first line.
 pub(super) struct Header<'a> {
     table: &'a PlacedTable,
     /// For each field, its column.
@@ -23,7 +23,7 @@ pub(super) struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// Reads the first line.
+    /// Parses the first line.
     pub fn read(
         table: &'a PlacedTable,
         record: &csv::ByteRecord,
@@ -63,7 +63,7 @@ impl<'a> Header<'a> {
         })
     }
 
-    /// Returns the operation that a line asks for.
+    /// Returns the mutation for a line.
     pub fn mutation(&self, record: &csv::ByteRecord) -> Result<Mutation, SqlError> {
         if record.len() != self.columns.len() {
             return Err(SqlError::statement(format!(

@@ -32,7 +32,7 @@ struct Lines {
 }
 
 impl ImportLedger {
-    /// Returns the counts as of now. `resume_line` is the lowest line that is not known to be done.
+    /// Returns the current counts. `resume_line` is the lowest line that may not be written.
     pub fn summary(&self) -> ImportSummary {
         let lines = self.lines();
         let mut summary = lines.summary.clone();
@@ -44,23 +44,23 @@ impl ImportLedger {
         summary
     }
 
-    /// Returns whether the import has to end.
+    /// Returns whether the import must end.
     pub(super) fn has_failed(&self) -> bool {
         self.lines().failed.is_some()
     }
 
-    /// Notes that a line was read; the next one begins at `next`.
+    /// Records that a line was read. The next one begins at `next`.
     pub(super) fn read(&self, next: u64) {
         self.lines().next = next;
     }
 
-    /// Notes that a line was sent to the store.
+    /// Records that a line was sent to the store.
     pub(super) fn sent(&self, line: u64) {
         self.lines().outstanding.insert(line);
     }
 
-    /// Counts the answer to a line that was sent. `skip_errors` keeps the import going after a
-    /// bad line.
+    /// Records the answer to a sent line. With `skip_errors` the import continues after an invalid
+    /// line.
     pub(super) fn answered(&self, line: u64, result: Result<bool, SqlError>, skip_errors: bool) {
         let mut lines = self.lines();
         lines.outstanding.remove(&line);
@@ -82,18 +82,18 @@ impl ImportLedger {
         }
     }
 
-    /// Counts a line that was bad before it was sent.
+    /// Records a line that was invalid before it was sent.
     pub(super) fn bad_line(&self, line: u64, error: SqlError, skip_errors: bool) {
         self.lines().bad_line(line, error, skip_errors);
     }
 
-    /// Notes that the file cannot be read from this line on.
+    /// Records that the file cannot be read from this line on.
     pub(super) fn unreadable(&self, line: u64, error: SqlError) {
         self.lines().to_repeat.insert(line);
         self.lines().fail(line, error);
     }
 
-    /// Returns the end of the import.
+    /// Returns the result of the import.
     pub(super) fn end(&self) -> Result<ImportSummary, ImportError> {
         let failed = self.lines().failed.clone();
         let summary = self.summary();

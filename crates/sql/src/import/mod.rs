@@ -29,39 +29,39 @@ pub use export::{ExportState, ExportSummary, export};
 pub use ledger::ImportLedger;
 pub use source::{decompressed, open, progress_bar};
 
-/// Rows on their way at the same time, unless the options give another number.
+/// The number of rows that are in flight at the same time, unless the options set another one.
 pub const ROWS_IN_FLIGHT_DEFAULT: usize = 512;
-/// The most bad lines that a summary lists one by one; the others are counted.
+/// The most invalid lines that a summary lists. The others are only counted.
 pub const BAD_LINES_LISTED_MAX: usize = 20;
 
 /// So many answers after the last time, the bar shows how far the import is.
 const PROGRESS_EVERY: u64 = 1000;
 
-/// How to import.
+/// The options of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportOptions {
     /// The table.
     pub table: String,
-    /// The action where the primary key exists.
+    /// The action for a row whose primary key exists already.
     pub on_conflict: ImportConflict,
-    /// Whether to go on after a bad line.
+    /// Whether to continue after an invalid line.
     pub skip_errors: bool,
-    /// A text that means NULL, beside the empty field.
+    /// A text that means NULL, in addition to the empty field.
     pub null: Option<String>,
-    /// Rows on their way at the same time. A table with a dense index takes one at a time.
+    /// The number of rows in flight at the same time. A table with a dense index allows one.
     pub in_flight: usize,
-    /// The first line to import, the header's being 1; the lines before it are left out.
+    /// The first line to import. The header is line 1; the lines between are skipped.
     pub from_line: u64,
 }
 
-/// The action for a row whose primary key exists.
+/// The action for a row whose primary key exists already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportConflict {
-    /// It is a bad line.
+    /// Treat the line as invalid.
     Error,
-    /// The row that exists stays.
+    /// Keep the existing row.
     Skip,
-    /// The columns in the file overwrite those of the row that exists.
+    /// Overwrite the columns of the existing row that the file has.
     Update,
 }
 
@@ -83,29 +83,29 @@ impl std::str::FromStr for ImportConflict {
 /// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ImportSummary {
-    /// Rows written: new ones, and with [`ImportConflict::Update`] existing ones.
+    /// The number of written rows: new ones, and with [`ImportConflict::Update`] existing ones.
     pub written: u64,
-    /// Rows left as they were ([`ImportConflict::Skip`]).
+    /// The number of rows that were kept ([`ImportConflict::Skip`]).
     pub skipped: u64,
-    /// Lines that were not imported because they are bad.
+    /// The number of invalid lines, which were not imported.
     pub bad: u64,
-    /// The first of them, each with its line number from 1, the header included.
+    /// The first of these lines, each with its number from 1, counting the header.
     pub bad_lines: Vec<(u64, SqlError)>,
-    /// Rows that were sent and may or may not be written: the store has not answered.
+    /// The number of rows that were sent without an answer. They may be written or not.
     pub undecided: u64,
-    /// The lowest line that is not known to be done: another import goes on there, and finds some
+    /// The lowest line that may not be written. Another import can continue there, and finds some
     /// of the rows after it written.
     pub resume_line: u64,
 }
 
-/// Why an import stopped. Rows before it, and some after it, were written.
+/// The reason why an import stopped. Rows before it, and some after it, were written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImportError {
-    /// The line, from 1, the header included; none if it was not about one.
+    /// The line number from 1, counting the header; none if the error concerns no line.
     pub line: Option<u64>,
-    /// The fault.
+    /// The error.
     pub error: SqlError,
-    /// The completed part.
+    /// How much was imported.
     pub summary: Box<ImportSummary>,
 }
 
@@ -121,7 +121,8 @@ impl std::fmt::Display for ImportError {
 impl std::error::Error for ImportError {}
 
 impl ImportOptions {
-    /// Returns the options of an import into this table; a conflict or a bad line stops the import.
+    /// Returns the options of an import into this table. A conflict or an invalid line stops the
+    /// import.
     pub fn new(table: impl Into<String>) -> ImportOptions {
         ImportOptions {
             table: table.into(),
@@ -134,8 +135,8 @@ impl ImportOptions {
     }
 }
 
-/// Imports CSV with a header. The bar's message shows how many rows were written, and the ledger
-/// the outcomes of the lines, also after the future was dropped.
+/// Imports CSV with a header. The bar's message shows the number of written rows. The ledger has
+/// the outcomes of the lines, even after the future was dropped.
 ///
 /// # Errors
 /// [`ImportError`] for a header that does not fit, for the first bad line unless bad lines are

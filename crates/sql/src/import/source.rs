@@ -13,7 +13,7 @@ use crate::error::SqlError;
 /// The byte order mark in UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Opens a file of CSV, compressed by gzip or not, so that the bar advances as it is read.
+/// Opens a CSV file, compressed by gzip or not. The bar advances as the file is read.
 ///
 /// # Errors
 /// Errors of the file.
@@ -23,7 +23,7 @@ pub fn open(path: &Path, progress: &ProgressBar) -> io::Result<Box<dyn Read>> {
     decompressed(Box::new(progress.wrap_read(file)))
 }
 
-/// Returns a stream of CSV, decompressed if it begins as gzip does.
+/// Returns a stream of CSV, decompressed if it begins like a gzip file.
 ///
 /// # Errors
 /// Errors of the stream.
@@ -46,7 +46,7 @@ pub fn decompressed(source: Box<dyn Read>) -> io::Result<Box<dyn Read>> {
     })
 }
 
-/// Returns the same text without a byte order mark before it, which some programs write.
+/// Returns the same text without a leading byte order mark, which some programs write.
 ///
 /// # Errors
 /// If it cannot be read, and if its mark is that of UTF-16.
@@ -68,7 +68,7 @@ pub(super) fn without_mark(mut source: impl Read) -> Result<impl Read, SqlError>
     Ok(io::Cursor::new(start).chain(source))
 }
 
-/// Returns a bar over the bytes of a file, for a person; hidden without a terminal.
+/// Returns a progress bar over the bytes of a file. It is hidden without a terminal.
 pub fn progress_bar(label: &str) -> ProgressBar {
     let bar = ProgressBar::new(0);
     let style = ProgressStyle::with_template(

@@ -16,7 +16,7 @@ use crate::error::SqlError;
 use crate::spelling::{column_type, name};
 use crate::statement::{CreateIndex, IndexKind, Statement};
 
-/// Failures tolerated where the statement does not specify them.
+/// The number of tolerated failures, unless the statement sets it.
 pub const FAILURES_TOLERATED_DEFAULT: u8 = 1;
 
 /// Parses `CREATE TABLE`.

@@ -154,7 +154,7 @@ fn numbers(option: &str, value: &str) -> Result<Vec<u32>, SqlError> {
     })
 }
 
-/// Returns the schema of a table that exists with an index more.
+/// Returns the schema of an existing table with another index.
 pub(crate) fn with_index(schema: &Schema, create: &CreateIndex) -> Result<Schema, SqlError> {
     let mut wanted = schema.clone();
     push_index(&mut wanted, create.clone())?;
@@ -201,14 +201,14 @@ pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(),
     Ok(())
 }
 
-/// Returns the columns that option `partition_by` names: `'a, b'`.
+/// Returns the columns in the option `partition_by`: `'a, b'`.
 pub(super) fn partition_columns(value: &str) -> Vec<String> {
     let names = value.split(',').map(|name| name.trim().to_lowercase());
     names.filter(|name| !name.is_empty()).collect()
 }
 
-/// Returns how many of a key's columns these are, which must be its first; none if they are not
-/// given.
+/// Returns the number of these columns, which must be the first ones of the key; none if there are
+/// none.
 pub(super) fn prefix(
     what: &str,
     key: &[String],
@@ -340,7 +340,7 @@ fn index_position(
     })
 }
 
-/// Returns the columns that an index names, by name.
+/// Returns the names of an index's columns.
 pub(super) fn index_columns(columns: &[ast::IndexColumn]) -> Result<Vec<String>, SqlError> {
     let columns = columns.iter().map(|it| match (&it.column.expr, &it.operator_class) {
         (Expr::Identifier(column), None)

@@ -10,10 +10,10 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 use crate::error::SqlError;
 use crate::script::is_space;
 
-/// The statement without its index clauses, and for each clause the tokens of a `CREATE INDEX`.
+/// The statement without its index clauses. For each clause it has the tokens of a `CREATE INDEX`.
 pub(super) type ExtractedIndexes = (Vec<TokenWithSpan>, Vec<Vec<TokenWithSpan>>);
 
-/// Takes index clauses out of a `CREATE TABLE`; leaves other statements as they are.
+/// Removes the index clauses of a `CREATE TABLE`. Leaves other statements unchanged.
 pub(super) fn take_clauses(tokens: &[TokenWithSpan]) -> Result<ExtractedIndexes, SqlError> {
     let untouched = || Ok((tokens.to_vec(), Vec::new()));
     let significant: Vec<&TokenWithSpan> =

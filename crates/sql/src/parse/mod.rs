@@ -28,21 +28,21 @@ use crate::script::{self, StatementTokens};
 use crate::spelling::name;
 use crate::statement::Statement;
 
-/// A statement and the line of the text on which it begins.
+/// A statement, and the line of the text on which it begins.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParsedStatement {
     /// The statement.
     pub statement: Statement,
-    /// From 1.
+    /// The line number, from 1.
     pub line: usize,
 }
 
-/// A statement that is wrong, and the line of the text on which it begins.
+/// An invalid statement, and the line of the text on which it begins.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParseError {
-    /// The fault.
+    /// The error.
     pub error: SqlError,
-    /// From 1.
+    /// The line number, from 1.
     pub line: usize,
 }
 
@@ -55,7 +55,7 @@ impl std::fmt::Display for ParseError {
 impl std::error::Error for ParseError {}
 
 impl ParseError {
-    /// Returns the same error of a text that begins so many lines further down.
+    /// Returns the error with this number added to its line.
     pub(crate) fn moved_down(mut self, lines: usize) -> ParseError {
         self.line += lines;
         if let SqlError::Syntax(error) = &mut self.error {
@@ -65,8 +65,8 @@ impl ParseError {
     }
 }
 
-/// Returns all statements of a text. `CREATE INDEX` right after the `CREATE TABLE` of its table
-/// becomes part of it, because an index is made together with its table for now.
+/// Returns all statements of a text. A `CREATE INDEX` directly after the `CREATE TABLE` of its
+/// table becomes part of that statement.
 pub fn parse(text: &str) -> Result<Vec<ParsedStatement>, ParseError> {
     let pieces = script::split(text).map_err(|error| ParseError {
         line: error.line,

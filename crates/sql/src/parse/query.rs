@@ -7,7 +7,7 @@ use crate::error::SqlError;
 use crate::spelling::name;
 use crate::statement::{OrderItem, Select, SelectItem, TableName};
 
-/// Returns a query that one table answers, or constants alone.
+/// Returns a query of one table, or of constants alone.
 pub(super) fn select(mut query: ast::Query, scan: bool) -> Result<Select, SqlError> {
     refuse_query_clauses(&query)?;
     let order = order_items(query.order_by.take())?;
@@ -68,7 +68,7 @@ pub(super) fn select(mut query: ast::Query, scan: bool) -> Result<Select, SqlErr
     })
 }
 
-/// Returns the one table that a statement is about.
+/// Returns the only table of a statement.
 pub(super) fn table_name(table: &ast::TableWithJoins) -> Result<TableName, SqlError> {
     if !table.joins.is_empty() {
         return Err(joins());

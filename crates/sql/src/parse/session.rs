@@ -6,7 +6,7 @@ use crate::error::SqlError;
 use crate::script::is_space;
 use crate::statement::{FixedSetting, SCAN_ROWS, Set, Setting, Show, Statement};
 
-/// Returns the words of a statement, folded to lower case unless quoted; other tokens as they are.
+/// Returns the words of a statement, in lower case unless quoted. Other tokens stay as they are.
 pub(super) fn words(tokens: &[TokenWithSpan]) -> Vec<String> {
     let significant = tokens.iter().filter(|it| !is_space(&it.token));
     significant

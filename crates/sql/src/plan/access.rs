@@ -9,27 +9,27 @@ use protocol::configuration::routes;
 
 use super::facts::{Facts, KnownEnd, RangeEnd};
 
-/// The most combinations of values that one statement looks up; longer lists are for a scan.
+/// The most combinations of values that one statement looks up. A longer list is read by a scan.
 pub const KEYS_MAX: usize = 1024;
 
-/// Where a statement reads.
+/// Where and how a statement reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Access {
     /// The replex, as an index into the table's layout.
     pub replex: usize,
-    /// How.
+    /// How much of it is read.
     pub kind: AccessKind,
-    /// The ranges to read, in the order of their keys. Empty if no row can match.
+    /// The ranges to read, in the order of their keys. It is empty if no row can match.
     pub segments: Vec<Segment>,
     /// The columns that order rows within a partition.
     pub order_columns: Vec<usize>,
-    /// How many of these columns are fixed to one value in each segment.
+    /// How many of these columns each segment fixes to one value.
     pub fixed: usize,
-    /// The range on the next of these columns.
+    /// The range of the next of these columns.
     pub range: ValueRange,
 }
 
-/// Both ends of a range, as far as there are any.
+/// The two ends of a range; an end may be missing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ValueRange {
     /// The lower end.
@@ -41,18 +41,18 @@ pub struct ValueRange {
 /// How much of a replex is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AccessKind {
-    /// Nothing: no row can match.
+    /// Nothing, because no row can match.
     Nothing,
     /// At most one row per segment.
     Point,
     /// A range of one partition per segment.
     Lookup,
-    /// The same range of every partition that may have rows of it, for each key.
+    /// The same range of every partition that may have its rows, for each key.
     Range,
-    /// Every partition from end to end.
+    /// All of every partition.
     Scan,
-    /// The first rows of every partition in the order of the replex, up to a limit. Where rows are
-    /// filtered as well, all of them may be read before there are enough.
+    /// The first rows of every partition in the order of the replex, up to a limit. With a filter,
+    /// more rows may be read until there are enough.
     First,
 }
 
@@ -61,15 +61,15 @@ pub enum AccessKind {
 pub struct Segment {
     /// The partition's number in its replex.
     pub partition: u32,
-    /// First key, memcomparable.
+    /// The first key, memcomparable.
     pub start: Vec<u8>,
-    /// First key beyond; none reads to the end.
+    /// The first key after the range; none reads to the end.
     pub end: Option<Vec<u8>>,
     /// The values of the fixed columns.
     pub keys: Vec<Value>,
 }
 
-/// A column that rows are to be ordered by.
+/// A column of an `ORDER BY`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OrderColumn {
     pub column: usize,
@@ -77,36 +77,36 @@ pub(super) struct OrderColumn {
     pub nulls_first: bool,
 }
 
-/// The order that a statement wants and how many rows, besides its conjuncts.
+/// The order and the number of rows that a statement needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadRequirements<'a> {
-    /// The order; none if it is not one of columns.
+    /// The order; none if it is not an order of columns.
     pub order: Option<&'a [OrderColumn]>,
-    /// How many rows are wanted, with those that are left out first; none is all.
+    /// The number of rows, including those that `OFFSET` skips; none is all.
     pub rows: Option<u64>,
-    /// Whether these are so few that no index is needed for them.
+    /// Whether this number is so small that no index is needed.
     pub limited: bool,
-    /// Whether only their number is wanted.
+    /// Whether only the number of rows is needed.
     pub counted: bool,
 }
 
-/// An access path and the conjuncts that it makes true alone.
+/// An access path, and the conjuncts that it already guarantees.
 pub(super) struct AccessChoice {
     pub access: Access,
     pub taken: Vec<usize>,
-    /// Whether the segments come in the order asked for, and if so whether from the end.
+    /// Whether the segments are in the requested order, and if so, whether in reverse.
     pub descending: Option<bool>,
 }
 
 impl ReadRequirements<'_> {
-    /// Returns whether few rows are wanted in an order, and come so where that is known.
+    /// Returns whether few rows are needed in an order, and the segments may be in that order.
     pub fn wants_first(&self, descending: Option<bool>) -> bool {
         let is_ordered = self.order.is_some_and(|order| !order.is_empty());
         self.limited && is_ordered && descending.is_some()
     }
 }
 
-/// Returns the columns by which rows are ordered within a partition of a replex.
+/// Returns the columns that order the rows within a partition of a replex.
 pub(super) fn order_columns(table: &PlacedTable, replex: usize) -> Vec<usize> {
     let replex = u8::try_from(replex).expect("a table has few replexes");
     routes::order_columns(table, replex)
@@ -123,10 +123,11 @@ pub(super) const CLASS_CELLS: u8 = 5;
 /// The rank of every partition's first rows.
 pub(super) const CLASS_FIRST: u8 = 6;
 
-/// Smaller is better: class, fixed columns, no range, not in order, ranges to read, replex.
+/// A rank; smaller is better. It compares the class, the fixed columns, whether there is a range,
+/// whether rows are in order, the number of ranges, and the replex.
 pub(super) type AccessRank = (u8, std::cmp::Reverse<usize>, bool, bool, usize, usize);
 
-/// Returns each tuple with each of the keys after it, as `part` puts it.
+/// Returns each tuple extended by each of the keys.
 pub(super) fn combined<P: Clone>(
     tuples: &[Vec<P>],
     keys: &[Value],
@@ -143,7 +144,7 @@ pub(super) fn combined<P: Clone>(
     longer.collect()
 }
 
-/// Returns the segment of one partition; none if the range's ends have crossed.
+/// Returns the segment of one partition; none if the range is empty.
 pub(super) fn segment(keys: Vec<Value>, partition: u32, range: &ValueRange) -> Option<Segment> {
     let (start, end) = spans(&keys, range)?;
     Some(Segment {
@@ -181,7 +182,7 @@ fn spans(keys: &[Value], range: &ValueRange) -> Option<(Vec<u8>, Option<Vec<u8>>
     (!has_crossed).then_some((start, end))
 }
 
-/// Returns the range of a column that the facts determine, and the conjuncts behind them.
+/// Returns the range of a column from the facts, and the conjuncts that determine it.
 pub(super) fn range_of(facts: &Facts, column: Option<&usize>) -> (ValueRange, Vec<usize>) {
     let Some(fact) = column.and_then(|it| facts.columns.get(it)) else {
         return (ValueRange::default(), Vec::new());
@@ -195,7 +196,7 @@ pub(super) fn range_of(facts: &Facts, column: Option<&usize>) -> (ValueRange, Ve
     (range, known.map(|known| known.conjunct).collect())
 }
 
-/// Returns whether rows of a segment come in the order asked for, and if so whether from the end.
+/// Returns whether rows of a segment are in the requested order, and if so, whether in reverse.
 pub(super) fn serves(
     table: &PlacedTable,
     order_columns: &[usize],

@@ -27,7 +27,7 @@ use super::facts::{Facts, RangeEnd};
 use super::{UnaskedScan, hyperspace};
 use crate::error::SqlError;
 
-/// Returns the best access by an index, or none.
+/// Returns the best access by an index; none if no index serves.
 pub(super) fn by_index(
     table: &PlacedTable,
     conjuncts: &[Expression],
@@ -60,7 +60,7 @@ pub(super) fn by_index(
         .map(|(_, choice)| choice)
 }
 
-/// Returns a scan of the replex that comes in the order asked for, or else of the primary one.
+/// Returns a scan of a replex in the requested order, or otherwise of the primary replex.
 pub(super) fn by_scan(table: &PlacedTable, request: ReadRequirements<'_>) -> AccessChoice {
     let ordered = table.readable().find_map(|replex| {
         let descending = serves(table, &order_columns(table, replex), 0, request)?;
@@ -91,7 +91,7 @@ pub(super) fn by_scan(table: &PlacedTable, request: ReadRequirements<'_>) -> Acc
     }
 }
 
-/// Returns the error of a statement that no index serves, of a table with more rows than it may
+/// Returns the error for a statement that no index serves, if the table has more rows than it may
 /// read.
 pub(crate) fn too_large(table: &PlacedTable, scan: UnaskedScan) -> SqlError {
     SqlError::NoIndex {
@@ -300,7 +300,8 @@ fn taken_by(fixed: &[usize], facts: &Facts) -> Vec<usize> {
     known.flatten().copied().collect()
 }
 
-/// Returns how many of the columns that order a replex the facts fix, to so many keys at most.
+/// Returns how many of a replex's order columns the facts fix, as long as the combinations of
+/// their values give at most `keys_max` keys.
 fn fixed_columns(order_columns: &[usize], facts: &Facts, keys_max: usize) -> usize {
     let mut combinations: usize = 1;
     order_columns

@@ -316,7 +316,7 @@ fn ranges_and_filter_together_are_the_condition() {
     }
 }
 
-/// Returns whether a segment of the read holds the row.
+/// Returns whether a segment of the read includes the row.
 pub(super) fn found_in(read: &ReadPlan, layout: &Layout, row: &[Value]) -> bool {
     let replex = read.access.replex;
     let partition = layout.partition_of_values(replex, |column| row[column].as_ref());

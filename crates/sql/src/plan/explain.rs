@@ -18,7 +18,7 @@ use super::{
 /// The most keys, or partitions of one core, that are listed one by one.
 const LISTED_MAX: usize = 12;
 
-/// Returns the lines that show how a plan is executed.
+/// Returns the lines of `EXPLAIN` for a plan.
 pub(super) fn lines(plan: &StatementPlan, context: &Context<'_>) -> Vec<String> {
     let configuration = context.configuration;
     match plan {

@@ -11,29 +11,29 @@ use protocol::expression::{BinaryOperator, Expression, UnaryOperator};
 /// The facts about all rows that satisfy a `WHERE`.
 #[derive(Debug)]
 pub(super) struct Facts {
-    /// By column.
+    /// The facts about each column.
     pub columns: BTreeMap<usize, Fact>,
-    /// No row can satisfy it.
+    /// Whether no row can satisfy the `WHERE`.
     pub impossible: bool,
 }
 
-/// The fact about one column, and its conjuncts.
+/// The facts about one column, and the conjuncts that determine them.
 #[derive(Debug, Default)]
 pub(super) struct Fact {
-    /// The values that it may have.
+    /// The only values that the column may have.
     pub keys: Option<KnownKeys>,
-    /// It is larger.
+    /// A lower bound.
     pub lower: Option<KnownEnd>,
-    /// It is smaller.
+    /// An upper bound.
     pub upper: Option<KnownEnd>,
 }
 
 /// The values that a column may have.
 #[derive(Debug)]
 pub(super) struct KnownKeys {
-    /// Rising; NULL for `IS NULL`.
+    /// The values, ascending; NULL for `IS NULL`.
     pub keys: Vec<Value>,
-    /// The conjuncts behind it.
+    /// The conjuncts that determine it.
     pub conjuncts: Vec<usize>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct KnownKeys {
 pub(super) struct KnownEnd {
     /// The bound.
     pub end: RangeEnd,
-    /// The conjunct behind it.
+    /// The conjunct that determines it.
     pub conjunct: usize,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct KnownEnd {
 pub struct RangeEnd {
     /// The value.
     pub value: Value,
-    /// Whether the range holds it.
+    /// Whether the range includes the value.
     pub inclusive: bool,
 }
 
@@ -64,7 +64,7 @@ enum Restriction {
 }
 
 impl Facts {
-    /// Gathers the facts that the conjuncts determine.
+    /// Returns the facts that the conjuncts determine.
     pub fn of(schema: &Schema, conjuncts: &[Expression]) -> Facts {
         let mut facts = Facts {
             columns: BTreeMap::new(),

@@ -83,8 +83,7 @@ pub(super) fn plan(insert: &Insert, context: &Context<'_>) -> Result<InsertPlan,
     })
 }
 
-/// Returns a row as the store wants it: its memcomparable primary key and its bytes. Errors name
-/// `number`.
+/// Returns the memcomparable primary key and the encoded row. Errors mention the row's `number`.
 pub(crate) fn encode(
     table: &PlacedTable,
     values: &[Value],
@@ -121,7 +120,7 @@ pub(crate) fn encode(
     Ok((pk, row))
 }
 
-/// Returns the value of a column that a statement does not give.
+/// Returns the value of a column that the statement does not set.
 pub(crate) fn default_value(table: &PlacedTable, column: usize) -> Value {
     let default = &table.schema.columns[column].default;
     default.clone().unwrap_or(Value::Null)
@@ -252,7 +251,7 @@ fn target(names: &[String], table: &PlacedTable, scope: &Scope<'_>) -> Result<us
     )))
 }
 
-/// Binds `SET column = value, …`; none is the column's default.
+/// Binds `SET column = value, …`; a missing value is the column's default.
 pub(super) fn bind_assignments(
     assignments: &[SetColumn],
     table: &PlacedTable,

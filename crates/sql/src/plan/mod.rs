@@ -32,14 +32,14 @@ use crate::error::SqlError;
 use crate::parse::with_index;
 use crate::statement::{CreateIndex, SCAN_ROWS, Set, Show, Statement, TableName};
 
-/// Settings of a session.
+/// The settings of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionSettings {
-    /// Whether statements that no index serves may read whole tables, however large.
+    /// Whether statements that no index serves may read tables of any size.
     pub scan: bool,
-    /// How many rows a table may have that they read unasked.
+    /// The most rows of a table that such statements may read otherwise.
     pub scan_rows: u64,
-    /// Whether reads may miss operations under way (R10).
+    /// Whether reads may miss operations in progress (R10).
     pub stale_reads: bool,
 }
 
@@ -58,32 +58,32 @@ impl Default for SessionSettings {
 pub struct Context<'a> {
     /// Tables and servers.
     pub configuration: &'a Configuration,
-    /// The session's.
+    /// The settings of the session.
     pub settings: SessionSettings,
-    /// Values of `$1`, `$2`, …; a text may stand for any type.
+    /// The values of `$1`, `$2`, … A text may stand for any type.
     pub parameters: &'a [Value],
     /// The value of `now()`, in microseconds since 1970 UTC.
     pub now_us: i64,
 }
 
-/// How a statement is done.
+/// The plan of a statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StatementPlan {
-    /// Asks the coordinator for a table.
+    /// Creates a table at the coordinator.
     CreateTable {
         /// The table; valid on its own.
         schema: Box<Schema>,
         /// Whether one of the same name is left as it is.
         if_not_exists: bool,
     },
-    /// Asks the coordinator for another copy of a table.
+    /// Adds a copy to a table at the coordinator.
     AddIndex {
         /// The table with it; valid on its own.
         wanted: Box<Schema>,
-        /// Its name.
+        /// The index's name.
         name: String,
     },
-    /// Asks the coordinator to drop a copy of a table.
+    /// Drops a copy of a table at the coordinator.
     DropIndex {
         /// The table.
         table: String,
@@ -92,23 +92,23 @@ pub enum StatementPlan {
         /// Whether it need not exist.
         if_exists: bool,
     },
-    /// Asks the coordinator to cut the copies of a table into another number of partitions.
+    /// Changes the number of partitions of a table at the coordinator.
     SetPartitions {
         /// The table.
         table: String,
         /// How many.
         partitions: u32,
     },
-    /// Asks the coordinator to drop a table.
+    /// Drops a table at the coordinator.
     DropTable {
-        /// Its name.
+        /// The table's name.
         name: String,
         /// Whether it need not exist.
         if_exists: bool,
     },
-    /// Sends new rows.
+    /// Writes new rows.
     Insert(InsertPlan),
-    /// Reads.
+    /// Reads rows.
     Select(Box<SelectPlan>),
     /// Changes or removes rows.
     Change(ChangePlan),
@@ -118,35 +118,35 @@ pub enum StatementPlan {
     Show(Show),
     /// Changes a setting.
     Set(Set),
-    /// Sets a setting to its only value.
+    /// Sets a setting to its only allowed value.
     SetAlready,
-    /// The requested state exists already. Contains its description.
+    /// Does nothing, because the requested state exists already. Contains its description.
     Already(String),
 }
 
-/// Rows of one table, read from one replex.
+/// A read of rows of one table, from one replex.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadPlan {
     /// The table.
     pub table: TableId,
     /// Where to read.
     pub access: Access,
-    /// The bound of the read, because no index serves it and no scan is asked for.
+    /// The limit of the read. Set if no index serves it and the statement does not request a scan.
     pub unasked: Option<UnaskedScan>,
-    /// The condition that the partitions check; none is none.
+    /// The condition that the partitions check; none is no condition.
     pub filter: Option<Expression>,
-    /// The columns that the partitions send, rising; none is all.
+    /// The columns that the partitions return, ascending; none is all.
     pub projection: Option<Vec<u16>>,
-    /// From the last key to the first.
+    /// Whether to read from the last key to the first.
     pub descending: bool,
 }
 
-/// A read that no index serves and for which no scan is asked: of a small table only.
+/// A read that no index serves, without a requested scan. It is allowed only for small tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnaskedScan {
-    /// How many rows the table may have. With more, the read is refused.
+    /// The most rows that the table may have. With more, the read is refused.
     pub rows_max: u64,
-    /// How many rows the statement reads, by its `LIMIT` and `OFFSET`; none is the whole table.
+    /// The number of rows that `LIMIT` and `OFFSET` need; none is the whole table.
     pub rows_wanted: Option<u64>,
 }
 
@@ -155,39 +155,39 @@ pub struct UnaskedScan {
 pub struct SelectPlan {
     /// The read; none computes one row from constants.
     pub read: Option<ReadPlan>,
-    /// The expressions to return for each row, over the columns that were read.
+    /// The output expressions, over the columns that were read.
     pub items: Vec<OutputItem>,
-    /// Whether one row with their number is returned instead.
+    /// Whether to return one row with the number of rows instead.
     pub count: bool,
-    /// The order of rows; empty is any.
+    /// The order of rows; empty is any order.
     pub order: Vec<SortKey>,
-    /// Whether each segment of the read comes in that order already.
+    /// Whether each segment of the read is already in this order.
     pub ordered_by_index: bool,
-    /// How many at most.
+    /// The most rows to return.
     pub limit: Option<u64>,
-    /// How many to leave out first.
+    /// The number of rows to skip first.
     pub offset: u64,
 }
 
 /// One column of a result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutputItem {
-    /// Its name.
+    /// The item's name.
     pub name: String,
-    /// Its value, over the columns that were read.
+    /// The item's value, over the columns that were read.
     pub expression: Expression,
-    /// Its type; none where it is always NULL.
+    /// The item's type; none if its value is always NULL.
     pub column_type: Option<ColumnType>,
 }
 
-/// One part of an order.
+/// One expression of an `ORDER BY`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SortKey {
     /// The value, over the columns that were read.
     pub expression: Expression,
-    /// From the largest to the smallest.
+    /// Whether to sort from the largest to the smallest.
     pub descending: bool,
-    /// Where NULLs go.
+    /// Whether NULLs come first.
     pub nulls_first: bool,
 }
 
@@ -196,29 +196,29 @@ pub struct SortKey {
 pub struct InsertPlan {
     /// The table.
     pub table: TableId,
-    /// In the order of the statement.
+    /// The mutations, in the order of the statement.
     pub mutations: Vec<Mutation>,
-    /// Whether each waits for the one before it: a dense index takes its values in order, and of
-    /// rows that share a unique key the first one stays.
+    /// Whether each mutation waits for the previous one. A dense index needs its values in order,
+    /// and of rows with the same unique key the first one must be kept.
     pub in_order: bool,
-    /// The duplicates that leave a row out.
+    /// The duplicates for which a row is skipped.
     pub left_out: SkippedDuplicates,
 }
 
-/// Which duplicates leave a row out, where others are errors. Of the primary key, an
-/// [`Action::InsertOrKeep`](protocol::operation::Action) leaves it out on its own.
+/// The duplicates for which a row is skipped. All others are errors. For the primary key,
+/// [`Action::InsertOrKeep`](protocol::operation::Action) skips the row by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SkippedDuplicates {
-    /// None.
+    /// No duplicates.
     Nothing,
-    /// Violations of the unique index that this replex, by its number, is.
+    /// Duplicates in the unique index with this replex number.
     By(usize),
-    /// Violations of any unique index.
+    /// Duplicates in any unique index.
     ByAny,
 }
 
 impl SkippedDuplicates {
-    /// Returns whether a duplicate that this replex found leaves the row out.
+    /// Returns whether a row is skipped for a duplicate in this replex.
     pub fn covers(self, replex: usize) -> bool {
         match self {
             SkippedDuplicates::Nothing => false,
@@ -235,33 +235,35 @@ pub struct ChangePlan {
     pub table: TableId,
     /// The change of each row.
     pub change: ChangeKind,
-    /// Which rows.
+    /// The rows to change.
     pub target: ChangeTarget,
-    /// The condition for a row when it is changed, checked atomically by its primary partition.
+    /// The condition that the primary partition checks atomically with each change.
     pub condition: Option<Expression>,
-    /// Whether each waits for the one before it: a dense index takes its values in order.
+    /// Whether each mutation waits for the previous one, because a dense index needs its values in
+    /// order.
     pub in_order: bool,
 }
 
 /// The kind of change of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChangeKind {
-    /// New values.
+    /// Sets new values.
     Update(Vec<Assignment>),
-    /// It goes.
+    /// Removes the row.
     Delete,
 }
 
-/// Which rows are changed.
+/// The rows to change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChangeTarget {
-    /// Those with these memcomparable primary keys.
+    /// The rows with these memcomparable primary keys.
     Keys(Vec<Vec<u8>>),
-    /// The rows that a read of the primary key's columns finds, in the order of the schema.
+    /// The rows that a read finds. It reads the columns of the primary key, in the order of the
+    /// schema.
     Rows(Box<ReadPlan>),
 }
 
-/// Gives a statement its meaning.
+/// Plans a statement.
 pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPlan, SqlError> {
     match statement {
         Statement::CreateTable {
@@ -426,7 +428,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Returns whether rows of this table must come and go one after the other.
+/// Returns whether rows of this table must be inserted and removed one after the other.
 pub(crate) fn has_dense(schema: &Schema) -> bool {
     let dense = Some(placement::Constraint::Dense);
     schema.indexes.iter().any(|it| it.constraint == dense)

@@ -125,14 +125,14 @@ fn read_table(
 /// Whether a statement may read a whole table.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Scan {
-    /// It was asked for.
+    /// The statement requests it.
     Asked,
-    /// A table with no more rows than this.
+    /// The statement may read a table with at most this many rows.
     UpTo(u64),
 }
 
 impl Scan {
-    /// Returns the permission of a statement to scan, by whether it asks for that.
+    /// Returns whether a statement may scan. `is_asked` states whether it requests a scan.
     pub fn of(is_asked: bool, context: &Context<'_>) -> Scan {
         match is_asked || context.settings.scan {
             true => Scan::Asked,
@@ -140,7 +140,8 @@ impl Scan {
         }
     }
 
-    /// Returns what bounds an access; none if an index serves it, it is short or it was asked for.
+    /// Returns the limit of a read. Returns none if an index serves it, if it is short, or if the
+    /// statement requests a scan.
     ///
     /// | without an index | reads |
     /// |---|---|
@@ -181,7 +182,7 @@ pub(super) fn choose(
         .unwrap_or_else(|| access_path::by_scan(table, request))
 }
 
-/// Returns the conjuncts that the access does not make true alone.
+/// Returns the conjuncts that the access does not already guarantee.
 pub(super) fn rest(conjuncts: Vec<Expression>, taken: &[usize]) -> Option<Expression> {
     let rest = conjuncts.into_iter().enumerate();
     let rest = rest.filter(|(position, _)| !taken.contains(position));
@@ -334,7 +335,8 @@ fn renumber(expression: &mut Expression, projection: &[u16]) {
     }
 }
 
-/// Returns a whole table by its primary key, for an export: every column, partition by partition.
+/// Returns a read of a whole table by its primary key, for an export: every column, partition by
+/// partition.
 pub(crate) fn whole_table(table: &PlacedTable) -> ReadPlan {
     let request = ReadRequirements {
         order: None,

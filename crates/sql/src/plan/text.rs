@@ -6,7 +6,7 @@ use protocol::expression::{BinaryOperator, Expression, UnaryOperator};
 use super::access::ValueRange;
 use super::facts::RangeEnd;
 
-/// Returns a value as a literal of SQL.
+/// Returns the SQL literal of a value.
 pub fn literal(value: &Value) -> String {
     match value {
         Value::Null => "NULL".to_string(),
@@ -40,7 +40,7 @@ pub(super) fn range(schema: &Schema, column: usize, range: &ValueRange) -> Strin
     ends.join(" AND ")
 }
 
-/// Returns an expression; compound operands stand in parentheses.
+/// Returns the text of an expression. Compound operands are in parentheses.
 pub(super) fn expression(schema: &Schema, expression: &Expression) -> String {
     let column = |position: u16| schema.columns[usize::from(position)].name.as_str();
     match expression {

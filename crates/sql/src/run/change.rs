@@ -14,9 +14,9 @@ use crate::error::{SqlError, StatementProgress};
 use crate::plan::{ChangeKind, ChangePlan, ChangeTarget, InsertPlan};
 use crate::store::Store;
 
-/// The most rows of one `UPDATE` or `DELETE` that were found by a read.
+/// The most rows that one `UPDATE` or `DELETE` finds by a read.
 pub const CHANGE_ROWS_MAX: usize = 1_000_000;
-/// The most rows of one statement on their way at the same time.
+/// The most rows of one statement that are in flight at the same time.
 pub const ROWS_IN_FLIGHT_MAX: usize = 256;
 
 /// Runs an `INSERT`.
@@ -96,9 +96,9 @@ pub(super) async fn change<S: Store>(
     Ok(StatementOutcome::Done(format!("{verb} {done}")))
 }
 
-/// Sends mutations, so many at a time, and counts the rows that changed. After the first failure no
-/// more are sent; those on their way are waited for, so that the error can report how many rows
-/// changed.
+/// Sends mutations, a limited number at a time, and counts the rows that changed. After the first
+/// failure it sends no more. It waits for the mutations that were sent, so that the error can
+/// report how many rows changed.
 async fn changes<F: Future<Output = Result<bool, Attempt>>>(
     mut mutations: impl ExactSizeIterator<Item = Mutation>,
     in_flight: usize,

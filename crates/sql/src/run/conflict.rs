@@ -16,7 +16,7 @@ use super::{Attempt, Flow, gather};
 use crate::plan::SkippedDuplicates;
 use crate::store::Store;
 
-/// Sends an insert; whether the row is new.
+/// Sends an insert. Returns whether the row is new.
 pub(super) async fn send<S: Store>(
     sender: &Sender<'_, S>,
     mutation: Mutation,

@@ -4,7 +4,7 @@ use protocol::message::FillReport;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar over the rows that are looked at; hidden without a terminal.
+/// A bar that shows the visited rows. It is hidden without a terminal.
 pub(super) struct CopyProgressBar(ProgressBar);
 
 impl CopyProgressBar {

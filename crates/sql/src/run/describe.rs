@@ -7,7 +7,7 @@ use super::{OutputColumn, ResultRows, StatementOutcome};
 use crate::plan::{SessionSettings, text};
 use crate::statement::{Setting, Show};
 
-/// Returns tables, one table, or servers.
+/// Returns the result of a `SHOW` of tables, one table, or servers.
 pub(super) fn show(show: &Show, configuration: &Configuration) -> StatementOutcome {
     match show {
         Show::Tables => StatementOutcome::Rows(tables(configuration)),
@@ -23,7 +23,7 @@ pub(super) fn show(show: &Show, configuration: &Configuration) -> StatementOutco
     }
 }
 
-/// Returns one setting of the session.
+/// Returns the result of a `SHOW` of one setting.
 pub(super) fn setting(setting: Setting, settings: SessionSettings) -> StatementOutcome {
     let switch = |is_on| if is_on { "on" } else { "off" }.to_string();
     let value = match setting {
@@ -34,7 +34,7 @@ pub(super) fn setting(setting: Setting, settings: SessionSettings) -> StatementO
     StatementOutcome::Rows(rows(&[setting.name()], vec![vec![value]]))
 }
 
-/// Returns the lines of `EXPLAIN`.
+/// Returns the result of an `EXPLAIN`.
 pub(super) fn plan(lines: Vec<String>) -> StatementOutcome {
     let lines = lines.into_iter().map(|line| vec![line]);
     StatementOutcome::Rows(rows(&["QUERY PLAN"], lines.collect()))

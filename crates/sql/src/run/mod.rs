@@ -26,13 +26,13 @@ pub(crate) use read::{Flow, ReadContext, gather};
 pub use sender::CONFLICT_ATTEMPTS_MAX;
 pub(crate) use sender::Sender;
 
-/// Attempts at a statement whose snapshots end while they are read.
+/// The most attempts at a statement whose snapshots end while they are read.
 pub(crate) const SNAPSHOT_ATTEMPTS_MAX: u32 = 4;
 
 /// Keys or partitions of one statement that are read at the same time.
 const LOOKUPS_AT_A_TIME: usize = 32;
 
-/// A user's conversation with the store.
+/// A user's session with the store.
 #[derive(Debug)]
 pub struct SqlSession<S> {
     store: S,
@@ -45,32 +45,32 @@ pub struct SqlSession<S> {
 pub enum StatementOutcome {
     /// Rows.
     Rows(ResultRows),
-    /// Several tables with a title each: `SHOW TABLE`.
+    /// Several titled tables, for `SHOW TABLE`.
     Description(Vec<(String, ResultRows)>),
-    /// It was done; the tag is that of psql, as `INSERT 0 3`.
+    /// The statement is done. Contains psql's command tag, such as `INSERT 0 3`.
     Done(String),
 }
 
-/// A result.
+/// The rows of a result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResultRows {
     /// The columns of each row.
     pub columns: Vec<OutputColumn>,
-    /// Each as long as `columns`.
+    /// The rows, with one value per column.
     pub rows: Vec<Vec<Value>>,
 }
 
 /// A column of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputColumn {
-    /// Its name; not always unique.
+    /// The column's name, which need not be unique.
     pub name: String,
-    /// The type of its values; none where it is always NULL.
+    /// The type of its values; none if they are always NULL.
     pub column_type: Option<ColumnType>,
 }
 
 impl<S: Store> SqlSession<S> {
-    /// Returns a session with the settings that are the default.
+    /// Returns a session with the default settings.
     pub fn new(store: S) -> SqlSession<S> {
         SqlSession {
             store,
@@ -79,7 +79,7 @@ impl<S: Store> SqlSession<S> {
         }
     }
 
-    /// Returns the notices of the last statement. Empty afterwards.
+    /// Returns the notices of the last statement, and removes them.
     pub fn take_notices(&mut self) -> Vec<String> {
         std::mem::take(
             self.notices
@@ -88,7 +88,7 @@ impl<S: Store> SqlSession<S> {
         )
     }
 
-    /// Returns the store that it runs over.
+    /// Returns the store of the session.
     pub fn store(&self) -> &S {
         &self.store
     }
@@ -98,8 +98,8 @@ impl<S: Store> SqlSession<S> {
         self.settings
     }
 
-    /// Runs all statements of a text, and stops at the first that fails. Nothing is run if the
-    /// text does not parse.
+    /// Runs all statements of a text, and stops at the first one that fails. If the text does not
+    /// parse, it runs none.
     pub async fn run_text(&mut self, text: &str) -> Result<Vec<StatementOutcome>, ParseError> {
         let mut outcomes = Vec::new();
         for parsed in parse(text)? {
@@ -112,7 +112,7 @@ impl<S: Store> SqlSession<S> {
         Ok(outcomes)
     }
 
-    /// Runs one statement; `parameters` are the values of `$1`, `$2`, …
+    /// Runs one statement. `parameters` are the values of `$1`, `$2`, …
     pub async fn run(
         &mut self,
         statement: &Statement,
@@ -251,15 +251,15 @@ fn now_us() -> i64 {
     now.map_or(0, |it| i64::try_from(it.as_micros()).unwrap_or(i64::MAX))
 }
 
-/// Why one attempt at a statement ended.
+/// The reason why one attempt at a statement ended.
 pub(crate) enum Attempt {
-    /// For good.
+    /// The statement failed.
     Failed(SqlError),
-    /// It makes no sense over this configuration.
+    /// The statement is invalid for this configuration. A newer one may change that.
     Planned(SqlError),
-    /// The configuration it was planned over is not the cluster's, and nothing was changed.
+    /// The attempt used an old configuration, and changed nothing.
     Stale(StoreError),
-    /// The snapshot that it read has ended, and nothing was changed.
+    /// The snapshot of the attempt has ended, and nothing was changed.
     SnapshotEnded(StoreError),
 }
 

@@ -20,34 +20,34 @@ use crate::error::SqlError;
 use crate::plan::{ReadPlan, Segment, SelectPlan, SessionSettings, SortKey};
 use crate::store::{SnapshotAnswer, Store, StoreError};
 
-/// The most rows of a result that the client holds.
+/// The most rows of a result that the client keeps in memory.
 pub const ROWS_HELD_MAX: usize = 1_000_000;
 /// Rows beyond the limit that are held before sorting drops them.
 const SORT_SLACK: usize = 4096;
 
-/// Whether a reader wants more rows.
+/// Whether a reader needs more rows.
 pub(crate) type Flow = ControlFlow<()>;
 
-/// The store, the configuration and the settings that reads run with.
+/// The context of reads: store, configuration and settings.
 #[derive(Debug)]
 pub(crate) struct ReadContext<'a, S> {
-    /// Where from.
+    /// The store.
     pub store: &'a S,
-    /// The configuration that they were planned over.
+    /// The configuration with which the reads were planned.
     pub configuration: &'a Configuration,
-    /// The session's.
+    /// The settings of the session.
     pub settings: SessionSettings,
     /// Notices for the user.
     pub notices: &'a Mutex<Vec<String>>,
-    /// A read that is of no one state is an error, instead of a notice.
+    /// Whether a read that does not show one state is an error. Otherwise it causes a notice.
     pub needs_one_state: bool,
 }
 
-/// How all rows that a statement reads come to be of one state.
+/// How the rows of a statement are read so that they show one state.
 pub(crate) enum StatementRead<S> {
-    /// They are few, and read already.
+    /// They are few, and have been read as of one moment.
     Moment(Vec<Gather>),
-    /// They come page by page, of a snapshot if there is one.
+    /// They are read page by page, from a snapshot if there is one.
     Pages(Vec<GatherPlan>, Option<S>),
 }
 
@@ -131,9 +131,9 @@ impl<S: Store> ReadContext<'_, S> {
             .await
     }
 
-    /// Begins to read all that a statement reads, of one state (R35): as of one moment where it is
-    /// little, and else of a snapshot. Rows that are wanted as they come are of no one state. Nor
-    /// are those of a table that has lost a server, of which the user gets a notice.
+    /// Begins all reads of a statement so that they show one state (R35): as of one moment if there
+    /// are few rows, otherwise from a snapshot. Streamed rows need not show one state. Nor do rows
+    /// of a table that has lost a server: then there is a notice.
     pub(crate) async fn begin(
         &self,
         table: &PlacedTable,
@@ -245,7 +245,7 @@ impl<S: Store> ReadContext<'_, S> {
         Ok(held.rows)
     }
 
-    /// Returns the rows of a read, all of them, to be changed: primary keys are small.
+    /// Returns all rows of a read, to be changed. They are primary keys, which are small.
     pub async fn all(&self, read: &ReadPlan, max: usize) -> Result<Vec<Vec<Value>>, Attempt> {
         let table = self.table(read);
         let bound = self.bound(read).await?;
@@ -266,7 +266,8 @@ impl<S: Store> ReadContext<'_, S> {
         Ok(rows)
     }
 
-    /// Gives out all rows of these plans, one after the other. Returns how many there were.
+    /// Passes all rows of these plans to a reader, one plan after the other. Returns the number of
+    /// rows.
     pub async fn each(
         &self,
         table: &PlacedTable,
@@ -300,7 +301,7 @@ impl<S: Store> ReadContext<'_, S> {
         table.expect("the plan was made over this configuration")
     }
 
-    /// Returns the reads that belong together: the partitions of one range, whose rows merge in its
+    /// Returns the reads of a plan, one per range. The partitions of a range are merged in its
     /// order.
     pub fn gather_plans(
         &self,
@@ -354,8 +355,8 @@ fn only(plans: Vec<GatherPlan>) -> GatherPlan {
     plan
 }
 
-/// Runs one read: asks for pages, as many at a time as the helper wants, and gives out its rows.
-/// Returns how many there were. Fails if its table grows beyond the bound.
+/// Runs one read: requests pages and passes the rows to a reader. Returns the number of rows. Fails
+/// if the table grows beyond its limit.
 pub(crate) async fn gather<S: Store>(
     store: &S,
     table: &PlacedTable,
@@ -395,11 +396,11 @@ fn ask<F>(gather: &mut Gather, pages: &FuturesUnordered<F>, page: impl Fn(usize,
 /// How far rows were given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RowsGiven {
-    /// All that there are.
+    /// All rows.
     All,
-    /// All that have come; more follow.
+    /// All rows that have arrived; more follow.
     AllThatCame,
-    /// As many as the reader wants.
+    /// As many rows as the reader needs.
     Enough,
 }
 

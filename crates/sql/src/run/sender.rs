@@ -9,15 +9,15 @@ use crate::error::{SqlError, StatementProgress};
 use crate::plan::text;
 use crate::store::Store;
 
-/// How often a mutation is handed to the store that ends with `Conflict`: others held its row for
-/// too long (R8). The client itself repeats each of them until its deadline
+/// The most attempts at a mutation that ends with `Conflict`, because other operations held its row
+/// for too long (R8). Within each attempt the client repeats it until its deadline
 /// (`client::Table::execute`).
 pub const CONFLICT_ATTEMPTS_MAX: usize = 3;
 
 /// Sends single mutations of one table.
 #[derive(Debug)]
 pub(crate) struct Sender<'a, S> {
-    /// Where to.
+    /// The store.
     pub store: &'a S,
     /// The table.
     pub table: &'a PlacedTable,
@@ -30,8 +30,8 @@ impl<S: Store> Sender<'_, S> {
         self.changed(result)
     }
 
-    /// Returns the store's result of a mutation. Hands one that ends with `Conflict` to the store
-    /// again, at most [`CONFLICT_ATTEMPTS_MAX`] times in all.
+    /// Returns the result of a mutation. If it ends with `Conflict`, sends it again, up to
+    /// [`CONFLICT_ATTEMPTS_MAX`] times in all.
     pub(super) async fn result(&self, mutation: Mutation) -> Result<RequestResult, Attempt> {
         for _ in 1..CONFLICT_ATTEMPTS_MAX {
             match self.store.execute(self.table.id, mutation.clone()).await? {
@@ -42,7 +42,7 @@ impl<S: Store> Sender<'_, S> {
         Ok(self.store.execute(self.table.id, mutation).await?)
     }
 
-    /// Returns whether a row changed, or why it could not.
+    /// Returns whether a row changed, or the reason why it could not.
     pub(super) fn changed(&self, result: RequestResult) -> Result<bool, Attempt> {
         let table = self.table.schema.name.clone();
         let done = StatementProgress::default();

@@ -17,7 +17,7 @@ use crate::store::Store;
 /// rows are not counted over and over. A page looks at 16,384 rows at most.
 const PAGES_UNCHECKED: u64 = 16;
 
-/// The bound of one read.
+/// The size limit of one read.
 pub(crate) struct SizeBound<'a, S> {
     store: &'a S,
     table: &'a PlacedTable,
@@ -45,8 +45,8 @@ impl<'a, S: Store> SizeBound<'a, S> {
         }
     }
 
-    /// Notes a page that was read, and checks the size again once there were many of them. The last
-    /// page of a partition does not count: there is one of each.
+    /// Counts a page, and checks the size again after many of them. The last page of a partition
+    /// does not count, because each partition has one.
     pub async fn on_page(&mut self, page: &RowPage) -> Result<(), Attempt> {
         self.pages_read += u64::from(page.next.is_some());
         if self.pages_read < self.pages_unchecked {
@@ -56,7 +56,7 @@ impl<'a, S: Store> SizeBound<'a, S> {
         self.check().await
     }
 
-    /// Refuses the read if the table has too many rows by now. They are counted in the order of the
+    /// Returns an error if the table has too many rows now. It counts them in the order of the
     /// primary key, in which no row moves.
     pub async fn check(&self) -> Result<(), Attempt> {
         let layout = &self.table.layout;

@@ -8,7 +8,7 @@ pub(super) enum Command {
     Quit,
     Help,
     Show(Show),
-    /// None turns it over.
+    /// Prints durations or not; none toggles it.
     Timing(Option<bool>),
     Format(OutputFormat),
 }
@@ -43,7 +43,7 @@ Statements end with a semicolon and may go over several lines
 Types: boolean, bigint, double precision, text, bytea, timestamp, uuid
 ";
 
-/// Returns the command on a line, or why there is none.
+/// Returns the command on a line, or the reason why there is none.
 pub(super) fn parse(line: &str) -> Result<Command, String> {
     // A semicolon after a command is a habit of fingers.
     let line = line.trim().trim_end_matches(';');

@@ -9,7 +9,7 @@ use crate::store::Store;
 
 use super::{ScriptError, Shell, ShellOutput};
 
-/// A script that is being read.
+/// A script whose text is being read.
 #[derive(Debug)]
 pub struct ScriptFeed {
     /// The script's name in errors.
@@ -22,18 +22,17 @@ pub struct ScriptFeed {
     failures_before: usize,
 }
 
-/// Whether more of a script may come.
+/// Whether more text of a script may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScriptInput {
-    /// It may.
+    /// More may follow.
     Open,
-    /// This is its end.
+    /// The text is complete.
     Ended,
 }
 
 impl<S: Store> Shell<S> {
-    /// Returns a script whose text is given to [`Shell::feed`]; `name` is reported in errors, as
-    /// `name:line`.
+    /// Returns a script for [`Shell::feed`]. Errors mention `name`, as `name:line`.
     pub fn feed_named(&self, name: &str) -> ScriptFeed {
         ScriptFeed {
             name: name.to_owned(),
@@ -43,10 +42,9 @@ impl<S: Store> Shell<S> {
         }
     }
 
-    /// Adds the next piece of a script and runs the lines that are complete with it: up to a line
-    /// that ends a statement, and at the end of the input all. Statements that come together are
-    /// one batch, so that `CREATE INDEX` may follow its `CREATE TABLE`. Returns whether the script
-    /// goes on.
+    /// Adds the next part of a script, and runs the lines that are complete: up to a line that ends
+    /// a statement, and at the end of the input all. Statements of one part are one batch, so
+    /// `CREATE INDEX` may follow its `CREATE TABLE`. Returns whether the script continues.
     ///
     /// # Errors
     /// [`ScriptError::Output`]. A failure is written, and counted for [`Shell::end`].
@@ -83,7 +81,7 @@ impl<S: Store> Shell<S> {
         Ok(self.goes_on(feed.failures_before))
     }
 
-    /// Ends a script that was fed.
+    /// Ends a script.
     ///
     /// # Errors
     /// [`ScriptError::Failed`] if a statement failed, after its error was written.

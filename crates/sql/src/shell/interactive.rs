@@ -32,8 +32,8 @@ impl Validator for StatementValidator {
     }
 }
 
-/// Talks with a person until they leave. The runtime must be the runtime in which the session's
-/// client was opened. `history` is the file of typed lines, if any.
+/// Runs an interactive session until the user leaves. It must run in the runtime in which the
+/// session's client was opened. `history` is the file of typed lines, if any.
 ///
 /// # Errors
 /// Errors of the terminal. A history that cannot be read or written is reported and is no error.

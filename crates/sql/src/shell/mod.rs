@@ -22,12 +22,12 @@ use commands::Command;
 pub use feed::{ScriptFeed, ScriptInput};
 pub use interactive::interactive;
 
-/// How the shell behaves; backslash commands change it.
+/// The options of the shell. Backslash commands change them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShellOptions {
-    /// How results are written.
+    /// The format of results.
     pub format: OutputFormat,
-    /// Whether to print how long each statement took.
+    /// Whether to print the duration of each statement.
     pub timing: bool,
     /// The action after a statement that failed.
     pub on_error: OnError,
@@ -36,9 +36,9 @@ pub struct ShellOptions {
 /// The action after a statement that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnError {
-    /// Nothing more of the script is run.
+    /// End the script.
     Stop,
-    /// Go on with the next statement; the script fails at its end.
+    /// Continue with the next statement. The script still fails at its end.
     Continue,
 }
 
@@ -52,11 +52,11 @@ impl Default for ShellOptions {
     }
 }
 
-/// Where the shell writes.
+/// The outputs of the shell.
 pub struct ShellOutput<'a> {
-    /// Results.
+    /// The output of results.
     pub out: &'a mut dyn Write,
-    /// Errors.
+    /// The output of errors.
     pub err: &'a mut dyn Write,
 }
 
@@ -66,12 +66,12 @@ impl std::fmt::Debug for ShellOutput<'_> {
     }
 }
 
-/// Why a script ended early or not wholly done. The failure was written already.
+/// The reason why a script ended early or failed in part. The errors were already printed.
 #[derive(Debug)]
 pub enum ScriptError {
-    /// So many statements failed.
+    /// This many statements failed.
     Failed(usize),
-    /// Its output could not be written, as into a pipe that was closed.
+    /// The output cannot be written, for example to a closed pipe.
     Output(std::io::Error),
 }
 
@@ -93,7 +93,7 @@ impl From<std::io::Error> for ScriptError {
     }
 }
 
-/// A conversation: a session, how it is shown, and whether it is over.
+/// An interactive shell or a script: a session, its options, and whether it has ended.
 #[derive(Debug)]
 pub struct Shell<S> {
     session: SqlSession<S>,
@@ -103,7 +103,7 @@ pub struct Shell<S> {
 }
 
 impl<S: Store> Shell<S> {
-    /// Returns a shell over a session.
+    /// Returns a shell for a session.
     pub fn new(session: SqlSession<S>, options: ShellOptions) -> Shell<S> {
         Shell {
             session,
@@ -118,9 +118,9 @@ impl<S: Store> Shell<S> {
         self.over
     }
 
-    /// Runs a script; errors name `name`, as `name:line`. Lines that begin with a backslash are
-    /// commands; the statements between two of them are one batch, so that `CREATE INDEX` may
-    /// follow its `CREATE TABLE`.
+    /// Runs a script. Errors mention `name`, as `name:line`. Lines that begin with a backslash are
+    /// commands. The statements between two of them are one batch, so `CREATE INDEX` may follow its
+    /// `CREATE TABLE`.
     ///
     /// # Errors
     /// [`ScriptError::Failed`] if a statement failed, after its error was written.
@@ -136,8 +136,8 @@ impl<S: Store> Shell<S> {
         self.end(&feed)
     }
 
-    /// Runs a person's input: statements or one command. Errors are printed without a place, since
-    /// the text is on the screen.
+    /// Runs a user's input: statements or one command. Errors are printed without a line number,
+    /// because the text is on the screen.
     ///
     /// # Errors
     /// As [`Shell::script`].

@@ -1,9 +1,9 @@
 //! The thread that writes and flushes batches. There is one per log, and no other thread writes
 //! records.
 //!
-//! Where a client waits for a flush it adds no delay: it writes the present records, and records
-//! that arrive meanwhile are the next batch. Other records gather first. The first error of a write
-//! or a flush ends it for good (R23).
+//! If a client waits for a flush, the committer writes at once, and records that arrive meanwhile
+//! form the next batch. Other records are collected first. The first error of a write or a flush
+//! ends the thread for good (R23).
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};

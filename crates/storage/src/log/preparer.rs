@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::{Shared, lock};
 use crate::disk::{Disk, DiskFile};
 
-/// Spares kept: one for the next segment, one for the copies of a restart (R23).
+/// The number of spares: one for the next segment, and one for the copy of a restart (R23).
 pub(super) const SPARES: usize = 2;
 
 /// How long until a full disk is tried again.
@@ -20,13 +20,13 @@ const RETRY: Duration = Duration::from_millis(200);
 /// do not queue behind all of it.
 const SLICE_BYTES: usize = 1024 * 1024;
 
-/// A file of segment size that nothing is kept in.
+/// A file of the size of a segment, without records.
 pub(super) struct Spare {
     pub(super) name: String,
     pub(super) file: Box<dyn DiskFile>,
 }
 
-/// The spares, and the file that is becoming one.
+/// The spares that are ready, and the one that is being made.
 pub(super) struct Spares {
     segment_bytes: u64,
     state: Mutex<State>,
@@ -56,7 +56,7 @@ impl Spares {
         }
     }
 
-    /// Spares that are ready, and whether making another one failed.
+    /// Returns the number of ready spares, and whether making another one failed.
     pub(super) fn state(&self) -> (u64, bool) {
         let state = lock(&self.state);
         // A segment that was given up is about to become one.
@@ -78,7 +78,8 @@ impl Spares {
         self.changed.notify_all();
     }
 
-    /// Takes a spare; waits while the disk is full. None if the log is closed meanwhile.
+    /// Removes and returns a spare. Waits while the disk is full. Returns none if the log is closed
+    /// meanwhile.
     pub(super) fn take(&self) -> Option<Spare> {
         let missing = |state: &mut State| state.ready.is_empty() && !state.stop;
         let mut state = self
@@ -158,7 +159,7 @@ fn next_work(spares: &Spares) -> Option<Work> {
     }
 }
 
-/// Makes a spare of `bytes`, zero-filled and durable.
+/// Creates a spare of `bytes` zero bytes, durably.
 pub(super) fn create(disk: &dyn Disk, bytes: u64) -> std::io::Result<Spare> {
     let name = spare_name(disk)?;
     let file = disk.create(&name)?;
@@ -182,7 +183,7 @@ pub(super) fn create(disk: &dyn Disk, bytes: u64) -> std::io::Result<Spare> {
     Ok(Spare { name, file })
 }
 
-/// Makes the given-up segment `name` a spare if its size is the one wanted; else removes it.
+/// Makes a spare of the retired segment `name` if it has the current size. Otherwise removes it.
 pub(super) fn recycle(
     disk: &dyn Disk,
     name: &str,
@@ -200,7 +201,7 @@ pub(super) fn recycle(
     Ok(None)
 }
 
-/// Returns whether `name` is a spare's.
+/// Returns whether `name` is the name of a spare.
 pub(super) fn is_spare(name: &str) -> bool {
     name.starts_with("spare-")
 }

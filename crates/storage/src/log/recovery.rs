@@ -1,8 +1,8 @@
-//! Opening a log: its records, missing records, and a tail that can be trusted to be on disk.
+//! Opening a log: finding its records, missing records, and the durable end.
 //!
-//! Every retained record is read and checked once here, and again when it is replayed. Only the
-//! last segment may hold bytes that were never flushed; its records are copied to another file
-//! and flushed, because after a failed flush a page may read well and not be on disk (R23).
+//! Every retained record is read and checked here, and again when it is replayed. Only the last
+//! segment may have bytes that were never flushed. Its records are copied to another file and
+//! flushed, because after a failed flush a page may be readable but not on disk (R23).
 //!
 //! | found | meaning |
 //! |---|---|
@@ -11,8 +11,8 @@
 //! | the end lies below a position recorded as durable | damage (R24) |
 //! | segments that do not join | damage |
 //!
-//! Damaged segments stay as they are, new records go behind the highest position known, and
-//! every opening reports the damage again until a checkpoint lets the segments go.
+//! Damaged segments stay as they are, and new records go after the highest known position. Every
+//! opening reports the damage again, until a checkpoint retires the segments.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -38,23 +38,23 @@ pub struct Recovery {
     replay_from: Position,
     /// Where the log read before this opening ends: the next segment's records begin behind it.
     next: Position,
-    /// Records that ought to be in the log and are not, in the order of positions.
+    /// Records that are missing, in the order of their positions.
     pub damage: Vec<Damage>,
-    /// Records that [`Recovery::replay`] shows.
+    /// The number of records that [`Recovery::replay`] returns.
     pub records: u64,
-    /// Bytes that they take in the log.
+    /// The bytes of these records in the log.
     pub bytes: u64,
 }
 
-/// Records that were, or may have been, durable, and are lost.
+/// Lost records that were durable, or may have been.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The missing records.
     pub gap: Gap,
-    /// Whether something recorded that the missing records were durable. If not, a power cut
-    /// that persisted the blocks of the last write out of order looks the same.
+    /// Whether a later record or header states that the missing records were durable. If not, the
+    /// cause may be a power failure that wrote the last blocks out of order.
     pub was_durable: bool,
-    /// The file that holds the bad bytes, or after which a segment is missing.
+    /// The file with the invalid bytes, or the file after which a segment is missing.
     pub file: String,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for Damage {
 /// The items of a replay, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayItem<'a> {
-    /// A record as it was appended.
+    /// A record, as it was appended.
     Record(StoredRecord<'a>),
     /// Records are missing here. Later records are only a hint (R24, R25).
     Gap(Gap),
@@ -85,7 +85,8 @@ impl Recovery {
         self.damage.is_empty()
     }
 
-    /// Shows every record from the replay position on, in order, with the gaps between them.
+    /// Passes every record from the replay position on to the caller, in order, with the gaps
+    /// between them.
     ///
     /// # Errors
     /// [`StorageError::Io`]: a segment cannot be read any more.
@@ -137,7 +138,7 @@ pub(super) struct OpenedLog {
     pub(super) recovery: Recovery,
     pub(super) segments: Vec<SegmentKey>,
     pub(super) spares: Vec<Spare>,
-    /// The segment to append to.
+    /// The segment for the next records.
     pub(super) key: SegmentKey,
     pub(super) file: Box<dyn DiskFile>,
     pub(super) offset: u64,

@@ -5,7 +5,7 @@
 
 use super::leaf::{Entry, Generation, Leaf};
 
-/// Changes of some leaves: each leaf's in the order of keys, the leaves in none.
+/// Changes of some leaves. The changes of each leaf are sorted by key; the leaves are in no order.
 #[derive(Default)]
 pub(crate) struct Changes {
     bytes: Vec<u8>,
@@ -20,7 +20,7 @@ struct Run {
 }
 
 impl Changes {
-    /// Adds the changes of `leaf` after one generation and up to another.
+    /// Adds the changes of `leaf` from after one generation up to another.
     pub(super) fn push(&mut self, table: u64, leaf: &Leaf, after: Generation, until: Generation) {
         let start = self.bytes.len();
         leaf.copy_changes(after, until, &mut self.bytes);
@@ -38,7 +38,7 @@ impl Changes {
         self.runs[run].table
     }
 
-    /// Returns the entries of a run, at least one.
+    /// Returns the entries of a run. There is at least one.
     pub(super) fn entries(&self, run: usize) -> impl Iterator<Item = Entry<'_>> {
         let Run { start, end, .. } = self.runs[run];
         let mut rest = &self.bytes[start..end];

@@ -27,23 +27,23 @@ const STOP_CHECK_ENTRIES: usize = 4096;
 /// The result of the work on checkpoints so far.
 #[derive(Default)]
 pub(crate) struct CheckpointProgress {
-    /// The checkpoint that has become durable since the last look.
+    /// The checkpoint that has become durable since the last call.
     pub(crate) completed: Option<CompletedCheckpoint>,
-    /// Why the last try failed, until one succeeds.
+    /// The reason why the last attempt failed; none once an attempt has succeeded.
     pub(crate) failure: Option<String>,
 }
 
 pub(crate) struct CompletedCheckpoint {
     pub(crate) mark: CheckpointMark,
     pub(crate) generation: Generation,
-    /// A key of every leaf that held tombstones which are saved now.
+    /// One key of every leaf whose tombstones are saved now.
     pub(crate) purge: Vec<(u64, Vec<u8>)>,
 }
 
 enum Message {
     Begin(CheckpointMark, Generations),
     Changes(Changes),
-    /// Everything is here, and the log is durable up to the mark.
+    /// All changes are written, and the log is durable up to the mark.
     Finish,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Checkpointer {
 }
 
 impl Checkpointer {
-    /// Starts the thread. `wake` is called after every change of the progress.
+    /// Starts the thread. It calls `wake` after every change of the progress.
     pub(crate) fn start(
         cold: ColdStore,
         wake: Arc<dyn Fn() + Send + Sync>,

@@ -19,12 +19,12 @@ const CHECKPOINT_KEY: &[u8] = b"\x00checkpoint";
 const TABLE_PREFIX: u8 = 1;
 const KEY_PREFIX_BYTES: usize = 9;
 
-/// The position of a checkpoint, and the part of the log that is needed beside it.
+/// The position of a checkpoint, and the first record that is still needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointMark {
-    /// The tables are as they were right after this record was applied.
+    /// The tables include all records up to this one.
     pub position: Position,
-    /// Records from here on are still needed, though the tables may have their effects.
+    /// Records from here on are still needed, although the tables may include them.
     pub retain_from: Position,
 }
 
@@ -50,7 +50,7 @@ impl CheckpointMark {
     }
 }
 
-/// The cold store of one core. Clones share it; it may be read while a checkpoint is written.
+/// The cold store of one core. Clones share it. It can be read while a checkpoint is written.
 #[derive(Clone)]
 pub(crate) struct ColdStore {
     /// Keeps the library's background work alive.
@@ -59,7 +59,7 @@ pub(crate) struct ColdStore {
 }
 
 impl ColdStore {
-    /// Opens or creates the store; `cache_bytes` of memory hold its filters, indexes and blocks.
+    /// Opens or creates the store. Its filters, indexes and blocks use `cache_bytes` of memory.
     pub(crate) fn open(folder: &Path, cache_bytes: u64) -> Result<Self, StorageError> {
         // In parts, filters and indexes are read as far as they are needed; a whole filter is
         // hundreds of kilobytes, and was read again for every lookup once the cache was short.
@@ -85,7 +85,7 @@ impl ColdStore {
         })
     }
 
-    /// Returns the last checkpoint; None if there never was one.
+    /// Returns the last checkpoint; none if there is none.
     pub(crate) fn mark(&self) -> Result<Option<CheckpointMark>, StorageError> {
         let unreadable = || StorageError::Lost {
             what: "the position of the tables' checkpoint cannot be read".into(),
@@ -107,7 +107,7 @@ impl ColdStore {
         self.keyspace.get(cold_key(table, key)).map_err(failed)
     }
 
-    /// Returns entries with `start <= key < end` in order, from either side.
+    /// Returns entries with `start <= key < end`, in order. They can be read from both ends.
     pub(super) fn range(&self, table: u64, start: &[u8], end: Option<&[u8]>) -> ColdEntries {
         let end = match end {
             Some(end) => Bound::Excluded(cold_key(table, end)),
@@ -121,7 +121,7 @@ impl ColdStore {
         ColdEntries(self.keyspace.range::<Vec<u8>, _>((start, end)))
     }
 
-    /// Returns the lowest number from `first` on of a table that has entries.
+    /// Returns the lowest table number from `first` on that has entries.
     pub(super) fn table_from(&self, first: u64) -> Result<Option<u64>, TablesError> {
         let range = cold_key(first, b"")..vec![TABLE_PREFIX + 1];
         let entry = self.keyspace.range::<Vec<u8>, _>(range).next();
@@ -129,8 +129,8 @@ impl ColdStore {
         Ok(key.map(|key| table_of(&key)))
     }
 
-    /// Writes a checkpoint: the puts and deletes of `fill`, in rising order of table and key, no
-    /// key twice. It becomes durable and visible all at once, or, after an error, not at all.
+    /// Writes a checkpoint: the puts and deletes of `fill`, in ascending order of table and key,
+    /// each key once. It becomes durable and visible as a whole, or after an error not at all.
     pub(super) fn ingest(
         &self,
         mark: CheckpointMark,
@@ -149,7 +149,7 @@ impl ColdStore {
         inner.finish().map_err(failed)
     }
 
-    /// Returns bytes on disk.
+    /// Returns its bytes on disk.
     pub(crate) fn disk_bytes(&self) -> u64 {
         self.keyspace.disk_space()
     }
@@ -157,7 +157,7 @@ impl ColdStore {
 
 pub(super) struct ColdEntries(fjall::Iter);
 
-/// A key without the table's prefix, and its value.
+/// A key without the number of its table, and its value.
 pub(super) type ColdEntry = (Vec<u8>, fjall::UserValue);
 
 impl ColdEntries {
@@ -181,7 +181,7 @@ impl DoubleEndedIterator for ColdEntries {
     }
 }
 
-/// A checkpoint being written.
+/// A checkpoint that is being written.
 pub(super) struct Ingestion<'a> {
     write: &'a mut Write<'a>,
 }

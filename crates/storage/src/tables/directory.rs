@@ -17,7 +17,7 @@ pub(super) struct Directory {
     chunks: Vec<Chunk>,
 }
 
-/// The position of a leaf; valid until the directory changes.
+/// The position of a leaf in the directory. It is valid until the directory changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LeafPlace {
     chunk: usize,
@@ -35,7 +35,7 @@ struct Chunk {
 }
 
 impl Directory {
-    /// Makes a directory in which one leaf covers everything.
+    /// Creates a directory in which one leaf covers all keys.
     pub(super) fn new(leaf: u32) -> Self {
         let chunk = Chunk::new(vec![Box::default()], vec![leaf]);
         Self {
@@ -52,7 +52,7 @@ impl Directory {
         LeafPlace { chunk, index }
     }
 
-    /// Returns the leaf that covers the keys just below `end`; the last one for None.
+    /// Returns the leaf that covers the keys directly below `end`; the last leaf for none.
     pub(super) fn find_before(&self, end: Option<&[u8]>) -> LeafPlace {
         let Some(end) = end else {
             let chunk = self.chunks.len() - 1;
@@ -74,7 +74,7 @@ impl Directory {
         &self.chunks[place.chunk].separators[place.index]
     }
 
-    /// Returns where the leaf's keys end; None for the last leaf.
+    /// Returns the end of the leaf's keys; none for the last leaf.
     pub(super) fn upper(&self, place: LeafPlace) -> Option<&[u8]> {
         let chunk = &self.chunks[place.chunk];
         let within = chunk.separators.get(place.index + 1);
@@ -102,7 +102,7 @@ impl Directory {
             .flat_map(|chunk| chunk.leaves.iter().copied())
     }
 
-    /// Gives `leaf` the keys from `separator` on that the leaf at `place` covered.
+    /// Assigns the keys from `separator` on, which the leaf at `place` covered, to `leaf`.
     pub(super) fn insert_after(&mut self, place: LeafPlace, separator: &[u8], leaf: u32) {
         assert!(self.lower(place) < separator);
         assert!(self.upper(place).is_none_or(|upper| separator < upper));
@@ -122,8 +122,8 @@ impl Directory {
         }
     }
 
-    /// Removes the leaf at `place`; the one before it covers its keys from now on. False, and
-    /// no change, for the first of all.
+    /// Removes the leaf at `place`. The leaf before it covers its keys from now on. Returns false
+    /// and changes nothing for the first leaf.
     pub(super) fn remove(&mut self, place: LeafPlace) -> bool {
         if place.chunk == 0 && place.index == 0 {
             return false;

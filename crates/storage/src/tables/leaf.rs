@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// A leaf longer than this is split if it holds two entries or more.
+/// The length beyond which a leaf with two or more entries is split.
 pub(super) const LEAF_BYTES: usize = 6 * 1024;
 
 /// Buffers grow by this many bytes, and slots by this many. A leaf wastes little, and another leaf
@@ -23,14 +23,14 @@ const PREFIX_KEPT_MAX: usize = 24;
 /// Bytes of an entry before its key: key length, value length, mark.
 const ENTRY_HEADER_BYTES: usize = 10;
 
-/// Number of the checkpoint that saves a change. Generation 0 is the state of the cold store.
+/// The number of the checkpoint that saves a change. Generation 0 is the state of the cold store.
 pub(crate) type Generation = u32;
 
-/// The mark of an entry, besides its key and value.
+/// The data of an entry besides its key and value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EntryMark {
     pub(super) generation: Generation,
-    /// The key is known to be absent, even if the cold store has it.
+    /// Whether the key is deleted, even if the cold store has it.
     pub(super) tombstone: bool,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Returns bytes that the entry takes in a buffer.
+    /// Returns the bytes of the entry in a buffer.
     pub(super) fn bytes(&self) -> usize {
         ENTRY_HEADER_BYTES + self.key.len() + self.value.len()
     }
@@ -111,7 +111,7 @@ impl Leaf {
         self.tombstones > 0
     }
 
-    /// Returns bytes allocated.
+    /// Returns the allocated bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes.capacity() + self.slots.capacity() * size_of::<Slot>() + size_of::<Self>()
     }
@@ -132,7 +132,7 @@ impl Leaf {
         self.entry(index).key
     }
 
-    /// Returns the index of `key`, or the one where it would be inserted.
+    /// Returns the index of `key`, or as an error the index where it would be inserted.
     pub(super) fn search(&self, key: &[u8]) -> Result<usize, usize> {
         if self.is_empty() {
             return Err(0);
@@ -166,12 +166,12 @@ impl Leaf {
         }
     }
 
-    /// Returns the first index whose key is not below `key`.
+    /// Returns the index of the first key that is not less than `key`.
     pub(super) fn lower_bound(&self, key: &[u8]) -> usize {
         self.search(key).unwrap_or_else(|index| index)
     }
 
-    /// Sets `entry.key` to value and mark.
+    /// Sets value and mark of `entry.key`.
     pub(super) fn put(&mut self, entry: Entry) {
         match self.search(entry.key) {
             Ok(index) => self.replace(index, entry),
@@ -272,7 +272,7 @@ impl Leaf {
         self.garbage_bytes = 0;
     }
 
-    /// Forgets tombstones that the cold store has taken in.
+    /// Removes tombstones that the cold store includes.
     pub(super) fn purge(&mut self, completed: Generation) {
         let dead = |mark: EntryMark| mark.tombstone && mark.generation <= completed;
         if self.has_tombstones() && self.entries().any(|entry| dead(entry.mark)) {
@@ -280,7 +280,7 @@ impl Leaf {
         }
     }
 
-    /// Appends the changes after one generation and up to another to `to`, in order.
+    /// Appends the changes from after one generation up to another to `to`, in order.
     pub(super) fn copy_changes(&self, after: Generation, until: Generation, to: &mut Vec<u8>) {
         for (slot, entry) in self.slots.iter().zip(self.entries()) {
             if entry.mark.generation > after && entry.mark.generation <= until {
@@ -290,7 +290,7 @@ impl Leaf {
         }
     }
 
-    /// Keeps the entries below `key`; returns the rest.
+    /// Keeps the entries below `key`, and returns the others.
     pub(super) fn split_at(&mut self, key: &[u8]) -> Leaf {
         let index = self.lower_bound(key);
         let right = collect(self, index..self.len(), |_| true);
@@ -299,8 +299,8 @@ impl Leaf {
         right
     }
 
-    /// Returns a key that halves the leaf by bytes; `written` was put last. Rising inserts leave
-    /// full leaves behind.
+    /// Returns a key that divides the leaf into halves by bytes. `written` was put last: ascending
+    /// inserts therefore leave full leaves behind.
     pub(super) fn separator(&self, written: &[u8]) -> Vec<u8> {
         assert!(self.len() >= 2);
         let last = self.len() - 1;

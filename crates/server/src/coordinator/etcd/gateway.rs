@@ -27,16 +27,17 @@ const RESOURCE_EXHAUSTED: u64 = 8;
 const INTERNAL: u64 = 13;
 const UNAVAILABLE: u64 = 14;
 
-/// Why a call gave nothing.
+/// The reason why a call to etcd failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum GatewayError {
-    /// No member answered: whether it was done is unknown. May be tried again.
+    /// No member answered, so the outcome is unknown. The caller may try again.
     Unavailable(String),
-    /// The lease that it names is over: nothing was done.
+    /// The given lease has ended. Nothing was changed.
     NoLease,
-    /// etcd has no space: nothing was done. May be tried again when an operator has made some.
+    /// etcd has no space. Nothing was changed. The caller may try again after an operator has made
+    /// space.
     Full(String),
-    /// etcd does not do this: nothing was done.
+    /// etcd refused the request. Nothing was changed.
     Refused(String),
 }
 
@@ -69,13 +70,13 @@ pub(crate) struct KeyValue {
 #[derive(Debug)]
 pub(crate) struct Transaction {
     pub succeeded: bool,
-    /// The store's revision with it.
+    /// The revision of the store after the transaction.
     pub revision: i64,
-    /// The key-values of its ranges, one after the other.
+    /// The key-values of each of its range requests.
     pub found: Vec<Vec<KeyValue>>,
 }
 
-/// The members of one etcd.
+/// A client of the members of one etcd.
 #[derive(Debug)]
 pub(crate) struct Gateway {
     agent: ureq::Agent,
@@ -85,7 +86,7 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Makes a gateway to the members at these URLs.
+    /// Returns a gateway to the members at these URLs.
     ///
     /// # Errors
     /// There is none, or one is no `http://host:port`.
@@ -123,12 +124,12 @@ impl Gateway {
         &self.urls
     }
 
-    /// Returns keys from `key` to before `end`, or `key` alone.
+    /// Returns the keys from `key` up to `end`, or only `key`.
     pub fn range(&mut self, key: &str, end: Option<&str>) -> Result<Vec<KeyValue>, GatewayError> {
         key_values(&self.call("/v3/kv/range", &range(key, end))?)
     }
 
-    /// Compares, and does one list of operations or the other.
+    /// Executes one of two lists of operations, depending on comparisons.
     pub fn transact(
         &mut self,
         compare: &[Value],
@@ -148,20 +149,20 @@ impl Gateway {
         })
     }
 
-    /// Returns a lease of so many seconds; etcd may give a longer one. Its number and its seconds.
+    /// Creates a lease of about `ttl_s` seconds. Returns its id and its actual seconds.
     pub fn grant(&mut self, ttl_s: u64) -> Result<(i64, u64), GatewayError> {
         let answer = self.call("/v3/lease/grant", &json!({ "TTL": ttl_s.to_string() }))?;
         Ok((number(&answer["ID"])?, seconds(&answer["TTL"])?))
     }
 
-    /// Renews a lease: its seconds from now on, 0 if it is over.
+    /// Renews a lease. Returns its seconds from now on; 0 if it has ended.
     pub fn keep_alive(&mut self, lease: i64) -> Result<u64, GatewayError> {
         let body = json!({ "ID": lease.to_string() });
         let answer = self.call("/v3/lease/keepalive", &body)?;
         seconds(&answer["result"]["TTL"])
     }
 
-    /// Ends a lease, and deletes the keys that are attached to it.
+    /// Ends a lease, and deletes its keys.
     pub fn revoke(&mut self, lease: i64) -> Result<(), GatewayError> {
         let body = json!({ "ID": lease.to_string() });
         self.call("/v3/lease/revoke", &body).map(|_| ())
@@ -230,30 +231,31 @@ fn refusal(answer: &Value) -> GatewayError {
     }
 }
 
-/// Holds if the key was made at this revision; 0 if there is no such key.
+/// Returns the comparison that a key was created at this revision; 0 means that it does not exist.
 pub(super) fn made_at(key: &str, revision: i64) -> Value {
     let (key, revision) = (encode(key.as_bytes()), revision.to_string());
     json!({ "key": key, "target": "CREATE", "result": "EQUAL", "create_revision": revision })
 }
 
-/// Holds if the key was changed last at this revision; 0 if there is no such key.
+/// Returns the comparison that a key was last changed at this revision; 0 means that it does not
+/// exist.
 pub(super) fn changed_at(key: &str, revision: i64) -> Value {
     let (key, revision) = (encode(key.as_bytes()), revision.to_string());
     json!({ "key": key, "target": "MOD", "result": "EQUAL", "mod_revision": revision })
 }
 
-/// Sets a key; it goes with its lease, if that is not 0.
+/// Returns the operation that sets a key. It is deleted with its lease, if the lease is not 0.
 pub(super) fn put(key: &str, value: &[u8], lease: i64) -> Value {
     let (key, value, lease) = (encode(key.as_bytes()), encode(value), lease.to_string());
     json!({ "request_put": { "key": key, "value": value, "lease": lease } })
 }
 
-/// Deletes the keys from `key` to before `end`.
+/// Returns the operation that deletes the keys from `key` up to `end`.
 pub(super) fn delete(key: &str, end: &str) -> Value {
     json!({ "request_delete_range": range(key, Some(end)) })
 }
 
-/// Sends a key.
+/// Returns the operation that reads a key.
 pub(super) fn get(key: &str) -> Value {
     json!({ "request_range": range(key, None) })
 }

@@ -14,26 +14,27 @@ const ENVELOPE: Envelope = Envelope {
     format: 1,
 };
 
-/// Bytes of one part: in base64, and with the fields around it, half of etcd's limit.
+/// The bytes of one part: in base64, with the fields around it, half of etcd's limit.
 pub(super) const PART_BYTES: usize = 512 << 10;
 
-/// Names a state and its parts.
+/// The record of a state and its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
-    /// The state's version; its parts are found by it.
+    /// The state's version, which the keys of its parts contain.
     pub version: u64,
-    /// Its writer: distinguishes a coordinator's own work from another's where an answer was lost.
+    /// The instance that wrote it. If an answer was lost, a coordinator recognises its own state by
+    /// it.
     pub instance: u64,
-    /// Bytes of all parts together.
+    /// The number of bytes of all parts together.
     pub bytes: u64,
-    /// CRC-32C of all parts together.
+    /// The CRC-32C of all parts together.
     pub checksum: u32,
-    /// Where the state has moved; none while this is it.
+    /// The new location, if the state has moved; otherwise none.
     pub moved_to: Option<String>,
 }
 
 impl Manifest {
-    /// Makes the manifest of a state's bytes.
+    /// Returns the manifest for a state's bytes.
     pub fn new(version: u64, instance: u64, bytes: &[u8]) -> Manifest {
         Manifest {
             version,
@@ -44,12 +45,12 @@ impl Manifest {
         }
     }
 
-    /// Returns whether these are the bytes that it names.
+    /// Returns whether these are the bytes of the manifest's state.
     pub fn names(&self, bytes: &[u8]) -> bool {
         self.bytes == bytes.len() as u64 && self.checksum == crc32c::crc32c(bytes)
     }
 
-    /// Returns how many parts there are.
+    /// Returns the number of parts.
     pub fn parts(&self) -> u64 {
         self.bytes.div_ceil(PART_BYTES as u64)
     }
@@ -58,7 +59,7 @@ impl Manifest {
         ENVELOPE.encode(self)
     }
 
-    /// Returns the manifest of these bytes, or their fault.
+    /// Decodes a manifest. The error describes the fault.
     pub fn decode(bytes: &[u8]) -> Result<Manifest, String> {
         ENVELOPE.decode(bytes).map_err(|problem| match problem {
             EnvelopeError::Damaged => "it is no coordinator's state, or damaged".to_owned(),

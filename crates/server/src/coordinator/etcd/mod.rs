@@ -31,15 +31,15 @@ pub(super) use record::{
 };
 use term::Candidate;
 
-/// How long a coordinator leads, or is taken to be there, after its last renewal in etcd.
+/// The seconds after its last renewal in etcd for which a coordinator leads, or counts as present.
 pub(super) const LEASE_S: u64 = 5;
 
 /// A command of the role to the thread.
 #[derive(Debug)]
 enum Command {
-    /// Keep a state of this leadership.
+    /// Store a state of this leadership.
     Keep(u64, Box<CoordinatorState>),
-    /// This leadership is over.
+    /// End this leadership.
     Resign(u64),
 }
 
@@ -63,7 +63,7 @@ impl Shared {
     }
 }
 
-/// The role's end.
+/// The side of the coordinator's role.
 pub(super) struct EtcdKeeper {
     commands: Option<Sender<Command>>,
     reports: Receiver<TermReport>,
@@ -74,7 +74,7 @@ pub(super) struct EtcdKeeper {
 }
 
 impl EtcdKeeper {
-    /// Stands by, and leads as soon as no other coordinator does. `wake` is woken when there is an
+    /// Stands by, and leads as soon as no other coordinator does. `wake` is called when there is an
     /// event.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl EtcdKeeper {
     }
 }
 
-/// Returns the keys in etcd, for a coordinator that can be reached at `address`.
+/// Returns the record in etcd for a coordinator with this address.
 ///
 /// # Errors
 /// The options make no sense.

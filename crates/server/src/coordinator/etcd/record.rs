@@ -21,48 +21,48 @@ use super::gateway::{Gateway, GatewayError, KeyValue, changed_at, delete, get, m
 use super::manifest::{Manifest, PART_BYTES};
 use crate::error::ServerError;
 
-/// A coordinator's place in etcd, for as long as its lease is renewed.
+/// A coordinator's lease in etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CoordinatorLease {
     pub lease: i64,
     pub ttl_s: u64,
 }
 
-/// The revisions of etcd that guard a leader's transactions.
+/// The revisions of etcd that a leader's transactions check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeaderRevisions {
-    /// When its key was made.
+    /// The revision at which its key was created.
     pub made_at: i64,
-    /// When the manifest was changed last; 0 if there is none.
+    /// The revision at which the manifest was last changed; 0 if there is none.
     pub changed_at: i64,
 }
 
-/// The outcome of a campaign.
+/// The result of a campaign for leadership.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CampaignOutcome {
-    /// This coordinator leads, and its key was made at this revision.
+    /// This coordinator leads. Its key was created at this revision.
     Won(i64),
-    /// Another one leads, here.
+    /// Another coordinator leads. Contains its address.
     Lost(String),
 }
 
-/// The outcome of saving a state.
+/// The result of storing a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SaveOutcome {
-    /// It is the state, since this revision.
+    /// The state is stored, at this revision.
     Kept(i64),
-    /// Another coordinator leads, or none: nothing was written.
+    /// This coordinator does not lead any more. Nothing was written.
     Deposed,
-    /// This one leads, and yet another process has changed the state.
+    /// This coordinator leads, but another process has changed the state.
     Overwritten,
 }
 
-/// Why the state cannot be read.
+/// The reason why the state cannot be read.
 #[derive(Debug)]
 pub(crate) enum LoadError {
-    /// May be tried again.
+    /// The caller may try again.
     Gateway(GatewayError),
-    /// It is not to be used. Contains the reason and the remedy.
+    /// The state cannot be used. Contains the reason and the remedy.
     Unusable(ServerError),
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct StoredState {
     pub bytes: Vec<u8>,
 }
 
-/// The keys below one prefix, for one coordinator.
+/// The keys below one prefix, as one coordinator uses them.
 #[derive(Debug)]
 pub(crate) struct Record {
     gateway: Gateway,
@@ -93,7 +93,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Makes the record of a coordinator at `address`. It sends nothing to etcd yet.
+    /// Returns the record of a coordinator at `address`. It sends nothing to etcd yet.
     pub fn new(gateway: Gateway, prefix: &str, instance: u64, address: String) -> Record {
         Record {
             gateway,
@@ -108,13 +108,13 @@ impl Record {
         &self.address
     }
 
-    /// Returns where it is, for people.
+    /// Returns the location of the state, for people.
     pub fn place(&self) -> String {
         let urls = self.gateway.urls().join(",");
         format!("etcd {urls}, prefix {}", self.prefix)
     }
 
-    /// Takes a lease and puts this coordinator's name down.
+    /// Creates a lease and registers this coordinator.
     pub fn enter(&mut self, ttl_s: u64) -> Result<CoordinatorLease, GatewayError> {
         let (lease, ttl_s) = self.gateway.grant(ttl_s)?;
         let name = format!("{}/coordinators/{:016x}", self.prefix, self.instance);
@@ -123,30 +123,30 @@ impl Record {
         Ok(CoordinatorLease { lease, ttl_s })
     }
 
-    /// Renews the lease; false if it is over.
+    /// Renews the lease. Returns false if it has ended.
     pub fn renew(&mut self, seat: CoordinatorLease) -> Result<bool, GatewayError> {
         Ok(self.gateway.keep_alive(seat.lease)? > 0)
     }
 
-    /// Gives the lease back, and with it this coordinator's names.
+    /// Ends the lease, which removes this coordinator's registration.
     pub fn leave(&mut self, seat: CoordinatorLease) -> Result<(), GatewayError> {
         self.gateway.revoke(seat.lease)
     }
 
-    /// Addresses of all coordinators that are there.
+    /// Returns the addresses of all registered coordinators.
     pub fn coordinators(&mut self) -> Result<Vec<String>, GatewayError> {
         let (first, end) = children(&format!("{}/coordinators", self.prefix));
         let found = self.gateway.range(&first, Some(&end))?;
         Ok(found.iter().map(address).collect())
     }
 
-    /// Returns the leader.
+    /// Returns the address of the leader.
     pub fn leader(&mut self) -> Result<Option<String>, GatewayError> {
         let found = self.gateway.range(&self.leader_key(), None)?;
         Ok(found.first().map(address))
     }
 
-    /// Leads, if no coordinator does.
+    /// Becomes the leader, if no coordinator is.
     pub fn campaign(&mut self, seat: CoordinatorLease) -> Result<CampaignOutcome, GatewayError> {
         let key = self.leader_key();
         let done = self.gateway.transact(
@@ -169,7 +169,7 @@ impl Record {
         }
     }
 
-    /// Returns the state, also to a coordinator that does not lead; none if there was never one.
+    /// Returns the state, also for a coordinator that does not lead; none if there was never one.
     pub fn load(&mut self) -> Result<Option<StoredState>, LoadError> {
         let found = self.gateway.range(&self.state_key(), None)?;
         let Some(found) = found.into_iter().next() else {
@@ -195,7 +195,7 @@ impl Record {
         }))
     }
 
-    /// Makes a state the current state, in place of the state that `term` knows.
+    /// Stores a state in place of the one that `term` knows.
     pub fn keep(
         &mut self,
         term: LeaderRevisions,
@@ -206,7 +206,7 @@ impl Record {
         self.write(term, &manifest, &bytes)
     }
 
-    /// Records in the state that it has moved: no coordinator goes on from it here.
+    /// Records in the state that it has moved, so that no coordinator continues from it here.
     pub fn hand_over(
         &mut self,
         term: LeaderRevisions,

@@ -60,7 +60,7 @@ struct Leading {
     keep_from_us: u64,
 }
 
-/// A coordinator in etcd.
+/// A coordinator that leads or stands by in etcd.
 pub(super) struct Candidate {
     record: Record,
     clock: Clock,
@@ -76,7 +76,7 @@ pub(super) struct Candidate {
 
 /// The reason for an early end of a turn.
 enum TermTrouble {
-    /// etcd does not carry out a request.
+    /// etcd failed to execute a request.
     Etcd(GatewayError),
     /// The process must end.
     Fatal(ServerError),
@@ -118,7 +118,7 @@ impl Candidate {
         }
     }
 
-    /// Runs until the role's end is dropped, or the process must end.
+    /// Runs until the role's side is dropped, or the process must end.
     pub fn run(mut self, commands: &Receiver<Command>) {
         loop {
             match self.turn() {
