@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proxy_core::freshness::{ColumnNumber, TableOid};
 
-/// Object identifiers from here on are users', not PostgreSQL's own: they differ between databases.
+/// The first OID of users' objects. They differ between databases, those of PostgreSQL's own
+/// objects do not.
 pub const FIRST_USER_OID: u32 = 16384;
 
-/// The kind of object that a name in FROM stands for.
+/// The kind of a relation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RelationKind {
     /// An ordinary table, or a partitioned one.
@@ -24,58 +25,59 @@ pub enum RelationKind {
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnInfo {
-    /// Its attribute number.
+    /// The column's attribute number.
     pub number: ColumnNumber,
-    /// Its name.
+    /// The column's name.
     pub name: String,
-    /// Its type's object identifier.
+    /// The OID of its type.
     pub type_oid: u32,
-    /// Whether equal values of its type have equal text: the type is no text, or its collation is
+    /// Whether equal values have equal text: its type is no text, or its collation is
     /// deterministic.
     pub deterministic: bool,
     /// Whether it is an identity that no statement can set.
     pub always_generated: bool,
-    /// The operator by which the index of the replica identity finds its values, as SQL, if users
-    /// have made it.
+    /// The operator with which the index of the replica identity finds its values, as SQL, if users
+    /// have created it.
     pub key_operator: Option<String>,
 }
 
 /// A table or view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relation {
-    /// Its number.
+    /// The relation's OID.
     pub table: TableOid,
-    /// Its kind.
+    /// The relation's kind.
     pub kind: RelationKind,
-    /// Its columns, in order.
+    /// The relation's columns, in order.
     pub columns: Vec<ColumnInfo>,
-    /// The canonical key: the columns of its replica identity, as far as it is the primary key.
+    /// The canonical key: the columns of its replica identity, if that is the primary key.
     pub key: Vec<ColumnNumber>,
-    /// Columns of its other unique indexes, by their object identifiers.
+    /// The columns of its other unique indexes, by their OIDs.
     pub unique_keys: Vec<(u32, Vec<ColumnNumber>)>,
-    /// Whether its changes come through the slot with a key or as whole rows.
+    /// Whether the slot delivers its changes with a key or as whole rows.
     pub replicated: bool,
-    /// Whether its rows are in its partitions.
+    /// Whether its rows are in partitions.
     pub is_partitioned: bool,
-    /// Whether row security decides which rows are seen of it.
+    /// Whether row security restricts which rows a statement sees.
     pub row_security: bool,
-    /// Whether users' triggers or rules do more than a statement on it shows.
+    /// Whether users' triggers or rules add effects to a statement on it.
     pub has_triggers: bool,
     /// Whether a column is computed from others.
     pub has_generated: bool,
-    /// Tables that inherit from it, or are its partitions, at any depth.
+    /// The tables that inherit from it or are its partitions, directly or indirectly.
     pub children: Vec<TableOid>,
-    /// Tables that a DELETE or a change of a key here may change by foreign keys, at any depth.
+    /// The tables that a DELETE or a change of a key here may change through foreign keys, directly
+    /// or indirectly.
     pub cascades: Vec<TableOid>,
 }
 
 impl Relation {
-    /// Returns the column of this name.
+    /// Returns the column with this name.
     pub fn column(&self, name: &str) -> Option<&ColumnInfo> {
         self.columns.iter().find(|column| column.name == name)
     }
 
-    /// Returns the column of this number.
+    /// Returns the column with this number.
     pub fn column_numbered(&self, number: ColumnNumber) -> Option<&ColumnInfo> {
         self.columns.iter().find(|column| column.number == number)
     }
@@ -84,28 +86,28 @@ impl Relation {
 /// Tables, views, functions and operators of one database.
 #[derive(Clone, Debug, Default)]
 pub struct Catalogue {
-    /// By schema and name.
+    /// The relations, by schema and name.
     pub relations: BTreeMap<(String, String), Relation>,
-    /// Names of functions whose every overload is PostgreSQL's own and immutable.
+    /// The names of functions whose overloads are all PostgreSQL's own and immutable.
     pub immutable_functions: BTreeSet<String>,
-    /// Names of functions whose every overload is PostgreSQL's own and not volatile: they change
-    /// nothing.
+    /// The names of functions whose overloads are all PostgreSQL's own and not volatile, so that
+    /// they change nothing.
     pub steady_functions: BTreeSet<String>,
-    /// Names of functions that users have made.
+    /// The names of functions that users have created.
     pub user_functions: BTreeSet<String>,
-    /// Names of operators that users have made.
+    /// The names of operators that users have created.
     pub user_operators: BTreeSet<String>,
-    /// Names of types that users have made, apart from tables' row types.
+    /// The names of types that users have created, except row types of tables.
     pub user_types: BTreeSet<String>,
-    /// Names of domains that have a default, which new columns get.
+    /// The names of domains with a default, which new columns get.
     pub domains_with_default: BTreeSet<String>,
-    /// Whether users have made casts between types.
+    /// Whether users have created casts between types.
     pub has_user_casts: bool,
 }
 
 impl Catalogue {
-    /// Returns the relation that a name stands for. `pg_catalog` comes first unless `path` names
-    /// it, as in PostgreSQL.
+    /// Returns the relation with a name. `pg_catalog` comes first unless `path` has it, as in
+    /// PostgreSQL.
     pub fn resolve(&self, schema: Option<&str>, name: &str, path: &[String]) -> Option<&Relation> {
         let find = |schema: &str| self.relations.get(&(schema.to_owned(), name.to_owned()));
         match schema {
@@ -125,14 +127,14 @@ impl Catalogue {
         next.is_some_and(|((found, _), _)| found == schema)
     }
 
-    /// Returns the schema and the name of the relation with this number.
+    /// Returns schema and name of the relation with this OID.
     pub fn name_of(&self, table: TableOid) -> Option<(&str, &str)> {
         let mut names = self.relations.iter();
         let found = names.find(|(_, relation)| relation.table == table);
         found.map(|((schema, name), _)| (&**schema, &**name))
     }
 
-    /// Returns the relation with this number.
+    /// Returns the relation with this OID.
     pub fn numbered(&self, table: TableOid) -> Option<&Relation> {
         self.relations
             .values()

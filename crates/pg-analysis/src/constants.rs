@@ -21,7 +21,7 @@ const GROWTH: usize = 16;
 pub struct TextTemplate<'t> {
     /// The text.
     pub text: String,
-    /// Its parameters, from `$1` on.
+    /// The values of its parameters, from `$1` on.
     pub values: Vec<Constant<'t>>,
 }
 
@@ -30,7 +30,7 @@ pub struct TextTemplate<'t> {
 pub enum Constant<'t> {
     /// A whole number.
     Number(Cow<'t, str>),
-    /// A text in quotes. The server determines its type.
+    /// A quoted text. The server determines its type.
     Quoted(Cow<'t, str>),
 }
 
@@ -49,7 +49,7 @@ impl Constant<'_> {
     }
 }
 
-/// Returns the template of a text; none if it has no constants, or is not understood.
+/// Returns the template of a text; none if it has no constants or is not understood.
 pub fn template(text: &str) -> Option<TextTemplate<'_>> {
     let bytes = text.as_bytes();
     let mut out = String::with_capacity(text.len() + GROWTH);

@@ -163,7 +163,7 @@ const OF_ISOLATION: &[&str] = &[
     "uncommitted",
 ];
 
-/// PostgreSQL's own grammar, for sessions.
+/// The functions that parse statements with PostgreSQL's own grammar.
 pub const GRAMMAR: Grammar = Grammar {
     effect: of,
     rollback_to,
@@ -193,7 +193,7 @@ fn rollback_to(text: &[u8]) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// Returns the effect of a simple query's or a prepared statement's text, which may hold several
+/// Returns the effect of the text of a simple query or a prepared statement. It may have several
 /// statements.
 pub fn of(text: &[u8]) -> SessionEffect {
     match by_words(text) {
@@ -268,13 +268,13 @@ enum WordPlace {
     Start,
     AfterSet,
     AfterSetSession,
-    /// After a word after which all ends with the transaction, if it is a keyword here.
+    /// After a keyword that makes all effects end with the transaction.
     AfterLocal,
     /// After a setting's name.
     AfterSetting,
     /// After TIME, before ZONE.
     AfterTime,
-    /// After a word that a text follows in quotes.
+    /// After a word that a quoted text follows.
     BeforeText,
     /// After SET SESSION CHARACTERISTICS.
     OfIsolation,

@@ -13,7 +13,7 @@ use pg_raw_parse::{ConstValue, Node};
 use super::catalogue::Catalogue;
 use super::functions;
 
-/// A table's name as it stands in a statement.
+/// A table's name in a statement.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QualifiedName {
     pub schema: Option<String>,
@@ -21,7 +21,7 @@ pub struct QualifiedName {
 }
 
 impl QualifiedName {
-    /// Returns the name; none if it names another database.
+    /// Returns the name; none if it belongs to another database.
     pub fn of(range: &RangeVar) -> Option<QualifiedName> {
         range.catalogname().is_none().then(|| QualifiedName {
             schema: range.schemaname().map(str::to_owned),
@@ -34,54 +34,55 @@ impl QualifiedName {
 /// tree.
 #[derive(Debug, Default)]
 pub struct StatementFacts<'a> {
-    /// Why it may not leave the primary, if so.
+    /// The reason why it needs the primary; none if it does not.
     pub primary: Option<&'static str>,
     /// Whether it may touch tables that it does not name.
     pub unknown: bool,
-    /// Tables that it reads.
+    /// The tables that it reads.
     pub reads: BTreeSet<QualifiedName>,
-    /// How often a table is read: two reads of one table are two.
+    /// The number of reads of tables. Two reads of one table count as two.
     pub read_count: usize,
-    /// Tables that an inner statement writes.
+    /// The tables that an inner statement writes.
     pub inner_writes: BTreeSet<QualifiedName>,
-    /// Every name in a column's place, without its table.
+    /// All names that may be columns, without their tables.
     pub names: BTreeSet<String>,
-    /// Names among them that stand alone where the type of a whole row would be seen.
+    /// The names among them that stand alone in a place where the type of a whole row would be
+    /// visible.
     pub bare_names: BTreeSet<String>,
-    /// Tables of which whole rows are asked for where their type is seen: `coalesce(t.*)`.
+    /// The tables whose whole rows are used where their type is visible: `coalesce(t.*)`.
     pub whole_rows: BTreeSet<String>,
-    /// The names in it of the tables that it reads.
+    /// The names of the tables that it reads, within the statement.
     pub called: BTreeSet<String>,
-    /// Whether all columns are asked for, or columns have other names here.
+    /// Whether it uses all columns of a table, or gives columns other names.
     pub star: bool,
     /// Names of WITH queries.
     pub with_names: BTreeSet<String>,
-    /// How many queries there are.
+    /// The number of queries.
     pub query_count: usize,
     /// Whether it depends on the time or on settings.
     pub stable: bool,
     /// Whether it asks for the time at which its transaction began.
     pub transaction_time: bool,
-    /// The numbers of parameters that stand there.
+    /// The numbers of its parameters.
     pub parameters: BTreeSet<i32>,
     /// Whether it locks the rows that it reads.
     pub locks: bool,
     /// Parameters that occur more than once.
     pub repeated_parameters: BTreeSet<i32>,
-    /// Functions that are called by their names, with how many arguments.
+    /// The functions that it calls, by name and number of arguments.
     pub calls: BTreeSet<(String, usize)>,
-    /// Types to which something is cast.
+    /// The types to which it casts.
     pub casts: Vec<&'a TypeName>,
-    /// Constants that are texts.
+    /// The statement's text constants.
     pub texts: Vec<&'a str>,
     /// Whether it has operators.
     pub has_operators: bool,
-    /// Whether it has a word of SQL for the time, or for the user that asks.
+    /// Whether it uses an SQL keyword for the time, or for the current user.
     pub asks_for_time: bool,
 }
 
 impl<'a> StatementFacts<'a> {
-    /// Returns the facts of these nodes and everything below them.
+    /// Returns the facts about these nodes and everything below them.
     pub fn of(
         catalogue: &Catalogue,
         roots: impl IntoIterator<Item = Node<'a>>,
@@ -112,11 +113,11 @@ impl<'a> StatementFacts<'a> {
 /// The expression for a whole row, if a name in a column's place is a table's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WholeRow {
-    /// One value. The number of its type differs between nodes.
+    /// One value, whose type has another OID on each server.
     Shows,
-    /// One value of which only its fields' values come out.
+    /// One value, of which only the fields' values are visible.
     Hides,
-    /// Its fields, if `*` stands behind it.
+    /// Its fields, if `*` follows.
     Expands,
 }
 
@@ -451,7 +452,7 @@ impl<'a> FactsWalk<'a, '_> {
     }
 }
 
-/// Returns the facts of a statement that writes, without its target.
+/// Returns the parts of a write, without its target.
 pub fn parts_of_write(node: Node<'_>) -> Vec<Node<'_>> {
     let mut parts = Vec::new();
     let (with, returning) = match node {

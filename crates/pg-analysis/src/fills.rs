@@ -23,14 +23,14 @@ const CONVERTS: &str = "this ALTER TABLE converts existing rows to values that m
 /// Why an unlogged table cannot become another one.
 const LOGGED: &str = "SET LOGGED is not replicated, since replicas do not have the rows of unlogged tables: make another \
                       table that is LIKE this one, fill it with INSERT … SELECT, then drop this one and rename the other";
-/// Why triggers are refused that fire for applied changes.
+/// The reason why triggers that fire for applied changes are refused.
 pub const FIRES: &str = "triggers and rules that are ENABLE ALWAYS or ENABLE REPLICA would run again at replicas, where rows come \
                          with their effects: use ENABLE alone";
 /// Error text: a column generated from `tableoid` differs between databases.
 pub const PLACE: &str =
     "a column GENERATED from tableoid would differ between databases: leave tableoid out";
 
-/// Why a partition is refused whose bounds are what they are when they are read.
+/// The reason why a partition is refused whose bounds are not constants.
 pub const BOUNDS: &str =
     "a partition whose bounds are not constants would have others at replicas: write their values";
 
@@ -114,7 +114,8 @@ const NO_TEXT_FUNCTIONS: &[&str] = &[
     "to_timestamp",
 ];
 
-/// Changes that fill columns of rows that are there must fill them alike everywhere.
+/// Checks that a change which fills columns of existing rows fills them with the same values on
+/// every server.
 pub fn of_alter(names: &NameScope<'_>, alter: &AlterTableStmt, text: &str) -> StatementAction {
     let table = alter.relation().and_then(QualifiedName::of);
     let table = table.and_then(|name| names.resolve(&name));
@@ -128,7 +129,7 @@ pub fn of_alter(names: &NameScope<'_>, alter: &AlterTableStmt, text: &str) -> St
     }
 }
 
-/// Returns whether a partition may have other bounds elsewhere.
+/// Returns whether a partition may have other bounds on another server.
 pub fn has_other_bounds(names: &NameScope<'_>, bounds: Option<&PartitionBoundSpec>) -> bool {
     let Some(bounds) = bounds else {
         return false;
@@ -184,7 +185,7 @@ fn of_command(
     }
 }
 
-/// Returns whether a table that is made computes a column from where its rows are.
+/// Returns whether a new table computes a column from the location of its rows.
 pub fn has_place(create: &CreateStmt) -> bool {
     let mut elements = create.table_elts().iter();
     elements.any(|element| match element {
@@ -335,11 +336,11 @@ fn is_constant(expression: Node<'_>) -> bool {
 /// The dependence of a type's input on the current time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TimeDependence {
-    /// It gives the same at all times.
+    /// It has the same value at all times.
     Timeless,
-    /// It may read a word for the time.
+    /// It may read a keyword for the time.
     Reads,
-    /// It is not known.
+    /// It is unknown.
     Unknown,
 }
 

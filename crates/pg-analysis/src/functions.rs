@@ -9,11 +9,11 @@ use pg_raw_parse::{ConstValue, Node};
 
 use super::catalogue::Catalogue;
 
-/// Columns that every table has, of which a node has values of its own.
+/// The columns of every table whose values differ between servers.
 pub const SYSTEM_COLUMNS: &[&str] = &["cmax", "cmin", "ctid", "tableoid", "xmax", "xmin"];
 
-/// Functions of PostgreSQL's own that say of any value how a node keeps it: `t.pg_typeof` is a
-/// call, too.
+/// PostgreSQL's own functions that return how a server stores any value. `t.pg_typeof` is a call,
+/// too.
 pub const OF_ANY_VALUE: &[&str] = &[
     "pg_collation_for",
     "pg_column_compression",
@@ -22,15 +22,15 @@ pub const OF_ANY_VALUE: &[&str] = &[
     "pg_typeof",
 ];
 
-/// PostgreSQL's own types with values that differ between nodes. Some name objects of the catalogue
-/// by their numbers (the `reg…` types, `aclitem`). The `age` of an `xid` counts the node's
-/// transactions. With their arrays.
+/// PostgreSQL's own types whose values differ between servers, and their arrays. Some identify
+/// objects of the catalogue by OID (the `reg…` types, `aclitem`). The `age` of an `xid` counts the
+/// server's transactions.
 pub const TYPES_OF_NODES: &[u32] = &[
     24, 28, 1008, 1011, 1033, 1034, 2202, 2203, 2204, 2205, 2206, 2207, 2208, 2209, 2210, 2211,
     3734, 3735, 3769, 3770, 4089, 4090, 4096, 4097, 4191, 4192,
 ];
 
-/// Functions to which whole rows may be given: their result is of another type.
+/// Functions that accept whole rows and return another type.
 pub const HIDES_TYPE: &[&str] = &[
     "concat",
     "concat_ws",
@@ -54,12 +54,12 @@ const OF_TEXT_SEARCH: &[&str] = &[
     "websearch_to_tsquery",
 ];
 
-/// Why a call stays on the primary whose configuration may be a number. That is known only from its
-/// constants.
+/// The reason why a call stays on the primary if its configuration may be given by number, which
+/// only its constants show.
 pub const BY_NUMBER: &str = "it may name a configuration by its number";
 
-/// Returns whether a call may name an object of the catalogue by its OID, which can belong to
-/// another object on another node.
+/// Returns whether a call may identify an object of the catalogue by its OID, which can belong to
+/// another object on another server.
 pub fn may_name_by_oid(name: &str, arguments: &NodeList) -> bool {
     let Some(first) = arguments.iter().next() else {
         return false;
@@ -116,10 +116,10 @@ const STABLE: &[&str] = &[
     "websearch_to_tsquery",
 ];
 
-/// Functions among them that return or use the time at which the transaction began.
+/// The functions among them that return or use the time at which the transaction began.
 pub const OF_TRANSACTION_TIME: &[&str] = &["age", "now", "transaction_timestamp"];
 
-/// Texts that are read as the time at which the transaction began, or a day beside it.
+/// Texts that PostgreSQL reads as the time at which the transaction began, or as a day beside it.
 pub const TIMES: &[&str] = &["now", "today", "tomorrow", "yesterday"];
 
 /// Volatile functions whose effects, if they have any, are sequences' values, chance, locks or
@@ -230,7 +230,7 @@ const OTHER_TYPES: &[&str] = &[
     "xml",
 ];
 
-/// Returns whether a call of this function may run on any node, and touches no table.
+/// Returns whether a call of this function may run on any server, and touches no table.
 pub fn is_same_everywhere(catalogue: &Catalogue, name: &str) -> bool {
     !catalogue.user_functions.contains(name)
         && (catalogue.immutable_functions.contains(name) || STABLE.contains(&name))
@@ -243,12 +243,12 @@ pub fn touches_no_table(catalogue: &Catalogue, name: &str) -> bool {
             && (catalogue.steady_functions.contains(name) || VOLATILE.contains(&name)))
 }
 
-/// Returns whether values can be cast to this type on any node.
+/// Returns whether a cast to this type gives the same value on any server.
 pub fn is_plain_type(catalogue: &Catalogue, name: &str) -> bool {
     !catalogue.user_types.contains(name) && TYPES.contains(&name)
 }
 
-/// Returns whether this is a built-in type of PostgreSQL to which no function of users casts.
+/// Returns whether this is a built-in type, to which no users' function casts.
 pub fn is_own_type(catalogue: &Catalogue, name: &str) -> bool {
     !catalogue.user_types.contains(name) && OTHER_TYPES.contains(&name)
 }

@@ -16,7 +16,7 @@ use proxy_core::freshness::RowHash;
 const BOOL: u32 = 16;
 pub(super) const INT8: u32 = 20;
 const INT2: u32 = 21;
-/// The type of whole numbers that have no more than 32 bits.
+/// The type of integers of up to 32 bits.
 pub const INT4: u32 = 23;
 const TEXT: u32 = 25;
 const VARCHAR: u32 = 1043;
@@ -25,25 +25,25 @@ const UUID: u32 = 2950;
 /// Expressions looked at in one WHERE, at most.
 const CONJUNCTS_MAX: usize = 1000;
 
-/// A value as the client gave it with Bind.
+/// A parameter's value from a Bind message.
 #[derive(Clone, Copy, Debug)]
 pub struct BoundParameter<'a> {
-    /// Its type's object identifier; 0 where the client left it to the server.
+    /// The OID of its type; 0 if the client left it to the server.
     pub type_oid: u32,
     /// Whether it is in binary format.
     pub binary: bool,
-    /// Its bytes; none for NULL.
+    /// The bytes of the value; none for NULL.
     pub value: Option<&'a [u8]>,
 }
 
-/// A key's value as it stands in a statement.
+/// A key's value in a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyValue {
-    /// In canonical text already.
+    /// Canonical text.
     Known(Vec<u8>),
-    /// `$n`, from 1, to be read as a value of this type. If it stands in the statement only here,
-    /// it is of this type where the client leaves that to the server, too; else the server goes by
-    /// where it stands first.
+    /// The parameter `$n`, counted from 1, as a value of this type. If the client does not declare
+    /// its type, it has this type only if the parameter occurs once. Otherwise the server uses its
+    /// first occurrence.
     Parameter {
         number: usize,
         type_oid: u32,
@@ -60,7 +60,7 @@ pub fn is_canonical(column: &ColumnInfo) -> bool {
     }
 }
 
-/// Returns the row that these values name; none if a parameter is not understood.
+/// Returns the row with these key values; none if a parameter is not understood.
 pub fn row(values: &[KeyValue], parameters: &[BoundParameter<'_>]) -> Option<RowHash> {
     let mut is_known = true;
     let values = values.iter().map_while(|value| {
@@ -83,7 +83,7 @@ pub fn row(values: &[KeyValue], parameters: &[BoundParameter<'_>]) -> Option<Row
     is_known.then_some(row)
 }
 
-/// Returns the key's values where WHERE fixes all of them by equality.
+/// Returns the key's values if WHERE fixes all of them by equality.
 pub fn of_where(
     relation: &Relation,
     aliases: &[&str],
@@ -123,8 +123,7 @@ pub fn of_where(
     found.into_iter().collect()
 }
 
-/// Returns the value that an expression gives a key column, if it is a plain constant or parameter
-/// of the statement with these facts.
+/// Returns the value of a key column in an expression, if it is a plain constant or a parameter.
 pub fn value_of(column: &ColumnInfo, node: Node<'_>, facts: &StatementFacts) -> Option<KeyValue> {
     if !is_canonical(column) {
         return None;

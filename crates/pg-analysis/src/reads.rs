@@ -57,7 +57,7 @@ fn only_sets(names: &NameScope<'_>, select: &SelectStmt) -> bool {
         && select.target_list().iter().all(|target| sets(target.val()))
 }
 
-/// Returns a read with these facts; without rows.
+/// Returns a read with these facts, without rows.
 pub fn of_facts(names: &NameScope<'_>, facts: &StatementFacts) -> AnalysedStatement {
     let mut tables = ReadTables::default();
     tables.add(names, facts);
@@ -244,7 +244,7 @@ impl ReadTables {
     }
 }
 
-/// Returns whether values of this type, or its OID, have another meaning on another node.
+/// Returns whether values of this type, or its OID, mean something else on another server.
 pub fn is_of_node(type_oid: u32) -> bool {
     type_oid >= FIRST_USER_OID || functions::TYPES_OF_NODES.contains(&type_oid)
 }

@@ -25,7 +25,7 @@ const STATISTICS: &str = "statistics";
 /// The word before a tablespace's name.
 const TABLESPACE: &str = "tablespace";
 
-/// Returns the statement for replicas that repeats a change of the schema.
+/// Returns the statement that repeats a schema change at replicas.
 pub fn at_replica(text: &str) -> String {
     if is_about(text, ObjectType::OBJECT_DATABASE) {
         return unless(text, "invalid_catalog_name");

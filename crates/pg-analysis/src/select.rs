@@ -3,7 +3,7 @@
 use pg_raw_parse::Node;
 use pg_raw_parse::nodes::SelectStmt;
 
-/// Returns whether a query is a list of expressions, with no further clause but INTO.
+/// Returns whether a query is a list of expressions, without clauses except INTO.
 pub(crate) fn is_list_alone(select: &SelectStmt) -> bool {
     let clauses = [
         select.where_clause(),
@@ -27,7 +27,7 @@ pub(crate) fn is_list_alone(select: &SelectStmt) -> bool {
         && select.larg().is_none()
 }
 
-/// Returns the first of the queries that UNION and the like combine: INTO stands there.
+/// Returns the first query of a UNION or a similar operation, which has the INTO.
 pub(crate) fn first_of_union(mut select: &SelectStmt) -> &SelectStmt {
     while let Some(left) = select.larg() {
         select = left;

@@ -7,7 +7,7 @@ use pg_raw_parse::nodes::RangeVar;
 use crate::select::first_of_union;
 use pg_wire::quoting::{IS_OF_NAME, identifier_length, name_length, quoted};
 
-/// The refusal of a statement without such a form.
+/// The error for a statement that cannot be rewritten.
 pub const REFUSED: &str =
     "this SELECT INTO is not replicated: write CREATE TABLE … AS SELECT … instead";
 
@@ -16,8 +16,8 @@ const INTO: &str = "into";
 /// The persistence of unlogged tables in the tree.
 const UNLOGGED: u8 = b'u';
 
-/// Writes a statement that makes this table as CREATE TABLE. The words that name the table are
-/// found by leaving out candidates, and parsing the rest.
+/// Rewrites a statement that creates this table as `CREATE TABLE … AS`. It finds the words to move
+/// by removing candidates and parsing the rest.
 pub fn as_create_table(made: &RangeVar, text: &str) -> Option<String> {
     let schema = made.schemaname().map(|name| format!("{}.", quoted(name)));
     let name = quoted(made.relname()?);
@@ -67,7 +67,7 @@ fn table_length(text: &str, is_unlogged: bool) -> Option<usize> {
     }
 }
 
-/// Returns whether it is one statement that makes a table of a whole query, and leaves it empty.
+/// Returns whether a text is one statement that creates an empty table from a query.
 pub fn makes_empty(text: &str) -> bool {
     let Ok(tree) = pg_raw_parse::parse(text) else {
         return false;

@@ -14,25 +14,25 @@ use super::utility::is_temporary;
 /// How every schema of temporary tables is called, or begins.
 const SCHEMA: &str = "pg_temp";
 
-/// The use that a statement makes of temporary tables.
+/// How a statement uses temporary tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TemporaryTableUse {
     /// It uses none.
     Nothing,
-    /// It is about nothing else.
+    /// It uses nothing else.
     Only,
-    /// It is about others, too.
+    /// It uses other tables, too.
     Some,
 }
 
-/// The tables that a statement names, as far as they may be temporary.
+/// The tables in a statement that may be temporary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TemporaryNames {
-    /// Their names, if no schema is given.
+    /// The names of the temporary tables, without a schema.
     pub names: BTreeSet<String>,
-    /// How many it names.
+    /// The number of names.
     pub count: usize,
-    /// How many of them are surely temporary.
+    /// The number of names that are certainly temporary.
     pub temporary_count: usize,
     /// Whether all of them may be temporary. Then the statement affects no other table.
     pub may_be_all: bool,
@@ -56,11 +56,11 @@ impl TemporaryNames {
     }
 }
 
-/// Why a statement is refused that makes something for good of temporary tables.
+/// The reason why a statement is refused that creates a permanent object from temporary tables.
 pub const REFUSED: &str = "a table that lasts cannot be made of a temporary one, which replicas do not have: write CREATE \
                            TABLE with its columns, then INSERT … SELECT";
 
-/// Returns the temporary table, view or sequence that a statement makes.
+/// Returns the temporary table, view or sequence that a statement creates.
 pub fn made_by<'t>(node: Node<'t>) -> Option<&'t str> {
     let relation = match node {
         Node::CreateStmt(create) => create.relation(),
@@ -74,7 +74,7 @@ pub fn made_by<'t>(node: Node<'t>) -> Option<&'t str> {
     relation.relname()
 }
 
-/// Returns the use that a statement makes of them, in a session that has these temporary tables.
+/// Returns how a statement uses temporary tables, in a session that has these.
 pub fn uses(text: &str, own: &[&str]) -> TemporaryTableUse {
     let named = named(text);
     let mine = named
@@ -89,7 +89,7 @@ pub fn uses(text: &str, own: &[&str]) -> TemporaryTableUse {
     }
 }
 
-/// Returns the tables whose rights a statement is about, or of which it makes one for good.
+/// Returns the tables whose rights a statement changes, or from which it creates a permanent table.
 pub fn named(text: &str) -> TemporaryNames {
     let mut named = TemporaryNames::default();
     let Ok(tree) = pg_raw_parse::parse(text) else {

@@ -17,8 +17,8 @@ use super::{
 use proxy_core::freshness::TableAccess;
 use proxy_core::touched::TEMPORARY_SCHEMA;
 
-/// Returns whether event triggers fire for each of the text's statements that change the schema.
-/// They do not fire for objects that all databases of a server share, nor for event triggers.
+/// Returns whether event triggers fire for each statement of the text that changes the schema. They
+/// do not fire for objects that all databases of a server share, nor for event triggers.
 pub fn fires_triggers(text: &str) -> bool {
     let is_shared = |kind: ObjectType::Type| {
         [
@@ -40,8 +40,8 @@ pub fn fires_triggers(text: &str) -> bool {
     pg_raw_parse::parse(text).is_ok_and(|tree| tree.iter().all(|raw| fires(raw.stmt())))
 }
 
-/// Returns whether each of the text's statements is about roles alone, or comments on a database,
-/// and means the same for every user, with any settings.
+/// Returns whether each statement of the text only concerns roles or comments on a database, and
+/// means the same for every user and all settings.
 pub fn is_of_roles_alone(text: &str) -> bool {
     let is = |node: Node<'_>| match node {
         Node::CommentStmt(comment) => {
@@ -220,8 +220,7 @@ fn of_session(names: &NameScope<'_>, node: Node<'_>, text: &str) -> Option<Analy
     }
 }
 
-/// Returns the partition that a part of ALTER TABLE detaches without stopping the users of its
-/// table.
+/// Returns the partition that a part of ALTER TABLE detaches with CONCURRENTLY.
 pub fn detached_concurrently(command: Node<'_>) -> Option<&RangeVar> {
     match command {
         Node::AlterTableCmd(command) => match command.def() {
@@ -232,7 +231,7 @@ pub fn detached_concurrently(command: Node<'_>) -> Option<&RangeVar> {
     }
 }
 
-/// Returns whether the statement is about objects of this kind, which belong to no schema.
+/// Returns whether the statement concerns objects of this kind, which belong to no schema.
 pub fn concerns(node: Node<'_>, kind: ObjectType::Type) -> bool {
     kind_of(node) == Some(kind)
 }
@@ -292,10 +291,10 @@ fn fires_elsewhere(state: u8) -> bool {
     matches!(state, b'A' | b'R')
 }
 
-/// Why a session is bound that has one, or a view or a sequence that is temporary.
+/// The reason why a session with a temporary table, view or sequence is pinned.
 pub const TEMPORARY_TABLE: &str = "it has a temporary table";
 
-/// Returns whether the relation is made for the session alone.
+/// Returns whether the relation is temporary.
 pub fn is_temporary(relation: Option<&RangeVar>) -> bool {
     relation.is_some_and(|relation| {
         relation.relpersistence as u8 == TEMPORARY

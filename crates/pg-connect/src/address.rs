@@ -8,11 +8,12 @@ use crate::auth::tls::{TlsFiles, TlsPolicy};
 /// The default port.
 const PORT_DEFAULT: u16 = 5432;
 
-/// `postgresql://user:password@host:port/database?NAME=VALUE&…`; host and port may stand after the
-/// question mark, too, beside `sslmode`, `sslrootcert`, `sslcrl`, `sslcert` and `sslkey`.
+/// An address of a server: `postgresql://user:password@host:port/database?NAME=VALUE&…`. Parameters
+/// are `sslmode`, `sslrootcert`, `sslcrl`, `sslcert`, `sslkey`, and `host` and `port` in place of
+/// those before.
 #[derive(Clone)]
 pub struct Address {
-    /// A name, an address, or the folder of a Unix socket: then it begins with a slash.
+    /// A name, an IP address, or the folder of a Unix socket, which begins with a slash.
     pub host: String,
     /// The TCP port, and part of a Unix socket's name.
     pub port: u16,
@@ -22,7 +23,7 @@ pub struct Address {
     pub password: Option<String>,
     /// The database that is replicated.
     pub database: String,
-    /// How it is spoken to; over Unix sockets always without TLS.
+    /// The use of TLS. Unix sockets never have TLS.
     pub tls: TlsPolicy,
 }
 
@@ -32,13 +33,13 @@ impl Address {
         (&self.host, self.port, &self.database)
     }
 
-    /// Returns the Unix socket that it is reached by, if it is.
+    /// Returns the path of its Unix socket; none if it has none.
     pub fn socket(&self) -> Option<PathBuf> {
         let folder = self.host.starts_with('/').then(|| Path::new(&self.host));
         folder.map(|folder| socket_in(folder, self.port))
     }
 
-    /// Reads a URL. The error does not repeat it, since it may hold a password.
+    /// Parses a URL. The error does not repeat it, because it may contain a password.
     pub fn parse(url: &str) -> Result<Address, String> {
         let rest = url
             .strip_prefix("postgresql://")
@@ -103,7 +104,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// Returns the name of a Unix socket in a folder, for PostgreSQL's servers and clients alike.
+/// Returns the path of a Unix socket in a folder, as PostgreSQL's servers and clients form it.
 pub fn socket_in(folder: &Path, port: u16) -> PathBuf {
     folder.join(format!(".s.PGSQL.{port}"))
 }

@@ -18,14 +18,14 @@ pub struct KeepaliveSettings {
     count: u32,
 }
 
-/// Towards servers, on which clients wait: 7 seconds.
+/// For connections to servers, for which clients wait: 7 seconds.
 pub const WITH_SERVERS: KeepaliveSettings = KeepaliveSettings {
     idle: Duration::from_secs(3),
     interval: Duration::from_secs(1),
     count: 4,
 };
 
-/// Towards clients: a minute, as their transactions may hold locks.
+/// For connections to clients, whose transactions may hold locks: one minute.
 pub const WITH_CLIENTS: KeepaliveSettings = KeepaliveSettings {
     idle: Duration::from_secs(30),
     interval: Duration::from_secs(10),
@@ -33,8 +33,8 @@ pub const WITH_CLIENTS: KeepaliveSettings = KeepaliveSettings {
 };
 
 impl KeepaliveSettings {
-    /// Has the connection fail when the peer's machine has been silent for so long, unless
-    /// something is on its way there.
+    /// Makes the connection fail when the peer's machine has been silent for that time, unless sent
+    /// data are unacknowledged.
     pub fn bound(self, socket: &TcpStream) -> io::Result<()> {
         sockopt::set_tcp_keepidle(socket, self.idle)?;
         sockopt::set_tcp_keepintvl(socket, self.interval)?;
@@ -42,8 +42,9 @@ impl KeepaliveSettings {
         Ok(sockopt::set_socket_keepalive(socket, true)?)
     }
 
-    /// Bounds the silence also while data is on its way. Not for a peer that may receive more than
-    /// its system buffers: a slow reader would be taken for silent.
+    /// Makes the connection fail also if sent data are unacknowledged for that time. It must not be
+    /// used for a peer that may receive more than its system buffers, because a slow reader would
+    /// count as silent.
     pub fn bound_sent(self, socket: &TcpStream) -> io::Result<()> {
         let milliseconds = (self.idle + self.interval * self.count).as_millis();
         let milliseconds = u32::try_from(milliseconds).unwrap_or(u32::MAX);

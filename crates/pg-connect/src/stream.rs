@@ -19,16 +19,16 @@ const READ_LEN: usize = 16 * 1024;
 /// A socket with or without TLS.
 #[derive(Debug)]
 pub enum Stream {
-    /// Without.
+    /// TCP without TLS.
     Plain(TcpStream),
-    /// Without, on this machine.
+    /// A Unix socket.
     Local(UnixStream),
-    /// With.
+    /// TCP with TLS.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Stream {
-    /// Returns the certificate that the peer has shown.
+    /// Returns the peer's certificate.
     pub fn certificate(&self) -> Option<&CertificateDer<'static>> {
         match self {
             Stream::Plain(_) | Stream::Local(_) => None,
@@ -88,18 +88,18 @@ impl tls::TlsStream for Stream {
     }
 }
 
-/// A stream with the bytes that were read and not processed.
+/// A stream with the bytes that were read but not processed.
 #[derive(Debug)]
 pub struct BufferedStream {
     stream: Stream,
-    /// Read, and not looked at.
+    /// The bytes that were read but not processed.
     pub input: BytesMut,
     /// TLS keeps written bytes until it is flushed.
     needs_flush: bool,
 }
 
 impl BufferedStream {
-    /// Returns its socket, if that leads through a network.
+    /// Returns its socket, if it is a TCP socket.
     pub fn network(&self) -> Option<&TcpStream> {
         match &self.stream {
             Stream::Plain(socket) => Some(socket),
@@ -108,12 +108,12 @@ impl BufferedStream {
         }
     }
 
-    /// Returns the certificate that the peer has shown.
+    /// Returns the peer's certificate.
     pub fn certificate(&self) -> Option<&CertificateDer<'static>> {
         self.stream.certificate()
     }
 
-    /// Makes one with nothing read yet.
+    /// Returns a stream from which nothing has been read.
     pub fn new(stream: Stream) -> BufferedStream {
         BufferedStream {
             stream,
@@ -127,20 +127,20 @@ impl BufferedStream {
         matches!(self.stream, Stream::Tls(_))
     }
 
-    /// Returns the socket, if nothing has been read of it that was not looked at.
+    /// Returns the stream, if there are no unprocessed bytes.
     pub fn into_stream(self) -> Option<Stream> {
         self.input.is_empty().then_some(self.stream)
     }
 
-    /// Reads once. Ready with 0 at the stream's end.
+    /// Reads once. Returns 0 at the end of the stream.
     pub fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.input.reserve(READ_LEN);
         let mut read = std::pin::pin!(self.stream.read_buf(&mut self.input));
         read.as_mut().poll(context)
     }
 
-    /// Writes as much of `output` as the stream accepts, and removes it. Ready once something was
-    /// written, or everything was flushed.
+    /// Writes as much of `output` as the stream accepts, and removes it. It is ready once something
+    /// was written, or everything was flushed.
     pub fn poll_write(
         &mut self,
         context: &mut Context<'_>,
@@ -165,12 +165,12 @@ impl BufferedStream {
         flushed
     }
 
-    /// Returns whether bytes are to be written or flushed.
+    /// Returns whether bytes must be written or flushed.
     pub fn has_to_write(&self, output: &BytesMut) -> bool {
         self.needs_flush || !output.is_empty()
     }
 
-    /// Reads once; 0 at the end.
+    /// Reads once. Returns 0 at the end of the stream.
     pub async fn read(&mut self) -> io::Result<usize> {
         std::future::poll_fn(|context| self.poll_read(context)).await
     }
@@ -181,7 +181,7 @@ impl BufferedStream {
         self.stream.flush().await
     }
 
-    /// Sends Terminate, if the peer is still there.
+    /// Sends Terminate, if the connection is still open.
     pub async fn shutdown(&mut self) {
         // The peer may be gone already, and there is no receiver.
         let _ = self.stream.shutdown().await;

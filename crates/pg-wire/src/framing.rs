@@ -7,11 +7,12 @@
 use crate::Malformed;
 use alloc::format;
 
-/// Tag and length of a message, in bytes.
+/// The bytes of a message before its body: tag and length.
 pub const HEADER_LEN: usize = 5;
-/// Messages up to this length, in bytes, are given whole.
+/// The longest message in bytes that is returned as a whole.
 pub const WHOLE_LEN_MAX: usize = 256 * 1024;
-/// The least that is given of a longer one, in bytes: enough for the names that stand first in it.
+/// The fewest bytes of a longer message that are returned first: enough for the names at its
+/// beginning.
 pub const HEAD_LEN: usize = 16 * 1024;
 /// The longest message that PostgreSQL takes, in bytes (`PQ_LARGE_MESSAGE_LIMIT`).
 const LARGE_LEN_MAX: usize = 0x3fff_fffe;
@@ -22,48 +23,48 @@ const SMALL_LEN_MAX: usize = 10_000;
 /// The sender of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageSender {
-    /// Messages of a client: only known tags are taken, as PostgreSQL does.
+    /// A client. Only known tags are accepted, as in PostgreSQL.
     Client,
-    /// Messages of a server: unknown ones are passed on, and rows are given as they come.
+    /// A server. Unknown tags are accepted, and rows are returned as they arrive.
     Server,
 }
 
-/// One piece of the stream.
+/// A piece of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamPiece<'a> {
-    /// A message, or the head of a long one.
+    /// A message, or the beginning of a long one.
     Message(WireMessage<'a>),
-    /// More of the message whose head was given before.
+    /// The rest of a message whose beginning was returned before.
     Rest(&'a [u8]),
 }
 
-/// A message, or the head of a long one.
+/// A message, or the beginning of a long one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireMessage<'a> {
-    /// Header and body as they came.
+    /// Header and body, as received.
     pub frame: &'a [u8],
-    /// How many bytes of it are still to come; 0 for a whole one.
+    /// The number of its bytes that have not arrived; 0 for a complete message.
     pub rest: usize,
 }
 
 impl<'a> WireMessage<'a> {
-    /// Returns the first byte, which names its kind.
+    /// Returns the first byte, which identifies the kind of the message.
     pub fn tag(&self) -> u8 {
         self.frame[0]
     }
 
-    /// Returns the bytes after the header, as far as they are here.
+    /// Returns the bytes after the header that have arrived.
     pub fn body(&self) -> &'a [u8] {
         &self.frame[HEADER_LEN..]
     }
 
-    /// Returns whether the whole message is here.
+    /// Returns whether the message is complete.
     pub fn is_whole(&self) -> bool {
         self.rest == 0
     }
 }
 
-/// Where in the stream of one peer the cut is.
+/// Cuts the stream of one peer into messages.
 #[derive(Debug)]
 pub struct MessageCutter {
     sender: MessageSender,
@@ -72,7 +73,7 @@ pub struct MessageCutter {
 }
 
 impl MessageCutter {
-    /// Makes one at the start of a message.
+    /// Returns a cutter at the start of a message.
     pub fn new(sender: MessageSender) -> MessageCutter {
         MessageCutter { sender, rest: 0 }
     }
@@ -87,8 +88,8 @@ impl MessageCutter {
         self.rest
     }
 
-    /// Returns the piece at the start of `buffer`, which the caller then removes from it; none
-    /// until more bytes have come.
+    /// Returns the first piece of `buffer`, which the caller then removes; none until more bytes
+    /// have arrived.
     ///
     /// Fails where no message can start so.
     pub fn next<'a>(&mut self, buffer: &'a [u8]) -> Result<Option<StreamPiece<'a>>, Malformed> {

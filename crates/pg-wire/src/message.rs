@@ -12,26 +12,26 @@ use crate::framing::HEADER_LEN;
 /// The body of a Parse message: a statement to be prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseMessage<'a> {
-    /// The statement's name; the unnamed one has an empty name.
+    /// The statement's name; empty for the unnamed one.
     pub name: &'a [u8],
     /// The bytes after the name: the text, a zero byte, and the parameters' types.
     pub rest: &'a [u8],
 }
 
 impl<'a> ParseMessage<'a> {
-    /// Reads a body, or the start of one.
+    /// Parses a body, or the beginning of one.
     pub fn read(body: &'a [u8]) -> Result<ParseMessage<'a>, Malformed> {
         let (name, rest) = split_string(body)?;
         Ok(ParseMessage { name, rest })
     }
 
-    /// Returns the statement's text, if all of it is here.
+    /// Returns the statement's text, if it is complete.
     pub fn text(&self) -> Result<&'a [u8], Malformed> {
         split_string(self.rest).map(|(text, _)| text)
     }
 }
 
-/// The body of a Bind message: a portal made of a statement and parameters.
+/// The body of a Bind message, which creates a portal from a statement and parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BindMessage<'a> {
     /// The portal's name.
@@ -43,7 +43,7 @@ pub struct BindMessage<'a> {
 }
 
 impl<'a> BindMessage<'a> {
-    /// Reads a body, or the start of one.
+    /// Parses a body, or the beginning of one.
     pub fn read(body: &'a [u8]) -> Result<BindMessage<'a>, Malformed> {
         let (portal, rest) = split_string(body)?;
         let (statement, rest) = split_string(rest)?;
@@ -55,17 +55,17 @@ impl<'a> BindMessage<'a> {
     }
 }
 
-/// A parameter's value, as a Bind message has it.
+/// A parameter's value in a Bind message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParameterValue<'a> {
     /// Whether it is in binary format.
     pub binary: bool,
-    /// Its bytes; none for NULL.
+    /// The bytes of the value; none for NULL.
     pub bytes: Option<&'a [u8]>,
 }
 
-/// Returns the bytes after the names in a Bind message with these values, all as text, as are the
-/// columns of its rows.
+/// Returns the bytes after the names in a Bind message with these values. Values and result columns
+/// have text format.
 pub fn bound_texts(values: &[&[u8]]) -> Bytes {
     let count = u16::try_from(values.len()).expect("there are few values");
     let length: usize = values.iter().map(|value| 4 + value.len()).sum();
@@ -80,7 +80,7 @@ pub fn bound_texts(values: &[&[u8]]) -> Bytes {
     out.freeze()
 }
 
-/// Returns the parameters' values from the bytes after the names in a Bind message.
+/// Returns the parameters' values, from the bytes after the names in a Bind message.
 pub fn values(rest: &[u8]) -> Result<Vec<ParameterValue<'_>>, Malformed> {
     let short = || Malformed::new("the parameters of a message are cut off");
     let mut rest = rest;
@@ -114,7 +114,7 @@ fn field<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     Some(length.map(|_| bytes))
 }
 
-/// The body of a Describe or Close message: its object.
+/// The object in the body of a Describe or Close message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatementOrPortal<'a> {
     /// A prepared statement.
@@ -124,7 +124,7 @@ pub enum StatementOrPortal<'a> {
 }
 
 impl<'a> StatementOrPortal<'a> {
-    /// Reads a body.
+    /// Parses a body.
     pub fn read(body: &'a [u8]) -> Result<StatementOrPortal<'a>, Malformed> {
         let Some((kind, rest)) = body.split_first() else {
             return Err(Malformed::new("message is too short"));
@@ -138,7 +138,7 @@ impl<'a> StatementOrPortal<'a> {
     }
 }
 
-/// Returns the portal of an Execute message's body.
+/// Returns the portal in the body of an Execute message.
 pub fn executed_portal(body: &[u8]) -> Result<&[u8], Malformed> {
     split_string(body).map(|(portal, _)| portal)
 }
@@ -151,14 +151,14 @@ pub fn split_string(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     }
 }
 
-/// Returns the name and value of a ParameterStatus message's body.
+/// Returns the name and the value in the body of a ParameterStatus message.
 pub fn parameter_status(body: &[u8]) -> Result<(Bytes, Bytes), Malformed> {
     let (name, rest) = split_string(body)?;
     let (value, _) = split_string(rest)?;
     Ok((Bytes::copy_from_slice(name), Bytes::copy_from_slice(value)))
 }
 
-/// Returns the columns of a DataRow message's body, as text; NULL is empty.
+/// Returns the columns in the body of a DataRow message, as text. NULL becomes an empty text.
 pub fn row(body: &[u8]) -> Result<Vec<String>, Malformed> {
     let short = || Malformed::new("a row is too short");
     let mut rest = body;
@@ -170,7 +170,7 @@ pub fn row(body: &[u8]) -> Result<Vec<String>, Malformed> {
     Ok(columns)
 }
 
-/// Appends a message of these parts; `rest` more bytes of its body will follow elsewhere.
+/// Appends a message with these parts. `rest` more bytes of its body follow later.
 ///
 /// # Panics
 /// If it is longer than its length can say; parts come from messages that were bounded.

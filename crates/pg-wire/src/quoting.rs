@@ -3,17 +3,18 @@
 use alloc::format;
 use alloc::string::String;
 
-/// Returns a name.
+/// Returns the SQL identifier for a name, with quotes.
 pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Returns a text, with `standard_conforming_strings` on.
+/// Returns the SQL literal for a text, for `standard_conforming_strings = on`.
 pub fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// The bytes of names and keywords: letters, digits, underscores, and all that are no ASCII.
+/// For each byte, whether it can be part of a name or keyword: letters, digits, underscores, and
+/// all that are not ASCII.
 pub const IS_OF_NAME: [bool; 256] = {
     let mut is = [false; 256];
     let mut byte = 0_u8;
@@ -26,13 +27,13 @@ pub const IS_OF_NAME: [bool; 256] = {
     }
 };
 
-/// Returns how many bytes of a name stand at the beginning.
+/// Returns the length in bytes of the name at the beginning.
 pub fn name_length(text: &[u8]) -> usize {
     let end = text.iter().position(|byte| !IS_OF_NAME[usize::from(*byte)]);
     end.unwrap_or(text.len())
 }
 
-/// Returns how many bytes of a name stand at the beginning, which may be in quotes.
+/// Returns the length in bytes of the name at the beginning, which may be in quotes.
 ///
 /// A quote in a name is written twice: of such a name it is the first part.
 pub fn identifier_length(text: &str) -> Option<usize> {

@@ -11,7 +11,7 @@ use bytes::BytesMut;
 use crate::message;
 use crate::quoting::literal;
 
-/// How bad it is.
+/// The severity of an error or a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// For information.
@@ -32,23 +32,23 @@ impl Severity {
     }
 }
 
-/// An error or a notice that the proxy itself makes, or reads from a server.
+/// An error or a notice of the proxy, or from a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// How bad it is.
+    /// The report's severity.
     pub severity: Severity,
     /// The SQLSTATE: five characters.
     pub code: String,
-    /// The event and its object.
+    /// The message: the event and its object.
     pub message: String,
-    /// More about it, in lines; empty for nothing.
+    /// Further details, in lines; may be empty.
     pub detail: String,
-    /// The remedy; empty for none.
+    /// The remedy; may be empty.
     pub hint: String,
 }
 
 impl Report {
-    /// Returns the statement of PL/pgSQL by which a server fails with this.
+    /// Returns a PL/pgSQL statement that makes a server raise this error.
     pub fn raised(&self) -> String {
         let hint = match &self.hint[..] {
             "" => String::new(),
@@ -61,7 +61,7 @@ impl Report {
         )
     }
 
-    /// Makes one without a hint.
+    /// Returns a report without a hint.
     pub fn new(severity: Severity, code: &str, message: impl Into<String>) -> Report {
         Report {
             severity,
@@ -72,7 +72,7 @@ impl Report {
         }
     }
 
-    /// Adds more about it, in lines.
+    /// Adds details, in lines.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Report {
         self.detail = detail.into();
@@ -86,7 +86,7 @@ impl Report {
         self
     }
 
-    /// Returns the same, ending the session.
+    /// Returns the same report with the severity that ends the session.
     #[must_use]
     pub fn fatal(mut self) -> Report {
         self.severity = Severity::Fatal;
@@ -115,7 +115,7 @@ impl Report {
         message::write(out, tag, &[fields.as_bytes(), b"\0"], 0);
     }
 
-    /// Reads the body of a server's ErrorResponse; missing fields are empty.
+    /// Parses the body of a server's ErrorResponse. Missing fields are empty.
     pub fn read(body: &[u8]) -> Report {
         let mut report = Report::new(Severity::Error, "", "");
         for field in body.split(|&byte| byte == 0) {
@@ -136,8 +136,7 @@ impl Report {
     }
 }
 
-/// Returns the body of an ErrorResponse whose place in the query is `characters` further to the
-/// front.
+/// Returns the body of an ErrorResponse with its position in the query reduced by `characters`.
 pub fn moved(body: &[u8], characters: usize) -> Vec<u8> {
     let fields = body.split(|&byte| byte == 0).map(|field| {
         let place = field

@@ -78,7 +78,7 @@ const OF_TEXTS: &[&str] = &[
     "xmloption",
 ];
 
-/// Returns whether a setting concerns only the session that has it.
+/// Returns whether a setting affects only the session that has it.
 pub fn is_own(name: &[u8]) -> bool {
     let is = |known: &&str| known.as_bytes().eq_ignore_ascii_case(name);
     let start = name.get(..OF_PLANNER.len());
@@ -93,9 +93,9 @@ pub fn is_of_texts(name: &str) -> bool {
         .any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Returns whether a text only sets settings of the session's own by
-/// `SELECT set_config('name', value, false), …`. The text must contain their names, and `false`, by
-/// which they outlive the transaction. Values may be parameters.
+/// Returns whether a text only changes such settings by
+/// `SELECT set_config('name', value, false), …`. The text must contain their names, and `false`,
+/// which makes them outlast the transaction. Values may be parameters.
 pub fn is_set_config(text: &[u8]) -> bool {
     // A backslash may be an escape, by `standard_conforming_strings`.
     let is_plain = text.is_ascii() && !text.contains(&b'\\');

@@ -9,7 +9,7 @@ use bytes::{BufMut, BytesMut};
 
 use crate::Malformed;
 
-/// The longest first packet that PostgreSQL takes, in bytes.
+/// The longest first packet that PostgreSQL accepts, in bytes.
 pub const LEN_MAX: usize = 10_000;
 
 const CANCEL: u32 = 80_877_102;
@@ -22,33 +22,33 @@ const MINOR_MAX: u16 = 2;
 /// The first packet of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FirstPacket {
-    /// The client wants TLS; it is answered by one byte.
+    /// The client requests TLS. The answer is one byte.
     Tls,
-    /// The client wants GSSAPI encryption; it is answered by one byte.
+    /// The client requests GSSAPI encryption. The answer is one byte.
     Gss,
-    /// Stop the statement of the session with this key.
+    /// A request to cancel the statement of the session with this key.
     Cancel(CancelKey),
-    /// A session.
+    /// The start of a session.
     Startup(StartupPacket),
-    /// A version of the protocol that is not spoken: the answer to it.
+    /// An unsupported version of the protocol. Contains the answer.
     Unsupported(String),
 }
 
-/// Names a session in requests to cancel its statement.
+/// Identifies a session in cancel requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CancelKey {
-    /// The session's number, in the place of PostgreSQL's process number.
+    /// The session's number, in place of PostgreSQL's process number.
     pub process: u32,
-    /// 4 bytes in protocol 3.0, up to 256 in 3.2.
+    /// The secret: 4 bytes in protocol 3.0, up to 256 in 3.2.
     pub secret: Vec<u8>,
 }
 
 /// The user, the database and the settings of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartupPacket {
-    /// The minor version of protocol 3 that the client asked for.
+    /// The minor version of protocol 3 that the client requested.
     pub minor: u16,
-    /// Names and values, in the client's order: user, database, settings.
+    /// Names and values in the client's order: user, database, settings.
     pub parameters: Vec<(String, String)>,
 }
 
@@ -59,7 +59,7 @@ impl StartupPacket {
         of_name.next_back().map(|(_, value)| value.as_str())
     }
 
-    /// Returns the minor version that both speak. There was no 3.1.
+    /// Returns the minor version that both sides support. There was no 3.1.
     pub fn minor_spoken(&self) -> u16 {
         match self.minor {
             0 | 1 => 0,
@@ -67,14 +67,15 @@ impl StartupPacket {
         }
     }
 
-    /// Options of the protocol itself that the client asked for; none is known.
+    /// Returns the requested options of the protocol itself, none of which is supported.
     pub fn protocol_options(&self) -> impl Iterator<Item = &str> {
         let names = self.parameters.iter().map(|(name, _)| name.as_str());
         names.filter(|name| name.starts_with("_pq_."))
     }
 }
 
-/// Returns how long the first packet is, in bytes, by its first four; none until they are here.
+/// Returns the length of the first packet in bytes, from its first four bytes; none until they have
+/// arrived.
 pub fn length(buffer: &[u8]) -> Result<Option<usize>, Malformed> {
     let Some(bytes) = buffer.first_chunk::<4>() else {
         return Ok(None);
@@ -87,7 +88,7 @@ pub fn length(buffer: &[u8]) -> Result<Option<usize>, Malformed> {
     }
 }
 
-/// Reads a first packet, of the length of [`length`].
+/// Parses a first packet of this length, see [`length`].
 pub fn read(packet: &[u8]) -> Result<FirstPacket, Malformed> {
     let Some((head, body)) = packet.split_first_chunk::<8>() else {
         return Err(Malformed::new("startup packet is too short"));
@@ -160,7 +161,7 @@ pub fn write<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> By
     with_length(packet)
 }
 
-/// Returns the packet that asks a server for TLS.
+/// Returns the packet that requests TLS from a server.
 pub fn write_tls() -> BytesMut {
     let mut packet = BytesMut::new();
     packet.put_u32(0);

@@ -1,8 +1,8 @@
-//! The description of a prepared statement to its client: the types of parameters and columns.
+//! A client's description of a prepared statement: the types of parameters and columns.
 //!
-//! PostgreSQL fixes both when a statement is prepared. It converts later parameters from these
-//! types, whatever a column has become, and refuses to run the statement if its columns would be
-//! others. A client relies on that: it writes and reads values by the types that it received once.
+//! PostgreSQL fixes both when a statement is prepared. It reads later parameters with these types,
+//! whatever a column has become. It refuses to run the statement if its columns have changed. A
+//! client relies on this: it reads and writes values with the types that it received once.
 
 use alloc::vec::Vec;
 
@@ -28,14 +28,14 @@ type ColumnsId = [u8; 16];
 /// The types of a statement's parameters and columns.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Description {
-    /// The object identifiers of the parameters' types.
+    /// The OIDs of the parameters' types.
     pub parameters: Vec<u32>,
     columns: ColumnsId,
 }
 
 impl Description {
-    /// Returns what a server has described by the bodies of ParameterDescription and
-    /// RowDescription; the latter is empty for a statement without rows.
+    /// Returns the description in the bodies of ParameterDescription and RowDescription. The latter
+    /// is empty for a statement without rows.
     ///
     /// As in PostgreSQL, the tables of the columns do not count: they have other numbers at each
     /// server.
@@ -62,7 +62,7 @@ impl Description {
         }
     }
 
-    /// Writes the types of its parameters as a server does.
+    /// Writes the message ParameterDescription, as a server does.
     pub fn write_parameters(&self, out: &mut BytesMut) {
         let count = u16::try_from(self.parameters.len()).expect("a server has counted them");
         let mut body = BytesMut::new();
@@ -73,13 +73,13 @@ impl Description {
         message::write(out, b't', &[&body], 0);
     }
 
-    /// Returns whether the columns of both are the same.
+    /// Returns whether the columns of both descriptions are equal.
     pub fn has_columns_of(&self, other: &Description) -> bool {
         self.columns == other.columns
     }
 }
 
-/// Returns whether PostgreSQL compares the columns of this statement before it runs it again.
+/// Returns whether PostgreSQL compares the columns of this statement before each execution.
 pub fn is_planned(text: &[u8]) -> bool {
     let mut rest = text;
     loop {

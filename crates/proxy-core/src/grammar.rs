@@ -1,5 +1,4 @@
-//! The interface of sessions to an SQL parser: the state that a statement may leave in the session
-//! that runs it.
+//! The interface of sessions to an SQL parser: which state a statement may leave in its session.
 
 use alloc::string::String;
 
@@ -9,34 +8,36 @@ use pg_wire::message;
 /// The state that a text leaves in its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEffect {
-    /// Nothing once its transaction has ended: the next one may run on another connection.
+    /// No state after its transaction. The next transaction may use another connection.
     Nothing,
-    /// It reads the state of the session's last use of a sequence: right only on that connection.
+    /// It reads the state of the session's last use of a sequence, which only its own connection
+    /// has.
     ReadsSequenceState,
-    /// Settings have their initial values of the session again, at most.
+    /// At most it resets settings to the session's initial values.
     ResetsSettings,
-    /// Settings that concern only the session that has them, see [`pg_wire::settings::is_own`]: it
-    /// may go on with any server that has the same.
+    /// It changes settings that concern only the session that has them, see
+    /// [`pg_wire::settings::is_own`]. The session may use any server connection with the same
+    /// settings.
     SetsSettings,
-    /// Other settings, temporary tables, locks, cursors, listening, or unknown state: its session
-    /// keeps the connection.
+    /// It leaves other settings, temporary tables, locks, cursors, listening, or unknown state. Its
+    /// session keeps the connection.
     KeepsSession,
 }
 
-/// Reads texts of simple queries and prepared statements, which may hold several statements.
+/// The functions that parse texts of simple queries and prepared statements. A text may have
+/// several statements.
 #[derive(Clone, Copy, Debug)]
 pub struct Grammar {
     /// Returns the state that a text may leave behind.
     pub effect: fn(&[u8]) -> SessionEffect,
-    /// Returns the savepoint that a text goes back to by its first statement, if that is ROLLBACK
-    /// TO.
+    /// Returns the savepoint of a text that begins with ROLLBACK TO.
     pub rollback_to: fn(&[u8]) -> Option<String>,
-    /// Returns how many statements a text has, or what is wrong with it.
+    /// Returns the number of statements in a text, or the syntax error.
     pub statements: fn(&[u8]) -> Result<usize, String>,
 }
 
 impl Grammar {
-    /// Returns the effect of a simple query's message.
+    /// Returns the effect of a simple query.
     pub fn effect_of_query(self, message: WireMessage<'_>) -> SessionEffect {
         match message::split_string(message.body()) {
             Ok((text, _)) if message.is_whole() => (self.effect)(text),
@@ -68,7 +69,7 @@ impl SessionEffect {
         }
     }
 
-    /// Returns whether it leaves only settings by which sessions may share servers.
+    /// Returns whether it changes only settings with which sessions can share connections.
     pub fn is_of_settings(self) -> bool {
         matches!(
             self,

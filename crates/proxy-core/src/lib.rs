@@ -1,5 +1,5 @@
 //! The decisions of the proxy, as pure code: which replica is fresh enough for a read, and how a
-//! session reacts to each message of its client.
+//! session handles each message.
 //!
 //! - [`freshness`] holds the pending and finished commits, and the position of each replica.
 //! - [`routing`] decides where statements run, by their [`touched`] tables and the [`writes`] of
@@ -9,7 +9,7 @@
 //!   statements about prepared statements; [`description`] has the types of these;
 //!   [`grammar`] is what sessions ask a parser of SQL.
 //!
-//! This crate must not know sockets, clocks, threads, or the grammar of SQL: those come in as
+//! This crate must not know sockets, clocks, threads, or the grammar of SQL. They are passed in as
 //! values and functions.
 
 #![no_std]

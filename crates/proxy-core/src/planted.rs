@@ -8,69 +8,68 @@ use alloc::format;
 #[cfg(feature = "planted")]
 use alloc::string::String;
 
-/// One mutation of the rules.
+/// A planted bug: a change of the code that breaks one rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyBug {
     /// R29: a commit is Pending only until its client has the answer.
     PendingEndsAtAnswer,
-    /// R29: a mark counts that an earlier manager wrote.
+    /// R29: a mark of an earlier manager counts.
     MarkOfAnyEpoch,
-    /// R31: an executed transaction commits without waiting for those before it.
+    /// R31: an executed transaction commits without waiting for earlier ones.
     CommitsOutOfOrder,
-    /// R31: a group takes a commit that depends on a transaction that runs elsewhere, or waits
+    /// R31: a group includes a commit that depends on a transaction that runs elsewhere, or waits
     /// outside of the group.
     GroupTakesDependent,
-    /// R31: a group passes over transactions that cannot be in it.
+    /// R31: a group skips transactions that cannot be in it.
     GroupHasGaps,
-    /// I14: a group notes its first commit's place.
+    /// I14: a group records the TSID of its first commit.
     GroupNotesItsFirst,
-    /// R32: writes that may be committing are not Pending.
+    /// R32: writes of a transaction that may be committing are not Pending.
     NotPending,
-    /// R32: a commit whose connection broke did not happen.
+    /// R32: a commit whose connection broke counts as rolled back.
     DoubtForgotten,
-    /// R32: replicas get a commit that the primary does not show yet.
+    /// R32: replicas get a commit that is not visible on the primary yet.
     GivenBeforeShown,
-    /// R33: a replica below the pruned commits serves reads of items that are not in the indexes.
+    /// R33: a replica below the floor serves reads of items that are not in the indexes.
     FloorIgnored,
-    /// R33: rows are pruned, and the floor does not rise.
+    /// R33: rows are dropped from the index, and the floor does not rise.
     FloorStays,
-    /// R33: reads that may read anything need see nothing.
+    /// R33: reads that may read anything need no commits.
     UnknownReadsNothing,
     /// R33: a read of a column need not see writes of whole rows.
     RowsHaveNoColumns,
     /// R33: a commit that is read again from the slot counts as the newest of its rows.
     IndexesGoBack,
-    /// P1: a read counts that has a commit without an earlier visible commit.
+    /// P1: a read counts as valid although it has a commit without an earlier visible one.
     TornReadsCount,
     /// P1: every commit counts as hidden while all before it were shown.
     HiddenWithoutProof,
     /// P1: a read that has waited is watched only from the end of its wait.
     WaitIsNotWatched,
-    /// R32: a read that waits does not wait for Pending commits.
+    /// R32: a waiting read does not wait for Pending commits.
     WaitIgnoresPending,
     /// I14: commits that a replica shows count as being on its disk when the proxy begins to follow
     /// it.
     UnflushedCounts,
-    /// I14: statements that an Extractor had sent before its connections broke may still be
-    /// executed.
+    /// I14: statements that an Extractor had sent before its connections broke may still run.
     OldExtractorGoesOn,
-    /// I14: a replica that was offline is given the commits that the reader remembers, though there
-    /// is a gap before them.
+    /// I14: a replica that was offline gets the commits that the reader remembers, although commits
+    /// before them are missing.
     RecentHasGaps,
-    /// I14: the slot forgets commits that an offline replica lacks before the transactions buffer
-    /// has them on its disks.
+    /// I14: the slot drops commits that an offline replica lacks before the transactions buffer has
+    /// them on disk.
     BufferNotWaitedFor,
-    /// I14: the slot forgets commits that the transactions buffer has, though another proxy waits
-    /// that has another buffer.
+    /// I14: the slot drops commits that the transactions buffer has, although a standby proxy has
+    /// another buffer.
     BufferIsForAll,
-    /// I14: pages of the transactions buffer count though some between them are missing.
+    /// I14: pages of the transactions buffer count although some between them are missing.
     PagesHaveGaps,
-    /// I14: a server that came back with less than it had is treated as unchanged.
+    /// I14: a server that returned with fewer commits is treated as unchanged.
     GoneBackServes,
 }
 
 impl ProxyBug {
-    /// Every planted bug.
+    /// All planted bugs.
     pub const ALL: &[ProxyBug] = &[
         ProxyBug::PendingEndsAtAnswer,
         ProxyBug::MarkOfAnyEpoch,
@@ -105,13 +104,13 @@ std::thread_local! {
     static PLANTED: core::cell::Cell<Option<ProxyBug>> = const { core::cell::Cell::new(None) };
 }
 
-/// Plants a bug, or none, in this thread from now on.
+/// Plants a bug, or none, in this thread.
 #[cfg(feature = "planted")]
 pub fn plant(bug: Option<ProxyBug>) {
     PLANTED.set(bug);
 }
 
-/// Returns whether this bug is planted: in this thread, or by the environment in the whole process.
+/// Returns whether this bug is planted, in this thread or by the environment in the whole process.
 #[cfg(feature = "planted")]
 pub fn is(bug: ProxyBug) -> bool {
     use std::sync::LazyLock;
@@ -121,7 +120,7 @@ pub fn is(bug: ProxyBug) -> bool {
     PLANTED.get() == Some(bug) || of_process.is_some_and(|name| *name == format!("{bug:?}"))
 }
 
-/// Returns whether this bug is planted: never, without the feature.
+/// Returns false: without the feature no bug is planted.
 #[cfg(not(feature = "planted"))]
 pub const fn is(_: ProxyBug) -> bool {
     false

@@ -16,55 +16,56 @@ use crate::freshness::ReadTarget;
 use crate::touched::{CombinedAnalysis, WRITES};
 use crate::writes::SessionWrites;
 
-/// Where a session stands when statements come.
+/// The situation of a session when it sends statements.
 #[derive(Clone, Copy, Debug)]
 pub enum SessionSituation<'a> {
     /// It has no server, and no transaction on one.
     Free {
-        /// Its client has begun a transaction, which is on no server yet.
+        /// The session's client has begun a transaction, which is on no server yet.
         is_inside: bool,
     },
-    /// Its transaction takes the one snapshot that it has where these run.
+    /// The session's transaction takes its only snapshot where these statements run.
     TakesSnapshot,
-    /// Its transaction waits on the primary, and has written this.
+    /// The session's transaction waits on the primary, and has these writes.
     Waits(&'a SessionWrites),
-    /// It has the primary's connection, and keeps it.
+    /// It has a connection to the primary and keeps it.
     OnPrimary {
         /// For its transaction; otherwise for the state that it has left there.
         is_inside: bool,
     },
-    /// Its transaction has its snapshot at a replica.
+    /// The session's transaction has its snapshot at a replica.
     AtSnapshot {
         /// Whether messages that were sent before may have ended that transaction.
         may_be_over: bool,
     },
 }
 
-/// Statements that need a place, and the state of the session that has sent them.
+/// Statements that need a server, and the state of the session that sends them.
 #[derive(Clone, Copy, Debug)]
 pub struct RoutingQuestion<'a> {
-    /// Where the session stands.
+    /// The situation of the session.
     pub situation: SessionSituation<'a>,
     /// The analysis of the statements.
     pub touched: &'a CombinedAnalysis,
-    /// Whether these are all statements of their batch.
+    /// Whether they are all statements of their batch.
     pub is_whole: bool,
     /// Whether they leave no state in the session.
     pub leaves_nothing: bool,
-    /// Whether they end their transaction and do nothing else.
+    /// Whether they only end their transaction.
     pub is_end: bool,
     /// Whether they share portals with other batches of their transaction.
     pub shares_portals: bool,
     /// Whether the session keeps its connection.
     pub is_pinned: bool,
-    /// Whether their reads are checked when the transaction commits.
+    /// Whether the transaction is SERIALIZABLE, so that its reads are checked at the commit.
     pub is_serializable: bool,
-    /// Whether they ran at a replica, and failed there or had their answer discarded.
+    /// Whether they ran at a replica before, and failed there or had their answer discarded.
     pub has_failed: bool,
 }
 
 impl<'a> RoutingQuestion<'a> {
-    /// Asks about a whole batch that leaves nothing, of a session without anything special.
+    /// Returns the question for a whole batch that leaves no state, of a session without special
+    /// settings.
     pub fn of(
         situation: SessionSituation<'a>,
         touched: &'a CombinedAnalysis,
@@ -83,24 +84,24 @@ impl<'a> RoutingQuestion<'a> {
     }
 }
 
-/// Where statements run.
+/// The decision where statements run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoutingDecision {
-    /// On the primary, for this reason.
+    /// They run on the primary, for this reason.
     Primary(&'static str),
-    /// On the primary, as they have failed at a replica.
+    /// They run on the primary, because they failed at a replica.
     FailedAtReplica,
-    /// Where they are fresh enough: a replica, or the primary while there is none.
+    /// They run where it is fresh enough: at a replica, or on the primary if no replica is.
     Fresh(ReadTarget),
-    /// At a replica that has everything, where their transaction takes its snapshot.
+    /// They run at a replica that has every commit, and their transaction takes its snapshot there.
     Snapshot,
-    /// At the replica where their transaction has its snapshot.
+    /// They run at the replica where their transaction has its snapshot.
     Stays,
-    /// Nowhere: their transaction must begin again, on the primary.
+    /// They run on no server: their transaction must begin again, on the primary.
     BeginsAgain,
 }
 
-/// The freshness of replicas, as decisions query it.
+/// The view of the replicas' freshness that decisions need.
 pub trait ReplicaFreshness {
     /// Returns where a read of these can run.
     fn target(&mut self, reads: &CombinedAnalysis) -> ReadTarget;

@@ -9,62 +9,62 @@ use bytes::Bytes;
 
 use crate::description::Description;
 
-/// Prepared statements that a server connection may hold.
+/// The most prepared statements of a server connection.
 pub const STATEMENTS_MAX: usize = 500;
 
-/// Settings as the server reports them.
+/// Settings that the server reports, by name.
 pub type ReportedParameters = BTreeMap<Bytes, Bytes>;
 
-/// Names a statement among those of all clients: a hash of its text and parameter types.
+/// Identifies a statement among those of all clients: a hash of its text and parameter types.
 pub type StatementId = [u8; 16];
 
-/// Names the unnamed statement of a client: the client's session and a count in it.
+/// Identifies an unnamed statement: the client's session, and its count there.
 pub type UnnamedId = (u64, u64);
 
-/// When something was prepared, in the order of all preparations by all clients.
+/// The position of a preparation in the order of all preparations by all clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PreparationNumber(u64);
 
 impl PreparationNumber {
-    /// Returns a number that is higher than all before.
+    /// Returns a number higher than all earlier ones.
     pub fn next() -> PreparationNumber {
         static LAST: AtomicU64 = AtomicU64::new(0);
         PreparationNumber(LAST.fetch_add(1, Ordering::Relaxed) + 1)
     }
 }
 
-/// Statements that a server connection has.
+/// The statements of a server connection.
 pub type ServerStatements = BTreeMap<StatementId, StatementUse>;
 
-/// When a statement was prepared and used on a connection.
+/// When a statement was prepared and last used on a connection.
 #[derive(Debug)]
 pub struct StatementUse {
     since: PreparationNumber,
-    /// Its description on the connection, if the server has described it there.
+    /// The statement's description on the connection, if the server has described it there.
     described: Option<Arc<Description>>,
     /// The time of its last use.
     last: u64,
 }
 
-/// One server connection.
+/// The state of one server connection.
 #[derive(Debug, Default)]
 pub struct ServerConnection {
     /// Prepared on it, or sent to be.
     prepared: BTreeMap<StatementId, StatementUse>,
-    /// Its backend process at the server.
+    /// The process number of the backend.
     pub process: u32,
-    /// The client whose unnamed statement it holds.
+    /// The client whose unnamed statement it has.
     pub unnamed: Option<UnnamedId>,
-    /// The settings that it has reported; shared until they change.
+    /// The settings that the server has reported. They are shared until they change.
     pub parameters: Arc<ReportedParameters>,
-    /// A client's session has left state on it that must not reach another client.
+    /// Whether a session has left state on it that another session must not see.
     pub is_dirty: bool,
     uses: u64,
 }
 
 impl ServerConnection {
-    /// Returns since when a statement is prepared, or sent to be, if it is, and what it is there.
-    /// This counts as a use.
+    /// Returns since when a statement is prepared on the connection, or sent to be, with its
+    /// description; none if it is not. The call counts as a use.
     pub fn uses(
         &mut self,
         id: &StatementId,
@@ -75,15 +75,15 @@ impl ServerConnection {
         Some((used.since, used.described.as_ref()))
     }
 
-    /// Notes what a statement is, if it is prepared.
+    /// Records the description of a statement, if it is prepared.
     pub fn describe(&mut self, id: &StatementId, described: Arc<Description>) {
         if let Some(used) = self.prepared.get_mut(id) {
             used.described = Some(described);
         }
     }
 
-    /// Notes that a statement is being prepared. Returns the statement that must be closed for it,
-    /// if there are too many.
+    /// Records that a statement is being prepared. If there are too many, returns the statement
+    /// that must be closed.
     pub fn prepare(&mut self, id: StatementId) -> Option<StatementId> {
         let mut closed = None;
         if self.prepared.len() >= STATEMENTS_MAX {
@@ -98,12 +98,12 @@ impl ServerConnection {
         closed
     }
 
-    /// Notes that a statement is not prepared after all.
+    /// Records that a statement is not prepared after all.
     pub fn forget(&mut self, id: &StatementId) {
         self.prepared.remove(id);
     }
 
-    /// Notes that a statement that was to be closed is still prepared.
+    /// Records that a statement that should have been closed is still prepared.
     pub fn keep(&mut self, id: StatementId) {
         self.put(id, PreparationNumber::default());
     }
@@ -117,8 +117,8 @@ impl ServerConnection {
         self.prepared.insert(id, used);
     }
 
-    /// Notes that it has other settings now: statements that were prepared before may mean
-    /// something else, and are prepared again where they are used.
+    /// Records that the connection has other settings now. Earlier statements may mean something
+    /// else, so they are prepared again when they are used.
     pub fn outdate(&mut self) {
         self.unnamed = None;
         for used in self.prepared.values_mut() {
@@ -126,23 +126,23 @@ impl ServerConnection {
         }
     }
 
-    /// Notes that all prepared statements are gone, as after DEALLOCATE ALL.
+    /// Records that all prepared statements are gone, as after DEALLOCATE ALL.
     pub fn forget_all(&mut self) {
         self.prepared.clear();
         self.unnamed = None;
     }
 
-    /// Removes all statements with names, and returns them.
+    /// Removes all named statements, and returns them.
     pub fn forget_named(&mut self) -> ServerStatements {
         core::mem::take(&mut self.prepared)
     }
 
-    /// Notes that these statements are still there.
+    /// Restores these statements.
     pub fn restore_named(&mut self, statements: ServerStatements) {
         self.prepared = statements;
     }
 
-    /// Notes a setting that the server has reported.
+    /// Records a setting that the server has reported.
     pub fn report(&mut self, name: Bytes, value: Bytes) {
         if self.parameters.get(&name) != Some(&value) {
             Arc::make_mut(&mut self.parameters).insert(name, value);

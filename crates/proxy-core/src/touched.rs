@@ -1,4 +1,4 @@
-//! The combined analysis of statements, as far as it decides where they run.
+//! The combined analysis of statements, as far as routing needs it.
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -7,12 +7,13 @@ use alloc::vec::Vec;
 use crate::freshness::{AccessSets, AffectingClass, TableOid};
 use crate::session::{ClassPrecision, PreparedForm, SnapshotProof, TableOidMap};
 
-/// How the name of every schema of temporary tables begins, and the alias of the session's own.
+/// The beginning of the name of every schema of temporary tables. It is also the alias of the
+/// session's own.
 pub const TEMPORARY_SCHEMA: &str = "pg_temp";
-/// Why a write needs the primary, as far as it is understood.
+/// The reason why an understood write needs the primary.
 pub const WRITES: &str = "it writes";
 
-/// Returns whether this is the name of a schema of temporary tables.
+/// Returns whether a schema is one of temporary tables.
 pub fn is_temporary_schema(name: &str) -> bool {
     name.starts_with(TEMPORARY_SCHEMA)
 }
@@ -20,34 +21,33 @@ pub fn is_temporary_schema(name: &str) -> bool {
 /// The combined analysis of some statements.
 #[derive(Clone, Debug, Default)]
 pub struct CombinedAnalysis {
-    /// All that they touch.
+    /// Everything that they touch.
     pub sets: AccessSets,
     /// The rows that they lock, among other things.
     pub locked: AccessSets,
-    /// The reason why they need the primary, if some part is not a read that any node can answer.
+    /// The reason why they need the primary; none if they are reads that any server can answer.
     pub needs_primary: Option<&'static str>,
-    /// Whether their transaction may end with them, or with one of them.
+    /// Whether their transaction may end with one of them.
     pub may_end: bool,
-    /// Texts that replicas run, too, in order.
+    /// Schema changes that replicas run, in order.
     pub schema: Vec<String>,
-    /// Whether they may change the schemas in which names are looked up, or the role of later
-    /// statements.
+    /// Whether they may change the search path or the role of later statements.
     pub changes_settings: bool,
     /// Whether they ask for the time at which their transaction began.
     pub of_transaction_time: bool,
-    /// Whether they begin with BEGIN. Later statements then run inside a transaction.
+    /// Whether they begin with BEGIN, so that later statements run inside a transaction.
     pub begins: bool,
-    /// How many of them begin or end a transaction or a part of one.
+    /// How many of them begin or end a transaction or a savepoint.
     pub commands: usize,
-    /// Why they must not run.
+    /// The reason why they are refused; none if they are not.
     pub refused: Option<&'static str>,
-    /// How many statements there are.
+    /// The number of statements.
     pub count: usize,
-    /// The oldest catalogue by which this is known, see `Analyser::generation`.
+    /// The oldest catalogue with which they were analysed, see `Analyser::generation`.
     pub generation: Option<u64>,
-    /// The tables and views that reads among them name.
+    /// The tables and views that their reads name.
     pub named: BTreeSet<TableOid>,
-    /// The only statement as a prepared statement, if that has the same result.
+    /// The prepared form of the only statement, if its result is the same.
     pub prepared_form: Option<PreparedForm>,
 }
 
@@ -60,7 +60,7 @@ impl CombinedAnalysis {
         }
     }
 
-    /// Returns the tables whose rows their answers may contain.
+    /// Returns the tables whose rows their answers may have.
     pub fn named(&self) -> NamedTables {
         NamedTables {
             tables: self.named.clone(),
@@ -68,7 +68,7 @@ impl CombinedAnalysis {
         }
     }
 
-    /// Returns statements that are not understood, for this reason.
+    /// Returns the analysis of statements that are not understood, for this reason.
     pub fn anything(why: &'static str) -> CombinedAnalysis {
         CombinedAnalysis {
             sets: AccessSets::writes_anything(),
@@ -79,7 +79,7 @@ impl CombinedAnalysis {
         }
     }
 
-    /// Adds the analysis of the statements that follow.
+    /// Adds the analysis of later statements.
     pub fn merge(&mut self, other: CombinedAnalysis) {
         self.sets.absorb(other.sets);
         self.locked.absorb(other.locked);
@@ -98,7 +98,7 @@ impl CombinedAnalysis {
         self.generation = generations.into_iter().flatten().min();
     }
 
-    /// Coarsens their reads to these classes.
+    /// Makes the analysis of their reads less precise.
     pub fn coarsen(&mut self, classes: ClassPrecision) {
         match classes {
             ClassPrecision::Rows => {}
@@ -107,8 +107,8 @@ impl CombinedAnalysis {
         }
     }
 
-    /// Returns whether the statements change the schema and do nothing else. `text` is their text:
-    /// objects that it makes in the schema of temporary tables belong to its session.
+    /// Returns whether the statements only change the schema. `text` is their text, because objects
+    /// in the schema of temporary tables belong to a session.
     pub fn is_schema_only(&self, text: &[u8]) -> bool {
         let temporary = TEMPORARY_SCHEMA.as_bytes();
         let is_temporary = |part: &[u8]| part.eq_ignore_ascii_case(temporary);
@@ -121,14 +121,14 @@ impl CombinedAnalysis {
 /// Tables and views that are named in the messages of a session.
 #[derive(Clone, Debug, Default)]
 pub struct NamedTables {
-    /// By their numbers on the primary.
+    /// The OIDs of the named tables on the primary.
     pub tables: BTreeSet<TableOid>,
-    /// The catalogue by which they are known.
+    /// The catalogue from which they are known.
     pub generation: Option<u64>,
 }
 
 impl NamedTables {
-    /// Returns the known numbers on any server, if only one table is read.
+    /// Returns the OIDs on any server, if only one table is read.
     pub fn only(&self) -> Option<TableOidMap> {
         let first = self.tables.first().filter(|_| self.tables.len() == 1)?;
         Some(TableOidMap::One(first.0))

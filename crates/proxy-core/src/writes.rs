@@ -1,9 +1,9 @@
 //! The writes of a session's transaction, and how the manager learns of its end.
 //!
-//! Before a statement is sent that may commit, all possible writes are Pending (R32). When the
-//! transaction has ended, marks are written into the primary's log, in a transaction of their own
-//! right after it on the same connection. Once the slot's reader has seen a mark, it has seen all
-//! earlier commits, and the Pending item ends (R29).
+//! Before a statement is sent that may commit, all its possible writes are Pending (R32). When the
+//! transaction has ended, its marks are written into the primary's WAL, in a transaction directly
+//! after it on the same connection. Once the slot's reader has read a mark, it has read all earlier
+//! commits, and the Pending entry ends (R29).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use crate::freshness::{AccessSets, CommitOutcome, FreshnessManager, Mark, TState
 use crate::planted::{self, ProxyBug};
 use crate::touched::CombinedAnalysis;
 
-/// The writes of one session. Its functions lock the manager only where they need it.
+/// The writes of one session. Its functions lock the manager only when they need it.
 #[derive(Debug, Default)]
 pub struct SessionWrites {
     /// Written in a transaction that cannot have committed.
@@ -37,8 +37,9 @@ pub struct SessionWrites {
 }
 
 impl SessionWrites {
-    /// Notes that statements are about to be sent. With `is_inside` they run inside of a
-    /// transaction that goes on after them, unless it may end by them.
+    /// Records statements that are about to be sent. If their transaction may end with them, its
+    /// writes become Pending. `is_inside` states whether they run inside a transaction that the
+    /// client has begun.
     pub fn note<L: DerefMut<Target = FreshnessManager>>(
         &mut self,
         touched: &CombinedAnalysis,
@@ -66,13 +67,13 @@ impl SessionWrites {
         core::mem::take(&mut self.has_run_anything)
     }
 
-    /// Returns whether the transaction has changed its settings. Then names in it may mean
+    /// Returns whether the transaction has changed its settings, so that names in it may mean
     /// something else.
     pub fn has_settings(&self) -> bool {
         self.has_settings
     }
 
-    /// Notes that the transaction has not ended, in spite of the messages sent.
+    /// Records that the transaction has not ended, despite the messages that were sent.
     pub fn goes_on(&mut self) {
         self.may_be_over = false;
     }
@@ -82,23 +83,23 @@ impl SessionWrites {
         self.may_be_over
     }
 
-    /// Returns whether a read of the transaction may run at a replica at all. It may not if the
-    /// transaction may have ended, or if names may mean something else: a statement that is not
-    /// understood may have changed settings, too.
+    /// Returns whether reads of the transaction may run at a replica. They may not if the
+    /// transaction may have ended, or if names may mean something else, because a statement that is
+    /// not understood may have changed settings.
     pub fn let_reads_go(&self) -> bool {
         !self.may_be_over && !self.has_settings && !self.unsent.may_write_anything()
     }
 
     /// Returns whether a read touches none of the transaction's writes (Algorithm 1), and no table
-    /// in which it has locked rows.
+    /// with rows that it has locked.
     pub fn is_independent(&self, reads: &AccessSets) -> bool {
         independent(&self.unsent, reads) && !self.locked.shares_table(reads)
     }
 
-    /// Returns whether the schema has changed since the transaction wrote. Then its writes are not
-    /// known: a trigger or a foreign key may have been created before its lock. The caller checks
-    /// this after a read has been routed: as long as the change is Pending, that read goes to the
-    /// primary.
+    /// Returns whether the schema has changed since the transaction wrote. Then its writes are
+    /// unknown, because a trigger or a foreign key may have been created before its lock. The
+    /// caller checks this after it has routed a read: while the schema change is Pending, the read
+    /// goes to the primary.
     pub fn is_outdated(&self, generation: u64) -> bool {
         self.unsent.is_written() && self.generation != Some(generation)
     }
@@ -108,13 +109,14 @@ impl SessionWrites {
         !self.pending.is_empty()
     }
 
-    /// Returns the Pending marks.
+    /// Returns the session's Pending marks.
     pub fn pending(&self) -> impl Iterator<Item = TStateId> {
         self.pending.iter().map(|mark| mark.id)
     }
 
-    /// Returns the statements that are to be run now, each in a transaction of its own. To be
-    /// called when no transaction is open any more and everything that was sent is answered.
+    /// Handles the end of a transaction. The first call returns its marks, which the caller runs,
+    /// each in a transaction of its own. After their answers the caller calls it again: it reports
+    /// to the manager that the transaction is committed, and returns nothing.
     pub fn ended<L: DerefMut<Target = FreshnessManager>>(
         &mut self,
         lock: impl FnOnce() -> L,
@@ -141,8 +143,8 @@ impl SessionWrites {
         Vec::new()
     }
 
-    /// Notes that the session has ended without a connection to the primary: no Pending commit was
-    /// sent.
+    /// Records that the session has ended without a connection to the primary, so that no Pending
+    /// commit was sent.
     pub fn never_sent<L: DerefMut<Target = FreshnessManager>>(&mut self, lock: impl FnOnce() -> L) {
         if !self.is_pending() {
             return;
@@ -153,7 +155,7 @@ impl SessionWrites {
         }
     }
 
-    /// Notes that the connection to this process on the primary is lost or closed.
+    /// Records that the connection to this process on the primary is lost or closed.
     pub fn lost<L: DerefMut<Target = FreshnessManager>>(
         &mut self,
         backend: u32,

@@ -36,30 +36,30 @@ const RESET_TIMEOUT: Duration = Duration::from_secs(10);
 /// SQLSTATE: no connection could be made.
 const UNREACHABLE: &str = "08001";
 
-/// A connection to a server that has logged in.
+/// A connection that has logged in at a server.
 #[derive(Debug)]
 pub struct Connection {
     /// The socket.
     pub peer: BufferedStream,
     /// Cuts the server's bytes into messages.
     pub cutter: MessageCutter,
-    /// The state of the server connection.
+    /// The state of the connection at the server.
     pub server: ServerConnection,
-    /// Names it in requests to cancel its statement.
+    /// The key for cancel requests.
     pub cancel_key: Arc<CancelKey>,
-    /// The key of the sessions that may use it.
+    /// The key that sessions must have to use it.
     pub key: ConnectionKey,
-    /// The right to be in use; none while it is idle.
+    /// The permit to be in use; none while it is idle.
     pub permit: Option<OwnedSemaphorePermit>,
 }
 
-/// The changes of a session's settings since its login.
+/// The settings that a session has changed since its login.
 #[derive(Debug, Default)]
 pub struct ChangedSettings {
-    /// Settings, each of which concerns only the session that has it.
+    /// The settings. Each affects only the session that has it.
     pub settings: StartSettings,
-    /// The schemas in which names are looked up now, in order: those of `search_path` that are
-    /// there, and that its user may use.
+    /// The schemas in which names are looked up now, in order: those of `search_path` that exist
+    /// and that the user may use.
     pub schemas: Vec<String>,
 }
 
@@ -262,8 +262,8 @@ impl Connection {
         }
     }
 
-    /// Returns the columns of the one row that a query gives, as text; NULL is empty. To be called
-    /// outside of transactions, between sessions.
+    /// Returns the columns of a query's only row, as text. NULL becomes an empty text. Call it
+    /// between sessions, outside of transactions.
     pub async fn row(&mut self, query: &str) -> io::Result<Vec<String>> {
         let rows = self.rows(query).await?.map_err(io::Error::other)?;
         Ok(rows.into_iter().next_back().unwrap_or_default())
@@ -295,8 +295,9 @@ impl Connection {
         }
     }
 
-    /// Returns the changes of its session since the login, except for the application's name, which
-    /// servers report. None if the values do not show how to have the same elsewhere.
+    /// Returns the settings that its session has changed since the login, without the application
+    /// name, which servers report. Returns none if another connection could not get the same
+    /// settings.
     pub async fn changed(&mut self) -> io::Result<Option<ChangedSettings>> {
         let rows = tokio::time::timeout(RESET_TIMEOUT, self.rows(CHANGED)).await;
         let Ok(rows) = rows.map_err(io::Error::other)?? else {
@@ -330,8 +331,8 @@ impl Connection {
         Ok(Some(changed))
     }
 
-    /// Gives an idle connection that has logged in as this key does its settings. If it fails, it
-    /// is of no use any more. The error is for the client.
+    /// Changes the settings of an idle connection to those of this key, which has the same login.
+    /// After an error the connection is useless. The error is for the client.
     pub async fn change_to(&mut self, key: &ConnectionKey) -> Result<(), Report> {
         let failed = |code: &str, what: String| {
             let text = format!("the server cannot be given the session's settings: {what}");
@@ -352,7 +353,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Notes that it has the settings of this key by now, and has logged in as that does.
+    /// Records that it has the settings of this key now. Its login is that of the key.
     pub fn becomes(&mut self, key: &ConnectionKey) {
         if self.key != *key {
             self.server.outdate();
@@ -360,8 +361,8 @@ impl Connection {
         }
     }
 
-    /// Checks, after a login at a replica, that its server is still in this life. If not, it has
-    /// crashed, and may have lost commits that were not on its disk.
+    /// Checks, after a login at a replica, that its server is still in this life. If not, the
+    /// server has crashed, and may have lost commits that were not on its disk.
     pub async fn is_in(&mut self, life: ServerLife) -> Result<(), Report> {
         let unknown = |what: String| {
             let text = format!("it is not known whether it has crashed: {what}");
@@ -386,8 +387,8 @@ impl Connection {
         }
     }
 
-    /// Takes in settings and notices that came while it was idle. Returns false if anything else
-    /// came: then it is of no use any more.
+    /// Handles settings and notices that arrived while it was idle. Returns false if anything else
+    /// arrived, because the connection is then useless.
     pub fn take_in(&mut self) -> bool {
         loop {
             let (tag, length) = match self.cutter.next(&self.peer.input) {
@@ -406,8 +407,8 @@ impl Connection {
         }
     }
 
-    /// Ends a transaction that was left open and removes the state of a session, so that the next
-    /// session finds the server as if it had just logged in.
+    /// Ends an open transaction, and removes the state of the last session, so that the next
+    /// session finds the server as after a login.
     pub async fn reset(&mut self, is_in_transaction: bool) -> io::Result<()> {
         let mut out = BytesMut::new();
         let mut expected = 0;
@@ -452,7 +453,7 @@ fn refused(text: String) -> Report {
     Report::new(Severity::Error, "28000", text)
 }
 
-/// Returns a socket to a server, with TLS as its address asks for.
+/// Opens a socket to a server, with TLS as its address states.
 pub async fn connect(address: &Address) -> io::Result<Stream> {
     if let Some(path) = address.socket() {
         return Ok(Stream::Local(UnixStream::connect(path).await?));

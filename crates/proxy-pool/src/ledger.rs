@@ -11,32 +11,32 @@ use pg_wire::report::{Report, Severity};
 /// How long is waited until it is written down; meanwhile the primary may be restarted.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Why statements of the active proxy alone are not executed.
+/// The reason why statements that need the active proxy are not executed.
 pub const UNPROVEN: &str = "the primary does not confirm that this proxy is the active one";
 
 /// SQLSTATE: no connection could be made.
 const UNREACHABLE: &str = "08001";
 
-/// A connection that is to be used.
+/// A connection that is about to be used.
 #[derive(Debug)]
 pub struct LedgerEntry {
-    /// Its process at the server.
+    /// The process number of the connection's backend at the server.
     pub process: u32,
-    /// Notified once it is written down; dropped where that cannot be done.
+    /// Notified once the connection is recorded; dropped if that fails.
     pub written: oneshot::Sender<()>,
 }
 
-/// The caller asks here before it uses a connection.
+/// Records connections at the primary before they are used.
 #[derive(Clone, Debug)]
 pub struct ConnectionLedger(mpsc::Sender<LedgerEntry>);
 
 impl ConnectionLedger {
-    /// Makes a ledger whose entries are written down by the receiver.
+    /// Returns a ledger whose entries the receiver records.
     pub fn new(entries: mpsc::Sender<LedgerEntry>) -> ConnectionLedger {
         ConnectionLedger(entries)
     }
 
-    /// Returns when a connection may be used. The error is for the client.
+    /// Records a connection. Returns when it may be used. The error is for the client.
     pub async fn write(&self, process: u32) -> Result<(), Report> {
         let (written, is_written) = oneshot::channel();
         let asked = async {

@@ -45,26 +45,27 @@ pub struct ConnectionKey {
     pub user: String,
     /// The database.
     pub database: String,
-    /// Settings that they start with.
+    /// The settings that they start with.
     pub settings: StartSettings,
-    /// Settings that they have changed since. Servers get them after the login, so that RESET
-    /// restores the session's initial values. Last, so that keys that log in alike are neighbours.
+    /// The settings that they have changed since. Servers get them after the login, so that RESET
+    /// restores the session's initial values. The field is last, so that keys with the same login
+    /// are neighbours.
     pub changed: StartSettings,
 }
 
-/// Settings by name. Keys that [`KnownSettings::same`] has made equal are compared by their
+/// Settings by name. Keys from [`KnownSettings::same`] share equal settings, and are compared by
 /// address.
 #[derive(Clone, Debug, Default)]
 pub struct StartSettings(Arc<BTreeMap<String, String>>);
 
 impl StartSettings {
-    /// Returns them by name.
+    /// Returns the settings by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let all = self.0.iter();
         all.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Returns the value of one.
+    /// Returns the value of a setting.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
@@ -104,20 +105,20 @@ impl Ord for StartSettings {
     }
 }
 
-/// The initial keys of sessions, by the keys that they request.
+/// The initial keys of sessions, by the requested keys.
 #[derive(Debug, Default)]
 pub struct InitialKeys(Mutex<BTreeMap<ConnectionKey, (ConnectionKey, Instant)>>);
 
 impl InitialKeys {
-    /// Returns the initial key of sessions that request `asked`, if it was seen lately: their
-    /// roles' and databases' settings may be changed.
+    /// Returns the initial key for `asked`, if it was determined recently. The settings of roles
+    /// and databases may have changed since.
     pub fn of(&self, asked: &ConnectionKey) -> Option<ConnectionKey> {
         let keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (initial, seen) = keys.get(asked)?;
         (seen.elapsed() < INITIAL_KEY_MAX).then(|| initial.clone())
     }
 
-    /// Notes the initial key of a session that has just begun from scratch.
+    /// Records the initial key of a session that has just started.
     pub fn note(&self, asked: ConnectionKey, initial: ConnectionKey) {
         let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if keys.len() >= KNOWN_MAX {
@@ -127,12 +128,12 @@ impl InitialKeys {
     }
 }
 
-/// Settings that sessions have.
+/// The settings of all sessions, each stored once.
 #[derive(Debug, Default)]
 pub struct KnownSettings(Mutex<BTreeSet<StartSettings>>);
 
 impl KnownSettings {
-    /// Returns a key with the same settings, which are kept once for all sessions.
+    /// Returns an equal key that shares its settings with other sessions.
     #[must_use]
     pub fn same(&self, mut key: ConnectionKey) -> ConnectionKey {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -152,7 +153,7 @@ impl KnownSettings {
 }
 
 impl ConnectionKey {
-    /// Returns the settings that a client requested when it connected.
+    /// Returns the key that a client requested when it connected.
     pub fn of(startup: &StartupPacket, user: &str) -> ConnectionKey {
         let database = startup.parameter("database").unwrap_or(user);
         let is_setting =
@@ -169,7 +170,7 @@ impl ConnectionKey {
         }
     }
 
-    /// Returns the same, with further settings.
+    /// Returns the key with further settings.
     #[must_use]
     pub fn with(&self, settings: impl IntoIterator<Item = (String, String)>) -> ConnectionKey {
         let mut all = BTreeMap::clone(&self.settings.0);
@@ -184,7 +185,7 @@ impl ConnectionKey {
         }
     }
 
-    /// Returns the key of a session that has changed just these settings.
+    /// Returns the key of a session that has changed exactly these settings.
     #[must_use]
     pub fn changed_to(&self, changed: StartSettings) -> ConnectionKey {
         ConnectionKey {
@@ -199,7 +200,7 @@ impl ConnectionKey {
             == (&other.user, &other.database, &other.settings)
     }
 
-    /// Returns the same for another database.
+    /// Returns the same key for another database.
     pub fn of_database<'a>(&'a self, database: &str) -> Cow<'a, ConnectionKey> {
         if self.database == database {
             return Cow::Borrowed(self);
@@ -220,7 +221,7 @@ impl ConnectionKey {
     }
 }
 
-/// How sessions of a key log in at servers.
+/// The login of a key's sessions at servers.
 #[derive(Clone, Default)]
 pub struct ServerLogin {
     /// The password, if it is known.
@@ -229,7 +230,7 @@ pub struct ServerLogin {
 
 /// One server: the primary or a replica.
 pub struct ServerNode {
-    /// Where it is.
+    /// The server's address.
     pub address: Address,
     permits: Arc<Semaphore>,
     connections_max: usize,
@@ -251,7 +252,7 @@ struct OpenConnections {
 }
 
 impl ServerNode {
-    /// Returns a node to which nothing is connected yet.
+    /// Returns a server without connections.
     pub fn new(address: Address, connections_max: usize) -> ServerNode {
         ServerNode {
             address,
@@ -262,7 +263,7 @@ impl ServerNode {
         }
     }
 
-    /// Returns a node whose connections are written down before they are used.
+    /// Returns the server with a ledger, which records each connection before its use.
     #[must_use]
     pub fn with_ledger(mut self, ledger: ConnectionLedger) -> ServerNode {
         self.ledger = Some(ledger);
@@ -274,7 +275,7 @@ impl ServerNode {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a connection of this key: an idle one or a new one. The error is for the client.
+    /// Returns a connection with this key: an idle one or a new one. The error is for the client.
     pub async fn take(
         &self,
         key: &ConnectionKey,
@@ -283,10 +284,10 @@ impl ServerNode {
         self.take_passing(key, login, async |_| Ok(())).await
     }
 
-    /// Returns a connection of this key for a read at a replica of which something is known in this
-    /// life. A connection that is opened now to another life is refused: that server has crashed,
-    /// and lost commits that the read may have to see. A connection that was open before was in the
-    /// same life then, and would be closed since.
+    /// Returns a connection with this key, for a read at a replica whose state is known for this
+    /// life. If a new connection reaches another life, it is refused: the server has crashed, and
+    /// may have lost commits that the read must see. An idle connection is of the same life,
+    /// because a crash closes it.
     pub async fn take_for_read(
         &self,
         key: &ConnectionKey,
@@ -327,7 +328,8 @@ impl ServerNode {
         self.open_with(permit, (key, login), passes).await
     }
 
-    /// Returns a new connection of this key, for which the server has checked the login just now.
+    /// Opens and returns a new connection with this key. So the server has checked the login just
+    /// now.
     pub async fn open_new(
         &self,
         key: &ConnectionKey,
@@ -357,7 +359,7 @@ impl ServerNode {
         Ok(connection)
     }
 
-    /// Returns how many connections there are.
+    /// Returns the numbers of connections.
     pub fn usage(&self) -> ConnectionUsage {
         let open = self.open();
         ConnectionUsage {
@@ -425,7 +427,8 @@ impl ServerNode {
         }
     }
 
-    /// Gives back a connection that is in no transaction, with nothing of a session on it.
+    /// Returns a connection to the pool. It must be in no transaction, and have no state of a
+    /// session.
     pub fn give_back(&self, mut connection: Box<Connection>) {
         let permit = connection.permit.take();
         let mut open = self.open();
@@ -443,8 +446,8 @@ impl ServerNode {
         drop(permit);
     }
 
-    /// Closes the idle connections of a user. The user may have been dropped and created again
-    /// since they were opened.
+    /// Closes the idle connections of a user, who may have been dropped and created again since
+    /// they were opened.
     pub fn close_idle_of(&self, user: &str) {
         let mut open = self.open();
         let mut closed = Vec::new();
@@ -462,7 +465,7 @@ impl ServerNode {
         drop(permit);
     }
 
-    /// Makes a connection clean, and gives it back, or closes it if that fails.
+    /// Resets a connection and returns it to the pool. Closes it if that fails.
     pub async fn recycle(&self, mut connection: Box<Connection>, is_in_transaction: bool) {
         match connection.reset(is_in_transaction).await {
             Ok(()) => self.give_back(connection),
@@ -471,16 +474,16 @@ impl ServerNode {
     }
 }
 
-/// How many connections a node has.
+/// The numbers of a server's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionUsage {
-    /// All that are open or being opened.
+    /// Connections that are open or being opened.
     pub open: usize,
-    /// Connections that sessions have, or wait for while they are opened.
+    /// Connections that sessions use, or wait for while they are opened.
     pub in_use: usize,
-    /// Connections that wait for a session.
+    /// Idle connections.
     pub idle: usize,
-    /// So many there can be.
+    /// The most connections.
     pub max: usize,
 }
 

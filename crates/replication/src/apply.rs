@@ -1,12 +1,11 @@
-//! The statements by which a replica repeats the effects of a transaction state.
+//! The statements with which a replica repeats the effects of a transaction state.
 //!
-//! Values are text literals whose type is left open, so that each column's own input function reads
-//! the text of its output function. Every statement must find just the rows that it is about (R30).
+//! Values are text literals without a type, so that each column's input function reads the text of
+//! its output function. Every statement must find exactly the rows of its change (R30).
 //!
-//! Rows of one table that follow each other are changed together, by one statement: that takes a
-//! fraction of the time. PostgreSQL chooses the order in which one statement changes them, which
-//! may matter to a unique index. So a group that fails is tried again one by one, as it was on the
-//! primary.
+//! Consecutive rows of one table are changed by one statement, which takes a fraction of the time.
+//! PostgreSQL chooses the order in which one statement changes them, which may matter to a unique
+//! index. If such a statement fails, the rows are changed one by one, as on the primary.
 
 mod row_match;
 
@@ -19,7 +18,7 @@ use super::{ReplicationError, checks};
 use pg_analysis::replicas::at_replica;
 use pg_wire::quoting::{literal, quoted};
 
-/// By which texts are read, and written, as the primary writes them into its stream.
+/// The settings with which texts are read and written as in the primary's stream.
 pub const AS_IMAGES: [(&str, &str); 9] = [
     ("standard_conforming_strings", "on"),
     ("DateStyle", "ISO, YMD"),
@@ -37,12 +36,12 @@ const ROWS_MAX: usize = 1000;
 /// Fewer rows are quicker one by one, except for inserted rows.
 const ROWS_MIN: usize = 6;
 
-/// One statement, and how many rows it must affect.
+/// A statement, and the number of rows that it must affect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplyStatement {
-    /// Its text.
+    /// The statement's text.
     pub sql: String,
-    /// The rows, if that is known.
+    /// The number of rows, if it is known.
     pub row_count: Option<u64>,
 }
 
@@ -55,28 +54,28 @@ pub enum ApplyPart {
     Rows(RowBatch),
 }
 
-/// The same change of several rows, each another one, of one table.
+/// The same kind of change of several different rows of one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowBatch {
-    /// The statement up to its rows.
+    /// The text of the statement before its rows.
     pub head: String,
     /// The rows.
     pub rows: Vec<String>,
-    /// The statement after its rows.
+    /// The text of the statement after its rows.
     pub tail: String,
 }
 
-/// Whether rows that can be changed together are.
+/// Whether several rows are changed by one statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowGrouping {
-    /// By one statement.
+    /// By one statement, where possible.
     Together,
-    /// One after the other, as the primary did.
+    /// One by one, as on the primary.
     OneByOne,
 }
 
 impl ApplyPart {
-    /// Returns the statements that do it, in order.
+    /// Returns the statements for the part, in order.
     pub fn steps(self, pace: RowGrouping) -> Vec<ApplyStatement> {
         match self {
             ApplyPart::One(step) => vec![step],
@@ -95,7 +94,7 @@ impl ApplyPart {
     }
 }
 
-/// Returns the statements of these changes, in order.
+/// Returns the parts for these changes, in order.
 pub fn parts(changes: &[CommitChange]) -> Result<Vec<ApplyPart>, ReplicationError> {
     let mut parts = Vec::new();
     let mut rest = changes;
@@ -168,9 +167,9 @@ fn steps(change: &CommitChange) -> Result<Vec<ApplyStatement>, ReplicationError>
     })
 }
 
-/// Returns statements that append every schema to the default search path. Functions of indexes, of
-/// generated columns and of checks may depend on the path of the session that wrote a row, which no
-/// image carries.
+/// Returns statements that append every schema to the default search path. Functions of indexes,
+/// generated columns and checks may depend on the search path of the session that wrote a row,
+/// which row images do not contain.
 pub fn every_schema() -> [ApplyStatement; 2] {
     [
         any("SET LOCAL search_path TO DEFAULT".into()),

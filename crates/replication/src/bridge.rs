@@ -1,8 +1,8 @@
-//! A socket in a folder of its own that leads to a server over TLS.
+//! A local socket that leads to a server over TLS.
 //!
-//! The library that reads the slot would bring a second implementation of TLS and of its
-//! cryptography. It gets this socket instead, which asks for no password. The bridge logs in at the
-//! server as the rest of the proxy does, over TLS and tied to it.
+//! With TLS, the library that reads the slot would bring a second implementation of TLS and its
+//! cryptography. So it uses this socket instead, which asks for no password. The bridge logs in at
+//! the server over TLS, as the rest of the proxy does.
 
 use std::fs::Permissions;
 use std::io;
@@ -20,18 +20,18 @@ use pg_wire::message;
 use pg_wire::startup::{self, FirstPacket};
 use proxy_pool::{Connection, ConnectionKey, ServerLogin};
 
-/// The port that stands in the socket's name, as PostgreSQL's clients form it.
+/// The port in the socket's name, as PostgreSQL's clients form it.
 pub const PORT: u16 = 5432;
 
-/// A local socket that leads to a server over TLS. It closes when it is dropped.
+/// A local socket that forwards to a server over TLS. It closes when it is dropped.
 pub struct Bridge {
     folder: TempDir,
     task: JoinHandle<()>,
 }
 
 impl Bridge {
-    /// Waits for one user of the socket. If the bridge cannot log in at the server, it sends the
-    /// user the error.
+    /// Waits for one user of the socket. If the bridge cannot log in at the server, the user gets
+    /// the error.
     pub fn start(address: &Address) -> io::Result<Bridge> {
         // No other process may reach the server here.
         let folder = tempfile::Builder::new()
@@ -48,7 +48,7 @@ impl Bridge {
         Ok(Bridge { folder, task })
     }
 
-    /// Returns the folder that the socket is in.
+    /// Returns the folder of the socket.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }

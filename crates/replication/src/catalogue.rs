@@ -104,8 +104,8 @@ const TRIES_MAX: usize = 50;
 /// Time between two of these tries.
 const TRY_WAIT: Duration = Duration::from_millis(20);
 
-/// Reads the catalogue, in one snapshot. It is read again if views were dropped meanwhile, since
-/// PostgreSQL does not return their definitions any more.
+/// Reads the catalogue, in one snapshot. Reads it again if views were dropped meanwhile, because
+/// PostgreSQL then no longer returns their definitions.
 pub async fn read(primary: &Client) -> Result<Catalogue, ReplicationError> {
     for _ in 0..TRIES_MAX {
         match read_once(primary).await {

@@ -10,50 +10,50 @@ use proxy_core::freshness::{RowHash, TableOid};
 /// Equality of PostgreSQL's own types, and of enums, ranges, arrays and rows.
 const EQUAL: &str = "OPERATOR(pg_catalog.=)";
 
-/// One step of a commit.
+/// A change of a commit.
 #[derive(Debug)]
 pub enum CommitChange {
-    /// A row is new.
+    /// A row was inserted.
     Insert { table: Arc<TableShape>, new: Tuple },
-    /// A row changed.
+    /// A row was updated.
     Update {
         table: Arc<TableShape>,
         old: Option<OldTuple>,
         new: Tuple,
     },
-    /// A row is gone.
+    /// A row was deleted.
     Delete {
         table: Arc<TableShape>,
         old: OldTuple,
     },
-    /// Tables are emptied.
+    /// Tables were truncated.
     Truncate {
         tables: Vec<Arc<TableShape>>,
         restart_identity: bool,
     },
-    /// A statement that is run as it is, with these settings.
+    /// A statement to run, with these settings.
     Statement(mark::AnnouncedStatement, Vec<(String, String)>),
-    /// A change that no replica can make, for this reason.
+    /// A change that no replica can repeat, for this reason.
     Lost(String),
 }
 
-/// A table as the stream describes it.
+/// A table, as the stream describes it.
 #[derive(Clone, Debug)]
 pub struct TableShape {
-    /// Its number on the primary.
+    /// The table's OID on the primary.
     pub table: TableOid,
-    /// Its schema.
+    /// The table's schema.
     pub schema: String,
-    /// Its name.
+    /// The table's name.
     pub name: String,
-    /// Its columns in order.
+    /// The table's columns, in order.
     pub columns: Vec<ShapeColumn>,
-    /// Whether rows are found by the key columns, rather than by all values.
+    /// Whether the key columns identify its rows. Otherwise all values do.
     pub has_key: bool,
-    /// Whether these are all of its columns, and in its order, so that rows can be written as
-    /// values of its row type.
+    /// Whether these are all of its columns, in its order. Then rows can be written as values of
+    /// its row type.
     pub is_whole: bool,
-    /// Whether its rows are in its partitions.
+    /// Whether its rows are in partitions.
     pub is_partitioned: bool,
     /// Positions of other unique keys' columns, by index.
     unique_keys: Vec<(u32, Vec<usize>)>,
@@ -62,15 +62,15 @@ pub struct TableShape {
 /// A column of a table.
 #[derive(Clone, Debug)]
 pub struct ShapeColumn {
-    /// Its name.
+    /// The column's name.
     pub name: String,
-    /// Whether it is in the replica identity.
+    /// Whether it is part of the replica identity.
     pub in_key: bool,
-    /// Whether UPDATE can give it a value: it is no identity that is always generated.
+    /// Whether UPDATE can set it: it is no identity that is always generated.
     pub settable: bool,
-    /// Its type's object identifier on the primary.
+    /// The OID of its type on the primary.
     pub type_oid: u32,
-    /// The operator by which its index finds a key, as SQL.
+    /// The operator with which its index finds a key, as SQL.
     pub equality: String,
 }
 
@@ -131,7 +131,8 @@ impl TableShape {
         }
     }
 
-    /// Returns the row's names: by its key, and by its other unique keys as far as they are known.
+    /// Returns the hashes by which the row is known: of its key, and of its other unique keys as
+    /// far as they are known.
     pub(super) fn rows_of(&self, tuple: &Tuple) -> Vec<RowHash> {
         let key = (0..self.columns.len()).filter(|index| self.columns[*index].in_key);
         let mut rows: Vec<RowHash> = row_of(0, tuple, key).into_iter().collect();

@@ -15,18 +15,18 @@ const CHECKPOINT_MAX: Duration = Duration::from_secs(60);
 /// Between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A checkpoint.
+/// A checkpoint of the replicas and the buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicationCheckpoint {
-    /// All that was committed before is on disk.
+    /// Every commit up to this position is on disk.
     pub at: Tsid,
-    /// Replicas that were offline, for people.
+    /// The replicas that were offline, for people.
     pub without: Vec<String>,
 }
 
 impl Replication {
-    /// Waits until everything that is committed now is on disk at every replica that serves and in
-    /// the transactions buffer.
+    /// Waits until everything committed so far is on disk at every serving replica and in the
+    /// transactions buffer.
     ///
     /// Fails where that takes longer than a minute: the progress until then is kept.
     pub async fn checkpoint(&self) -> Result<ReplicationCheckpoint, ReplicationError> {

@@ -13,12 +13,13 @@
 /// The statement that replaces checks; `{which}` stands for a condition on them.
 const REPLACE: &str = include_str!("checks.sql");
 
-/// Returns a statement that replaces every check of the database that may fail.
+/// Returns a statement that replaces every check constraint of the database that may fail at a
+/// replica.
 pub fn replace_all() -> String {
     REPLACE.replace("{which}", "true")
 }
 
-/// Returns a statement that replaces the checks that its transaction has made.
+/// Returns a statement that replaces such check constraints that its own transaction has created.
 pub fn replace_new() -> String {
     let is_new = "age(c.xmin) <= age(pg_current_xact_id()::xid)";
     REPLACE.replace("{which}", is_new)

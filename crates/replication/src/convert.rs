@@ -29,7 +29,7 @@ const STALL_MAX: Duration = Duration::from_secs(300);
 const PROMOTION_MAX: Duration = Duration::from_secs(60);
 
 /// Promotes a standby, and records its position in its database. From then on it is a replica that
-/// continues from that position.
+/// continues from this position.
 pub async fn convert(
     shared: &Shared,
     id: ReplicaId,

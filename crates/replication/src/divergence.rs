@@ -34,7 +34,7 @@ const INTERVAL: Duration = Duration::from_secs(30);
 const HOLD_MAX: Duration = Duration::from_secs(5);
 /// Snapshots that are given up before this comparison is, too.
 const TRIES_MAX: usize = 20;
-/// Rows of a table that seems to differ are compared in so many parts, by their hashes.
+/// The number of parts in which the rows of a table that seems to differ are compared by hash.
 const PARTS: i64 = 1024;
 /// Texts of rows are the same at both.
 const SETTINGS: &str = "
@@ -44,10 +44,10 @@ SET search_path = ''; SET row_security = off; SET statement_timeout = 0";
 
 /// A request to the Extractor.
 pub enum ExtractorRequest {
-    /// Take nothing more, and answer when all that was taken is applied.
+    /// Process no more commits, and answer when all earlier ones are applied.
     Pause(oneshot::Sender<()>),
-    /// Apply the commits up to `until`. Then answer whether they are exactly those that `snapshot`
-    /// shows, and do nothing until `resume` is dropped or sent.
+    /// Apply the commits up to `until`. Then answer whether they are exactly those in `snapshot`,
+    /// and do nothing until `resume` is dropped or sent.
     Until {
         snapshot: PgSnapshot,
         until: Tsid,
@@ -56,7 +56,7 @@ pub enum ExtractorRequest {
     },
 }
 
-/// Compares for ever. Returns when there is a difference.
+/// Compares a replica with the primary again and again. Returns when there is a difference.
 pub async fn watch(
     shared: &Shared,
     id: ReplicaId,

@@ -10,12 +10,12 @@ use log::Level;
 
 use proxy_core::freshness::ReplicaId;
 
-/// The last event of each replica, or of something that exists once.
+/// The last logged event of each replica, and of things that exist once.
 #[derive(Debug, Default)]
 pub struct EventLog(Mutex<BTreeMap<Option<ReplicaId>, String>>);
 
 impl EventLog {
-    /// Reports the state of a replica, or of something else, unless its last report was the same.
+    /// Logs the state of a replica, or of something else, unless it is the same as the last one.
     pub fn report(&self, level: Level, event: &str, of: Option<ReplicaId>, text: &str) {
         let text = without_literals(text);
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -29,15 +29,15 @@ impl EventLog {
         last.insert(of, text);
     }
 
-    /// Forgets a replica that was removed.
+    /// Drops the event of a replica that was removed.
     pub fn forget(&self, id: ReplicaId) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.remove(&Some(id));
     }
 }
 
-/// Returns PostgreSQL's message without the values in it: those stand in double quotes after a
-/// colon, where names never do.
+/// Returns PostgreSQL's message without its values. Values are in double quotes after a colon;
+/// names never are.
 pub fn without_literals(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     match (line.find(": \""), line.rfind('"')) {

@@ -28,7 +28,7 @@ use proxy_core::freshness::execution::{GroupSharing, Task};
 use proxy_core::freshness::{ReplicaId, ReplicaState, Tsid};
 use proxy_core::planted::{self, ProxyBug};
 
-/// Commits that wait in an Extractor's queue, at most.
+/// The most commits in an Extractor's queue.
 pub const QUEUE_LENGTH_MAX: usize = 1024;
 /// Commits that an Extractor has in hand, at most.
 const IN_HAND_MAX: usize = 256;
@@ -51,7 +51,7 @@ SET row_security = off";
 
 /// The work of a connection. Groups are named by the last of their commits.
 enum ConnectionWork {
-    /// These commits, as one transaction.
+    /// Execute these commits as one transaction.
     Execute(Vec<Arc<TState>>, RowGrouping),
     Commit(Tsid),
     Rollback(Tsid),
@@ -74,13 +74,13 @@ struct ExecutionFailure {
 
 /// The inputs of an Extractor.
 pub struct ExtractorInputs {
-    /// Commits, in TSID order.
+    /// The commits, in TSID order.
     pub commits: mpsc::Receiver<StreamedCommit>,
-    /// Where to hold.
+    /// Requests to pause.
     pub requests: mpsc::Receiver<ExtractorRequest>,
 }
 
-/// Applies received commits until the queue ends or a failure.
+/// Applies commits until the queue ends or something fails.
 pub async fn run(
     shared: &Shared,
     id: ReplicaId,
@@ -149,12 +149,13 @@ pub async fn run(
 /// Whether commits are held back, so that the replica can be compared.
 enum CommitHold {
     No,
-    /// Nothing is taken; the requester gets an answer once all that was taken is applied.
+    /// No more commits are processed. The requester gets an answer once all earlier ones are
+    /// applied.
     Paused {
         asked: Option<oneshot::Sender<()>>,
         until: Instant,
     },
-    /// All up to a place is taken. The first one after it is in `next`.
+    /// All commits up to a position are processed. The first one after it is in `next`.
     Until {
         snapshot: PgSnapshot,
         until: Tsid,

@@ -13,13 +13,13 @@ use super::ReplicationError;
 use super::query::{number, one};
 use proxy_core::planted::{self, ProxyBug};
 
-/// Application name of connections that execute commits.
+/// The application name of connections that execute commits.
 pub const EXTRACTOR: &str = "replex extractor";
-/// Application name of connections that fill a database.
+/// The application name of connections that fill a database.
 pub const SEED: &str = "replex seed";
 
-/// Application name of connections from which one is filled: they change nothing, and need not be
-/// ended.
+/// The application name of connections from which a database is filled. They change nothing, so
+/// they need not be ended.
 pub const SOURCE: &str = "replex copy";
 
 /// How long sessions of an earlier epoch may take to end.
@@ -27,8 +27,8 @@ const END_MAX: Duration = Duration::from_secs(10);
 /// Time between two looks whether they have.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Raises the epoch at a replica, and ends all other sessions there that write. After that they
-/// commit nothing more.
+/// Raises the epoch at a replica, and ends all other sessions there that write, so that they commit
+/// nothing more.
 pub async fn raise(control: &Client, epoch: u64) -> Result<(), ReplicationError> {
     let raise = format!(
         "BEGIN;
@@ -58,7 +58,7 @@ pub async fn raise(control: &Client, epoch: u64) -> Result<(), ReplicationError>
     Ok(())
 }
 
-/// Fails where a later epoch has been raised.
+/// Fails if a later epoch has been raised.
 pub async fn pass(client: &Client, epoch: u64) -> Result<(), ReplicationError> {
     let raised = number(&one(client, "SELECT epoch FROM hihooi.epoch").await?)?;
     match raised > epoch {

@@ -15,7 +15,7 @@ use proxy_core::planted::{self, ProxyBug};
 const RECENT_MAX: usize = 1024;
 const RECENT_LENGTH_MAX: usize = 16 << 20;
 
-/// Something with a place in the primary's log.
+/// An item with a position in the primary's WAL.
 pub trait LogPlaced {
     /// Returns the place.
     fn tsid(&self) -> Tsid;
@@ -23,7 +23,7 @@ pub trait LogPlaced {
     fn length(&self) -> usize;
 }
 
-/// The newest commits, as far as the transactions buffer has not got them.
+/// The newest commits that the transactions buffer does not have yet.
 #[derive(Debug)]
 pub struct RecentCommits<C> {
     commits: VecDeque<C>,
@@ -45,8 +45,8 @@ impl<C> Default for RecentCommits<C> {
 }
 
 impl<C: LogPlaced> RecentCommits<C> {
-    /// Notes that the stream begins after this place. The remembered commits are of no use if they
-    /// end before: no source has the commits in between.
+    /// Records that the stream begins after this position. If the kept commits end before it, drops
+    /// them, because no source has the commits between.
     pub fn begin(&mut self, place: Tsid) {
         if place > self.until {
             self.commits.clear();
@@ -55,7 +55,7 @@ impl<C: LogPlaced> RecentCommits<C> {
         }
     }
 
-    /// Remembers the next commit. A commit that is read again is ignored.
+    /// Adds the next commit. Ignores a commit that is read again.
     pub fn push(&mut self, commit: C) {
         if commit.tsid() <= self.until {
             return;
@@ -68,17 +68,17 @@ impl<C: LogPlaced> RecentCommits<C> {
         }
     }
 
-    /// Returns all of them, in order.
+    /// Returns all kept commits, in order.
     pub fn iter(&self) -> impl Iterator<Item = &C> {
         self.commits.iter()
     }
 
-    /// Returns whether all that follows this place is here, and that is something.
+    /// Returns whether it has every commit after this position, and at least one.
     pub fn has_every_commit_after(&self, place: Tsid) -> bool {
         !self.commits.is_empty() && (place >= self.after || planted::is(ProxyBug::RecentHasGaps))
     }
 
-    /// Notes that the transactions buffer has all commits up to here.
+    /// Drops commits up to this position, because the transactions buffer has them.
     pub fn forget(&mut self, until: Tsid) {
         while self.commits.front().is_some_and(|it| it.tsid() <= until) {
             self.forget_first();
@@ -92,23 +92,24 @@ impl<C: LogPlaced> RecentCommits<C> {
     }
 }
 
-/// The source of the next commits.
+/// The source of the next commits for a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitSource {
-    /// The stream gives it next.
+    /// The stream delivers them next.
     Stream,
-    /// The reader remembers it.
+    /// The reader has them in memory.
     Recent,
-    /// The transactions buffer.
+    /// The transactions buffer has them.
     Buffer,
-    /// The stream gives it after a restart.
+    /// The stream delivers them after a restart.
     RestartedStream,
     /// No source has it any more.
     Lost,
 }
 
-/// Returns the source of the next commits for a follower that has everything up to `applied`. Every
-/// commit up to `position` was read, and the slot delivers the commits after `confirmed`.
+/// Returns the source of the next commits for a follower with every commit up to `applied`. The
+/// reader has read every commit up to `position`, and the slot delivers the commits after
+/// `confirmed`.
 pub fn source<C: LogPlaced>(
     applied: Tsid,
     (position, confirmed): (Tsid, Tsid),
@@ -125,10 +126,10 @@ pub fn source<C: LogPlaced>(
     }
 }
 
-/// Returns up to where the slot may forget the log, as far as replicas are concerned; none if there
-/// is none. A replica of `unavailable` whose missing commits are in the buffer needs the log only
-/// from the buffer's end on. Where another proxy waits that does not have this buffer, `slot` is
-/// its position: that proxy needs all commits of the slot, which are those behind it.
+/// Returns the position up to which the slot may drop the WAL, as far as replicas are concerned;
+/// none if there are none. A replica in `unavailable` whose missing commits are in the buffer needs
+/// the WAL only from the buffer's end on. If a standby proxy does not have this buffer, `slot` is
+/// its position: that proxy needs all commits after it.
 pub fn forgettable(
     durable: &BTreeMap<ReplicaId, Tsid>,
     unavailable: &BTreeSet<ReplicaId>,
@@ -147,7 +148,7 @@ pub fn forgettable(
     needs.min()
 }
 
-/// Returns the same for a buffer that follows, and whose pages would have a gap otherwise.
+/// Returns the same for a buffer that follows the slot, and whose pages would otherwise have a gap.
 pub fn forgettable_by_buffer(tsid: Tsid, pages: &BufferPages) -> Tsid {
     match planted::is(ProxyBug::BufferNotWaitedFor) {
         true => tsid,

@@ -96,7 +96,8 @@ pub use seed::{dump_version, has_tables};
 pub use slot::RetainedWal;
 pub use standby::refused as refused_standby;
 
-/// Locks the manager for a moment: none of its functions waits, and none leaves it half changed.
+/// Locks the manager. The lock is held only briefly, because none of its functions waits, and none
+/// leaves it half changed.
 pub fn locked(manager: &Mutex<FreshnessManager>) -> MutexGuard<'_, FreshnessManager> {
     manager.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -104,13 +105,13 @@ pub fn locked(manager: &Mutex<FreshnessManager>) -> MutexGuard<'_, FreshnessMana
 /// The status of a replica that is not reached yet: each try begins by it.
 const CONNECTING: &str = "connecting";
 
-/// Name of the slot and of the publication on the primary.
+/// The name of the slot and of the publication on the primary.
 pub const SLOT: &str = "hihooi";
 
-/// Connections that execute commits at one replica, by default.
+/// The default number of connections that execute commits at one replica.
 pub const REPLAY_CONNECTIONS_DEFAULT: u16 = 4;
 
-/// Commits that a connection to a replica executes as one transaction, at most, by default.
+/// The default of the most commits that a connection to a replica executes as one transaction.
 pub const REPLAY_GROUP_DEFAULT: u16 = 8;
 
 /// Waits between two tries to reach a server, at least and at most.
@@ -124,13 +125,13 @@ const JOINS_MAX: usize = 64;
 /// The errors of replication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplicationError {
-    /// A server is not reached, or its connection is lost: trying again may help.
+    /// A server cannot be reached, or the connection to it is lost. Trying again may help.
     Connection(String),
-    /// The primary's stream is invalid: trying again may help.
+    /// The primary's stream is invalid. Trying again may help.
     Stream(String),
-    /// A replica differs from the primary: only seeding it again helps.
+    /// A replica differs from the primary. It must be refilled.
     Differs(String),
-    /// The operator must do something, as the text describes.
+    /// The operator must act, as the text describes.
     Setup(String),
 }
 
@@ -262,7 +263,7 @@ impl Shared {
     }
 }
 
-/// Replication from one primary, running until it is dropped.
+/// The replication from one primary. It runs until it is dropped.
 pub struct Replication {
     shared: Shared,
     reader: JoinHandle<()>,
@@ -273,33 +274,33 @@ pub struct Replication {
     leadership: Mutex<Option<ProxyLeadership>>,
 }
 
-/// Replication that has begun, and the two objects that it shares with routing.
+/// A started replication, and the two objects that it shares with routing.
 pub struct StartedReplication {
     /// The tasks.
     pub replication: Replication,
-    /// The freshness of replicas, which replication reports and routing reads.
+    /// The manager. Replication reports the replicas' positions to it, and routing reads them.
     pub manager: Arc<Mutex<FreshnessManager>>,
-    /// The analyser of statements. Replication replaces its catalogue.
+    /// The analyser of statements. Replication updates its catalogue.
     pub analyser: Arc<Analyser>,
 }
 
-/// The use of the data that the database of a new replica already holds.
+/// How a new replica uses the data that its database already has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExistingData {
-    /// It goes on from there if it is a replica's; otherwise it must be empty.
+    /// If the database was a replica, it continues from there. Otherwise it must be empty.
     Kept,
-    /// It is dropped first.
+    /// The data are dropped first.
     Dropped,
-    /// It is a standby of the primary, and becomes a database of its own first.
+    /// The database is a standby of the primary, and is promoted first.
     Converted,
 }
 
-/// How a new replica gets its initial data.
+/// How a new replica gets its data.
 #[derive(Clone, Debug)]
 pub struct ReplicaIntake {
-    /// The use of the data that its database already holds.
+    /// How it uses the data that its database already has.
     pub contents: ExistingData,
-    /// The replica that it is filled from if it must be filled; otherwise that is the primary.
+    /// The replica to copy if it must be filled; none copies the primary.
     pub seed: Option<Address>,
 }
 
@@ -312,14 +313,14 @@ impl From<ExistingData> for ReplicaIntake {
     }
 }
 
-/// How it is done.
+/// The settings of a replication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicationSettings {
-    /// Connections to each replica that execute commits.
+    /// The number of connections to each replica that execute commits.
     pub replay_connections: u16,
-    /// Commits that one of them executes as one transaction, at most, if so many wait.
+    /// The most waiting commits that one of them executes as one transaction.
     pub replay_group: u16,
-    /// The store of commits for offline replicas, if there is to be one.
+    /// The buffer of commits for offline replicas; none if there is none.
     pub buffer: Option<buffer::BufferOptions>,
 }
 
@@ -334,8 +335,7 @@ impl Default for ReplicationSettings {
 }
 
 impl Replication {
-    /// Becomes the active proxy, however long another one is, and then does as
-    /// [`Replication::begin`].
+    /// Waits until this proxy is active, then does the same as [`Replication::begin`].
     pub async fn start(
         primary: &Address,
         settings: &ReplicationSettings,
@@ -344,8 +344,8 @@ impl Replication {
         Replication::begin(primary, settings, leadership).await
     }
 
-    /// Becomes the active proxy, however long another one is. `waits` gets the name of that one,
-    /// whenever it changes. Fails at once where the primary is not set up for it.
+    /// Waits until this proxy is active, however long another one is. `waits` gets the name of that
+    /// proxy, whenever it changes. Fails at once if the primary is not set up for replication.
     pub async fn acquire_leadership(
         primary: &Address,
         waits: impl FnMut(&str),
@@ -416,27 +416,27 @@ impl Replication {
         })
     }
 
-    /// Returns whether this proxy is the active one.
+    /// Returns the lease of this proxy.
     pub fn lease(&self) -> &Lease {
         &self.shared.lease
     }
 
-    /// Returns its epoch, which is higher than that of every proxy before.
+    /// Returns its epoch, which is higher than that of every earlier proxy.
     pub fn epoch(&self) -> u64 {
         self.shared.epoch
     }
 
-    /// Returns where connections to the primary that clients use are written down.
+    /// Returns the ledger that records clients' connections to the primary.
     pub fn ledger(&self) -> &ConnectionLedger {
         &self.ledger
     }
 
-    /// Returns the register of replicas that operators add, which the next active proxy reads.
+    /// Returns the register of replicas that operators add. The next active proxy reads it.
     pub fn register(&self) -> &ReplicaRegister {
         &self.register
     }
 
-    /// Ends, so that another proxy can become the active one at once.
+    /// Ends the replication, so that another proxy can become active at once.
     pub async fn give_up(&self) {
         let leadership = self.leadership.lock();
         let leadership = leadership.unwrap_or_else(PoisonError::into_inner).take();
@@ -456,8 +456,8 @@ impl Replication {
         }
     }
 
-    /// Adds a replica: fills it if its database is empty, and keeps it from then on. Its number
-    /// must be new.
+    /// Adds a replica: fills it if its database is empty, and keeps it up to date. Its number must
+    /// be new.
     ///
     /// Returns at once; [`Replication::status`] shows the progress.
     pub fn add_replica(&self, id: ReplicaId, replica: &Address, intake: impl Into<ReplicaIntake>) {
@@ -471,13 +471,13 @@ impl Replication {
         assert!(before.is_none(), "a number is used once");
     }
 
-    /// Has the primary retain its log only for the present replicas, and for none if there is none.
-    /// Replicas that were followed before have been added by now.
+    /// Lets the primary retain its WAL only for the present replicas, or not at all if there are
+    /// none. All replicas from before must have been added.
     pub fn knows_all(&self) {
         self.shared.knows_all.store(true, Ordering::Release);
     }
 
-    /// Removes a replica: its database stays as it is.
+    /// Removes a replica. Its database stays as it is.
     pub async fn remove_replica(&self, id: ReplicaId) {
         let keep = self.replicas().remove(&id);
         if let Some(keep) = keep {
@@ -498,7 +498,7 @@ impl Replication {
         self.shared.status().clone()
     }
 
-    /// Returns up to where each replica has everything on disk.
+    /// Returns the position up to which each replica has everything on disk.
     pub fn durable(&self) -> BTreeMap<ReplicaId, Tsid> {
         self.shared.durable().clone()
     }
@@ -517,12 +517,12 @@ impl Replication {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Compares every replica with the primary now, rather than at the next turn.
+    /// Compares every replica with the primary now, instead of at the next regular time.
     pub fn compare_now(&self) {
         self.shared.compare_now.notify_waiters();
     }
 
-    /// Returns how often each replica was compared with the primary and found equal.
+    /// Returns for each replica how many comparisons found it equal to the primary.
     pub fn compared(&self) -> BTreeMap<ReplicaId, u64> {
         self.shared.compared().clone()
     }
@@ -683,13 +683,13 @@ async fn follow(
     }
 }
 
-/// Connects for the proxy's own work, with TLS as the address asks for; the connection's own task
-/// ends with the client.
+/// Connects for the proxy's own work, with TLS as the address states. The connection's task ends
+/// with the client.
 pub async fn connect(address: &Address, name: &str) -> Result<Client, ReplicationError> {
     connect_with_notices(address, name, |_| {}).await
 }
 
-/// Connects in the same way. Notices are passed on before the answer that they belong to.
+/// Connects in the same way. Notices are passed on before the answer to which they belong.
 pub async fn connect_with_notices(
     address: &Address,
     name: &str,

@@ -23,12 +23,12 @@ SELECT (SELECT system_identifier FROM pg_control_system()) || '/'
        || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) || '/'
        || (SELECT oid FROM pg_database WHERE datname = current_database())";
 
-/// Where a replica keeps the name of the primary that it follows.
+/// The statement that creates the table in which a replica stores the name of its primary.
 pub const FOLLOWS: &str = "
 CREATE TABLE IF NOT EXISTS hihooi.follows (one bool PRIMARY KEY DEFAULT true CHECK (one),
   line text NOT NULL)";
 
-/// Returns which database this is, see the module.
+/// Returns the line of a primary, see the module.
 pub async fn line(primary: &Client) -> Result<String, ReplicationError> {
     one(primary, LINE).await
 }
@@ -43,8 +43,8 @@ pub async fn has_replaced(client: &Client, line: &str) -> Result<bool, Replicati
     Ok(one(client, &marked).await? != "0")
 }
 
-/// Fails if one of these databases has taken the primary's place. Replicas that do not answer soon
-/// are passed over, and so is a primary that does not.
+/// Fails if one of these databases has replaced the primary. Skips replicas, and a primary, that do
+/// not answer soon.
 pub async fn refuse_replaced(
     primary: &Address,
     replicas: &[Address],
@@ -83,7 +83,7 @@ pub fn replaced(by: &str) -> ReplicationError {
     ))
 }
 
-/// Returns the line of the primary that a database follows, if it has one.
+/// Returns the line of the primary that a database follows; none if it follows none.
 pub async fn follows(client: &Client) -> Result<Option<String>, ReplicationError> {
     if !has_table(client, "follows").await? {
         return Ok(None);
@@ -92,8 +92,7 @@ pub async fn follows(client: &Client) -> Result<Option<String>, ReplicationError
     follows.first().map(|row| value(row, 0)).transpose()
 }
 
-/// Fails if a replica follows another primary. A replica that was filled before the line was
-/// written down follows this one.
+/// Fails if a replica follows another primary. A replica without a recorded line follows this one.
 pub async fn keep_to_line(replica: &Client, line: &str) -> Result<(), ReplicationError> {
     let line = literal(line);
     let note = format!(

@@ -9,22 +9,22 @@ use std::collections::BTreeMap;
 use proxy_core::freshness::Tsid;
 use proxy_core::planted::{self, ProxyBug};
 
-/// All commits after one place, up to another one.
+/// A page of the transactions buffer: all commits after one position, up to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferPage {
     /// The epoch of the proxy that wrote it.
     pub epoch: u64,
-    /// Its commits are after this place.
+    /// The position before its first commit.
     pub after: Tsid,
-    /// The last of them is here, or there is none between it and here.
+    /// The position up to which it has all commits.
     pub until: Tsid,
-    /// Rows of the table that it takes.
+    /// The number of its rows in the table.
     pub parts: u32,
-    /// Bytes of them.
+    /// The bytes of these rows.
     pub length: u64,
 }
 
-/// Pages without a gap between them.
+/// The pages of the buffer, without gaps between them.
 #[derive(Clone, Debug)]
 pub struct BufferPages {
     /// By where they end. None is inside of another one.
@@ -37,7 +37,7 @@ pub struct BufferPages {
 }
 
 impl BufferPages {
-    /// Makes none, of a buffer that begins at this place.
+    /// Returns no pages, for a buffer that begins at this position.
     pub fn beginning_at(place: Tsid) -> BufferPages {
         BufferPages {
             all: BTreeMap::new(),
@@ -47,8 +47,8 @@ impl BufferPages {
         }
     }
 
-    /// Returns those of the pages that lead to the newest without a gap, and the others, which are
-    /// of no use any more. None without pages.
+    /// Returns the pages that lead to the newest one without a gap, and the others, which are
+    /// useless. Returns none without pages.
     pub fn of(mut found: Vec<BufferPage>) -> Option<(BufferPages, Vec<BufferPage>)> {
         found.sort_by_key(|page| (page.until, std::cmp::Reverse(page.after)));
         let until = found.last()?.until;
@@ -69,12 +69,13 @@ impl BufferPages {
         Some((pages, useless))
     }
 
-    /// Returns the first covered position: a replica that lacks earlier commits finds no help.
+    /// Returns the first covered position. The buffer does not help a replica that lacks earlier
+    /// commits.
     pub fn from(&self) -> Tsid {
         self.from
     }
 
-    /// Notes that everything is covered up to here.
+    /// Returns the last covered position.
     pub fn until(&self) -> Tsid {
         self.until
     }
@@ -84,18 +85,18 @@ impl BufferPages {
         self.length
     }
 
-    /// Returns how many there are.
+    /// Returns the number of pages.
     pub fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// Returns whether all that follows this place is here, as far as anything is.
+    /// Returns whether the pages have every commit after this position.
     pub fn covers(&self, place: Tsid) -> bool {
         (self.from..=self.until).contains(&place)
     }
 
-    /// Returns the next page for a reader that has everything up to this position; none if there is
-    /// no more, or if a part of it is lost.
+    /// Returns the next page for a reader with everything up to this position. Returns none if
+    /// there is no more, or if a part of it is lost.
     pub fn next(&self, place: Tsid) -> Option<BufferPage> {
         if !self.covers(place) {
             return None;
@@ -106,12 +107,12 @@ impl BufferPages {
         later.next().map(|(_, page)| *page)
     }
 
-    /// Returns the newest.
+    /// Returns the newest page.
     pub fn last(&self) -> Option<&BufferPage> {
         self.all.values().next_back()
     }
 
-    /// Adds a page after the newest, or in its place, and returns the replaced page.
+    /// Adds a page after the newest one, or in its place. Returns the replaced page.
     pub fn push(&mut self, page: BufferPage) -> Option<BufferPage> {
         assert!(page.until > self.until, "pages are added in order");
         assert!(page.after <= self.until, "pages leave no gap");
@@ -126,7 +127,8 @@ impl BufferPages {
         replaced
     }
 
-    /// Removes the oldest, if there are more bytes than this; never the newest.
+    /// Removes and returns the oldest page if there are more bytes than this. It never removes the
+    /// newest page.
     pub fn take_surplus(&mut self, length_max: u64) -> Option<BufferPage> {
         if self.length <= length_max || self.all.len() < 2 {
             return None;

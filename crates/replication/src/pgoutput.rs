@@ -17,73 +17,73 @@ pub enum TupleValue {
     Null,
     /// A large value that did not change and was not sent.
     Unchanged,
-    /// Its text.
+    /// The value's text.
     Text(Bytes),
 }
 
 /// The values of a row, in the order of the relation's columns.
 pub type Tuple = Vec<TupleValue>;
 
-/// The shape of a table from here on in the stream.
+/// The description of a table, valid from here on in the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelationMessage {
-    /// Object identifier on the primary.
+    /// The relation's OID on the primary.
     pub oid: u32,
-    /// Schema; empty for `pg_catalog`.
+    /// The relation's schema; empty for `pg_catalog`.
     pub schema: String,
-    /// Name.
+    /// The relation's name.
     pub name: String,
-    /// Replica identity: `d`, `n`, `f` or `i`.
+    /// The relation's replica identity: `d`, `n`, `f` or `i`.
     pub identity: u8,
-    /// Columns in order.
+    /// The relation's columns, in order.
     pub columns: Vec<RelationColumn>,
 }
 
 /// A column of such a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelationColumn {
-    /// Whether it is in the replica identity.
+    /// Whether it is part of the replica identity.
     pub in_key: bool,
-    /// Name.
+    /// The column's name.
     pub name: String,
-    /// Its type's object identifier on the primary.
+    /// The OID of its type on the primary.
     pub type_oid: u32,
 }
 
-/// The columns that identify a row before a change.
+/// The values that identify a row before a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OldTuple {
-    /// Columns of the replica identity; the others are NULL.
+    /// The columns of the replica identity; the others are NULL.
     Key(Tuple),
     /// The whole row.
     Row(Tuple),
 }
 
-/// A message.
+/// A message of the plugin `pgoutput`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PgoutputMessage {
-    /// A table is described.
+    /// The description of a table.
     Relation(RelationMessage),
-    /// A row is new.
+    /// A row was inserted.
     Insert { relation: u32, new: Tuple },
-    /// A row changed; `old` is there if its identity changed or is the whole row.
+    /// A row was updated. `old` is set if its identity changed, or is the whole row.
     Update {
         relation: u32,
         old: Option<OldTuple>,
         new: Tuple,
     },
-    /// A row is gone.
+    /// A row was deleted.
     Delete { relation: u32, old: OldTuple },
-    /// Tables are emptied.
+    /// Tables were truncated.
     Truncate {
         relations: Vec<u32>,
         restart_identity: bool,
     },
-    /// A type or an origin, which are not needed.
+    /// A message that is not needed, such as a type or an origin.
     Other,
 }
 
-/// The bytes are no message of the protocol.
+/// The bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedPgoutput;
 

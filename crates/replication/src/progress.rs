@@ -3,23 +3,23 @@
 
 use std::time::Duration;
 
-/// A replica that is silent for longer serves nothing until it answers again.
+/// The time after which a replica that does not answer serves nothing until it answers again.
 pub const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// The status of a replica that has nothing else to do.
+/// The status of a replica that only serves.
 pub const SERVING: &str = "serving";
 
-/// How far something is.
+/// The progress of a task.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TaskProgress {
     /// The completed share, from 0 to 1.
     pub share: f64,
-    /// About how long the rest takes; none before anything is done.
+    /// The estimated remaining time; none before anything is done.
     pub left: Option<Duration>,
 }
 
 impl TaskProgress {
-    /// Makes the progress of work of which so much is done in this time. The done part may exceed
-    /// the estimate of all: then it is almost done.
+    /// Returns the progress of work, from the done part, the estimate of all, and the elapsed time.
+    /// If the done part exceeds the estimate, the work counts as almost done.
     pub fn of(done: u64, all: u64, elapsed: Duration) -> TaskProgress {
         const ALMOST: f64 = 0.99;
         let share = (done as f64 / all.max(1) as f64).min(ALMOST);
@@ -28,12 +28,12 @@ impl TaskProgress {
     }
 }
 
-/// The status of a replica, for people.
+/// The status of a replica, for operators.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReplicaStatus {
-    /// In words.
+    /// The status as text.
     pub text: String,
-    /// How far that is, if it has an end.
+    /// The progress; none if the activity has no end.
     pub progress: Option<TaskProgress>,
 }
 

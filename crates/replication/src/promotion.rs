@@ -63,7 +63,7 @@ SELECT s.oid::regclass, q.seqincrement < 0, u.adrelid::regclass, quote_ident(a.a
 pub struct PromotionOutcome {
     /// The new primary.
     pub primary: Address,
-    /// The replicas that can follow it.
+    /// The replicas that can follow the new primary.
     pub followers: Vec<Address>,
     /// The replicas that cannot follow it, with the reasons.
     pub left: Vec<(Address, String)>,
@@ -110,13 +110,14 @@ struct ReachedReplica {
 /// A database that may be promoted.
 struct PromotionCandidate {
     reached: ReachedReplica,
-    /// Its position, and its last commit, which may be less. No commit is between them.
+    /// The position of the candidate, and its last commit, which may be less. No commit is between
+    /// them.
     has: Tsid,
     last: Tsid,
 }
 
-/// Promotes the replica that has most, or `chosen` if that has as much. `report` gets each step for
-/// people.
+/// Promotes the replica with the most commits, or `chosen` if it has as many. `report` gets each
+/// step, for people.
 pub async fn promote(
     primary: &Address,
     replicas: &[Address],

@@ -12,7 +12,7 @@ use super::{ReplicationError, SLOT, Shared, connect, fence};
 use pg_connect::address::Address;
 use pg_wire::quoting::{literal, quoted};
 
-/// Notes in the replica's own database that it differs.
+/// Records in the replica's own database that it differs.
 pub async fn note(replica: &Address, why: &str) -> Result<(), ReplicationError> {
     let client = connect(replica, fence::EXTRACTOR).await?;
     let why = literal(why);
@@ -25,7 +25,7 @@ pub async fn note(replica: &Address, why: &str) -> Result<(), ReplicationError> 
     Ok(client.batch_execute(&sql).await?)
 }
 
-/// Returns why the database was found to differ, if it was.
+/// Returns the reason why the database was found to differ; none if it was not.
 pub async fn noted(replica: &Client) -> Result<Option<String>, ReplicationError> {
     if !has_table(replica, "difference").await? {
         return Ok(None);
@@ -38,8 +38,8 @@ pub async fn noted(replica: &Client) -> Result<Option<String>, ReplicationError>
     Ok(Some(why))
 }
 
-/// Returns whether two connections lead to the same database of the same server, under any
-/// addresses. Both servers must take writes.
+/// Returns whether two connections reach the same database of the same server, whatever their
+/// addresses. Both servers must accept writes.
 pub async fn is_same(primary: &Client, replica: &Client) -> Result<bool, ReplicationError> {
     // A lock is seen only in its own database.
     let key = one(primary, "SELECT (random() * 9e18)::int8").await?;
@@ -50,8 +50,8 @@ pub async fn is_same(primary: &Client, replica: &Client) -> Result<bool, Replica
     Ok(is_same)
 }
 
-/// Puts an empty database in the place of the replica's, or makes it; with the primary's encoding
-/// and order of texts. The new one is made before the old one is dropped.
+/// Replaces the replica's database by an empty one, or creates it, with the primary's encoding and
+/// collation. The new database is created before the old one is dropped.
 pub async fn empty(shared: &Shared, replica: &Address) -> Result<(), ReplicationError> {
     let primary = connect(&shared.primary, "replex seed").await?;
     let name = &replica.database;
@@ -122,7 +122,7 @@ pub async fn empty(shared: &Shared, replica: &Address) -> Result<(), Replication
     Ok(())
 }
 
-/// Fails where a database must not be a replica's.
+/// Fails if a database must not become a replica.
 pub async fn refuse_primary(primary: &Client, replica: &Client) -> Result<(), ReplicationError> {
     if one(replica, "SELECT pg_is_in_recovery()").await? == "t" {
         return Err(ReplicationError::Setup(

@@ -14,13 +14,13 @@ pub async fn rows(client: &Client, sql: &str) -> Result<Vec<SimpleQueryRow>, Rep
     Ok(rows.collect())
 }
 
-/// Returns a value that is not NULL.
+/// Returns a value, or an error if it is NULL.
 pub fn value(row: &SimpleQueryRow, index: usize) -> Result<String, ReplicationError> {
     let missing = || ReplicationError::Stream("a value is NULL that must not be".into());
     row.get(index).map(str::to_owned).ok_or_else(missing)
 }
 
-/// Returns whether there is this table of ours.
+/// Returns whether this table of the proxy exists.
 pub async fn has_table(client: &Client, name: &str) -> Result<bool, ReplicationError> {
     let has = format!(
         "SELECT count(*) FROM pg_tables WHERE schemaname = 'hihooi' AND tablename = '{name}'"
@@ -28,7 +28,7 @@ pub async fn has_table(client: &Client, name: &str) -> Result<bool, ReplicationE
     Ok(one(client, &has).await? != "0")
 }
 
-/// Returns the one value of a query.
+/// Returns the only value of a query.
 pub async fn one(client: &Client, sql: &str) -> Result<String, ReplicationError> {
     first(&client.simple_query(sql).await?)
 }
@@ -42,13 +42,13 @@ pub fn first(answer: &[SimpleQueryMessage]) -> Result<String, ReplicationError> 
     found.ok_or_else(|| ReplicationError::Connection("a query has no answer".into()))?
 }
 
-/// Returns a whole number from a query.
+/// Returns the number in a text.
 pub fn number(text: &str) -> Result<u64, ReplicationError> {
     let problem = |_| ReplicationError::Connection(format!("{text} is not a number"));
     text.parse().map_err(problem)
 }
 
-/// Returns the primary's error when it refuses to be set up.
+/// Returns an error of the primary during its preparation.
 pub fn setup_error(error: tokio_postgres::Error) -> ReplicationError {
     match error.as_db_error() {
         Some(reported) => ReplicationError::Setup(format!(

@@ -53,7 +53,7 @@ const OPTIONS: &str = "-c datestyle=ISO,YMD -c intervalstyle=postgres -c extra_f
                        -c bytea_output=hex -c timezone=UTC -c client_encoding=UTF8 -c lc_monetary=C \
                        -c search_path=";
 
-/// The receivers of commits.
+/// The receiver of commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Follower {
     /// The transactions buffer.
@@ -62,7 +62,7 @@ pub enum Follower {
     Replica(ReplicaId),
 }
 
-/// A follower that wants every commit after `applied`.
+/// A request of a follower for every commit after `applied`.
 pub struct JoinRequest {
     follower: Follower,
     applied: Tsid,
@@ -71,8 +71,8 @@ pub struct JoinRequest {
     answer: oneshot::Sender<JoinAnswer>,
 }
 
-/// Asks the receiver of `joins` for every commit after `applied`. With `insists`, it can have
-/// nothing more from the transactions buffer.
+/// Sends a request for every commit after `applied` to the receiver of `joins`. `insists` states
+/// that the transactions buffer has nothing more for the follower.
 pub async fn join(
     joins: &mpsc::Sender<JoinRequest>,
     follower: Follower,
@@ -93,12 +93,12 @@ pub async fn join(
     answered.await.map_err(|_| ended())
 }
 
-/// The answer to a follower that wants to join.
+/// The answer to such a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinAnswer {
-    /// All that follows is given.
+    /// The follower gets every following commit.
     Taken,
-    /// The next commits are in the transactions buffer: ask again once they were delivered.
+    /// The next commits are in the transactions buffer. Ask again after they are delivered.
     BufferHasMore,
     /// The next commits are lost.
     Gone,
@@ -124,17 +124,17 @@ impl FollowerState {
     }
 }
 
-/// An item of an Extractor's input, in TSID order.
+/// An item for an Extractor, in TSID order.
 #[derive(Clone, Debug)]
 pub enum StreamedCommit {
     /// A commit.
     Transaction(Arc<TState>),
-    /// There is no other commit up to here.
+    /// There is no further commit up to this position.
     Nothing(Tsid),
 }
 
 impl StreamedCommit {
-    /// Returns its place.
+    /// Returns its position.
     pub fn tsid(&self) -> Tsid {
         match self {
             StreamedCommit::Transaction(tstate) => tstate.tsid,
@@ -176,7 +176,7 @@ pub struct SlotReader {
 }
 
 impl SlotReader {
-    /// Makes a reader that has read nothing.
+    /// Returns a reader that has read nothing.
     pub fn new(shared: Shared, joined: mpsc::Receiver<JoinRequest>) -> SlotReader {
         SlotReader {
             shared,
@@ -191,7 +191,7 @@ impl SlotReader {
         }
     }
 
-    /// Reads for ever.
+    /// Reads the slot. Never returns.
     pub async fn run(mut self) {
         let mut wait = RETRY_WAIT_MIN;
         loop {
@@ -501,7 +501,7 @@ fn no_file(error: io::Error) -> ReplicationError {
     ))
 }
 
-/// Writes a commit of no effect, so that the stream goes past the log's end as it is now.
+/// Writes a commit without effect, so that the stream passes the present end of the WAL.
 pub async fn nudge(primary: &Client) -> Result<(), ReplicationError> {
     let sql = "SELECT pg_logical_emit_message(true, 'hihooi.nudge', '')";
     primary.simple_query(sql).await?;

@@ -20,11 +20,11 @@ use proxy_core::planted::{self, ProxyBug};
 /// longer than a transaction may that is kept in memory.
 const GROUP_LENGTH_MAX: usize = 256 * 1024;
 
-/// A connection's number.
+/// The number of a connection that executes commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WorkerNumber(pub usize);
 
-/// A command for a connection, or for none. Groups are named by their last transaction.
+/// A command for a connection. A group is named by its last transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerCommand {
     /// Execute without committing.
@@ -33,7 +33,7 @@ pub enum WorkerCommand {
     Commit(WorkerNumber, Tsid),
     /// Roll back the executed group.
     Rollback(WorkerNumber, Tsid),
-    /// All up to here is applied, without work at the replica.
+    /// Every commit up to this position is applied. The replica has nothing to execute.
     Advance(Tsid),
 }
 
@@ -49,9 +49,9 @@ enum GroupPhase {
 /// Transactions that a connection executes as one.
 #[derive(Debug)]
 pub struct CommitGroup {
-    /// They follow each other, but for such as have nothing to do.
+    /// The group's transactions, consecutive except for those that have nothing to do.
     pub tsids: Vec<Tsid>,
-    /// Whether it runs with nothing else running, since it failed before.
+    /// Whether nothing else runs meanwhile, because it failed before.
     pub is_alone: bool,
     worker: WorkerNumber,
     phase: GroupPhase,
@@ -82,7 +82,8 @@ pub struct ReplaySchedule {
 }
 
 impl ReplaySchedule {
-    /// Makes one for this many connections, and groups of so many transactions at most.
+    /// Returns a schedule for this many connections. `group_max` is the most transactions of a
+    /// group.
     pub fn new(worker_count: usize, group_max: usize) -> ReplaySchedule {
         assert!(worker_count > 0, "at least one connection executes");
         assert!(group_max > 0, "something has to be executed");
@@ -97,13 +98,13 @@ impl ReplaySchedule {
         }
     }
 
-    /// Returns transactions that are not yet committed here.
+    /// Returns the number of transactions that are not committed at the replica.
     pub fn count(&self) -> usize {
         let executing: usize = self.groups.values().map(|group| group.tsids.len()).sum();
         executing + self.execution.waiting_count() + self.empty.len()
     }
 
-    /// Returns a group that is to be executed.
+    /// Returns a group by its name.
     pub fn group(&self, name: Tsid) -> &CommitGroup {
         &self.groups[&name]
     }
@@ -113,12 +114,12 @@ impl ReplaySchedule {
         self.execution.add(tsid, task);
     }
 
-    /// Adds the next transaction in TSID order, which has nothing to do.
+    /// Adds the next transaction in TSID order, if it has nothing to do.
     pub fn add_empty(&mut self, tsid: Tsid) {
         self.empty.insert(tsid);
     }
 
-    /// Notes that a connection has executed it.
+    /// Records that a connection has executed a group.
     pub fn executed(&mut self, name: Tsid) {
         let group = self.groups.get_mut(&name).expect("it was to be executed");
         assert_eq!(
@@ -129,8 +130,8 @@ impl ReplaySchedule {
         group.phase = GroupPhase::Executed;
     }
 
-    /// Notes that a connection could not execute it, and has rolled it back. Returns whether it was
-    /// alone: then trying again changes nothing.
+    /// Records that a connection failed to execute a group and has rolled it back. Returns whether
+    /// the group was one transaction that ran alone, so that another attempt is useless.
     pub fn failed(&mut self, name: Tsid) -> bool {
         let group = self.put_back(name, GroupPhase::Executing);
         for tsid in &group.tsids {
@@ -139,7 +140,7 @@ impl ReplaySchedule {
         group.is_alone
     }
 
-    /// Notes that a connection has committed it.
+    /// Records that a connection has committed a group.
     pub fn committed(&mut self, worker: WorkerNumber, name: Tsid) {
         let group = self.groups.remove(&name).expect("it was to be committed");
         assert_eq!(
@@ -157,13 +158,13 @@ impl ReplaySchedule {
         self.left.push(group.tsids);
     }
 
-    /// Notes that a connection has rolled it back.
+    /// Records that a connection has rolled back a group.
     pub fn rolled_back(&mut self, name: Tsid) {
         self.put_back(name, GroupPhase::RollingBack);
     }
 
-    /// Returns whose turn it is. The command is to be sent before anything else is done, as all
-    /// others wait for it.
+    /// Returns the commit or rollback that is next in order. Send it before anything else, because
+    /// all others wait for it.
     pub fn urgent_commands(&mut self) -> Vec<WorkerCommand> {
         let mut commands = Vec::new();
         let waiting = self.execution.oldest_waiting().map(|(tsid, _)| tsid);
@@ -185,7 +186,7 @@ impl ReplaySchedule {
         commands
     }
 
-    /// Returns the other commands that are due now.
+    /// Returns the other commands that are due.
     pub fn commands(&mut self) -> Vec<WorkerCommand> {
         let mut commands = Vec::new();
         // Frees the transactions that have waited for the departed ones.

@@ -23,11 +23,11 @@ use pg_analysis::{
 };
 use proxy_core::freshness::mark::AnnouncedStatement;
 
-/// The table that the triggers write to, in our own schema.
+/// The table to which the triggers write, in the proxy's schema.
 pub const TABLE: &str = "schema_change";
 
-/// Stands for the triggers' function where a copy of the primary's schema is put; `FORGET` removes
-/// it again, with triggers that were copied.
+/// The statements that create a stand-in for the triggers' function, before a copy of the primary's
+/// schema is restored. [`FORGET`] removes it again, with the copied triggers.
 pub const STAND_IN: &str = "
 CREATE SCHEMA IF NOT EXISTS hihooi;
 CREATE OR REPLACE FUNCTION hihooi.note_schema_change() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'";
@@ -39,8 +39,7 @@ const CHECKS: &str = include_str!("schema_checks.sql");
 /// The table, the triggers and their functions.
 const TRIGGERS: &str = include_str!("schema_changes.sql");
 
-/// Makes the triggers on the primary, unless our role may not: whether changes of the schema are
-/// noticed.
+/// Creates the triggers on the primary. Returns false if the role may not create them.
 pub async fn prepare(primary: &Client) -> Result<bool, ReplicationError> {
     let make = format!(
         "BEGIN; SELECT pg_advisory_xact_lock(hashtext('hihooi')); {CHECKS}; {TRIGGERS}; COMMIT"
@@ -55,7 +54,7 @@ pub async fn prepare(primary: &Client) -> Result<bool, ReplicationError> {
     }
 }
 
-/// Returns a statement that does `otherwise`, in PL/pgSQL, where the triggers will not note the
+/// Returns a statement that executes `otherwise`, in PL/pgSQL, if the triggers will not record the
 /// session's next statements.
 ///
 /// Before that it refuses `text`, the statement that follows, if that makes something for good of
@@ -115,19 +114,19 @@ fn behind_preludes(mut text: &str) -> &str {
     text
 }
 
-/// A note of a trigger.
+/// A record of a trigger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchemaNote {
-    /// When the client's text began to run; it names the text within a session.
+    /// The time at which the client's text began to run. It identifies the text within a session.
     pub at: String,
-    /// The event at which the trigger ran.
+    /// The trigger's event.
     pub event: String,
     /// The command tag.
     pub tag: String,
-    /// Whether the statement changes objects that replicas have. For a DROP, the note before shows
-    /// that.
+    /// Whether the statement changes objects that replicas have. For a DROP, the previous record
+    /// shows that.
     pub matters: bool,
-    /// Settings by which texts mean something else, a line for each.
+    /// Settings that change the meaning of texts, one per line.
     pub settings: String,
     /// The `search_path`.
     pub path: String,
@@ -135,14 +134,14 @@ pub struct SchemaNote {
     pub role: String,
     /// The text that the client sent.
     pub query: String,
-    /// The PL/pgSQL stack, innermost first. The first line is the trigger's own.
+    /// The PL/pgSQL stack, innermost first. The first line is that of the trigger itself.
     pub context: String,
-    /// Temporary tables, views and sequences that the session had, a line for each.
+    /// The temporary tables, views and sequences of the session, one per line.
     pub temporary: String,
 }
 
 impl SchemaNote {
-    /// Reads a row of the table, with columns of these names.
+    /// Reads a row of the table, whose columns have these names.
     pub fn of<'c>(columns: impl Iterator<Item = &'c str>, row: &Tuple) -> Option<SchemaNote> {
         let mut note = SchemaNote::default();
         for (column, value) in columns.zip(row) {
@@ -187,21 +186,21 @@ impl SchemaNote {
     }
 }
 
-/// The change for replicas.
+/// A schema change for replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplayableChange {
-    /// This, with these settings.
+    /// A statement to run, with these settings.
     Statement(AnnouncedStatement, Vec<(String, String)>),
-    /// They cannot, for this reason.
+    /// Replicas cannot repeat the change, for this reason.
     Lost(String),
 }
 
-/// The changes of the schema that one transaction made, as they come.
+/// The schema changes of one transaction, in their order.
 #[derive(Debug, Default)]
 pub struct SchemaChanges {
     /// Statements that the proxy wrote into the log itself, right before they run.
     announced: Vec<String>,
-    /// The text that the client sent last, of which a statement was noted.
+    /// The last text from the client with a statement that was noted.
     sent: Option<NotedText>,
     /// The text that a function ran last.
     inner: Option<NotedText>,
@@ -285,13 +284,13 @@ impl NotedText {
 }
 
 impl SchemaChanges {
-    /// Notes that the proxy has written this statement into the log: it is known already if it is
-    /// noted.
+    /// Records a statement that the proxy has written into the WAL. A trigger's record of the same
+    /// statement then adds nothing.
     pub fn announced(&mut self, statement: &AnnouncedStatement) {
         self.announced.push(statement.text.clone());
     }
 
-    /// Handles a note.
+    /// Handles a trigger's record.
     pub fn noted(&mut self, note: &SchemaNote, analyser: &Analyser) -> Vec<ReplayableChange> {
         let mut found = Vec::new();
         let is_same = |it: &NotedText| it.is(&note.at, &note.query);
@@ -343,7 +342,7 @@ impl SchemaChanges {
         found
     }
 
-    /// Handles the end of the transaction, or of the text before the next one.
+    /// Handles the end of the transaction, or of a text before the next one.
     pub fn end(&mut self) -> Vec<ReplayableChange> {
         let ended = [self.inner.take(), self.sent.take()].into_iter().flatten();
         ended.flat_map(|mut it| it.take_rest()).collect()

@@ -40,14 +40,14 @@ SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c
  WHERE c.relkind IN ('r', 'm') AND c.relpersistence = 'p' AND c.oid >= 16384
    AND n.nspname NOT IN ('information_schema', 'hihooi')";
 
-/// Tables whose rows are on every node.
+/// The tables whose rows are replicated.
 pub const TABLES: &str = "
 SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= 16384
    AND n.nspname NOT IN ('information_schema', 'hihooi')
    AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')";
 
-/// Fails where a database that was never filled has tables.
+/// Fails if a database that was never filled has tables.
 pub async fn refuse_tables(control: &Client) -> Result<(), ReplicationError> {
     match has_tables(control).await? {
         true => Err(ReplicationError::Setup(
@@ -61,13 +61,13 @@ pub async fn refuse_tables(control: &Client) -> Result<(), ReplicationError> {
 
 /// A new replica that is being filled. Its database must be empty.
 pub struct ReplicaFill<'a> {
-    /// The state that all parts share.
+    /// The state that all tasks share.
     pub shared: &'a Shared,
-    /// Its number.
+    /// The replica's number.
     pub id: ReplicaId,
-    /// Its database, and a connection to that.
+    /// The address of its database.
     pub replica: &'a Address,
-    /// See `replica`.
+    /// A connection to its database.
     pub control: &'a Client,
 }
 
@@ -79,7 +79,7 @@ struct ExportedSnapshot<'a> {
 }
 
 impl ReplicaFill<'_> {
-    /// Fills it, see the module. From the primary, unless a seed is named.
+    /// Fills the replica from the primary, or from `seed` if it is set; see the module.
     pub async fn fill(&self, seed: Option<&Address>) -> Result<ReplicaStart, ReplicationError> {
         refuse_tables(self.control).await?;
         let primary = connect(&self.shared.primary, fence::SOURCE).await?;
@@ -283,12 +283,13 @@ async fn export(session: &Client, asked: &str) -> Result<SimpleQueryRow, Replica
     taken.into_iter().next().ok_or_else(none)
 }
 
-/// Returns whether a database has tables whose rows would be on every node.
+/// Returns whether a database has tables whose rows would be replicated.
 pub async fn has_tables(client: &Client) -> Result<bool, ReplicationError> {
     Ok(!rows(client, TABLES).await?.is_empty())
 }
 
-/// Returns the major version of PostgreSQL's client tools on this machine, if they are there.
+/// Returns the major version of PostgreSQL's client tools on this machine; none if they are
+/// missing.
 pub async fn dump_version() -> Option<u64> {
     let folder = pg_local::programs().unwrap_or_default();
     let mut command = Command::new(folder.join("pg_dump"));

@@ -9,29 +9,29 @@ use proxy_core::freshness::mark::MarkKey;
 use proxy_core::freshness::{ServerLife, Tsid};
 use proxy_core::planted::{self, ProxyBug};
 
-/// The number by which `hihooi.applied` has the position on disk. Connections that execute are
-/// numbered from 0.
+/// The number under which `hihooi.applied` has the position on disk. Connections that execute
+/// commits are numbered from 0.
 pub const FLUSHER: i32 = -1;
 
-/// Where a replica begins.
+/// The state from which a replica begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaStart {
-    /// It has everything up to here, as far as `seed` does not say otherwise.
+    /// It has every commit up to here, except as `seed` states.
     pub applied: Tsid,
-    /// The snapshot that it was filled from, until it is past it.
+    /// The snapshot from which it was filled, until it has passed the snapshot.
     pub seed: Option<SeedSnapshot>,
 }
 
-/// A snapshot that a replica was filled from.
+/// The snapshot from which a replica was filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeedSnapshot {
-    /// The snapshot as `pg_current_snapshot()` writes it.
+    /// The snapshot, as `pg_current_snapshot()` returns it.
     pub snapshot: super::snapshot::PgSnapshot,
-    /// Every commit that it shows is at or before this place.
+    /// Every commit in the snapshot is at or before this position.
     pub until: Tsid,
 }
 
-/// Tables whose changes would come without a key, as one text.
+/// The query for the tables whose changes would come without a key, as one text.
 pub const KEYLESS: &str = "
 SELECT coalesce(string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid), '')
   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -41,7 +41,7 @@ SELECT coalesce(string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid), '')
         (SELECT FROM pg_index i WHERE i.indrelid = c.oid
           AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END)";
 
-/// Triggers and rules that would run again where rows are applied, as one text.
+/// The query for the triggers and rules that would run again when rows are applied, as one text.
 pub const FIRING: &str = "
 SELECT coalesce(string_agg(it, ', ' ORDER BY it), '') FROM (
   SELECT format('trigger %I on %s', tgname, tgrelid::regclass) FROM pg_trigger WHERE NOT tgisinternal AND tgenabled IN ('A', 'R')
@@ -51,12 +51,12 @@ SELECT coalesce(string_agg(it, ', ' ORDER BY it), '') FROM (
   UNION ALL
   SELECT format('event trigger %I', evtname) FROM pg_event_trigger
    WHERE evtname NOT LIKE 'hihooi\\_%' AND evtenabled IN ('A', 'R')) AS firing (it)";
-/// How that is fixed.
+/// The remedy for such triggers and rules.
 pub const FIX_FIRING: &str =
     "Run ALTER TABLE … ENABLE TRIGGER (or ENABLE RULE, ALTER EVENT TRIGGER … ENABLE) for each";
 
 /// Refuses a primary that is not set up for logical decoding, or has a table whose changes would
-/// come without a key. The error names the fix.
+/// come without a key. The error names the remedy.
 pub async fn check(primary: &Client) -> Result<(), ReplicationError> {
     let wal_level = one(primary, "SHOW wal_level").await?;
     if wal_level != "logical" {
@@ -81,8 +81,8 @@ pub async fn check(primary: &Client) -> Result<(), ReplicationError> {
     Ok(())
 }
 
-/// Makes the publication, the slot and the triggers on the primary if they are missing. Returns the
-/// key of our messages, and the end of the log. To be called by the active proxy only.
+/// Creates the publication, the slot and the triggers on the primary if they are missing. Returns
+/// the key that signs messages, and the end of the WAL. Only the active proxy may call it.
 pub async fn prepare(primary: &Client) -> Result<(MarkKey, Tsid), ReplicationError> {
     check(primary).await?;
     let key = key(primary).await?;
@@ -127,10 +127,10 @@ async fn key(primary: &Client) -> Result<MarkKey, ReplicationError> {
     Ok(MarkKey::new(secret.as_bytes()))
 }
 
-/// Where there is no slot, it gives nothing at all.
+/// The position of a missing slot, which delivers nothing.
 pub const NO_SLOT: Tsid = Tsid(u64::MAX);
 
-/// Returns the place after which the slot gives commits.
+/// Returns the position after which the slot delivers commits.
 pub async fn confirmed(primary: &Client) -> Result<Tsid, ReplicationError> {
     let none = NO_SLOT.0;
     let text = one(
@@ -144,7 +144,7 @@ pub async fn confirmed(primary: &Client) -> Result<Tsid, ReplicationError> {
     number(&text).map(Tsid)
 }
 
-/// Returns the end of the primary's log.
+/// Returns the end of the primary's WAL.
 pub async fn position(primary: &Client) -> Result<Tsid, ReplicationError> {
     let text = one(
         primary,
@@ -154,7 +154,7 @@ pub async fn position(primary: &Client) -> Result<Tsid, ReplicationError> {
     number(&text).map(Tsid)
 }
 
-/// Takes a lock at a replica that lives as long as this session, which lives no longer than its
+/// Acquires a lock at a replica for this session's time. The session ends at the latest with its
 /// server.
 pub async fn begin_life(replica: &Client) -> Result<ServerLife, ReplicationError> {
     let lock = "SELECT key FROM (SELECT (random() * 9e18)::int8 AS key OFFSET 0) AS keys
@@ -164,7 +164,7 @@ pub async fn begin_life(replica: &Client) -> Result<ServerLife, ReplicationError
     i64::try_from(key).map(ServerLife).map_err(too_large)
 }
 
-/// Returns how far a replica is; none if it was never filled.
+/// Returns the state of a replica; none if it was never filled.
 pub async fn applied(replica: &Client) -> Result<Option<ReplicaStart>, ReplicationError> {
     if !has_table(replica, "applied").await? {
         return Ok(None);
@@ -187,8 +187,8 @@ pub async fn applied(replica: &Client) -> Result<Option<ReplicaStart>, Replicati
     Ok(Some(ReplicaStart { applied, seed }))
 }
 
-/// Flushes the visible commits of a replica to its disk: Extractors commit without waiting for
-/// that.
+/// Flushes a replica's visible commits to its disk, because Extractors commit without waiting for
+/// the disk.
 pub async fn flush(replica: &Client) -> Result<(), ReplicationError> {
     let sql = format!(
         "BEGIN; SET LOCAL synchronous_commit = on;
@@ -200,12 +200,13 @@ pub async fn flush(replica: &Client) -> Result<(), ReplicationError> {
     Ok(())
 }
 
-/// Makes the tables in which a replica notes how far it is. They are in place when its rows are.
+/// Creates the tables in which a replica records its position. They exist once its rows are
+/// complete.
 pub async fn make_tables(replica: &Client, start: &ReplicaStart) -> Result<(), ReplicationError> {
     make_tables_after(replica, "", start).await
 }
 
-/// Makes them with statements before, which are done together or not at all.
+/// Creates them after other statements, all in one transaction.
 pub async fn make_tables_after(
     replica: &Client,
     before: &str,
@@ -231,8 +232,8 @@ pub async fn make_tables_after(
     Ok(())
 }
 
-/// Makes sure that each of so many connections has a row for how far it is. Rows of more
-/// connections than there are now keep their last value, which is soon less than that of others.
+/// Makes sure that each connection has a row for its position. Rows of further connections keep
+/// their last value, which others soon exceed.
 pub async fn make_rows(
     replica: &Client,
     start: &ReplicaStart,

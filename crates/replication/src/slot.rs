@@ -6,13 +6,13 @@ use super::query::number;
 use super::query::{rows, value};
 use super::{ReplicationError, SLOT};
 
-/// In bytes, both.
+/// The WAL that the primary retains for the slot, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetainedWal {
-    /// The size of the WAL that is retained now, for offline replicas.
+    /// The size of the WAL that is retained now.
     pub held: u64,
-    /// How much more may be written before the slot is lost, by `max_slot_wal_keep_size`; none if
-    /// that has no limit.
+    /// How much more WAL may be written before the primary drops the slot, by
+    /// `max_slot_wal_keep_size`; none if that has no limit.
     pub safe: Option<u64>,
 }
 
@@ -36,7 +36,7 @@ impl RetainedWal {
         })
     }
 
-    /// Returns whether more WAL is retained than may still come. Then an operator should look.
+    /// Returns whether more WAL is retained than may still be written. Then an operator should act.
     pub fn is_alarming(&self) -> bool {
         self.safe.is_some_and(|safe| safe < self.held)
     }

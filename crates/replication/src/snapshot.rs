@@ -6,8 +6,8 @@ use proxy_core::freshness::Tsid;
 
 use super::ReplicationError;
 
-/// The answer of `pg_current_snapshot()`: all transactions below `begin` have ended, and none from
-/// `end` on has. Of those in between, the transactions in `running` have not ended.
+/// The result of `pg_current_snapshot()`: all transactions below `begin` have ended, and none from
+/// `end` on. Of those between, the ones in `running` have not ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PgSnapshot {
     begin: u64,
@@ -16,8 +16,8 @@ pub struct PgSnapshot {
 }
 
 impl PgSnapshot {
-    /// Returns whether it shows the commit of a transaction of which only the lower half of its
-    /// number is known. Transactions are less than 2^31 from the snapshot's end.
+    /// Returns whether the snapshot includes a transaction. Only the lower half of its number is
+    /// known, and it is less than 2^31 from the snapshot's end.
     pub fn shows(&self, xid: u32) -> bool {
         let distance = xid.wrapping_sub(self.end as u32) as i32;
         let whole = self.end.wrapping_add_signed(i64::from(distance));

@@ -27,7 +27,7 @@ const ROWS: u8 = 2;
 /// Bytes that are read at once, unless one statement is longer.
 const PIECE_LENGTH: u64 = 1 << 20;
 
-/// A file that grows, or that everything is in.
+/// A temporary file with the changes of one commit.
 #[derive(Clone, Debug)]
 pub struct SpillFile {
     file: Arc<File>,
@@ -36,7 +36,7 @@ pub struct SpillFile {
 }
 
 impl SpillFile {
-    /// Returns an empty one, where temporary files are.
+    /// Creates an empty file in the folder for temporary files.
     pub fn new() -> io::Result<SpillFile> {
         Ok(SpillFile {
             file: Arc::new(tempfile::tempfile()?),
@@ -45,7 +45,7 @@ impl SpillFile {
         })
     }
 
-    /// Appends the statements of these changes. After an error the earlier contents are still
+    /// Appends the statements for these changes. After an error the earlier contents are still
     /// there.
     pub async fn add(&mut self, changes: &[CommitChange]) -> io::Result<()> {
         if self.failure.is_some() {
@@ -59,7 +59,7 @@ impl SpillFile {
         self.append(bytes).await
     }
 
-    /// Appends the contents of another file as bytes.
+    /// Appends bytes of another such file.
     pub async fn append(&mut self, bytes: Vec<u8>) -> io::Result<()> {
         let (file, at, length) = (Arc::clone(&self.file), self.length, bytes.len() as u64);
         spawn_blocking(move || file.write_all_at(&bytes, at))
@@ -69,7 +69,7 @@ impl SpillFile {
         Ok(())
     }
 
-    /// Notes that no replica can execute the later changes, for this reason.
+    /// Records that no replica can execute the later changes, for this reason.
     pub fn fail(&mut self, failure: Option<String>) {
         self.failure = failure;
     }
@@ -79,7 +79,7 @@ impl SpillFile {
         self.length
     }
 
-    /// Returns some of its bytes, from a place on; fewer at the end.
+    /// Returns bytes from a position on; fewer at the end.
     pub async fn bytes(&self, at: u64, length_max: u64) -> io::Result<Vec<u8>> {
         let length = length_max.min(self.length.saturating_sub(at));
         let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
@@ -88,12 +88,12 @@ impl SpillFile {
         spawn_blocking(read).await.map_err(io::Error::other)?
     }
 
-    /// Returns the reason why no replica can execute the changes after these statements, if so.
+    /// Returns the reason why no replica can execute the changes after these; none if they can.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// Reads it from the start.
+    /// Returns a reader from the start.
     pub fn read(&self) -> SpillCursor {
         SpillCursor {
             spill: self.clone(),
@@ -102,14 +102,14 @@ impl SpillFile {
     }
 }
 
-/// How far one reader has read.
+/// The position of one reader.
 pub struct SpillCursor {
     spill: SpillFile,
     at: u64,
 }
 
 impl SpillCursor {
-    /// Returns the next parts; nothing at the end.
+    /// Returns the next parts; empty at the end.
     pub async fn next(&mut self) -> io::Result<Vec<ApplyPart>> {
         let (mut parts, used) = self.piece(PIECE_LENGTH).await?;
         self.at += used;
@@ -128,7 +128,8 @@ impl SpillCursor {
         Ok(parts)
     }
 
-    /// Returns the parts that end within so many bytes, and how many bytes they take.
+    /// Returns the parts that end within the first `length_max` bytes, and the number of bytes that
+    /// these parts take.
     async fn piece(&self, length_max: u64) -> io::Result<(Vec<ApplyPart>, u64)> {
         let bytes = self.bytes(length_max).await?;
         let mut rest = &bytes[..];
@@ -182,7 +183,7 @@ pub(super) fn encode_length(length: usize, bytes: &mut Vec<u8>) -> io::Result<()
     Ok(())
 }
 
-/// Returns all parts that these bytes are.
+/// Returns all parts in these bytes.
 pub(super) fn decode_all(mut bytes: &[u8]) -> io::Result<Vec<ApplyPart>> {
     let mut parts = Vec::new();
     while !bytes.is_empty() {

@@ -27,12 +27,12 @@ const IDLE_INTERVAL: Duration = Duration::from_millis(500);
 const REPLAYED: &str = "SELECT CASE WHEN pg_is_in_recovery()
     THEN (pg_last_wal_replay_lsn() - '0/0'::pg_lsn)::text ELSE '' END";
 
-/// Where a server that takes writes stopped being a standby.
+/// The position at which a server stopped being a standby.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimelineFork {
     /// The timeline that it had followed, as eight digits.
     pub timeline: String,
-    /// It has every commit of that timeline whose record ends here or before, and no other.
+    /// It has exactly the commits of that timeline whose records end at or before this position.
     pub at: Tsid,
 }
 
@@ -45,7 +45,7 @@ pub async fn is_one(server: &Client) -> Result<bool, ReplicationError> {
     Ok(one(server, "SELECT pg_is_in_recovery()").await? == "t")
 }
 
-/// Returns why a standby cannot be a replica of this primary, if so.
+/// Returns the reason why a standby cannot be a replica of this primary; none if it can.
 pub async fn refused(
     primary: &Client,
     standby: &Client,
@@ -61,7 +61,7 @@ pub async fn refused(
     Ok(None)
 }
 
-/// Follows a standby until something goes wrong.
+/// Follows a standby. Returns only with an error.
 pub async fn follow(
     shared: &Shared,
     id: ReplicaId,
@@ -102,7 +102,7 @@ pub async fn follow(
     }
 }
 
-/// Returns how far its replay has come.
+/// Returns the position of its replay.
 pub async fn position(standby: &Client) -> Result<Tsid, ReplicationError> {
     let silent = |_| ReplicationError::Connection("it does not answer".into());
     let answer = timeout(ANSWER_MAX, one(standby, REPLAYED)).await;
@@ -115,7 +115,8 @@ pub async fn position(standby: &Client) -> Result<Tsid, ReplicationError> {
     }
 }
 
-/// Returns where a server that takes writes was a standby last; none if it never was.
+/// Returns the position at which a server that accepts writes stopped being a standby; none if it
+/// never was one.
 pub async fn timeline_fork(client: &Client) -> Result<Option<TimelineFork>, ReplicationError> {
     let timeline = one(client, TIMELINE).await?;
     let file = literal(&format!("pg_wal/{timeline}.history"));

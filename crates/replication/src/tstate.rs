@@ -30,42 +30,42 @@ const LENGTH_MAX: usize = 256 * 1024;
 /// The schema of the proxies' own objects, which differ from node to node.
 const OWN_SCHEMA: &str = "hihooi";
 
-/// The effects of one commit.
+/// The effects of one commit: a transaction state.
 #[derive(Debug)]
 pub struct TState {
-    /// Its place in the order.
+    /// The TSID of the commit.
     pub tsid: Tsid,
     /// The lower half of its transaction's number on the primary.
     pub xid: u32,
-    /// Our mark.
+    /// The commit's mark; none if the commit bypassed the proxy.
     pub mark: Option<Mark>,
-    /// Its changes, in order.
+    /// The commit's changes, in order.
     pub effect: CommitEffect,
-    /// Its writes; everything, if it has statements.
+    /// The commit's writes; everything, if it has statements.
     pub sets: AccessSets,
-    /// Whether it has statements like DDL.
+    /// Whether it has statements, such as DDL.
     pub has_statements: bool,
-    /// Bytes of memory that it takes, about.
+    /// The approximate memory of this value in bytes.
     pub length: usize,
 }
 
 /// The changes of a commit.
 #[derive(Debug)]
 pub enum CommitEffect {
-    /// These changes.
+    /// Changes in memory.
     Short(Vec<CommitChange>),
-    /// More than is kept in memory.
+    /// More changes than fit in memory.
     Long(SpillFile),
-    /// Changes as the transactions buffer has kept them.
+    /// Changes from the transactions buffer.
     Recorded(RecordedChanges),
 }
 
-/// Changes as `spill` writes them.
+/// Changes in the encoding of `spill`.
 #[derive(Debug)]
 pub struct RecordedChanges {
-    /// Their bytes.
+    /// The bytes of the changes.
     pub parts: Bytes,
-    /// Why no replica can do them, if so.
+    /// The reason why no replica can execute them; none if they can.
     pub failure: Option<String>,
 }
 
@@ -80,8 +80,8 @@ impl RecordedChanges {
 }
 
 impl TState {
-    /// Returns the writes of a state: rows of each table, or all of it. They are everything, if it
-    /// has statements.
+    /// Returns the writes of a commit: the rows of each table, or the whole table. If the commit
+    /// has statements, it writes everything.
     pub fn sets_of(
         writes: impl IntoIterator<Item = (TableOid, Option<BTreeSet<RowHash>>)>,
         has_statements: bool,
@@ -102,7 +102,7 @@ impl TState {
 }
 
 impl CommitEffect {
-    /// Returns whether it has no effect.
+    /// Returns whether the commit has no effect.
     pub fn is_empty(&self) -> bool {
         match self {
             CommitEffect::Short(changes) => changes.is_empty(),
@@ -112,7 +112,7 @@ impl CommitEffect {
     }
 }
 
-/// Puts states together from the stream's messages.
+/// Assembles transaction states from the stream's messages.
 #[derive(Default)]
 pub struct TStateAssembler {
     shapes: BTreeMap<u32, Arc<TableShape>>,
@@ -121,7 +121,7 @@ pub struct TStateAssembler {
     /// That of them in which changes of the schema are noted.
     notes: Option<(u32, Vec<String>)>,
     schema_changes: SchemaChanges,
-    /// Whether a table was described that differs from the catalogue.
+    /// Whether a table's description differs from the catalogue.
     pub catalogue_is_old: bool,
     xid: u32,
     mark: Option<Mark>,
@@ -135,13 +135,13 @@ pub struct TStateAssembler {
 }
 
 impl TStateAssembler {
-    /// Begins a transaction.
+    /// Begins a transaction state.
     pub fn begin(&mut self, xid: u32) {
         assert!(self.changes.is_empty(), "the last one was committed");
         self.xid = xid;
     }
 
-    /// Takes a row message of it.
+    /// Handles a row message of the transaction.
     pub fn data(&mut self, data: Bytes, analyser: &Analyser) -> Result<(), ReplicationError> {
         self.length += data.len();
         let malformed =
@@ -197,7 +197,7 @@ impl TStateAssembler {
         Ok(())
     }
 
-    /// Takes a message of `pg_logical_emit_message` inside it.
+    /// Handles a message of `pg_logical_emit_message` in the transaction.
     pub fn message(&mut self, prefix: &str, content: &[u8], key: &mark::MarkKey) {
         match mark::MarkMessage::decode(prefix, content, key) {
             Some(mark::MarkMessage::Mark(mark)) => self.mark = Some(mark),
@@ -236,7 +236,7 @@ impl TStateAssembler {
         }
     }
 
-    /// Moves its present changes into a file, if they are too much for memory.
+    /// Moves its changes into a file, if they are too large for memory.
     pub async fn bound(&mut self) -> io::Result<()> {
         match self.length > LENGTH_MAX {
             true => self.spill().await,
@@ -255,7 +255,7 @@ impl TStateAssembler {
         Ok(())
     }
 
-    /// Commits it; its commit record ends at `end`.
+    /// Ends the state with the commit, whose record ends at `end`.
     pub async fn commit(&mut self, end: Tsid) -> io::Result<TState> {
         let rest = std::mem::take(&mut self.schema_changes).end();
         self.found(rest);

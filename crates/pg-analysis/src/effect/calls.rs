@@ -8,17 +8,17 @@ use std::borrow::Cow;
 
 use pg_wire::quoting::name_length;
 
-/// A name, as PostgreSQL keeps it.
+/// A name in a text, as PostgreSQL stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundName<'t> {
-    /// In small letters, if it was not in quotes.
+    /// The name, in lower case unless it was quoted.
     pub name: Cow<'t, str>,
-    /// A call of a function has its name before a parenthesis; so do some other things.
+    /// Whether a parenthesis follows, as in a call of a function and in some other syntax.
     pub is_called: bool,
 }
 
-/// Returns the names of a text, in order; none where it has an identifier in Unicode escapes, which
-/// could spell any name.
+/// Returns the names of a text, in order. Returns none if it has an identifier with Unicode
+/// escapes, which could spell any name.
 pub fn of(text: &str) -> Option<Vec<FoundName<'_>>> {
     let mut found: Vec<FoundName<'_>> = Vec::new();
     // The first sign after a name, past white space and comments, shows whether it is called.
@@ -97,7 +97,7 @@ fn quoted_length(bytes: &[u8], quote: u8) -> usize {
     }
 }
 
-/// Returns the length of a comment, in which others may stand.
+/// Returns the length of a comment. Comments can be nested.
 pub fn comment_length(bytes: &[u8]) -> usize {
     let (mut at, mut depth) = (0, 0_usize);
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {

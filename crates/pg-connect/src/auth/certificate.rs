@@ -5,9 +5,9 @@ use ring::digest::{self, Algorithm, SHA256, SHA384, SHA512};
 use rustls::pki_types::CertificateDer;
 use x509_parser::parse_x509_certificate;
 
-/// Returns the hash of a server's certificate that ties a login to the TLS connection in which that
-/// was shown: `tls-server-end-point` of RFC 5929, section 4.1. The certificate's signature names
-/// the hash, but it is never MD5 or SHA-1.
+/// Returns the hash of a server's certificate that binds a login to its TLS connection:
+/// `tls-server-end-point` of RFC 5929, section 4.1. The certificate's signature determines the hash
+/// function, but it is never MD5 or SHA-1.
 ///
 /// None where a signature's kind names no hash. RSA-PSS names one, but libpq before version 16 does
 /// not find it and gives up its login.
@@ -34,8 +34,8 @@ fn hash_of(signature: &str) -> Option<&'static Algorithm> {
     }
 }
 
-/// Returns the common name of a certificate's subject, as PostgreSQL reads it: the first, if there
-/// are several.
+/// Returns the common name of a certificate's subject. If there are several, it is the first, as in
+/// PostgreSQL.
 pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
     let (_, parsed) = parse_x509_certificate(certificate).ok()?;
     let name = parsed.subject().iter_common_name().next()?;

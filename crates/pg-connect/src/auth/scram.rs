@@ -8,9 +8,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ring::{digest, hmac};
 
-/// The mechanism that proves a password.
+/// The SCRAM mechanism without channel binding.
 pub const MECHANISM: &str = "SCRAM-SHA-256";
-/// The mechanism that proves which certificate the client was shown, too.
+/// The SCRAM mechanism with channel binding.
 pub const MECHANISM_PLUS: &str = "SCRAM-SHA-256-PLUS";
 
 /// The only kind of channel binding that PostgreSQL knows.
@@ -26,13 +26,14 @@ pub struct ScramVerifier {
 }
 
 impl ScramVerifier {
-    /// Makes one from a password, with a salt of its own.
+    /// Returns a verifier for a password, with a new salt.
     pub fn of_password(password: &str) -> ScramVerifier {
         let text = postgres_protocol::password::scram_sha_256(password.as_bytes());
         ScramVerifier::parse(&text).expect("the library writes PostgreSQL's format")
     }
 
-    /// Parses `SCRAM-SHA-256$iterations:salt$stored key:server key`; none if it is something else.
+    /// Parses `SCRAM-SHA-256$iterations:salt$stored key:server key`; none if the text is something
+    /// else.
     pub fn parse(text: &str) -> Option<ScramVerifier> {
         let (numbers, keys) = text.strip_prefix("SCRAM-SHA-256$")?.split_once('$')?;
         let (iterations, salt) = numbers.split_once(':')?;
@@ -48,7 +49,7 @@ impl ScramVerifier {
     }
 }
 
-/// The mechanisms that a client is offered.
+/// The mechanisms that the server offers a client.
 #[derive(Clone, Debug, Default)]
 pub struct OfferedMechanisms {
     /// The channel binding of the login to its TLS connection, see
@@ -56,16 +57,16 @@ pub struct OfferedMechanisms {
     pub end_point: Option<Vec<u8>>,
 }
 
-/// Why a login is refused.
+/// The reason why a login is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginRefusal {
-    /// The client chose a mechanism that it was not offered.
+    /// The client chose a mechanism that was not offered.
     Mechanism,
-    /// A message is none of the protocol's.
+    /// A message is invalid.
     Malformed,
-    /// The client can tie its login to the connection, and has received that the server cannot.
+    /// The client supports channel binding, but was offered none: the offer was changed on the way.
     Downgraded,
-    /// The client was shown another certificate.
+    /// The client saw another certificate.
     OtherEndPoint,
     /// The client does not know the password.
     Password,
@@ -80,8 +81,8 @@ impl OfferedMechanisms {
         }
     }
 
-    /// Reads the mechanism that the client chose, and its first message; `nonce` is 18 bytes of
-    /// chance. Returns the answer, too.
+    /// Handles the client's mechanism and its first message. `nonce` is 18 random bytes. Returns
+    /// the answer with the exchange.
     pub fn start(
         &self,
         mechanism: &[u8],
@@ -125,7 +126,7 @@ impl OfferedMechanisms {
     }
 }
 
-/// An exchange in which the client has sent its first message.
+/// An exchange after the client's first message.
 pub struct ScramExchange {
     verifier: ScramVerifier,
     /// The client's channel binding header, which it must repeat, and the bound data.
@@ -137,7 +138,7 @@ pub struct ScramExchange {
 }
 
 impl ScramExchange {
-    /// Reads the client's last message. Returns the server's own proof.
+    /// Handles the client's last message. Returns the server's own proof.
     pub fn finish(self, last: &[u8]) -> Result<String, LoginRefusal> {
         let last = str::from_utf8(last).map_err(|_| LoginRefusal::Malformed)?;
         let (without_proof, proof) = last.rsplit_once(",p=").ok_or(LoginRefusal::Malformed)?;

@@ -17,42 +17,42 @@ use rustls::{
 
 use super::certificate;
 
-/// Whether connections to a server use TLS, as libpq's `sslmode`.
+/// Whether connections to a server use TLS, like libpq's `sslmode`.
 #[derive(Clone, Debug)]
 pub enum TlsPolicy {
     /// Never with TLS.
     Disable,
-    /// With TLS if the server has it.
+    /// With TLS, if the server supports it.
     Prefer(Tls),
-    /// With TLS or not at all.
+    /// Only with TLS.
     Require(Tls),
-    /// With TLS, and only where an authority has signed the server's certificate.
+    /// Only with TLS, and only if an authority has signed the server's certificate.
     Verify(Tls),
 }
 
-/// How TLS is spoken with a server.
+/// The configuration of TLS with a server.
 #[derive(Clone, Debug)]
 pub struct Tls {
-    /// For the library.
+    /// The configuration for the TLS library.
     pub config: Arc<ClientConfig>,
     /// The files that it was made from.
     files: TlsFiles,
 }
 
-/// Files that a URL names, all PEM.
+/// The PEM files in a URL.
 #[derive(Clone, Debug, Default)]
 pub struct TlsFiles {
     /// Certificates of the authorities for servers.
     pub roots: Option<PathBuf>,
-    /// Their revocation lists.
+    /// The revocation lists of these authorities.
     pub revoked: Option<PathBuf>,
-    /// The certificates that servers are shown, and their key.
+    /// The certificates for servers that request them, and their key.
     pub proof: Option<(PathBuf, PathBuf)>,
 }
 
 impl TlsPolicy {
-    /// Returns it from `sslmode` and the URL's other parameters. Like libpq, only `verify-full`
-    /// checks the server's name.
+    /// Returns the policy from `sslmode` and the URL's other parameters. As in libpq, only
+    /// `verify-full` checks the server's name.
     pub fn of(mode: &str, files: TlsFiles) -> Result<TlsPolicy, String> {
         let policy = match (mode, &files.roots) {
             ("disable", _) => return Ok(TlsPolicy::Disable),
@@ -79,7 +79,7 @@ impl TlsPolicy {
         Ok(policy(Tls { config, files }))
     }
 
-    /// Returns the same as libpq's `sslmode`.
+    /// Returns the value of libpq's `sslmode` for this policy.
     pub fn mode(&self) -> &'static str {
         match self {
             TlsPolicy::Disable => "disable",
@@ -89,7 +89,7 @@ impl TlsPolicy {
         }
     }
 
-    /// Returns the files that it was made from, if it is any TLS.
+    /// Returns the files of the policy; none without TLS.
     pub fn files(&self) -> Option<&TlsFiles> {
         match self {
             TlsPolicy::Disable => None,
@@ -100,28 +100,28 @@ impl TlsPolicy {
     }
 }
 
-/// The certificate that clients are shown.
+/// The certificate of the proxy, for its clients.
 #[derive(Clone, Debug)]
 pub struct TlsIdentity {
-    /// How they are spoken to.
+    /// The configuration for the TLS library.
     pub config: Arc<ServerConfig>,
     /// The channel binding of their logins.
     pub end_point: Option<Vec<u8>>,
 }
 
-/// The authorities for clients: files, both PEM.
+/// The PEM files with the authorities of clients' certificates.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientAuthorities<'a> {
     /// Certificates of the authorities.
     pub authorities: &'a Path,
-    /// Their revocation lists. As with PostgreSQL's `ssl_crl_file`, there must be a list of each
-    /// authority that has signed something, and none may be out of date.
+    /// Their revocation lists. As with PostgreSQL's `ssl_crl_file`, every authority needs a list
+    /// that is up to date.
     pub revoked: Option<&'a Path>,
 }
 
-/// Returns the configuration towards clients from a chain of certificates and their key, both PEM.
-/// With authorities, clients are asked for a certificate of their own, but need not have one. A
-/// certificate that none of these authorities has signed, or that was revoked, ends the handshake.
+/// Returns the configuration for clients, from a chain of certificates and their key, both PEM.
+/// With authorities, clients are asked for a certificate, but need not have one. A certificate that
+/// was revoked, or that none of these authorities has signed, ends the handshake.
 pub fn identity(
     certificates: &Path,
     key: &Path,

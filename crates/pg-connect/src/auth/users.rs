@@ -19,14 +19,14 @@ pub struct UserSecrets {
 /// One user's secret.
 #[derive(Clone)]
 pub struct UserSecret {
-    /// The verifier of a client's proof.
+    /// The verifier for the client's login.
     pub verifier: ScramVerifier,
-    /// The secret for servers, if they ask.
+    /// The password for servers that ask for it; none if it is unknown.
     pub password: Option<String>,
 }
 
 impl UserSecrets {
-    /// Reads a file. The error names the file and the line, but not its text.
+    /// Reads a file of users. The error names the file and the line, but not its text.
     pub fn read(path: &Path) -> Result<UserSecrets, String> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("cannot read users from {}: {error}", path.display()))?;
@@ -51,8 +51,8 @@ impl UserSecrets {
         Ok(users)
     }
 
-    /// Adds a user, or replaces the secret of one. Fails if the secret is no valid verifier though
-    /// it looks like one.
+    /// Adds a user or replaces a user's secret. Fails if the secret looks like a verifier but is
+    /// not valid.
     pub fn add(&mut self, name: &str, secret: &str) -> Result<(), String> {
         let user = if secret.starts_with("SCRAM-SHA-256$") {
             let verifier = ScramVerifier::parse(secret).ok_or("the verifier is damaged")?;
@@ -70,7 +70,7 @@ impl UserSecrets {
         Ok(())
     }
 
-    /// Returns the user of a name.
+    /// Returns the secret of a user.
     pub fn find(&self, name: &str) -> Option<&UserSecret> {
         self.users.get(name)
     }

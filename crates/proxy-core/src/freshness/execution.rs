@@ -27,39 +27,39 @@ use crate::planted::{self, ProxyBug};
 /// microseconds.
 const WINDOW: usize = 16;
 
-/// A transaction that is to run.
+/// A transaction to execute.
 #[derive(Debug)]
 pub struct Task {
     /// The sets of its statements.
     pub sets: AccessSets,
-    /// Bytes that it takes, about.
+    /// The task's approximate size in bytes.
     pub length: usize,
     /// Which transactions may be in its group.
     pub sharing: GroupSharing,
 }
 
-/// Which transactions may share a group with one.
+/// Which other transactions may be in the group of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupSharing {
-    /// Those before and after it may be in its group.
+    /// Transactions before and after it.
     Any,
-    /// It is a group of its own.
+    /// None: it is a group of its own.
     Own,
-    /// It is a group of its own, and nothing else runs meanwhile. Nothing after it starts before
-    /// it has committed: that would only be taken back.
+    /// None, and nothing else runs meanwhile. No later transaction starts before it has committed,
+    /// because it would be rolled back.
     Alone,
 }
 
-/// The size limits of one group.
+/// The limits of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupLimits {
-    /// Transactions, at least one.
+    /// The most transactions; at least one.
     pub count: usize,
-    /// Bytes. A single transaction may have more.
+    /// The most bytes. A single transaction may exceed it.
     pub length: usize,
 }
 
-/// The running transactions, and the waiting ones in TSID order.
+/// The running transactions of a replica, and the waiting ones in TSID order.
 #[derive(Debug, Default)]
 pub struct Execution {
     running: BTreeMap<Tsid, Task>,
@@ -78,16 +78,16 @@ struct BlockedOldest {
 }
 
 impl Execution {
-    /// Adds a transaction, in TSID order.
+    /// Adds a transaction. Transactions must come in TSID order.
     pub fn add(&mut self, tsid: Tsid, task: Task) {
         assert!(self.newest() < Some(tsid), "they come in TSID order");
         self.waiting.insert(tsid, task);
     }
 
-    /// Starts a group, and returns its transactions. They are the oldest transaction that is
-    /// independent of all earlier ones that have not committed, and as many of its successors as
-    /// are so, too. Earlier transactions of the group do not count, as they run before them.
-    /// Returns none if nothing may run.
+    /// Starts a group, and returns its transactions; empty if nothing may run. The group is the
+    /// oldest transaction that is independent of all earlier uncommitted ones, and as many of its
+    /// successors with the same property as fit. Dependence on earlier transactions of the group
+    /// does not matter, because they run before.
     pub fn start(&mut self, limits: GroupLimits) -> Vec<Tsid> {
         let group = match self.first_to_run() {
             Some(first) => self.group_from(first, limits),
@@ -99,7 +99,7 @@ impl Execution {
         group
     }
 
-    /// Starts the oldest transaction alone, for any sets of it: no other transaction runs.
+    /// Starts the oldest transaction alone, whatever its sets, because no other one runs.
     pub fn start_alone(&mut self) -> Option<Tsid> {
         assert!(self.running.is_empty(), "nothing else runs");
         let (tsid, _) = self.waiting.first_key_value()?;
@@ -108,7 +108,7 @@ impl Execution {
         Some(tsid)
     }
 
-    /// Notes that a group has committed (line 15).
+    /// Records that a group has committed (line 15).
     pub fn complete(&mut self, group: &[Tsid]) {
         self.passed = BlockedOldest::default();
         for tsid in group {
@@ -123,7 +123,7 @@ impl Execution {
         }
     }
 
-    /// Notes that a group was rolled back: its transactions wait again, each in its place.
+    /// Records that a group was rolled back. Its transactions wait again, in their places.
     pub fn put_back(&mut self, group: &[Tsid]) {
         self.passed = BlockedOldest::default();
         for tsid in group {
@@ -132,19 +132,19 @@ impl Execution {
         }
     }
 
-    /// Has a waiting transaction run alone.
+    /// Makes a waiting transaction run alone.
     pub fn isolate(&mut self, tsid: Tsid) {
         let task = self.waiting.get_mut(&tsid).expect("it waits");
         task.sharing = GroupSharing::Alone;
     }
 
-    /// Returns the oldest that waits.
+    /// Returns the oldest waiting transaction.
     pub fn oldest_waiting(&self) -> Option<(Tsid, &Task)> {
         let (tsid, task) = self.waiting.first_key_value()?;
         Some((*tsid, task))
     }
 
-    /// Returns transactions that wait.
+    /// Returns the number of waiting transactions.
     pub fn waiting_count(&self) -> usize {
         self.waiting.len()
     }

@@ -13,8 +13,8 @@ const TABLES: u32 = 3;
 const COLUMNS: u16 = 4;
 const ROWS: u64 = 4;
 
-/// Returns a statement on one table: `reads` are columns, `writes` pairs of column (0: all) and
-/// row.
+/// Returns a statement on one table: `reads` are columns, `writes` are pairs of column (0 for all)
+/// and row.
 pub fn statement(
     table: TableOid,
     class: AffectingClass,
@@ -48,17 +48,17 @@ fn touch() -> impl Strategy<Value = TableAccess> {
     )
 }
 
-/// Up to three statements, one after the other.
+/// Up to three statements, in order.
 #[derive(Clone, Debug)]
 pub struct TestTransaction(Vec<(TableOid, TableAccess)>);
 
-/// Draws any transaction.
+/// Generates random transactions.
 pub fn transaction() -> impl Strategy<Value = TestTransaction> {
     let statement = (0..TABLES, touch()).prop_map(|(table, touch)| (TableOid(table), touch));
     prop::collection::vec(statement, 0..4).prop_map(TestTransaction)
 }
 
-/// Draws any sets.
+/// Generates random sets.
 pub fn sets() -> impl Strategy<Value = AccessSets> {
     transaction().prop_map(|transaction| transaction.sets())
 }
@@ -67,7 +67,7 @@ pub fn sets() -> impl Strategy<Value = AccessSets> {
 type Cell = (u32, u64, u16);
 
 impl TestTransaction {
-    /// Returns its sets.
+    /// Returns the sets of the transaction.
     pub fn sets(&self) -> AccessSets {
         let mut sets = AccessSets::default();
         for (table, touch) in &self.0 {
@@ -76,15 +76,16 @@ impl TestTransaction {
         sets
     }
 
-    /// Returns whether one writes a cell that the other reads or writes: the truth that the
-    /// algorithms must never contradict.
+    /// Returns whether one transaction writes a cell that the other reads or writes. The algorithms
+    /// must never contradict this.
     pub fn conflicts(&self, other: &TestTransaction) -> bool {
         let meet =
             |a: &TestTransaction, b: &TestTransaction| !a.written().is_disjoint(&b.touched());
         meet(self, other) || meet(other, self)
     }
 
-    /// Returns the cells that it writes. A write of all columns may have made or deleted the row.
+    /// Returns the cells that it writes. A write of all columns may have created or deleted the
+    /// row.
     pub fn written(&self) -> BTreeSet<Cell> {
         let mut cells = BTreeSet::new();
         for (table, touch) in &self.0 {
@@ -101,7 +102,7 @@ impl TestTransaction {
         cells
     }
 
-    /// Returns the cells that it reads or writes. A read of anything of a row sees that the row
+    /// Returns the cells that it reads or writes. A read of any column of a row sees that the row
     /// exists.
     pub fn touched(&self) -> BTreeSet<Cell> {
         let mut cells = self.written();

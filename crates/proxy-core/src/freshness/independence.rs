@@ -5,7 +5,7 @@
 
 use super::sets::{AccessSets, AffectingClass, TableParts, TableSets};
 
-/// Returns whether neither writes a part that the other touches. Then they may run at the same
+/// Returns whether neither transaction writes what the other touches. Then they may run at the same
 /// time, in any order.
 pub fn independent(first: &AccessSets, second: &AccessSets) -> bool {
     if first.may_write_anything() || second.may_write_anything() {
@@ -24,9 +24,9 @@ pub fn independent(first: &AccessSets, second: &AccessSets) -> bool {
     })
 }
 
-/// Returns whether a read must see a commit that writes this. A statement that may write anything
-/// may change the schema, and a read of no table still uses types, functions and operators of the
-/// schema.
+/// Returns whether a read must see a commit with these writes. A statement that may write anything
+/// may change the schema. A read without tables also depends on the schema, because of types,
+/// functions and operators.
 pub fn may_see(writes: &AccessSets, reads: &AccessSets) -> bool {
     let is_of_schema = writes.may_write_anything() && reads.is_empty();
     is_of_schema || !independent(writes, reads)

@@ -1,12 +1,12 @@
 //! TIndex, CIndex and RIndex: which commit last wrote a table, a column, a row (section 5.1).
-//! Algorithm 3 fills them, Algorithm 4 asks them.
+//! Algorithm 3 updates them, Algorithm 4 reads them.
 //!
-//! Invariants: no answer is older than the last commit that wrote a requested item. No answer is
-//! below the floor. A replica that joins with less than the indexes have pruned, or with less than
-//! was committed before this manager began, therefore serves no read by them (R33).
+//! Invariants: `need` is never less than the TSID of the last commit that wrote a requested item,
+//! and never less than the floor. So a replica serves no read by the indexes if it lacks commits
+//! that the indexes have dropped, or commits from before this manager began (R33).
 //!
-//! Departures from the paper: a table's newest row write is kept apart from RIndex, so that pruning
-//! never lowers line 9's `maxValue`; a write of all columns is one entry of CIndex.
+//! There are two departures from the paper. A table's newest row write is stored apart from RIndex,
+//! so that pruning never lowers line 9's `maxValue`. A write of all columns is one entry of CIndex.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -17,14 +17,14 @@ use super::items::{ColumnNumber, CountedItems, RowHash, TableOid, Tsid};
 use super::sets::{AccessSets, AffectingClass, TableSets};
 use crate::planted::{self, ProxyBug};
 
-/// Rows in RIndex, at most. Past this its older half is dropped, and the floor rises to the newest
+/// The most rows in RIndex. Beyond it the older half is dropped, and the floor rises to the newest
 /// dropped entry.
 pub const ROWS_MAX: usize = 1 << 20;
 
 /// Room that a table keeps for rows when it is pruned.
 const ROWS_SPARE: usize = 1024;
 
-/// The three indexes.
+/// The three indexes of commits, by table, by column and by row.
 #[derive(Debug)]
 pub struct Indexes {
     floor: Tsid,
@@ -50,8 +50,7 @@ struct TableIndex {
 }
 
 impl Indexes {
-    /// Makes empty indexes of a manager that begins when everything up to `floor` has been
-    /// committed.
+    /// Creates empty indexes. All commits up to `floor` happened before.
     pub fn new(floor: Tsid) -> Indexes {
         Indexes::with_rows(floor, ROWS_MAX)
     }
@@ -67,28 +66,29 @@ impl Indexes {
         }
     }
 
-    /// Returns rows in RIndex.
+    /// Returns the number of rows in RIndex.
     pub fn row_count(&self) -> usize {
         self.row_count
     }
 
-    /// Returns their approximate memory in bytes: the size of their entries in the hash tables.
+    /// Returns the approximate memory of the entries in bytes.
     pub fn bytes(&self) -> usize {
         self.tables.values().map(TableIndex::bytes).sum()
     }
 
-    /// Returns the newest commit there is.
+    /// Returns the TSID of the newest commit.
     pub fn latest(&self) -> Tsid {
         self.latest
     }
 
-    /// Returns the floor: no answer is older than this.
+    /// Returns the floor: the highest TSID that the indexes have dropped. Every read needs at least
+    /// this.
     pub fn floor(&self) -> Tsid {
         self.floor
     }
 
-    /// Notes the write sets of the commit at `tsid` (Algorithm 3). Commits may come again after a
-    /// restart of the slot's reader: nothing ever goes back.
+    /// Records the writes of the commit at `tsid` (Algorithm 3). After a restart of the slot's
+    /// reader, commits may come again; entries never go back.
     pub fn update(&mut self, sets: &AccessSets, tsid: Tsid) {
         self.latest = self.latest.max(tsid);
         if sets.may_write_anything() {
@@ -114,7 +114,7 @@ impl Indexes {
         }
     }
 
-    /// Returns the oldest state in which a read with these sets sees every commit so far that it
+    /// Returns the lowest TSID at which a read with these sets sees every commit so far that it
     /// must see (Algorithm 4).
     pub fn need(&self, sets: &AccessSets) -> Tsid {
         if sets.may_read_anything() || sets.may_write_anything() {
@@ -135,8 +135,8 @@ impl Indexes {
         of_tables.fold(least, Tsid::max)
     }
 
-    /// Drops the entries of RIndex at or before `applied`, and raises the floor to it (the paper's
-    /// section 5.1). A replica that does not have `applied` serves no read by the indexes then.
+    /// Drops the entries of RIndex up to `applied`, and raises the floor to it (the paper's section
+    /// 5.1). A replica without `applied` then serves no read by the indexes.
     pub fn prune(&mut self, applied: Tsid) {
         let applied = applied.min(self.latest);
         if applied <= self.floor {

@@ -1,33 +1,33 @@
-//! Tables, columns and rows that transactions touch, by the primary's own numbers.
+//! The tables, columns and rows that transactions touch, by the primary's numbers.
 //!
-//! A row is known by a hash of its canonical key. Two rows with one hash count as one row: that can
-//! send a read to the primary or delay a transaction, and can never hide a conflict.
+//! A row is known by a hash of its canonical key. Two rows with one hash count as one row. That can
+//! send a read to the primary or delay a transaction, but can never hide a conflict.
 
 use alloc::collections::BTreeMap;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-/// A table: its object identifier on the primary.
+/// A table, identified by its OID on the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableOid(pub u32);
 
-/// A column: its attribute number in its table, from 1.
+/// A column, identified by its attribute number in its table, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ColumnNumber(pub u16);
 
 impl ColumnNumber {
-    /// Stands for the set of rows of a table. A write of all columns may make or delete rows, and
-    /// every read of the table reads this.
+    /// Stands for the set of rows of a table. A write of all columns may create or delete rows, and
+    /// every read of the table depends on this.
     pub const EXISTENCE: ColumnNumber = ColumnNumber(0);
 }
 
-/// A row of a table: the hash of a key's values, in the key's own name space.
+/// A row of a table: the hash of a key and its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowHash(pub u64);
 
 impl RowHash {
-    /// Returns the row whose key `key` (0: the canonical key, else a unique index's object
-    /// identifier) has these values, each in the canonical text of its type (`int_out` and the
+    /// Returns the row with these values of a key. `key` is 0 for the canonical key, otherwise the
+    /// OID of a unique index. Each value is the canonical text of its type (from `int_out` and the
     /// like).
     ///
     /// Every statement and every image names a row by the canonical key; images name it by its
@@ -45,9 +45,8 @@ impl RowHash {
     }
 }
 
-/// Position of a commit in the order of the primary's log (R29): the log's position after the
-/// commit record, in bytes. It is the same after every restart, grows with every commit, and has
-/// gaps.
+/// The position of a commit in the primary's WAL (R29), in bytes: the position after its commit
+/// record. It is the same after every restart, rises with every commit, and has gaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tsid(pub u64);
 
@@ -57,7 +56,8 @@ impl core::fmt::Display for Tsid {
     }
 }
 
-/// Items, each with the number of statements that touch it, and the number that touch all of them.
+/// A multiset of items: for each item the number of statements that touch it, and the number of
+/// statements that touch all items.
 ///
 /// The paper's hash tables of counters (section 4.2): because items are counted, removing an added
 /// set leaves exactly the earlier items.
@@ -86,7 +86,7 @@ impl<T: Ord + Copy> FromIterator<T> for CountedItems<T> {
 }
 
 impl<T: Ord + Copy> CountedItems<T> {
-    /// Returns every item there is: `*`.
+    /// Returns the set of all items: `*`.
     pub fn all() -> CountedItems<T> {
         CountedItems {
             all: 1,
@@ -94,17 +94,17 @@ impl<T: Ord + Copy> CountedItems<T> {
         }
     }
 
-    /// Returns one item.
+    /// Returns a set of one item.
     pub fn one(item: T) -> CountedItems<T> {
         [item].into_iter().collect()
     }
 
-    /// Returns whether every item is touched.
+    /// Returns whether the set has all items.
     pub fn is_all(&self) -> bool {
         self.all > 0
     }
 
-    /// Returns whether nothing is touched.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.all == 0 && self.named.is_empty()
     }
@@ -114,7 +114,7 @@ impl<T: Ord + Copy> CountedItems<T> {
         self.named.keys().copied()
     }
 
-    /// Returns whether an item is in both.
+    /// Returns whether both sets have a common item.
     pub fn meets(&self, other: &CountedItems<T>) -> bool {
         if self.is_all() || other.is_all() {
             return !self.is_empty() && !other.is_empty();
@@ -126,7 +126,7 @@ impl<T: Ord + Copy> CountedItems<T> {
         few.keys().any(|item| many.contains_key(item))
     }
 
-    /// Counts the other's items in.
+    /// Adds the other set's items and counts.
     pub fn merge(&mut self, other: &CountedItems<T>) {
         self.all += other.all;
         for (item, count) in &other.named {
@@ -134,7 +134,7 @@ impl<T: Ord + Copy> CountedItems<T> {
         }
     }
 
-    /// Returns the same, consuming sets that have no other user.
+    /// Adds the other set's items and counts, without copying them if it is the only user.
     pub fn absorb(&mut self, other: CountedItems<T>) {
         match self.is_empty() {
             true => *self = other,
@@ -142,12 +142,12 @@ impl<T: Ord + Copy> CountedItems<T> {
         }
     }
 
-    /// Counts one item in.
+    /// Adds one item.
     pub fn add(&mut self, item: T) {
         *self.named.entry(item).or_default() += 1;
     }
 
-    /// Counts items out that have been merged before.
+    /// Subtracts items that were merged before.
     pub fn remove(&mut self, other: &CountedItems<T>) {
         assert!(self.all >= other.all, "only what was merged is removed");
         self.all -= other.all;

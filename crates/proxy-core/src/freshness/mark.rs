@@ -1,11 +1,11 @@
-//! The messages that the proxy writes into the log by `pg_logical_emit_message(true, …)`. A mark
+//! The messages that the proxy writes into the WAL with `pg_logical_emit_message(true, …)`. A mark
 //! follows a transaction that may have written, in a transaction of its own on the same connection
-//! (R29). A statement that leaves no row images (DDL) is written right before it runs, in the
-//! transaction of that statement.
+//! (R29). An announcement of a statement without row images (DDL) is written directly before the
+//! statement, in the same transaction.
 //!
-//! Any client may write such messages. Each of ours therefore ends with a code that only the owner
-//! of the key can make: HMAC-SHA-256 of the prefix and of the bytes before the code. A message
-//! without the right code is ignored.
+//! Any client may write such messages. So each message of the proxy ends with a signature that only
+//! the owner of the key can compute: HMAC-SHA-256 of the prefix and of the preceding bytes.
+//! Messages without a valid signature are ignored.
 //!
 //! Layouts, all numbers big-endian. Mark: epoch (8 bytes), id (8), code (32). Statement: search
 //! path, role and text, each as length (4) and UTF-8; code (32).
@@ -19,7 +19,8 @@ const MARK_PREFIX: &str = "hihooi";
 const STATEMENT_PREFIX: &str = "hihooi.statement";
 const CODE_LENGTH: usize = 32;
 
-/// The key of our messages' codes. It is kept on the primary where only superusers read it.
+/// The key that signs the proxy's messages in the WAL. The primary stores it where only superusers
+/// can read it.
 #[derive(Clone)]
 pub struct MarkKey(hmac::Key);
 
@@ -48,11 +49,11 @@ impl core::fmt::Debug for MarkKey {
     }
 }
 
-/// Names a transaction within one manager's epoch.
+/// A transaction's number within one epoch of the manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TStateId(pub u64);
 
-/// Names one of our transactions in the log.
+/// The mark of a transaction in the WAL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The manager's epoch.
@@ -61,29 +62,29 @@ pub struct Mark {
     pub id: TStateId,
 }
 
-/// A statement that leaves no row images, such as DDL: replicas run it as it is.
+/// A statement that leaves no row images, such as DDL. Replicas run it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnnouncedStatement {
-    /// The `search_path` that it ran with, as the setting's text.
+    /// The value of `search_path` with which it ran.
     pub search_path: String,
-    /// The role that ran it, and that owns its objects. Replicas run it as that role.
+    /// The role that ran it and owns its objects. Replicas run it as this role.
     pub role: String,
-    /// Its text.
+    /// The statement's text.
     pub text: String,
 }
 
-/// A message of ours.
+/// A message of the proxy in the WAL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MarkMessage {
-    /// The mark.
+    /// A mark.
     Mark(Mark),
     /// A statement.
     Statement(AnnouncedStatement),
 }
 
 impl Mark {
-    /// Returns the statement that writes it into the log. It runs after the named transaction, on
-    /// the same connection.
+    /// Returns the statement that writes the mark into the WAL. It runs after the marked
+    /// transaction, on the same connection.
     pub fn sql(&self, key: &MarkKey) -> String {
         let mut bytes = Vec::new();
         bytes.extend(self.epoch.to_be_bytes());
@@ -93,8 +94,8 @@ impl Mark {
 }
 
 impl AnnouncedStatement {
-    /// Returns the statement that writes it into the current transaction, right before it runs
-    /// there.
+    /// Returns the statement that writes the announcement into the current transaction, directly
+    /// before the announced statement.
     pub fn sql(&self, key: &MarkKey) -> String {
         let mut bytes = Vec::new();
         for part in [&self.search_path, &self.role, &self.text] {
@@ -106,7 +107,7 @@ impl AnnouncedStatement {
 }
 
 impl MarkMessage {
-    /// Returns the message with these bytes under this prefix; none if it is not ours.
+    /// Returns the message in these bytes with this prefix; none if the proxy has not signed it.
     pub fn decode(prefix: &str, bytes: &[u8], key: &MarkKey) -> Option<MarkMessage> {
         if ![MARK_PREFIX, STATEMENT_PREFIX].contains(&prefix) {
             return None;
@@ -151,7 +152,7 @@ fn text(input: &mut &[u8]) -> Option<String> {
     String::from_utf8(first.to_vec()).ok()
 }
 
-/// Returns the prefix and the bytes of a statement that emits a message.
+/// Returns the prefix and the bytes of the message that a statement emits.
 ///
 /// # Panics
 /// It is none.

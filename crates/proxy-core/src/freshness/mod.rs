@@ -1,9 +1,9 @@
-//! The Transaction Manager's pure part: pending and finished commits, the commits that each replica
-//! has, and the servers at which a read may run.
+//! The manager: pending and finished commits, the commits of each replica, and the servers on which
+//! a read may run.
 //!
-//! No I/O, no clock. The proxy reports commits before and after they happen, the slot's reader
-//! their order, the Extractors their progress. One lock around a [`FreshnessManager`] is enough, as
-//! no call waits.
+//! It has no I/O and no clock. The proxy reports commits before and after they happen, the slot's
+//! reader reports their order, and the Extractors their progress. One lock around a
+//! [`FreshnessManager`] is enough, because no call waits.
 //!
 //! Invariants:
 //! - From before COMMIT is sent until the indexes know the commit, its write set is in Pending, and
@@ -136,7 +136,7 @@ pub enum PrimaryReason {
 /// A commit as the slot's reader received it.
 #[derive(Debug)]
 pub struct ReceivedCommit<'a> {
-    /// Its place in the order.
+    /// The commit's place in the order of commits.
     pub tsid: Tsid,
     /// Our own mark in it; none in most commits, as a mark has a transaction of its own.
     pub mark: Option<Mark>,
@@ -164,7 +164,7 @@ pub struct FreshnessManager {
     primary_running: u64,
     timed_out: TimedOutWaits,
     commit_count: u64,
-    /// When RIndex has so many rows it is pruned.
+    /// RIndex is pruned when it has this many rows.
     rows_max: usize,
     /// Memory that the indexes took, at most, in bytes.
     index_bytes_max: usize,
@@ -295,13 +295,14 @@ impl FreshnessManager {
         shown.is_some() || planted::is(ProxyBug::GivenBeforeShown)
     }
 
-    /// Notes that the primary shows a commit that the slot's reader had before.
+    /// Records that a commit is visible on the primary. The reader of the slot had got the commit
+    /// earlier.
     pub fn shown(&mut self, tsid: Tsid) {
         let shown = ShownBefore(TStateId(self.next_id));
         self.commits.shown(tsid, shown);
     }
 
-    /// Returns where a read with these sets goes. The caller brackets its work there with
+    /// Returns the server for a read with these sets. The caller brackets its work there with
     /// [`FreshnessManager::started`] and [`FreshnessManager::ended`].
     pub fn route(&mut self, reads: &AccessSets, level: ConsistencyLevel) -> ReadTarget {
         if reads.is_written() {

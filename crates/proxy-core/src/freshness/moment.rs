@@ -1,11 +1,11 @@
-//! Reads that wait for a replica, instead of going to the primary.
+//! Reads that wait for a replica instead of going to the primary.
 //!
 //! A read must see the commits that were finished when it began to wait. It must also see the
-//! commits that were Pending then, since another client may have seen them on the primary. All the
-//! rest is too late for it: so its wait ends, however much is written meanwhile.
+//! commits that were Pending then, because another client may have seen them on the primary. Later
+//! commits do not matter. So its wait ends, however much is written meanwhile.
 //!
-//! Where one wait has timed out, other reads do not wait: for the same commits, or until a replica
-//! gets something.
+//! After a wait has timed out, other reads do not wait for the same commits, or until some replica
+//! makes progress.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ use super::watch::{ReadWatch, ReadWatcher};
 use super::{ConsistencyLevel, FreshnessManager, PrimaryReason, ReadTarget};
 use crate::planted::{self, ProxyBug};
 
-/// When a read began to wait, and the commits that it waits for.
+/// The time at which a read began to wait, and the commits that it waits for.
 #[derive(Debug)]
 pub struct ReadMoment {
     reads: AccessSets,
@@ -36,7 +36,7 @@ pub struct ReadMoment {
     watcher: Option<ReadWatcher>,
 }
 
-/// Waits that have timed out.
+/// The waits that have timed out.
 #[derive(Debug, Default)]
 pub struct TimedOutWaits {
     pending: BTreeSet<TStateId>,
@@ -45,8 +45,8 @@ pub struct TimedOutWaits {
 }
 
 impl FreshnessManager {
-    /// Notes that a read begins to wait. A transaction waits, too, that is to see everything that
-    /// was committed, and goes on with that: it may read anything.
+    /// Records that a read begins to wait. A transaction waits for its snapshot in the same way: it
+    /// must see every commit, because it may read anything.
     pub fn moment(&self, reads: &AccessSets, level: ConsistencyLevel) -> ReadMoment {
         let reads = match level {
             ConsistencyLevel::RsiPc => AccessSets::reads_anything(),
@@ -73,7 +73,7 @@ impl FreshnessManager {
         }
     }
 
-    /// Returns whether a wait for the same has timed out.
+    /// Returns whether a wait for the same commits has timed out.
     pub fn is_hopeless(&self, moment: &ReadMoment) -> bool {
         let mut pending = moment.pending.iter();
         let newest = self.timed_out.newest;
@@ -81,7 +81,7 @@ impl FreshnessManager {
             || newest.is_some() && newest == moment.newest
     }
 
-    /// Notes that a read has waited as long as it may.
+    /// Records that a wait has timed out.
     pub fn wait_timed_out(&mut self, moment: &ReadMoment) {
         let timed_out = &mut self.timed_out;
         timed_out.pending.extend(&moment.pending);
@@ -91,9 +91,9 @@ impl FreshnessManager {
         }
     }
 
-    /// Returns where a read that waits may go now. As long as the required commits are unknown, or
-    /// no replica has them, that is the primary. The caller asks again a little later (P1).
-    /// Otherwise it is watched from the moment on.
+    /// Returns the present route of a waiting read. While the TSIDs of its commits are unknown, or
+    /// no replica has them, that is the primary, and the caller asks again a little later (P1).
+    /// Otherwise the read is watched from the beginning of its wait.
     pub fn route_moment(&mut self, moment: &mut ReadMoment) -> (ReadTarget, Option<ReadWatch>) {
         if moment.generation != self.generation {
             return (ReadTarget::Primary(PrimaryReason::Outdated), None);

@@ -24,7 +24,7 @@ fn one(
     sets
 }
 
-/// Returns W1 to W5.
+/// Returns the write sets W1 to W5.
 pub fn writes() -> [AccessSets; 5] {
     [
         one(R, AffectingClass::Rows, &[1], &[2, 3], &[100]),
@@ -35,7 +35,7 @@ pub fn writes() -> [AccessSets; 5] {
     ]
 }
 
-/// Returns R1 to R4.
+/// Returns the read sets R1 to R4.
 pub fn reads() -> [AccessSets; 4] {
     let mut join = one(R, AffectingClass::Columns, &[1], &[], &[]);
     join.merge(&one(S, AffectingClass::Columns, &[2, 3], &[], &[]));
@@ -47,7 +47,7 @@ pub fn reads() -> [AccessSets; 4] {
     ]
 }
 
-/// Returns columns (0: all) and rows, the rows only where the class knows them.
+/// Returns columns (0 for all) and rows. The rows are only set for the class that knows them.
 pub fn parts(class: AffectingClass, columns: &[u16], rows: &[u64]) -> TableParts {
     TableParts {
         columns: match columns.contains(&0) || class == AffectingClass::Table {

@@ -11,22 +11,22 @@ use super::mark::TStateId;
 use super::sets::AccessSets;
 use crate::planted::{self, ProxyBug};
 
-/// The outcome of a commit, as the primary's connection reported it.
+/// The outcome of a commit, as its connection to the primary reported it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitOutcome {
-    /// It is committed, and the primary shows it.
+    /// It is committed, and new snapshots on the primary include it.
     Committed,
     /// It is rolled back.
     RolledBack,
-    /// The connection broke after COMMIT was sent.
+    /// The connection broke after the proxy had sent COMMIT.
     InDoubt {
         /// The process on the primary that had it.
         backend: i32,
     },
 }
 
-/// The number that the next transaction had when the primary was known to show a commit.
-/// Transactions with this number or a higher one had not sent their COMMIT then.
+/// The number of the next transaction at the time when a commit was known to be visible on the
+/// primary. Transactions with this number or a higher one had not sent their COMMIT then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShownBefore(pub TStateId);
 
@@ -40,7 +40,7 @@ struct PendingTransaction {
     since: Option<Duration>,
 }
 
-/// The transactions that are Pending, and the merged write sets of all.
+/// The Pending transactions, and their merged write sets.
 #[derive(Debug, Default)]
 pub struct PendingTransactions {
     transactions: BTreeMap<TStateId, PendingTransaction>,
@@ -48,7 +48,7 @@ pub struct PendingTransactions {
 }
 
 impl PendingTransactions {
-    /// Adds one, before COMMIT is sent.
+    /// Adds a transaction, before its COMMIT is sent.
     pub fn insert(&mut self, id: TStateId, writes: AccessSets) {
         self.merged_writes.merge(&writes);
         let transaction = PendingTransaction {
@@ -61,7 +61,7 @@ impl PendingTransactions {
         assert!(before.is_none(), "ids are given out once");
     }
 
-    /// Notes that the writes of each are unknown from now on.
+    /// Records that the writes of all these transactions are unknown from now on.
     pub fn widen(&mut self) {
         for transaction in self.transactions.values_mut() {
             self.merged_writes.remove(&transaction.writes);
@@ -70,8 +70,8 @@ impl PendingTransactions {
         }
     }
 
-    /// Notes the outcome of a transaction. A rolled back one ends. A committed one, and one in
-    /// doubt, stay. `next` is the number that the next transaction gets.
+    /// Records the outcome of a transaction. If it is rolled back, its entry ends. Otherwise its
+    /// entry stays. `next` is the number of the next transaction.
     pub fn note_outcome(&mut self, id: TStateId, outcome: CommitOutcome, next: TStateId) {
         let is_over = match outcome {
             CommitOutcome::RolledBack => true,
@@ -87,46 +87,46 @@ impl PendingTransactions {
         }
     }
 
-    /// Removes a commit that the indexes have from now on. Returns since when the primary is known
-    /// to show it, if it is.
+    /// Removes a commit that the indexes now have. Returns since when it is known to be visible on
+    /// the primary; none if that is unknown.
     pub fn committed(&mut self, id: TStateId) -> Option<ShownBefore> {
         self.remove(id)?.shown
     }
 
-    /// Returns the merged write sets of all.
+    /// Returns the merged write sets of all entries.
     pub fn merged_writes(&self) -> &AccessSets {
         &self.merged_writes
     }
 
-    /// Returns the possible writes of each.
+    /// Returns the possible writes of each entry.
     pub fn iter(&self) -> impl Iterator<Item = (TStateId, &AccessSets)> {
         let transactions = self.transactions.iter();
         transactions.map(|(id, transaction)| (*id, &transaction.writes))
     }
 
-    /// Returns the possible writes of each that the primary is not known to show.
+    /// Returns the possible writes of each entry that is not known to be visible on the primary.
     pub fn hidden(&self) -> impl Iterator<Item = (TStateId, &AccessSets)> {
         let transactions = self.transactions.iter();
         let hidden = transactions.filter(|(_, transaction)| transaction.shown.is_none());
         hidden.map(|(id, transaction)| (*id, &transaction.writes))
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.transactions.is_empty()
     }
 
-    /// Returns whether this one is there.
+    /// Returns whether there is an entry for this transaction.
     pub fn contains(&self, id: TStateId) -> bool {
         self.transactions.contains_key(&id)
     }
 
-    /// Returns how many there are.
+    /// Returns the number of entries.
     pub fn count(&self) -> usize {
         self.transactions.len()
     }
 
-    /// Notes this time for each transaction that has none: its age counts from then.
+    /// Records this time for each entry without one. Its age counts from then.
     pub fn stamp(&mut self, now: Duration) {
         // Only the newest have none.
         let newest = self.transactions.values_mut().rev();
@@ -135,13 +135,13 @@ impl PendingTransactions {
             .for_each(|transaction| transaction.since = Some(now));
     }
 
-    /// Returns the time since the oldest was stamped, if there is one that was.
+    /// Returns the age of the oldest entry with a recorded time.
     pub fn age_of_oldest(&self, now: Duration) -> Option<Duration> {
         let (_, oldest) = self.transactions.first_key_value()?;
         oldest.since.map(|since| now.saturating_sub(since))
     }
 
-    /// Returns those in doubt, each with its process on the primary.
+    /// Returns the transactions in doubt, each with its process on the primary.
     pub fn in_doubt(&self) -> Vec<(TStateId, i32)> {
         let transactions = self.transactions.iter();
         transactions

@@ -10,48 +10,47 @@ use super::items::Tsid;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplicaId(pub u32);
 
-/// Whether a replica serves reads.
+/// The state of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplicaState {
-    /// It is being filled, or it is offline.
+    /// It is offline, or is being filled.
     Unavailable,
-    /// It serves.
+    /// It serves reads.
     Serving,
-    /// It differs from the primary and must be filled again.
+    /// It differs from the primary and must be refilled.
     Quarantined,
 }
 
-/// The life of a replica's server with which replication has its connection, named by the key of an
-/// advisory lock that replication's session holds there. A connection that sees that lock is to the
-/// same life of that server, which has everything that was ever reported of it. A server that
-/// crashes begins another life: it may have lost some of that, and has lost the lock.
+/// One life of a replica's server, from its start to its end. It is identified by the key of an
+/// advisory lock that replication holds there. A connection that sees this lock reaches the same
+/// life, which has every commit that was reported for it. After a crash another life begins: the
+/// lock is gone, and commits may be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLife(pub i64);
 
 /// One replica.
 #[derive(Clone, Copy, Debug)]
 pub struct Replica {
-    /// Whether it serves.
+    /// The replica's state.
     pub state: ReplicaState,
-    /// It has every commit up to this one, as far as is reported.
+    /// It has every commit up to this TSID, as last reported.
     pub applied: Tsid,
-    /// The life of its server that has it; none while replication has not connected.
+    /// The life of its server for which that was reported; none before replication has connected.
     pub life: Option<ServerLife>,
-    /// It may show commits before the primary does: a standby.
+    /// Whether it may show commits before the primary does, as a standby may.
     pub shows_early: bool,
-    /// Reads that run there.
+    /// The number of reads that run there.
     pub running: u64,
-    /// Reads that were sent there.
+    /// The number of reads that were sent there.
     pub served: u64,
 }
 
-/// All replicas by their numbers.
+/// All replicas, by number.
 #[derive(Debug, Default)]
 pub struct ReplicaMap(BTreeMap<ReplicaId, Replica>);
 
 impl ReplicaMap {
-    /// Adds a replica that is new, or to which replication has just connected again. It is
-    /// unavailable.
+    /// Adds a replica, also when replication has just connected to it again. It is unavailable.
     pub fn add(&mut self, id: ReplicaId, applied: Tsid, life: Option<ServerLife>) {
         let replica = Replica {
             state: ReplicaState::Unavailable,
@@ -64,31 +63,31 @@ impl ReplicaMap {
         self.0.insert(id, replica);
     }
 
-    /// Removes one for good.
+    /// Removes a replica.
     pub fn remove(&mut self, id: ReplicaId) {
         self.0.remove(&id);
     }
 
-    /// Sets whether it serves.
+    /// Sets the state of a replica.
     pub fn set_state(&mut self, id: ReplicaId, state: ReplicaState) {
         if let Some(replica) = self.0.get_mut(&id) {
             replica.state = state;
         }
     }
 
-    /// Notes that it may show commits before the primary does.
+    /// Records that a replica may show commits before the primary does.
     pub fn set_shows_early(&mut self, id: ReplicaId) {
         if let Some(replica) = self.0.get_mut(&id) {
             replica.shows_early = true;
         }
     }
 
-    /// Returns whether it may show commits before the primary does.
+    /// Returns whether a replica may show commits before the primary does.
     pub fn shows_early(&self, id: ReplicaId) -> bool {
         self.0.get(&id).is_some_and(|it| it.shows_early)
     }
 
-    /// Notes that it has committed everything up to `tsid`.
+    /// Records that a replica has every commit up to `tsid`.
     pub fn applied(&mut self, id: ReplicaId, tsid: Tsid) {
         if let Some(replica) = self.0.get_mut(&id) {
             assert!(replica.applied <= tsid, "watermarks rise");
@@ -96,13 +95,13 @@ impl ReplicaMap {
         }
     }
 
-    /// Returns whether it serves, and has `need`.
+    /// Returns whether a replica serves and has `need`.
     pub fn has(&self, id: ReplicaId, need: Tsid) -> bool {
         let mut serving = self.serving();
         serving.any(|(other, replica)| other == id && replica.applied >= need)
     }
 
-    /// Notes that a read begins.
+    /// Records that a read begins.
     pub fn started(&mut self, id: ReplicaId) {
         if let Some(replica) = self.0.get_mut(&id) {
             replica.running += 1;
@@ -110,16 +109,17 @@ impl ReplicaMap {
         }
     }
 
-    /// Notes that a read ends; it may have begun before the replica was removed and added again.
+    /// Records that a read ends. The replica may have been removed and added again since the read
+    /// began.
     pub fn ended(&mut self, id: ReplicaId) {
         if let Some(replica) = self.0.get_mut(&id) {
             replica.running = replica.running.saturating_sub(1);
         }
     }
 
-    /// Returns the replica with the fewest running reads among the replicas that have `need` and
-    /// fulfil `is_good`, with its life and its position. Among equals it is the replica that has
-    /// served least.
+    /// Returns the serving replica with the fewest running reads that has `need` and fulfils
+    /// `is_good`, with its life and its TSID. Of several, it returns the one that has served the
+    /// fewest reads.
     pub fn least_loaded(
         &self,
         need: Tsid,
@@ -132,23 +132,24 @@ impl ReplicaMap {
             .map(|(id, replica, life)| (id, life, replica.applied))
     }
 
-    /// Returns how many reads run where the fewest do, if one serves.
+    /// Returns the smallest number of running reads of a serving replica; none if no replica
+    /// serves.
     pub fn running_least(&self) -> Option<u64> {
         self.serving().map(|(_, replica)| replica.running).min()
     }
 
-    /// Returns the position of the most advanced serving replica.
+    /// Returns the TSID of the most advanced serving replica.
     pub fn newest(&self) -> Option<Tsid> {
         self.serving().map(|(_, replica)| replica.applied).max()
     }
 
-    /// Returns the position that all serving replicas have.
+    /// Returns the TSID that all serving replicas have.
     pub fn applied_everywhere(&self) -> Option<Tsid> {
         self.serving().map(|(_, replica)| replica.applied).min()
     }
 
-    /// Returns the position that all replicas have that serve, or are unavailable and have served
-    /// or followed before.
+    /// Returns the TSID that all replicas have that serve, or are unavailable and have served or
+    /// followed before.
     pub fn applied_wherever(&self) -> Option<Tsid> {
         let known = self.0.values().filter(|replica| match replica.state {
             ReplicaState::Serving => true,
@@ -158,7 +159,7 @@ impl ReplicaMap {
         known.map(|replica| replica.applied).min()
     }
 
-    /// Returns each with its number.
+    /// Returns each replica with its number.
     pub fn iter(&self) -> impl Iterator<Item = (ReplicaId, &Replica)> {
         self.0.iter().map(|(id, replica)| (*id, replica))
     }

@@ -7,21 +7,21 @@
 use super::items::{ColumnNumber, CountedItems, RowHash, TableOid};
 use alloc::vec::Vec;
 
-/// How a statement or transaction affects one table.
+/// How precisely it is known what a statement or transaction touches in one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AffectingClass {
-    /// Particular rows, found by the canonical key (the paper's RAS).
+    /// Particular rows, identified by the canonical key (the paper's RAS).
     Rows,
-    /// Some columns of rows that are not known (CAS).
+    /// Some columns, of unknown rows (CAS).
     Columns,
-    /// Everything (TAS).
+    /// The whole table (TAS).
     Table,
 }
 
-/// The reads and writes of one statement in one table.
+/// The parts of one table that one statement reads and writes.
 #[derive(Clone, Debug)]
 pub struct TableAccess {
-    /// Its affecting class for the table.
+    /// The affecting class.
     pub class: AffectingClass,
     /// The parts that it reads; none if it reads nothing of the table.
     pub reads: Option<TableParts>,
@@ -32,14 +32,14 @@ pub struct TableAccess {
 /// Columns and rows of one table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableParts {
-    /// Which columns. An INSERT or DELETE writes all of them.
+    /// The columns. An INSERT or DELETE writes all of them.
     pub columns: CountedItems<ColumnNumber>,
-    /// Which rows, where the class is [`AffectingClass::Rows`]; else empty.
+    /// The rows, if the class is [`AffectingClass::Rows`]; otherwise empty.
     pub rows: CountedItems<RowHash>,
 }
 
 impl TableParts {
-    /// Returns all columns of rows that are not known.
+    /// Returns all columns, of unknown rows.
     pub fn whole() -> TableParts {
         TableParts {
             columns: CountedItems::all(),
@@ -64,7 +64,7 @@ impl TableParts {
 }
 
 impl TableAccess {
-    /// Returns a read of everything in the table.
+    /// Returns a read of the whole table.
     pub fn read_table() -> TableAccess {
         TableAccess {
             class: AffectingClass::Table,
@@ -73,7 +73,7 @@ impl TableAccess {
         }
     }
 
-    /// Returns a write that may read and change everything in the table.
+    /// Returns a write that may read and change the whole table.
     pub fn write_table() -> TableAccess {
         TableAccess {
             class: AffectingClass::Table,
@@ -82,7 +82,7 @@ impl TableAccess {
         }
     }
 
-    /// Returns a write of whole, known rows, as a row image shows it.
+    /// Returns a write of all columns of known rows, as in a row image.
     pub fn write_rows(rows: impl IntoIterator<Item = RowHash>) -> TableAccess {
         TableAccess {
             class: AffectingClass::Rows,
@@ -95,7 +95,7 @@ impl TableAccess {
     }
 }
 
-/// The sets of one table.
+/// The reads and writes of one or more statements in one table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableSets {
     statements: [u64; 3],
@@ -106,7 +106,8 @@ pub struct TableSets {
 }
 
 impl TableSets {
-    /// Returns the affecting class: all statements' class where they agree, else the whole table.
+    /// Returns the affecting class: that of all statements if they agree, otherwise the whole
+    /// table.
     pub fn class(&self) -> AffectingClass {
         match self.statements {
             [rows, 0, 0] if rows > 0 => AffectingClass::Rows,
@@ -115,22 +116,22 @@ impl TableSets {
         }
     }
 
-    /// Returns whether something of the table is written.
+    /// Returns whether the table is written.
     pub fn is_written(&self) -> bool {
         self.writers > 0
     }
 
-    /// Returns whether something of the table is read.
+    /// Returns whether the table is read.
     pub fn is_read(&self) -> bool {
         self.readers > 0
     }
 
-    /// Returns the parts that are read.
+    /// Returns what is read.
     pub fn read(&self) -> &TableParts {
         &self.read
     }
 
-    /// Returns the parts that are written.
+    /// Returns what is written.
     pub fn written(&self) -> &TableParts {
         &self.written
     }
@@ -180,7 +181,7 @@ impl TableSets {
     }
 }
 
-/// The sets of a statement, a transaction, or several of them.
+/// The reads and writes of a statement, a transaction, or several of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessSets {
     /// Statements that may read any table.
@@ -192,7 +193,7 @@ pub struct AccessSets {
 }
 
 impl AccessSets {
-    /// Returns the sets of an unproven read: of anything (R33).
+    /// Returns the sets of a read that may read anything (R33).
     pub fn reads_anything() -> AccessSets {
         AccessSets {
             any_readers: 1,
@@ -200,7 +201,7 @@ impl AccessSets {
         }
     }
 
-    /// Returns the sets of an unproven write: of anything (R33).
+    /// Returns the sets of a write that may write anything (R33).
     pub fn writes_anything() -> AccessSets {
         AccessSets {
             any_readers: 1,
@@ -209,14 +210,14 @@ impl AccessSets {
         }
     }
 
-    /// Drops the knowledge of rows, or of columns too: each table is of this class at least.
+    /// Makes the sets less precise: each table has at least this class.
     pub fn coarsen(&mut self, class: AffectingClass) {
         for (_, table) in &mut self.tables {
             table.coarsen(class);
         }
     }
 
-    /// Returns whether all that they read is one row at most.
+    /// Returns whether they read at most one row.
     pub fn read_one_row(&self) -> bool {
         let is_row = |(_, sets): &(TableOid, TableSets)| {
             let rows = &sets.read.rows;
@@ -249,37 +250,37 @@ impl AccessSets {
         &mut self.tables[place].1
     }
 
-    /// Returns whether any table at all may be read.
+    /// Returns whether they may read any table.
     pub fn may_read_anything(&self) -> bool {
         self.any_readers > 0
     }
 
-    /// Returns whether any table at all may be written.
+    /// Returns whether they may write any table.
     pub fn may_write_anything(&self) -> bool {
         self.any_writers > 0
     }
 
-    /// Returns whether nothing is read or written.
+    /// Returns whether they read and write nothing.
     pub fn is_empty(&self) -> bool {
         self.any_readers == 0 && self.any_writers == 0 && self.tables.is_empty()
     }
 
-    /// Returns whether something is written.
+    /// Returns whether they write something.
     pub fn is_written(&self) -> bool {
         self.any_writers > 0 || self.tables.iter().any(|(_, sets)| sets.is_written())
     }
 
-    /// Returns the tables that are touched, in the order of their numbers.
+    /// Returns the touched tables, in the order of their numbers.
     pub fn tables(&self) -> impl Iterator<Item = (TableOid, &TableSets)> {
         self.tables.iter().map(|(table, sets)| (*table, sets))
     }
 
-    /// Returns the sets of one table, if it is touched by name.
+    /// Returns the sets of one table, if it is named.
     pub fn table(&self, table: TableOid) -> Option<&TableSets> {
         Some(&self.tables[self.place(table).ok()?].1)
     }
 
-    /// Returns whether there may be a table that both read or write.
+    /// Returns whether there may be a table that both touch.
     pub fn shares_table(&self, other: &AccessSets) -> bool {
         let may_be_any = |sets: &AccessSets| sets.any_readers > 0 || sets.any_writers > 0;
         let mut tables = self.tables.iter();
@@ -288,7 +289,7 @@ impl AccessSets {
             || tables.any(|(table, _)| other.place(*table).is_ok())
     }
 
-    /// Counts the other's sets in.
+    /// Adds the other's sets.
     pub fn merge(&mut self, other: &AccessSets) {
         self.any_readers += other.any_readers;
         self.any_writers += other.any_writers;
@@ -297,7 +298,7 @@ impl AccessSets {
         }
     }
 
-    /// Returns the same, consuming sets that have no other user.
+    /// Adds the other's sets, without copying them if it is the only user.
     pub fn absorb(&mut self, other: AccessSets) {
         match self.is_empty() {
             true => *self = other,
@@ -305,7 +306,7 @@ impl AccessSets {
         }
     }
 
-    /// Counts sets out that have been merged before.
+    /// Subtracts sets that were merged before.
     pub fn remove(&mut self, other: &AccessSets) {
         self.any_readers = subtract(self.any_readers, other.any_readers);
         self.any_writers = subtract(self.any_writers, other.any_writers);

@@ -1,22 +1,22 @@
-//! Reads at replicas that may be torn. A read takes its snapshot some time after its replica was
-//! chosen. Commits that began since then may have become visible on the primary in another order
-//! than that of its log, in which replicas get them. One client sees the later commit on the
-//! primary without the earlier one; another sees the earlier one at a replica without the later
-//! one. They would disagree for ever (a long fork; P1).
+//! Watched reads. A read takes its snapshot some time after its replica was chosen. Commits that
+//! began since then may have become visible on the primary in another order than that of the WAL,
+//! in which replicas apply them. One client may see the later commit on the primary without the
+//! earlier one, and another client the earlier one at a replica without the later one. The two
+//! would contradict each other (a long fork; P1).
 //!
-//! So a read is *watched* from the choice until its snapshot is known to have been taken. It is
-//! torn only if it touches two commits since then of which the later in the log may have been
-//! visible first. Then it is done again, on the primary.
+//! So a read is *watched* from the choice of its replica until its snapshot is taken. It is torn
+//! only if it touches two commits since then, and the later one in the WAL may have been visible
+//! first. Then it runs again, on the primary.
 //!
-//! A read of one row is never torn: a writer of a row waits for the one before it.
+//! A read of one row is never torn, because a writer of a row waits for the previous writer.
 //!
 //! A read that waits for its replica (see [`ReadMoment`](super::ReadMoment)) is watched from the
-//! beginning of its wait, as the replica may have applied commits since then or not. It is not sent
-//! to a replica whose state at that time would tear it.
+//! beginning of its wait, because the replica may have applied commits since then. It is not sent
+//! to a replica whose present state would tear it.
 //!
-//! A standby of the primary may show a commit before the primary does, and long before where that
-//! waits for standbys. There a read that touches a commit that is not known to be visible is
-//! repeated, too, also a read of one row.
+//! A standby of the primary may show a commit before the primary does, and long before if the
+//! primary waits for standbys. At a standby, a read also runs again if it touches a commit that is
+//! not known to be visible, even if it reads one row.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -33,7 +33,7 @@ use super::sets::AccessSets;
 /// any part that it reads was written.
 const COMMITS_MAX: usize = 4096;
 
-/// Remembers commits while there is a watched read.
+/// Keeps commits recorded while it exists.
 #[derive(Clone, Debug)]
 pub struct ReadWatcher {
     /// All those up to here were visible before.
@@ -41,7 +41,7 @@ pub struct ReadWatcher {
     _held: Arc<()>,
 }
 
-/// A read from the choice of its replica on.
+/// A watched read, from the choice of its replica on.
 #[derive(Debug)]
 pub struct ReadWatch {
     reads: AccessSets,
@@ -55,8 +55,8 @@ pub struct ReadWatch {
 }
 
 impl ReadWatch {
-    /// Returns a read from the choice of a replica on that has this; none if nothing that it may
-    /// see there is in doubt.
+    /// Returns a watched read at a replica that has the commits up to `has`. Returns none if the
+    /// read needs no watch: it reads at most one row, and the replica shows no commit early.
     pub fn new(
         reads: &AccessSets,
         watcher: impl FnOnce() -> ReadWatcher,
@@ -93,7 +93,7 @@ struct WatchedCommit {
     writes: AccessSets,
 }
 
-/// Commits since the oldest watch.
+/// The commits since the oldest watched read began.
 #[derive(Debug, Default)]
 pub struct WatchedCommits {
     commits: VecDeque<WatchedCommit>,
@@ -103,7 +103,7 @@ pub struct WatchedCommits {
 }
 
 impl WatchedCommits {
-    /// Remembers commits from now on, for the watcher that it returns.
+    /// Records commits from now on, until the returned watcher is dropped.
     pub fn watcher(&self, latest: Tsid) -> ReadWatcher {
         let last = self.commits.back();
         let hidden = last.filter(|last| last.order.shown.is_none());
@@ -113,8 +113,8 @@ impl WatchedCommits {
         }
     }
 
-    /// Notes a commit of the slot's reader. The last one is remembered without a watched read, too,
-    /// until it is visible.
+    /// Records a commit from the slot. Without a watched read it keeps the last one until that is
+    /// visible.
     pub fn committed(
         &mut self,
         tsid: Tsid,
@@ -140,16 +140,16 @@ impl WatchedCommits {
         });
     }
 
-    /// Notes that the newest commit is visible, if it is this one.
+    /// Records that the newest commit is visible, if it is this one.
     pub fn shown(&mut self, tsid: Tsid, shown: ShownBefore) {
         if let Some(last) = self.commits.back_mut().filter(|last| last.tsid == tsid) {
             last.order.shown.get_or_insert(shown);
         }
     }
 
-    /// Returns whether a snapshot taken since then may have one commit without another that was
-    /// visible before. Where early visibility is possible, also whether it may have a commit that
-    /// is not visible yet.
+    /// Returns whether a snapshot taken since then may have one commit without another one that was
+    /// visible before. If the replica may show commits early, also returns whether the snapshot may
+    /// have a commit that is not visible on the primary yet.
     pub fn is_torn(
         &self,
         watch: &ReadWatch,
@@ -161,8 +161,8 @@ impl WatchedCommits {
         is_early || self.tears(watch, unknown, (indexes, pending))
     }
 
-    /// Returns whether the state that the replica has now, as far as that is known, has one commit
-    /// and not another that may have been visible before.
+    /// Returns whether the replica's present state, as far as it is known, has one commit without
+    /// another one that may have been visible before.
     pub fn is_split(
         &self,
         watch: &ReadWatch,

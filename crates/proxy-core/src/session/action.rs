@@ -1,5 +1,4 @@
-//! The inputs and outputs of a session: everything that the owner of the sockets and the machine
-//! exchange.
+//! The inputs and outputs of a session's machine, which it exchanges with the relay.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -16,9 +15,9 @@ use pg_wire::framing::{StreamPiece, WireMessage};
 use pg_wire::message::ParseMessage;
 use pg_wire::report::Report;
 
-/// Something that has happened to a session.
+/// An input of the session's machine.
 pub enum SessionEvent<'a> {
-    /// The client has sent this. To be given only if [`SessionAction::takes`] allows it.
+    /// A part of a client's message. It may be passed only if [`SessionAction::takes`] allows it.
     Client {
         /// A message, or more of one.
         piece: StreamPiece<'a>,
@@ -29,7 +28,7 @@ pub enum SessionEvent<'a> {
     },
     /// The client was silent for a while, see [`SessionAction::Gather`].
     Silence,
-    /// The server has sent this.
+    /// A part of a server's message.
     Server {
         /// A message, or more of one.
         piece: StreamPiece<'a>,
@@ -48,7 +47,7 @@ pub enum SessionEvent<'a> {
     },
     /// The next batch of the transaction may run at a replica, see [`SessionAction::Pause`].
     Pause,
-    /// The waiting batch has got this server, see [`SessionAction::Route`].
+    /// This server runs the waiting batch, see [`SessionAction::Route`].
     Attach {
         /// The server.
         server: &'a mut ServerConnection,
@@ -64,14 +63,15 @@ pub enum SessionEvent<'a> {
     },
     /// No server can run the waiting batch, for this reason.
     Refuse(&'a Report),
-    /// These run on the server, each in a transaction of its own, see [`SessionAction::Over`].
+    /// The server runs these statements, each in a transaction of its own, see
+    /// [`SessionAction::Over`].
     Run {
         /// The statements.
         statements: &'a [String],
         /// The server.
         server: &'a mut ServerConnection,
     },
-    /// The session goes on with any server that has the settings of this one, see
+    /// The session may continue on any server with the settings of this one, see
     /// [`AfterTransaction::Release`].
     Settings {
         /// The server.
@@ -80,45 +80,45 @@ pub enum SessionEvent<'a> {
         /// server.
         snapshots: Option<SnapshotScope>,
     },
-    /// No other session can have the settings of this one: it keeps its server.
+    /// No other session can have these settings, so the session keeps its server.
     Keep,
-    /// The session has no connection to the server any more, see [`AfterTransaction::Release`] and
+    /// The session has no connection to a server any more, see [`AfterTransaction::Release`] and
     /// [`SessionAction::Return`].
     Released,
 }
 
-/// The next action of the owner of the sockets.
+/// The next action of the relay, which owns the sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionAction {
-    /// Messages of both peers.
+    /// Read messages of both peers.
     Exchange,
-    /// Messages of the server. More of the client's last message is taken, but no other.
+    /// Read messages of the server. From the client, read only the rest of its last message.
     Await,
-    /// Messages of the server, on which depends whether what the client has sent runs. Nothing of
-    /// the client is taken.
+    /// Read messages of the server only. They determine whether the client's messages run.
     AwaitCheck,
-    /// Messages of the client, of whose batch a part has gathered. A silent client may wait for an
-    /// error: then [`SessionEvent::Silence`].
+    /// Read messages of the client, whose batch is incomplete. If the client is silent, it may wait
+    /// for an error: pass [`SessionEvent::Silence`].
     Gather,
-    /// Messages of both peers. If reads of the transaction may run at a replica:
+    /// Read messages of both peers. If reads of the transaction may run at a replica, pass
     /// [`SessionEvent::Pause`].
     Pause,
-    /// Everything is answered, and no transaction is open on the server. If something must follow
-    /// the transaction there: [`SessionEvent::Run`]. Otherwise the owner uses the server like this.
+    /// Everything is answered, and no transaction is open on the server. If statements must follow
+    /// the transaction there, pass [`SessionEvent::Run`]. Otherwise use the server as stated.
     Over(AfterTransaction),
-    /// A replica's connection is to be given back, as the transaction waits on the primary:
+    /// Return the replica's connection, because the transaction waits on the primary. Then pass
     /// [`SessionEvent::Released`].
     Return,
-    /// A batch waits for a server, see [`super::Session::demand`]. If its transaction waits on the
-    /// primary: [`SessionEvent::Attach`] with a replica, or [`SessionEvent::Resume`]. Otherwise
-    /// [`SessionEvent::Attach`], or [`SessionEvent::Refuse`].
+    /// Choose a server for the waiting batch, see [`super::Session::demand`]. If its transaction
+    /// waits on the primary, pass [`SessionEvent::Attach`] with a replica, or
+    /// [`SessionEvent::Resume`]. Otherwise pass [`SessionEvent::Attach`] or
+    /// [`SessionEvent::Refuse`].
     Route(BatchTransaction),
-    /// The session is to end.
+    /// End the session.
     End(SessionEnding),
 }
 
 impl SessionAction {
-    /// Returns whether the session goes on with its present server, as far as it is given messages.
+    /// Returns whether the session continues on its present server once it gets messages.
     pub fn is_exchange(&self) -> bool {
         match self {
             SessionAction::Exchange
@@ -131,7 +131,7 @@ impl SessionAction {
         }
     }
 
-    /// Returns whether the session may be given this part of the client's stream.
+    /// Returns whether the session accepts this part of the client's stream now.
     pub fn takes(&self, taken: ClientPart) -> bool {
         match self {
             SessionAction::Await => taken == ClientPart::Rest,
@@ -144,62 +144,63 @@ impl SessionAction {
 /// A part of the client's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientPart {
-    /// A message, or the head of a long one.
+    /// A message, or the beginning of a long one.
     Message,
-    /// More of a message whose head was taken.
+    /// The rest of a message whose beginning was accepted.
     Rest,
 }
 
-/// The use of a server after its transaction.
+/// The use of a server after a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterTransaction {
-    /// It stays the session's, which takes messages.
+    /// The session keeps it.
     Keep,
-    /// It is to be given back: [`SessionEvent::Released`]. If statements may have changed
-    /// something, its settings are read before: [`SessionEvent::Settings`] or
+    /// Return it to the pool, then pass [`SessionEvent::Released`]. If statements may have changed
+    /// settings, read the settings before, and pass [`SessionEvent::Settings`] or
     /// [`SessionEvent::Keep`].
     Release(SettingChanges),
 }
 
-/// In which transaction a batch waits for a server.
+/// The transaction of a batch that waits for a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchTransaction {
-    /// In none that the client has begun.
+    /// No transaction that the client has begun.
     NoTransaction,
-    /// In a transaction that is on no server yet.
+    /// A transaction that is on no server yet.
     Deferred,
-    /// In a transaction that is on no server yet, and takes its snapshot where this batch goes.
+    /// A transaction that is on no server yet, and takes its snapshot where this batch runs.
     Snapshot,
-    /// In a transaction that waits on the primary.
+    /// A transaction that waits on the primary.
     Waiting,
 }
 
-/// Why a session ends.
+/// The reason why a session ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEnding {
     /// The client has sent Terminate.
     Client,
-    /// The server is lost, and has reported the reason itself, or was cut in the middle of a
+    /// The server is lost. It has reported the reason itself, or was cut off in the middle of a
     /// message.
     Server,
-    /// The server is lost: the client gets this.
+    /// The server is lost. The client gets this error.
     Lost(Report),
 }
 
-/// How the waiting batch runs at a server.
+/// How the waiting batch runs on a server.
 #[derive(Debug)]
 pub struct Attachment {
-    /// Where that server is.
+    /// The server.
     pub at: AttachedServer,
-    /// Statements that run in front of it in the same transaction, unseen by the client.
+    /// Statements that run before the batch in the same transaction, and whose replies the client
+    /// does not see.
     pub prelude: Vec<String>,
-    /// It changes nothing but the schema: that leaves nothing behind, though the body of a function
-    /// may have any words.
+    /// Whether the batch only changes the schema. Then it leaves no state behind, whatever words
+    /// the body of a function has.
     pub is_schema_only: bool,
 }
 
 impl Attachment {
-    /// Returns an attachment that runs the waiting batch unchanged at this server.
+    /// Returns an attachment that runs the waiting batch unchanged on this server.
     pub fn at(at: AttachedServer) -> Attachment {
         Attachment {
             at,
@@ -212,28 +213,28 @@ impl Attachment {
 /// The role of an attached server.
 #[derive(Debug)]
 pub enum AttachedServer {
-    /// It runs anything.
+    /// The primary, which runs anything.
     Primary,
-    /// It runs single reads: nothing is begun there that outlives a batch.
+    /// A replica that runs single reads. Nothing outlives a batch there.
     Replica(ReplicaRead),
-    /// It runs all of one read-only transaction, which has taken its snapshot there. The tables
-    /// that the batch reads have these numbers there.
+    /// A replica that runs a whole read-only transaction, which has taken its snapshot there.
+    /// Contains the OIDs of the batch's tables there.
     Snapshot(TableOidMap),
 }
 
 /// How a batch of reads runs at a replica.
 #[derive(Debug)]
 pub struct ReplicaRead {
-    /// The answer that shows that the batch has taken its snapshots, if that must be shown.
+    /// The reply that proves that the batch has taken its snapshots, if a proof is needed.
     pub proof: SnapshotProof,
-    /// The numbers that its tables have there.
+    /// The OIDs of its tables there.
     pub numbers: TableOidMap,
-    /// Its prepared form, if it is a simple query and nothing else. If that fails, it runs on the
-    /// primary, as it is.
+    /// The batch's prepared form, if the batch is one simple query. If that fails, the original
+    /// query runs on the primary.
     pub prepared_form: Option<PreparedForm>,
 }
 
-/// Looks at each message that goes to a server of the session.
+/// Checks each message of a session before it goes to a server.
 pub trait MessageRouter {
     /// Notes the possible writes of the message, and returns its treatment.
     fn look(&mut self, coming: &ComingMessage<'_>) -> MessageTreatment;
@@ -242,42 +243,42 @@ pub trait MessageRouter {
 /// A message that is about to go to a server.
 #[derive(Debug)]
 pub struct ComingMessage<'a> {
-    /// Its effect there.
+    /// The message's effect at the server.
     pub does: MessageEffect<'a>,
-    /// Whether everything is answered that was sent to this server, if it is a replica at which the
-    /// transaction has its snapshot.
+    /// Set if the server is a replica with the transaction's snapshot. States whether everything
+    /// sent to it is answered.
     pub snapshot: Option<SnapshotState>,
-    /// It runs inside of a transaction that the client has begun.
+    /// Whether it runs inside a transaction that the client has begun.
     pub is_inside: bool,
-    /// That has failed.
+    /// Whether that transaction has failed.
     pub is_failed: bool,
-    /// The session keeps its server.
+    /// Whether the session keeps its server.
     pub is_pinned: bool,
-    /// The client has asked for notices of where its statements go.
+    /// Whether the client has requested notices about routing.
     pub is_traced: bool,
 }
 
-/// How far a transaction is that has its snapshot at a replica.
+/// The state of a transaction that has its snapshot at a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotState {
-    /// Everything that was sent is answered, and it is still open.
+    /// Everything is answered, and the transaction is still open.
     Quiet,
-    /// Something is under way.
+    /// Something is not answered yet.
     Busy,
 }
 
-/// The effect of a message at a server.
+/// The effect of a message on a server.
 #[derive(Debug)]
 pub enum MessageEffect<'a> {
-    /// It prepares a statement; none if that is not known.
+    /// It prepares a statement; none if the statement is unknown.
     Prepares(Option<ParseMessage<'a>>),
     /// It describes this statement.
     Describes(Arc<PreparedStatement>),
-    /// It ends the transaction that its batch runs in, unless the client has begun that.
+    /// It ends the batch's transaction, unless the client has begun that.
     Syncs,
-    /// It runs this.
+    /// It runs this statement.
     Runs(StatementText<'a>, RunKind),
-    /// Nothing of that.
+    /// It does nothing of the above.
     Nothing,
 }
 
@@ -286,41 +287,42 @@ pub enum MessageEffect<'a> {
 pub enum RunKind {
     /// A simple query.
     Query,
-    /// Execute, in a transaction that does not end with it unless it ends that itself.
+    /// Execute. It ends its transaction only if the statement does.
     Execute,
     /// A function call.
     Call,
 }
 
-/// How a message is to be treated on its way to a server.
+/// How a message is handled on its way to a server.
 #[derive(Debug, Default)]
 pub struct MessageTreatment {
-    /// It does not run: the server raises this error in its place, so that its transaction fails as
-    /// it would by an error of its own.
+    /// If set, the message does not run. The server raises this error instead, so that the
+    /// transaction fails as after an error of its own.
     pub raises: Option<Report>,
-    /// Statements that run in front of it in the same transaction, unseen by the client.
+    /// Statements that run before the message in the same transaction, and whose replies the client
+    /// does not see.
     pub prelude: Vec<String>,
-    /// It changes nothing but the schema, see [`Attachment::is_schema_only`].
+    /// Whether it only changes the schema, see [`Attachment::is_schema_only`].
     pub is_schema_only: bool,
-    /// The client gets this behind the replies to its earlier messages.
+    /// A notice for the client, after the replies to its earlier messages.
     pub notice: Option<Report>,
-    /// Numbers of tables that it reads at a replica, there and on the primary.
+    /// The OIDs of tables that it reads at a replica: there, and on the primary.
     pub numbers: Vec<(u32, u32)>,
 }
 
-/// The owner of the statements that a server runs, for cancel requests.
+/// Whose statements a server runs, for cancel requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunningOwner {
-    /// Of the client, or nothing.
+    /// Statements of the client, or none.
     Clients,
-    /// Of the session itself, and nothing of the client behind it.
+    /// Statements of the session itself, and none of the client after them.
     Own,
-    /// Of the session itself, and something of the client behind it.
+    /// Statements of the session itself, and some of the client after them.
     OwnBeforeClients,
 }
 
 impl<'a> ComingMessage<'a> {
-    /// Returns a whole Parse message.
+    /// Returns the effect of a complete Parse message.
     pub(super) fn prepares(message: WireMessage<'a>) -> MessageEffect<'a> {
         let parse = ParseMessage::read(message.body()).ok();
         MessageEffect::Prepares(parse.filter(|_| message.is_whole()))

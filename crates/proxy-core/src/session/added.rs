@@ -18,8 +18,8 @@ use pg_wire::report::Report;
 const NAME: &[u8] = b"replex_added\0";
 
 impl AttachedSession<'_> {
-    /// Runs a statement in a simple query of its own. To be called while the session is idle, or
-    /// inside of a transaction with nothing expected.
+    /// Runs a statement in a simple query of its own. Call it while the session is idle, or inside
+    /// a transaction without outstanding replies.
     pub(super) fn run(
         &mut self,
         statement: &str,
@@ -34,7 +34,7 @@ impl AttachedSession<'_> {
             .push(ExpectedReply::hidden(ReplyKind::Ready));
     }
 
-    /// Sets the session's name at the server as the client wants it.
+    /// Sets the application name at the server to the client's.
     pub(super) fn name_application(&mut self, server: &mut ServerConnection, out: &mut PeerOutput) {
         let application = self.client.parameters.application();
         if server.parameters.get(APPLICATION_NAME) != application
@@ -45,7 +45,7 @@ impl AttachedSession<'_> {
         }
     }
 
-    /// Adds a statement to an extended batch, in front of the client's next message.
+    /// Adds a statement to an extended batch, before the client's next message.
     pub(super) fn add(&mut self, statement: &str, out: &mut PeerOutput) {
         let to_server = &mut out.to_server;
         // It is there still if it failed before: statements outlive transactions.
@@ -68,7 +68,7 @@ impl AttachedSession<'_> {
         }
     }
 
-    /// Sends the client a notice behind the replies to its messages so far.
+    /// Sends the client a notice, after the replies to its messages so far.
     pub(super) fn notify(&mut self, notice: &Report, out: &mut PeerOutput) {
         let mut message = BytesMut::new();
         notice.write(&mut message);
@@ -79,8 +79,8 @@ impl AttachedSession<'_> {
     }
 }
 
-/// Returns a simple query's frame with statements in front of its text, and the number and length
-/// of these statements.
+/// Returns a simple query with statements added before its text, and the number and length of these
+/// statements.
 pub(super) fn with_prelude(prelude: &[String], frame: &[u8]) -> (BytesMut, Prelude) {
     let text: String = prelude
         .iter()
@@ -95,8 +95,8 @@ pub(super) fn with_prelude(prelude: &[String], frame: &[u8]) -> (BytesMut, Prelu
     (out, prelude)
 }
 
-/// Returns a statement by which the server raises an error in place of a message of the client, so
-/// that its transaction fails as it would by an error of its own.
+/// Returns a statement that makes the server raise an error in place of a client's message, so that
+/// the transaction fails as after an error of its own.
 pub(super) fn raising(report: &Report) -> String {
     format!("DO $replex$BEGIN {}; END$replex$", report.raised())
 }

@@ -91,7 +91,7 @@ impl BatchStart {
 }
 
 impl Session {
-    /// Attaches the wanted server and sends the held messages to it.
+    /// Attaches a server, and sends the held messages to it.
     pub(super) fn attach(
         &mut self,
         server: &mut ServerConnection,

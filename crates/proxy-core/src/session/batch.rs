@@ -1,4 +1,4 @@
-//! A batch that runs at a replica, and may have to come back.
+//! A batch at a replica that may have to run again on the primary.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use pg_wire::framing::HEADER_LEN;
 use pg_wire::message::{ParseMessage, StatementOrPortal};
 use pg_wire::report::Report;
 
-/// Bytes of an answer that are kept back, at most: a longer one is relayed as it comes.
+/// The most bytes of an answer that are kept back. A longer answer is relayed piece by piece.
 const ANSWER_LEN_MAX: usize = 256 * 1024;
 
 /// SQLSTATE: a user's request or a timeout has cancelled it. It is not run again.
@@ -24,22 +24,22 @@ const QUERY_CANCELED: &str = "57014";
 pub enum SnapshotProof {
     /// No proof is needed.
     None,
-    /// The first message that its one statement causes when it runs.
+    /// The first message in reply to its only statement.
     First,
-    /// Its end, or its failure.
+    /// The end of the batch, or its failure.
     End,
 }
 
-/// The fault of a batch that ran at a replica.
+/// The reason why a batch at a replica must run again.
 #[derive(Clone, Debug)]
 pub enum BatchFault {
-    /// Its snapshots are torn, or its answer is too long to be kept until they are checked.
+    /// The batch's snapshots are torn, or its answer is too long to be held until they are checked.
     Torn,
-    /// It failed.
+    /// It failed with this error.
     Error(Report),
 }
 
-/// A batch that runs at a replica, and may have to come back.
+/// A batch at a replica that may have to run again on the primary.
 #[derive(Debug)]
 pub(super) struct RetryableBatch {
     /// The proof that has not arrived yet; none once it has.
@@ -58,7 +58,7 @@ pub(super) struct RetryableBatch {
     has_prepared_form: bool,
 }
 
-/// Why a batch comes back.
+/// Why and how a batch runs again.
 #[derive(Debug)]
 pub(super) struct BatchFailure {
     pub fault: BatchFault,
@@ -67,7 +67,7 @@ pub(super) struct BatchFailure {
 }
 
 impl BatchFailure {
-    /// Returns the error that is to be sent to the client, in place of a further run.
+    /// Returns the error for the client, in place of another run.
     pub fn raised(&self) -> Option<&Report> {
         match &self.fault {
             BatchFault::Error(report) if self.is_raised => Some(report),
@@ -77,8 +77,8 @@ impl BatchFailure {
 }
 
 impl RetryableBatch {
-    /// Returns the data that is needed if the held batch comes back from a replica, where it runs
-    /// as a prepared statement or unchanged.
+    /// Returns the data with which the held batch can run again on the primary. At the replica it
+    /// runs in prepared form or unchanged.
     pub fn of(
         held: &HeldMessages,
         (proof, has_prepared_form): (SnapshotProof, bool),
@@ -114,13 +114,13 @@ impl RetryableBatch {
         }
     }
 
-    /// Returns the proof of its snapshots that has not arrived yet.
+    /// Returns the outstanding proof of its snapshots.
     pub fn proof(&self) -> SnapshotProof {
         self.proof
     }
 
-    /// Notes that its snapshots are valid. Returns true if it cannot come back any more, as it runs
-    /// as the client has sent it and is alone: then its answer is relayed.
+    /// Records that its snapshots are valid. Returns true if the batch cannot run again any more,
+    /// because it is unchanged and stands alone. Then its answer is relayed.
     pub fn accept_snapshot(&mut self, is_alone: bool, out: &mut PeerOutput) -> bool {
         self.proof = SnapshotProof::None;
         let is_settled = is_alone && !self.has_prepared_form;
@@ -130,21 +130,21 @@ impl RetryableBatch {
         is_settled
     }
 
-    /// Notes that its answer is not valid: its snapshots are torn, or the answer is too long to be
-    /// kept until they are checked.
+    /// Records that its answer is invalid: its snapshots are torn, or the answer is too long to be
+    /// held until they are checked.
     pub fn discard_answer(&mut self) {
         self.proof = SnapshotProof::None;
         self.fault = Some(BatchFault::Torn);
     }
 
-    /// Returns whether the batch comes back if it fails with this, though it is alone. Its client
-    /// then gets an error only if the client's own text fails.
+    /// Returns whether the batch runs again after this error, although it stands alone. The client
+    /// gets an error only if its own text fails.
     pub fn comes_back_alone(&self, report: &Report) -> bool {
         let may_run_again = self.is_torn() || self.has_prepared_form && !self.is_relayed;
         may_run_again && report.code != QUERY_CANCELED
     }
 
-    /// Notes that it has failed, unless it has before.
+    /// Records its first failure.
     pub fn note_failure(&mut self, report: &Report) {
         self.fault
             .get_or_insert_with(|| BatchFault::Error(report.clone()));
@@ -154,25 +154,24 @@ impl RetryableBatch {
         self.fault.is_some()
     }
 
-    /// Notes that the server is ready again. Returns whether the batch is answered by that: it is
-    /// not if it has failed.
+    /// Records the server's ReadyForQuery. Returns whether this answers the batch. It does not if
+    /// the batch has failed.
     pub fn note_ready(&mut self) -> bool {
         self.is_answered = !self.has_failed();
         self.is_answered
     }
 
-    /// Returns whether all of the batch is answered.
+    /// Returns whether the whole batch is answered.
     pub fn is_answered(&self) -> bool {
         self.is_answered
     }
 
-    /// Returns whether the batch's answer is kept back.
+    /// Returns whether the batch's answer is held back.
     pub fn keeps_answer(&self) -> bool {
         !self.is_relayed
     }
 
-    /// Returns the answer that is kept back, to which more comes, see
-    /// [`RetryableBatch::put_answer`].
+    /// Removes and returns the held answer, to extend it, see [`RetryableBatch::put_answer`].
     pub fn take_answer(&mut self) -> BytesMut {
         core::mem::take(&mut self.answer)
     }
@@ -181,8 +180,8 @@ impl RetryableBatch {
         self.answer = answer;
     }
 
-    /// Returns the messages that run on the primary, and why. If they run again, it is as if they
-    /// had never run at the replica. Otherwise the client gets the answer that was kept back.
+    /// Returns the messages to run on the primary, and the reason. If they run again, it is as if
+    /// they had never run at the replica. Otherwise the client gets the held answer.
     pub fn back(
         self,
         client: &mut ClientState,
@@ -212,7 +211,7 @@ impl RetryableBatch {
         matches!(self.fault, Some(BatchFault::Torn))
     }
 
-    /// Relays the part of the answer that need not be kept back any more.
+    /// Relays the part of the answer that need not be held any more.
     pub fn relay(&mut self, out: &mut PeerOutput) {
         let is_long = self.answer.len() > ANSWER_LEN_MAX;
         if self.is_torn() {

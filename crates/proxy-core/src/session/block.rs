@@ -61,15 +61,15 @@ enum TransactionMode {
     Snapshots(SnapshotScope),
     ReadOnly,
     ReadWrite,
-    /// It means something to serializable ones only.
+    /// It matters only to serializable transactions.
     OfSerializable,
 }
 
 /// A text that begins or ends a transaction and does nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BlockCommand {
-    /// PostgreSQL's answer to it, the snapshots that it asks for, if any, and whether it is
-    /// declared read-only.
+    /// PostgreSQL's answer, the requested snapshots, if any, and whether the transaction is
+    /// read-only.
     Begin(&'static str, Option<SnapshotScope>, bool),
     Commit,
     Rollback,
@@ -98,8 +98,8 @@ impl DetachedSession<'_> {
         message::write_ready(&mut out.to_client, self.transaction.status().byte());
     }
 
-    /// Carries out a simple query that only begins or ends a transaction that is on no server.
-    /// False if it is a server's.
+    /// Executes a simple query that only begins or ends a transaction on no server. Returns false
+    /// if a server must run it.
     pub(super) fn run_block_command(&mut self, text: &[u8], out: &mut PeerOutput) -> bool {
         let Some(command) = self.command(text) else {
             return false;
@@ -110,8 +110,8 @@ impl DetachedSession<'_> {
         true
     }
 
-    /// Carries out the statement at the front of a batch that Sync ends, as
-    /// [`DetachedSession::run_block_command`]. True if nothing else was in it.
+    /// Executes the first statement of a batch that Sync ends, like
+    /// [`DetachedSession::run_block_command`]. Returns true if the batch has nothing else.
     pub(super) fn turns_batch(&mut self, held: &mut HeldMessages, out: &mut PeerOutput) -> bool {
         let mut count = 0;
         loop {
@@ -246,7 +246,7 @@ impl DetachedSession<'_> {
         })
     }
 
-    /// Notes that the client has a statement that no server has yet; it may be known already.
+    /// Records a statement of the client that is on no server yet.
     pub(super) fn prepare(
         &mut self,
         parse: ParseMessage<'_>,
@@ -265,7 +265,7 @@ impl DetachedSession<'_> {
     }
 }
 
-/// Returns whether a text ends a transaction, and does nothing else.
+/// Returns whether a text only ends a transaction.
 pub fn is_end(text: &[u8]) -> bool {
     matches!(
         command_of(text),

@@ -1,11 +1,12 @@
-//! Settings that statements of a session may have changed, by which it can go on with other servers
-//! that have the same.
+//! Settings that statements of a session may have changed. The session can continue on other
+//! servers with the same settings.
 //!
-//! Only its server has the current values: statements may fail, and transactions may be rolled
-//! back. So before the server is released, the owner of the sockets reads them there, and reports
-//! the session's settings from then on.
+//! Only the session's server has the current values, because statements may fail and transactions
+//! may be rolled back. So before the server is released, the relay reads the settings there, and
+//! reports them to the session.
 //!
-//! Invariant: a server on which something may have been changed is dirty until that was reported.
+//! Invariant: a server whose settings may have changed is dirty until the session knows the
+//! settings.
 
 use super::Session;
 use super::deferral::SnapshotScope;
@@ -17,8 +18,8 @@ use crate::grammar::SessionEffect;
 use crate::server::ServerConnection;
 
 impl Session {
-    /// Notes its settings on this server: from now on it goes on with any server that has the same,
-    /// and with these snapshots of transactions.
+    /// Records the session's settings on this server. From now on the session may use any server
+    /// with the same settings, and its transactions have these snapshots.
     pub(super) fn goes_on(
         &mut self,
         server: &mut ServerConnection,
@@ -35,7 +36,7 @@ impl Session {
         server.is_dirty = false;
     }
 
-    /// Notes that no other session can have the settings that it has: it keeps its server.
+    /// Records that no other session can have its settings: the session keeps its server.
     pub(super) fn keep_server(&mut self) {
         self.link_of_over().keeping.keep();
     }
@@ -51,7 +52,7 @@ impl Session {
 }
 
 impl AttachedSession<'_> {
-    /// Notes that statements are forwarded to the server that leave this.
+    /// Records the state that forwarded statements may leave behind.
     pub(super) fn leaves(
         &mut self,
         effect: SessionEffect,

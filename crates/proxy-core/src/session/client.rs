@@ -1,4 +1,4 @@
-//! The state that a session has for its client, whichever server is attached.
+//! The state of a session that does not depend on the attached server.
 
 use super::PinningPolicy;
 use super::deferral::Deferral;
@@ -7,12 +7,12 @@ use super::settings::{ClientParameters, ClientSettings};
 use super::statements::ClientStatements;
 use crate::grammar::Grammar;
 
-/// The state that outlives the phases of a session.
+/// The state of a session that does not depend on its phase.
 #[derive(Debug)]
 pub(super) struct ClientState {
-    /// The server process that was reported to the client.
+    /// The process number that was reported to the client.
     pub process: u32,
-    /// How statements are read.
+    /// The functions that parse statements.
     pub grammar: Grammar,
     pub pinning: PinningPolicy,
     pub statements: ClientStatements,
@@ -22,7 +22,7 @@ pub(super) struct ClientState {
 }
 
 impl ClientState {
-    /// Returns whether the session keeps any server that it gets.
+    /// Returns whether the session keeps every server that it gets.
     pub fn is_pinned(&self) -> bool {
         self.pinning == PinningPolicy::Always
     }

@@ -10,9 +10,9 @@ const IN_FAILED_TRANSACTION: &str = "25P02";
 /// The scope of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotScope {
-    /// Each statement has its own: READ COMMITTED.
+    /// One per statement: READ COMMITTED.
     OfStatements,
-    /// One for all of a transaction: REPEATABLE READ.
+    /// One for the whole transaction: REPEATABLE READ.
     OfTransaction,
 }
 
@@ -33,18 +33,18 @@ impl Deferral {
         }
     }
 
-    /// Notes the snapshots from now on of transactions that do not ask for others.
+    /// Sets the snapshots of transactions that do not request others.
     pub fn change(&mut self, usual: Option<SnapshotScope>) {
         self.usual = usual;
     }
 
-    /// Has snapshots of whole transactions taken on the primary from now on.
+    /// Makes transactions with one snapshot take it on the primary from now on.
     pub fn keep_snapshots(&mut self) {
         self.keeps_snapshots = true;
     }
 
-    /// Returns the snapshots of a transaction that asks for these, or for none, and is declared to
-    /// read only, if it need not begin on a server.
+    /// Returns the snapshots of a transaction that requests these, or none, if it need not begin on
+    /// a server.
     pub fn snapshots(
         &self,
         asked: Option<SnapshotScope>,
@@ -58,19 +58,19 @@ impl Deferral {
         may_defer.then_some(snapshots)
     }
 
-    /// Returns whether some transactions need not begin on a server.
+    /// Returns whether any transaction need not begin on a server.
     pub fn is_possible(&self) -> bool {
         self.usual.is_some()
     }
 }
 
-/// A transaction that is on no server.
+/// A transaction on no server.
 #[derive(Debug)]
 pub(super) struct DeferredBlock {
-    /// How it was begun.
+    /// The text that began it.
     pub begin: String,
     pub snapshots: SnapshotScope,
-    /// A statement of it has failed: only its end can follow.
+    /// Whether one of its statements has failed. Then it can only end.
     pub is_failed: bool,
     /// Why its server is lost, if that is still to be reported to the client.
     lost: Option<Report>,
@@ -87,8 +87,8 @@ impl DeferredBlock {
         }
     }
 
-    /// Returns a transaction whose replica is lost, where it had its snapshot. The client gets the
-    /// error with the next batch, unless it waits for an answer.
+    /// Returns a transaction that has lost the replica with its snapshot. The client gets the error
+    /// with the next batch, unless it waits for an answer.
     pub fn lost(report: &Report) -> DeferredBlock {
         DeferredBlock {
             begin: String::new(),
@@ -98,25 +98,25 @@ impl DeferredBlock {
         }
     }
 
-    /// Notes that an error was sent to the client.
+    /// Records that the client got an error.
     pub fn fails(&mut self) {
         self.is_failed = true;
         self.lost = None;
     }
 
-    /// Returns why nothing more runs in it.
+    /// Returns the reason why nothing more runs in it.
     pub fn failure(&self) -> Option<Report> {
         let lost = || self.lost.clone().unwrap_or_else(in_failed_transaction);
         self.is_failed.then(lost)
     }
 
-    /// Returns whether the transaction has failed, and the client was sent the error.
+    /// Returns whether the transaction has failed, and the client got the error.
     pub fn is_reported(&self) -> bool {
         self.is_failed && self.lost.is_none()
     }
 }
 
-/// Returns the error of a statement in a transaction that has failed.
+/// Returns the error of a statement in a failed transaction.
 pub(super) fn in_failed_transaction() -> Report {
     let text = "current transaction is aborted, commands ignored until end of transaction block";
     Report::new(Severity::Error, IN_FAILED_TRANSACTION, text)

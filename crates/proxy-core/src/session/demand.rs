@@ -21,20 +21,19 @@ const UNSUPPORTED: &str = "0A000";
 /// A statement of a batch.
 #[derive(Clone, Debug)]
 pub enum StatementText<'a> {
-    /// A simple query's text, which may hold several statements, and the state that it may leave
-    /// behind.
+    /// The text of a simple query, which may have several statements, and the state that it may
+    /// leave behind.
     Simple(&'a [u8], SessionEffect),
-    /// A statement that is prepared by extended messages.
+    /// A statement that extended messages prepare.
     Prepared(Arc<PreparedStatement>),
-    /// A statement that is run by extended messages, and the bytes after the names in its Bind
-    /// message.
+    /// A statement that extended messages run, and the bytes after the names in its Bind message.
     Bound(Arc<PreparedStatement>, &'a [u8]),
-    /// Something else: a function call, a text beyond the limit, or an unknown statement.
+    /// Something else: a function call, a too long text, or an unknown statement.
     Unknown,
 }
 
 impl StatementText<'_> {
-    /// Returns the text itself, if it is known.
+    /// Returns the text, if it is known.
     pub fn text(&self) -> Option<&[u8]> {
         match self {
             StatementText::Simple(text, _) => Some(text),
@@ -45,8 +44,8 @@ impl StatementText<'_> {
         }
     }
 
-    /// Returns the types of its first parameters, by their numbers on the primary, as the client
-    /// has declared them.
+    /// Returns the types of its first parameters, as the client has declared them, by their OIDs on
+    /// the primary.
     pub fn parameter_types(&self) -> impl Iterator<Item = u32> {
         let prepared = match self {
             StatementText::Prepared(prepared) | StatementText::Bound(prepared, _) => Some(prepared),
@@ -67,30 +66,29 @@ impl StatementText<'_> {
     }
 }
 
-/// The batch that waits.
+/// The batch that waits for a server.
 #[derive(Debug)]
 pub struct WaitingBatch<'a> {
-    /// Its statements, in order.
+    /// The batch's statements, in order.
     pub texts: Vec<StatementText<'a>>,
-    /// Whether the batch ends with the present messages. Otherwise more statements may follow in
-    /// it.
+    /// Whether the batch is complete. Otherwise more statements may follow.
     pub is_whole: bool,
-    /// Whether the message that ends an implicit transaction is still to come: Sync, a query or a
+    /// Whether the message that ends an implicit transaction has not arrived: Sync, a query or a
     /// function call.
     pub is_open: bool,
-    /// Whether the batch runs anything. Otherwise it only prepares statements.
+    /// Whether the batch executes something. Otherwise it only prepares statements.
     pub executes: bool,
-    /// Whether the batch may leave portals to later batches of its transaction, or use those of
+    /// Whether the batch may leave portals for later batches of its transaction, or use those of
     /// earlier ones.
     pub shares_portals: bool,
-    /// Whether the batch's session keeps the server that it gets.
+    /// Whether the session keeps the server that it gets.
     pub is_pinned: bool,
-    /// Why it must go to the primary, if it ran at a replica before.
+    /// The reason why it must go to the primary, if it ran at a replica before.
     pub fault: Option<&'a BatchFault>,
 }
 
 impl WaitingBatch<'_> {
-    /// Returns why it must not get a server.
+    /// Returns the reason why it must not get a server.
     pub fn refusal(&self) -> Option<Report> {
         let first = self.texts.first()?;
         (first.effect() == SessionEffect::ReadsSequenceState).then(|| {
@@ -144,7 +142,7 @@ impl<'a> GatheredBatch<'a> {
 }
 
 impl HeldMessages {
-    /// Returns the contents of the batch, of this client.
+    /// Returns the contents of the batch.
     pub(super) fn demand<'a>(&'a self, client: &ClientState) -> WaitingBatch<'a> {
         let mut gathered = GatheredBatch::default();
         let has_whole = self.has_whole_messages();

@@ -33,7 +33,7 @@ const RESULT_TYPE_CHANGED: &[u8] = b"SERROR\0VERROR\0C0A000\0\
 const FAILING: &[u8] = b"\0SELECT 'cached plan must not change result type'::int\0\0\0";
 
 impl AttachedSession<'_> {
-    /// Notes that a statement has just been prepared.
+    /// Records that a statement has just been prepared.
     pub(super) fn is_prepared(&mut self, name: &[u8], prepared: &Arc<PreparedStatement>) {
         if prepared.is_to_be_described() {
             let name = Bytes::copy_from_slice(name);
@@ -41,7 +41,8 @@ impl AttachedSession<'_> {
         }
     }
 
-    /// Has the server describe what was just prepared, in front of this message, unless that does.
+    /// Makes the server describe the statement that was just prepared, before this message, unless
+    /// the message does so itself.
     pub(super) fn describe_before(&mut self, message: WireMessage<'_>, out: &mut PeerOutput) {
         let Some((name, prepared)) = self.link.descriptions.undescribed.take() else {
             return;
@@ -62,8 +63,8 @@ impl AttachedSession<'_> {
         }
     }
 
-    /// Keeps what follows back until the server has described a statement that was just prepared
-    /// again, if it is known what that is to the client.
+    /// Holds back later messages until the server has described a statement that was prepared
+    /// again, if the client knows an earlier description.
     pub(super) fn check(
         &mut self,
         prepared: &Arc<PreparedStatement>,
@@ -83,7 +84,7 @@ impl AttachedSession<'_> {
         self.link.gates.close(out);
     }
 
-    /// Handles the types of a statement's parameters.
+    /// Handles the message ParameterDescription.
     pub(super) fn parameters_described(&mut self, message: WireMessage<'_>) {
         self.link.descriptions.parameters = match message.is_whole() {
             true => Bytes::copy_from_slice(message.body()),
@@ -91,7 +92,7 @@ impl AttachedSession<'_> {
         };
     }
 
-    /// Handles the end of a description. Returns false if the batch has failed by it.
+    /// Handles the end of a description. Returns false if the batch has failed because of it.
     pub(super) fn described(
         &mut self,
         message: WireMessage<'_>,

@@ -1,7 +1,8 @@
 //! The end of a session's use of a server: the server is released, or its connection is lost.
 //!
-//! A session outlives a replica: its batch runs again on the primary, or the client gets an error.
-//! It does not outlive the primary's connection, where a commit may have been under way.
+//! A session survives the loss of a replica: its batch runs again on the primary, or the client
+//! gets an error. It does not survive the loss of its connection to the primary, where a commit may
+//! have been in flight.
 
 use super::action::SessionEnding;
 use super::batch::RetryableBatch;
@@ -19,7 +20,8 @@ use pg_wire::message;
 use pg_wire::report::Report;
 
 impl Session {
-    /// Notes that the server is released. A batch that has failed there wants the primary.
+    /// Records that the server is released. If the batch failed there, it now waits for the
+    /// primary.
     pub(super) fn released(&mut self, out: &mut PeerOutput) {
         let link = self.take_link();
         assert!(link.is_done(), "released what is in use");
@@ -53,8 +55,8 @@ impl Session {
         };
     }
 
-    /// Handles the loss of the server. A session outlives a replica, but not the primary's
-    /// connection: there a commit may have been under way.
+    /// Handles the loss of the server. The session survives the loss of a replica. It does not
+    /// survive the loss of its connection to the primary, where a commit may have been in flight.
     pub(super) fn server_lost(&mut self, report: Report, is_cut: bool, out: &mut PeerOutput) {
         let Some(link) = self.phase.link_mut() else {
             self.ends(SessionEnding::Server);

@@ -1,4 +1,4 @@
-//! The replies that are due from the server, in order.
+//! The outstanding replies of the server, in order.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -24,11 +24,11 @@ pub enum ReplyKind {
     Close,
     /// Ends with ReadyForQuery.
     Ready,
-    /// No reply of the server: the proxy's own message goes to the client in its place.
+    /// No reply of a server: the proxy's own message goes to the client at this place.
     Made,
 }
 
-/// How far a transaction is, as servers report it.
+/// The status of a transaction, as servers report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TransactionStatus {
     /// Outside of a transaction.
@@ -40,7 +40,7 @@ pub(super) enum TransactionStatus {
 }
 
 impl TransactionStatus {
-    /// Reads it from the body of ReadyForQuery.
+    /// Reads the status from the body of ReadyForQuery.
     pub fn read(body: &[u8]) -> Option<TransactionStatus> {
         match body {
             b"I" => Some(TransactionStatus::Idle),
@@ -50,7 +50,7 @@ impl TransactionStatus {
         }
     }
 
-    /// Returns the byte for it.
+    /// Returns the byte for the status.
     pub fn byte(self) -> u8 {
         match self {
             TransactionStatus::Idle => b'I',
@@ -63,49 +63,50 @@ impl TransactionStatus {
 /// The purpose of a description.
 #[derive(Debug, Default)]
 pub enum Describes {
-    /// The client.
+    /// The client has requested it.
     #[default]
     Nothing,
-    /// It is what this statement is to the client.
+    /// It becomes this statement's description for the client.
     Learns(Arc<PreparedStatement>),
-    /// This statement is what it was to the client, or does not run.
+    /// It must equal this statement's description for the client. Otherwise the statement does not
+    /// run.
     Checks(Arc<PreparedStatement>),
 }
 
-/// The change that must be undone if the message was never executed.
+/// The change to undo if a message was never executed.
 #[derive(Debug, Default)]
 pub enum MessageUndo {
     /// Nothing.
     #[default]
     Nothing,
-    /// A statement is not prepared on the server.
+    /// The statement is not prepared on the server.
     ForgetOnServer(StatementId),
-    /// A statement is closed on the server only by this message.
+    /// The statement is still on the server, because only this message closes it.
     KeepOnServer(StatementId),
-    /// The client has no statement of this name.
+    /// The client has no statement with this name.
     Forget(Bytes),
     /// The client still has this statement under its name.
     Restore(Bytes, Arc<PreparedStatement>),
     /// Neither the client nor the server has this statement.
     ForgetBoth(StatementId, Bytes),
-    /// The client still has these statements, and the server those.
+    /// The client and the server still have these statements.
     RestoreAll(BTreeMap<Bytes, Arc<PreparedStatement>>, ServerStatements),
-    /// The same, and names on the server are the shared names of sessions.
+    /// The same, and the server still uses the names that sessions share.
     ShareNames(BTreeMap<Bytes, Arc<PreparedStatement>>, ServerStatements),
     /// The server has no unnamed statement.
     ForgetUnnamedOnServer,
-    /// The client and the server have these unnamed statements still. A statement that runs and
+    /// The client and the server still have these unnamed statements. A statement that runs and
     /// fails ends both anyway.
     KeepUnnamed(
         Option<(UnnamedId, Arc<PreparedStatement>)>,
         Option<UnnamedId>,
     ),
-    /// The client's portal of this name runs this still.
+    /// The client's portal with this name still runs this statement.
     KeepPortal(Bytes, Option<BoundStatement>),
 }
 
 impl MessageUndo {
-    /// Returns whether this gives statements back that are removed by their names.
+    /// Returns whether it restores statements that were removed by name.
     pub fn is_of_names(&self) -> bool {
         matches!(self, MessageUndo::Restore(..) | MessageUndo::RestoreAll(..))
     }
@@ -114,43 +115,44 @@ impl MessageUndo {
 /// The kind of message that a ReadyForQuery answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadyCause {
-    /// Sync, at which a server that skips a batch that has failed goes on.
+    /// Sync. A server that skips a failed batch continues after it.
     Sync,
-    /// A simple query or a function call, which is skipped, too, in such a batch, and not answered.
+    /// A simple query or a function call. A server that skips a failed batch skips it, too, without
+    /// an answer.
     Query,
 }
 
-/// Statements in front of the client's in one simple query.
+/// Statements before the client's in one simple query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prelude {
-    /// Statements whose CommandComplete is still due.
+    /// The number of statements whose CommandComplete is outstanding.
     pub statements: usize,
-    /// Their text's length, in characters.
+    /// The length of their text in characters.
     pub length: usize,
 }
 
-/// One reply that is to come.
+/// An outstanding reply.
 #[derive(Debug)]
 pub struct ExpectedReply {
-    /// The kind of message that it belongs to.
+    /// The kind of message that it answers.
     pub kind: ReplyKind,
-    /// The session itself asked for it; the client does not see it.
+    /// Whether the session itself sent the message. Then the client does not see the reply.
     pub is_hidden: bool,
-    /// It may fail, which is not reported.
+    /// Whether it may fail without a report.
     pub is_optional: bool,
-    /// Of a simple query: statements in front of the client's, whose replies the client does not
-    /// see, and the length of their text in characters.
+    /// Only for a simple query: the statements before the client's, whose replies the client does
+    /// not see.
     pub prelude: Prelude,
-    /// The kind of message that ReadyForQuery answers, if it is that.
+    /// Only for ReadyForQuery: the kind of message that it answers.
     pub ends: ReadyCause,
-    /// The statement that the message is about, as the client calls it; empty if it is about none,
-    /// or the unnamed one.
+    /// The client's name of the statement that the message concerns. Empty for none and for the
+    /// unnamed statement.
     pub statement: Bytes,
-    /// Of Execute: the end of a COPY's data was sent behind it.
+    /// Only for Execute: whether the end of a COPY's data was sent after it.
     pub ends_copy: bool,
-    /// Of Describe: its purpose.
+    /// Only for Describe: its purpose.
     pub describes: Describes,
-    /// The change to undo if the message is skipped.
+    /// The change to undo if the server skips the message.
     pub undo: MessageUndo,
     /// Of the proxy's own message: the message.
     made: Bytes,
@@ -173,7 +175,7 @@ impl ExpectedReply {
         }
     }
 
-    /// Returns the expected reply to Sync.
+    /// Returns the reply to a Sync.
     pub fn of_sync() -> ExpectedReply {
         ExpectedReply {
             ends: ReadyCause::Sync,
@@ -181,7 +183,7 @@ impl ExpectedReply {
         }
     }
 
-    /// Returns a message that was made for the client.
+    /// Returns a message that the proxy made for the client.
     pub fn made(message: impl Into<Bytes>) -> ExpectedReply {
         ExpectedReply {
             made: message.into(),
@@ -197,13 +199,13 @@ impl ExpectedReply {
         }
     }
 
-    /// Returns a reply to a message about this statement.
+    /// Returns the reply to a message about this statement.
     pub fn about(mut self, statement: &[u8]) -> ExpectedReply {
         self.statement = Bytes::copy_from_slice(statement);
         self
     }
 
-    /// Returns a reply that the client does not see, and that may be an error.
+    /// Returns a reply that the client does not see and that may be an error.
     pub fn optional(kind: ReplyKind) -> ExpectedReply {
         ExpectedReply {
             is_optional: true,
@@ -211,7 +213,7 @@ impl ExpectedReply {
         }
     }
 
-    /// Returns the expected reply to a Sync of the session's own.
+    /// Returns the reply to a Sync that the session itself sent.
     pub fn hidden_sync() -> ExpectedReply {
         ExpectedReply {
             is_hidden: true,
@@ -219,14 +221,14 @@ impl ExpectedReply {
         }
     }
 
-    /// Adds the change to undo if it fails.
+    /// Sets the change to undo if it fails.
     pub fn or(mut self, undo: MessageUndo) -> ExpectedReply {
         self.undo = undo;
         self
     }
 }
 
-/// All replies that are to come.
+/// All outstanding replies.
 #[derive(Debug, Default)]
 pub struct ReplyQueue {
     entries: VecDeque<ExpectedReply>,
@@ -241,7 +243,7 @@ impl ReplyQueue {
         self.entries.is_empty()
     }
 
-    /// Returns whether a ReadyForQuery is to come.
+    /// Returns whether a ReadyForQuery is outstanding.
     pub fn awaits_ready(&self) -> bool {
         self.ready > 0
     }
@@ -251,13 +253,13 @@ impl ReplyQueue {
         self.open
     }
 
-    /// Returns whether nothing is to come but ReadyForQuery.
+    /// Returns whether nothing but ReadyForQuery is outstanding.
     pub fn is_over(&self) -> bool {
         self.entries.iter().all(|it| it.kind == ReplyKind::Ready)
     }
 
-    /// Returns whether nothing is to come behind the first ReadyForQuery. A server that asks for
-    /// data of COPY may be sent more.
+    /// Returns whether nothing is outstanding after the first ReadyForQuery. If the server asks for
+    /// data of COPY, more may be sent.
     pub fn is_one_batch(&self) -> bool {
         self.ready == 0 || self.ready == 1 && !self.open
     }
@@ -269,7 +271,7 @@ impl ReplyQueue {
         self.entries.push_back(expected);
     }
 
-    /// Notes that the end of a COPY's data is sent, before it is known whether the last message
+    /// Records that the end of a COPY's data is sent, before it is known whether the last message
     /// reads any.
     pub fn copy_ends(&mut self) {
         if let Some(last) = self.entries.back_mut() {
@@ -277,7 +279,7 @@ impl ReplyQueue {
         }
     }
 
-    /// Returns whether a reply is to come that the client sees, and that a server gives.
+    /// Returns whether a reply of the server is outstanding that the client sees.
     pub fn has_seen(&self) -> bool {
         let mut all = self.entries.iter();
         all.any(|expected| !expected.is_hidden && expected.kind != ReplyKind::Made)
@@ -287,7 +289,7 @@ impl ReplyQueue {
         self.entries.front()
     }
 
-    /// Returns the reply that is expected after the next one.
+    /// Returns the reply after the next one.
     pub fn second(&self) -> Option<&ExpectedReply> {
         self.entries.get(1)
     }
@@ -296,7 +298,7 @@ impl ReplyQueue {
         self.entries.front_mut()
     }
 
-    /// Adds what is answered next.
+    /// Adds a reply as the next one.
     pub fn push_front(&mut self, expected: ExpectedReply) {
         self.ready += usize::from(expected.kind == ReplyKind::Ready);
         self.entries.push_front(expected);
@@ -308,8 +310,8 @@ impl ReplyQueue {
         Some(expected)
     }
 
-    /// Drops the expected replies of the session's own statements in front of the client's batches:
-    /// they are answered no more.
+    /// Drops the outstanding replies of the session's own statements before the client's batches,
+    /// because the server does not send them any more.
     pub fn forget_hidden(&mut self) {
         while let Some(ExpectedReply {
             kind: ReplyKind::Ready,
@@ -321,7 +323,7 @@ impl ReplyQueue {
         }
     }
 
-    /// Passes the proxy's own messages that are next in order to the client.
+    /// Sends the client the proxy's own messages that are next in order.
     pub fn give_made(&mut self, to_client: &mut BytesMut) {
         while let Some(ExpectedReply {
             kind: ReplyKind::Made,
@@ -334,8 +336,8 @@ impl ReplyQueue {
         }
     }
 
-    /// Reopens the batch as a COPY reads data in it: the server ignores a Sync that was sent right
-    /// behind its Execute.
+    /// Reopens the batch because a COPY reads data in it: the server ignores a Sync that was sent
+    /// directly after its Execute.
     pub fn reopen(&mut self) {
         let entries = self.entries.iter().map(|it| (it.kind, it.ends));
         if entries.eq([
@@ -348,9 +350,9 @@ impl ReplyQueue {
         }
     }
 
-    /// Drops the replies that the server skips as the batch has failed. Returns them, last first,
-    /// and whether the end of the batch is among the sent messages. That end is Sync, but for a
-    /// query that stands alone.
+    /// Drops the replies that the server skips because the batch has failed. Returns them, last
+    /// first, and whether the end of the batch was sent. The end is Sync, or for a single query the
+    /// query itself.
     pub fn skip_batch(&mut self) -> (Vec<ExpectedReply>, bool) {
         let mut entries = self.entries.iter().enumerate();
         let end = entries.position(|(index, it)| {

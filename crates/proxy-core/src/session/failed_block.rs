@@ -27,7 +27,7 @@ const IS_STATEMENT: &str = "42P05";
 const NO_PORTAL: &str = "34000";
 const NO_SAVEPOINT: &str = "3B001";
 
-/// The treatment of the messages behind a message.
+/// The handling of the messages after a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FollowingMessages {
     /// They are answered.
@@ -37,7 +37,7 @@ pub(super) enum FollowingMessages {
 }
 
 impl DetachedSession<'_> {
-    /// Answers the held messages. It wants no server then.
+    /// Answers the held messages with an error. No server is needed.
     pub(super) fn answer_failed(
         &mut self,
         held: &HeldMessages,
@@ -52,8 +52,7 @@ impl DetachedSession<'_> {
         behind
     }
 
-    /// Answers a Close message after closing its statement or portal, and returns whether it was a
-    /// Close message.
+    /// Answers a Close message after closing its statement or portal. Returns whether it was one.
     pub(super) fn closes(&mut self, frame: &Bytes, out: &mut PeerOutput) -> bool {
         let (b'C', Ok(subject)) = (frame[0], StatementOrPortal::read(&frame[HEADER_LEN..])) else {
             return false;
@@ -102,8 +101,8 @@ impl DetachedSession<'_> {
         FollowingMessages::Answered
     }
 
-    /// Returns why a text of so many statements at most does not run: PostgreSQL reads it before it
-    /// looks at the transaction.
+    /// Returns the error for a text of at most `statements_max` statements, which does not run:
+    /// PostgreSQL parses the text before it looks at the transaction.
     fn not_run(&self, text: &[u8], statements_max: usize) -> Report {
         match (self.client.grammar.statements)(text) {
             Err(error) => Report::new(Severity::Error, SYNTAX_ERROR, error),

@@ -1,4 +1,4 @@
-//! The client's messages on their way to the server that is attached.
+//! Forwarding the client's messages to the attached server.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -27,11 +27,11 @@ const RUN_UNNAMED: &[u8] = b"D\0\0\0\x06P\0E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04";
 pub(super) struct Forwarding {
     /// The known content of the message.
     pub known: HeldMessageContent,
-    /// It changes nothing but the schema, even if its text has other keywords.
+    /// Whether it only changes the schema, whatever other keywords its text has.
     pub is_schema_only: bool,
-    /// The statements in front of it, if it is a simple query.
+    /// The statements before it, if it is a simple query.
     pub prelude: Prelude,
-    /// Its prepared form, if it is a simple query.
+    /// The batch's prepared form, if it is a simple query.
     pub prepared_form: Option<PreparedForm>,
 }
 

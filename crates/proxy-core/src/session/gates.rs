@@ -1,4 +1,4 @@
-//! Bytes for a server that a session keeps back until that server has answered what it was sent.
+//! Bytes for a server that the session holds back until the server has answered earlier ones.
 //!
 //! Between two steps of the machine, [`PeerOutput::to_server`] has the bytes that may be sent, and
 //! [`Gates`] has the others. During a step it is the other way round, as new bytes go behind all
@@ -10,7 +10,7 @@ use bytes::BytesMut;
 
 use super::PeerOutput;
 
-/// Gates in a session's way to the server: what is behind a gate is sent once that opens.
+/// Gates between a session and its server. Bytes behind a gate are sent once it opens.
 #[derive(Debug, Default)]
 pub(super) struct Gates {
     /// During a step: what is in front of each gate that is closed, and behind the one before.
@@ -23,7 +23,7 @@ impl Gates {
         !self.parts.is_empty()
     }
 
-    /// Closes another gate behind everything that was written.
+    /// Closes a new gate after everything that was written.
     pub fn close(&mut self, out: &mut PeerOutput) {
         self.parts.push_back(out.to_server.split());
     }
@@ -38,12 +38,12 @@ impl Gates {
         *behind = first;
     }
 
-    /// Returns what is in front of all gates that are closed.
+    /// Returns the buffer before all closed gates.
     pub fn in_front<'a>(&'a mut self, out: &'a mut PeerOutput) -> &'a mut BytesMut {
         self.parts.front_mut().unwrap_or(&mut out.to_server)
     }
 
-    /// Drops what is behind the gates, which are open then.
+    /// Drops the bytes behind the gates, and opens the gates.
     pub fn drop_behind(&mut self, out: &mut PeerOutput) {
         if let Some(first) = self.parts.pop_front() {
             self.parts.clear();

@@ -1,4 +1,4 @@
-//! Messages of the client while no server is attached.
+//! Handling the client's messages while no server is attached.
 
 use alloc::sync::Arc;
 
@@ -12,7 +12,7 @@ use pg_wire::message::{self, ParseMessage};
 use pg_wire::report::Report;
 
 impl Session {
-    /// Takes a message while no server is attached.
+    /// Handles a message while no server is attached.
     pub(super) fn gather(&mut self, message: WireMessage<'_>, out: &mut PeerOutput) {
         match &mut self.phase {
             SessionPhase::Gathering(gathering) => {
@@ -36,7 +36,7 @@ impl Session {
         }
     }
 
-    /// Has the gathered messages go to a server, also if more is to come.
+    /// Makes the gathered messages wait for a server, even if the batch is incomplete.
     pub(super) fn want_server(&mut self, out: &mut PeerOutput) {
         let SessionPhase::Gathering(gathering) = &mut self.phase else {
             return;
@@ -66,7 +66,8 @@ impl Session {
         }
     }
 
-    /// Answers the held messages with an error, as no server can run them. The session goes on.
+    /// Answers the held messages with an error, because no server can run them. The session
+    /// continues.
     pub(super) fn refuse(&mut self, report: &Report, out: &mut PeerOutput) {
         let WantingPhase {
             mut transaction,

@@ -1,4 +1,4 @@
-//! The messages of a batch that gathers or waits for a server.
+//! The messages of a batch that is incomplete or waits for a server.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -55,8 +55,8 @@ impl HeldMessageContent {
 }
 
 impl HeldMessages {
-    /// Returns the whole messages of a batch that has come back from a replica. Messages that may
-    /// leave state behind do not run there.
+    /// Returns the complete messages of a batch that must run again after a replica. They leave no
+    /// state behind, because such messages do not run there.
     pub fn back(frames: Vec<Bytes>) -> HeldMessages {
         let length = frames.iter().map(Bytes::len).sum();
         let is_simple = frames.first().is_some_and(|frame| frame[0] == b'Q');
@@ -89,20 +89,20 @@ impl HeldMessages {
         self.messages.is_empty()
     }
 
-    /// Returns whether the batch goes to a server now: its end has come, or something waits for an
-    /// answer in the middle of it, or it is too long to be held.
+    /// Returns whether the batch needs a server now: it is complete, something in it needs an
+    /// answer, or it is too long to be held.
     pub fn wants_server(&self) -> bool {
         let last = self.messages.last().map(|message| message.frame[0]);
         let is_end = matches!(last, Some(b'Q' | b'F' | b'S' | b'H'));
         is_end || self.length > HELD_LEN_MAX || self.rest > 0
     }
 
-    /// Returns whether the batch may read data of COPY, which comes right behind it.
+    /// Returns whether the batch may read data of COPY, which follows directly.
     pub fn may_copy(&self) -> bool {
         self.frames().any(|frame| frame[0] == b'E')
     }
 
-    /// Returns whether all bytes are here of the messages of which something is here.
+    /// Returns whether every message that has begun to arrive is complete.
     pub fn has_whole_messages(&self) -> bool {
         self.rest == 0
     }
@@ -115,19 +115,19 @@ impl HeldMessages {
         self.messages.iter().map(|message| &message.frame)
     }
 
-    /// Drops so many messages from the front.
+    /// Drops messages from the front.
     pub fn drop_front(&mut self, count: usize) {
         let dropped = self.messages.drain(..count);
         self.length -= dropped.map(|message| message.frame.len()).sum::<usize>();
     }
 
-    /// Returns whether this is one whole simple query and nothing else.
+    /// Returns whether this is exactly one complete simple query.
     pub fn is_query(&self) -> bool {
         matches!(&self.messages[..], [only] if only.frame[0] == b'Q') && self.rest == 0
     }
 
-    /// Returns whether the last message ends the batch, also if the batch fails. A query behind
-    /// extended messages is then skipped with them, up to a Sync that is still to come.
+    /// Returns whether the last message ends the batch even if the batch fails. A query after
+    /// extended messages does not: it is then skipped with them, up to a Sync that has not arrived.
     pub fn is_to_end(&self) -> bool {
         match &self.messages[..] {
             [only] => matches!(only.frame[0], b'Q' | b'F' | b'S'),
@@ -135,7 +135,7 @@ impl HeldMessages {
         }
     }
 
-    /// Returns the messages, each with how many bytes of it are still to come.
+    /// Returns the messages, each with the number of its bytes that have not arrived.
     pub fn into_messages(self) -> impl Iterator<Item = (HeldMessage, usize)> {
         let last = self.messages.len().saturating_sub(1);
         let messages = self.messages.into_iter().enumerate();

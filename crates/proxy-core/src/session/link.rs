@@ -1,5 +1,4 @@
-//! The connection to a server that is attached, as far as the session knows it, and the exchange of
-//! messages with that server.
+//! The session's view of its connection to a server, and the exchange of messages with that server.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -20,14 +19,14 @@ use pg_wire::Malformed;
 use pg_wire::message;
 use pg_wire::report::Report;
 
-/// The session's view of the attached server.
+/// The session's view of its attached server.
 #[derive(Debug)]
 pub(super) struct ServerLink {
     pub role: AttachedRole,
     pub keeping: PinState,
-    /// The transaction's status that the server has reported last.
+    /// The transaction's status that the server reported last.
     pub status: TransactionStatus,
-    /// The replies that are to come.
+    /// The outstanding replies.
     pub expected: ReplyQueue,
     pub flow: ClientFlow,
     /// The statements of the current transaction's portals.
@@ -35,34 +34,35 @@ pub(super) struct ServerLink {
     /// Bytes that wait for an answer of the server.
     pub gates: Gates,
     pub descriptions: Descriptions,
-    /// The rest of a long message, of each peer.
+    /// The destination of the rest of a long message of the client. The next field is the same for
+    /// the server.
     pub client_rest: RestDestination,
     pub server_rest: RestDestination,
 }
 
-/// The parts of a description that have come, or are still to be asked for.
+/// The parts of a description that have arrived or must still be requested.
 #[derive(Debug, Default)]
 pub(super) struct Descriptions {
-    /// The statement that was just prepared and not described yet, as the client calls it.
+    /// The statement that was just prepared and is not described yet, with the client's name.
     pub undescribed: Option<(Bytes, Arc<PreparedStatement>)>,
     /// The body of the last ParameterDescription.
     pub parameters: Bytes,
 }
 
-/// The role of the server.
+/// The role of the attached server.
 #[derive(Debug)]
 pub(super) enum AttachedRole {
     Primary(PrimaryState),
-    /// A replica, without which the session can go on.
+    /// A replica. The session can continue without it.
     Replica(ReplicaSide),
 }
 
 /// The session's state on the primary.
 #[derive(Debug)]
 pub(super) struct PrimaryState {
-    /// Its transaction was deferred, and is at READ COMMITTED, unless it has ended since.
+    /// Whether its transaction was deferred, is at READ COMMITTED, and has not ended.
     pub is_read_committed: bool,
-    /// The server has announced that it ends the session.
+    /// Whether the server has announced that it ends the session.
     pub is_end_reported: bool,
 }
 
@@ -79,7 +79,7 @@ impl PrimaryState {
 /// The session's state at a replica.
 #[derive(Debug)]
 pub(super) struct ReplicaSide {
-    /// The numbers that tables have there.
+    /// The OIDs of tables there.
     pub numbers: TableOidMap,
     pub runs: ReplicaWork,
 }
@@ -87,7 +87,7 @@ pub(super) struct ReplicaSide {
 /// The work of a replica for a session.
 #[derive(Debug)]
 pub(super) enum ReplicaWork {
-    /// All of a transaction, which has taken its snapshot there.
+    /// A whole transaction, which has taken its snapshot there.
     Snapshot,
     /// A batch of reads.
     Reads(ReplicaReads),
@@ -96,14 +96,13 @@ pub(super) enum ReplicaWork {
 /// A batch of reads at a replica.
 #[derive(Debug)]
 pub(super) struct ReplicaReads {
-    /// The transaction that the reads are of.
+    /// The transaction of the reads.
     pub transaction: DetachedTransaction,
-    /// The data for a second run on the primary; none once a second run is impossible, see
-    /// `replica_reads`.
+    /// The data for another run on the primary; none once that is impossible, see `replica_reads`.
     pub batch: Option<Box<RetryableBatch>>,
 }
 
-/// A transaction that the client has begun, if it is not on the server that is attached.
+/// A transaction that the client has begun, but that is not on the attached server.
 #[derive(Debug, Default)]
 pub(super) enum DetachedTransaction {
     /// There is none.
@@ -111,12 +110,12 @@ pub(super) enum DetachedTransaction {
     None,
     /// It is on no server.
     Deferred(DeferredBlock),
-    /// It is on the primary, and its next batch gathers, or runs at a replica.
+    /// It is on the primary. Its next batch is incomplete, or runs at a replica.
     Waiting(Box<WaitingTransaction>),
 }
 
 impl DetachedTransaction {
-    /// Returns the status of the transaction as it was reported to the client.
+    /// Returns the status of the transaction, as it was reported to the client.
     pub fn status(&self) -> TransactionStatus {
         match self {
             DetachedTransaction::None => TransactionStatus::Idle,
@@ -135,7 +134,7 @@ impl DetachedTransaction {
         matches!(self, DetachedTransaction::Waiting(_))
     }
 
-    /// Returns in which transaction a batch waits for a server.
+    /// Returns the transaction of a batch that waits for a server.
     pub fn batch_in(&self) -> BatchTransaction {
         match self {
             DetachedTransaction::None => BatchTransaction::NoTransaction,
@@ -147,14 +146,14 @@ impl DetachedTransaction {
         }
     }
 
-    /// Notes that an error was sent to the client.
+    /// Records that the client got an error.
     pub fn fails(&mut self) {
         if let DetachedTransaction::Deferred(block) = self {
             block.fails();
         }
     }
 
-    /// Returns why nothing more runs in the transaction.
+    /// Returns the reason why nothing more runs in the transaction.
     pub fn failure(&self) -> Option<Report> {
         match self {
             DetachedTransaction::Deferred(block) => block.failure(),
@@ -162,7 +161,7 @@ impl DetachedTransaction {
         }
     }
 
-    /// Returns whether the transaction has failed, on no server, and the client was sent the error.
+    /// Returns whether the transaction has failed on no server, and the client got the error.
     pub fn has_failed_here(&self) -> bool {
         matches!(self, DetachedTransaction::Deferred(block) if block.is_reported())
     }
@@ -178,21 +177,21 @@ impl DetachedTransaction {
     }
 }
 
-/// A transaction on the primary that waits for its next batch, or for one that runs at a replica.
+/// A transaction that waits on the primary. Its next batch is incomplete, or runs at a replica.
 #[derive(Debug)]
 pub(super) struct WaitingTransaction {
-    /// The primary's connection.
+    /// The connection to the primary.
     pub link: ServerLink,
-    /// The client's unnamed portal is not the one on the primary any more.
+    /// Whether the client's unnamed portal is no longer the one on the primary.
     pub portal_is_old: bool,
 }
 
 /// The destination of the client's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClientFlow {
-    /// It goes to the server.
+    /// They go to the server.
     Forwards,
-    /// A batch has failed: the server skips everything up to Sync, and so does the session.
+    /// A batch has failed: the server and the session skip everything up to Sync.
     Skips,
     /// The server reads data of COPY.
     Copies {
@@ -201,7 +200,7 @@ pub(super) enum ClientFlow {
     },
 }
 
-/// Where the rest of a long message goes.
+/// The destination of the rest of a long message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RestDestination {
     On,
@@ -209,7 +208,7 @@ pub(super) enum RestDestination {
 }
 
 impl ServerLink {
-    /// Returns a connection on which nothing has happened yet.
+    /// Returns a connection without messages so far.
     pub fn new(role: AttachedRole, keeping: PinState) -> ServerLink {
         let status = match &role {
             AttachedRole::Replica(ReplicaSide {
@@ -250,8 +249,8 @@ impl ServerLink {
         }
     }
 
-    /// Returns whether the session is between two batches of a transaction on the primary, of which
-    /// the next may run at a replica.
+    /// Returns whether the session is between two batches of a transaction on the primary, and the
+    /// next batch may run at a replica.
     pub fn may_pause(&self) -> bool {
         let is_deferred = matches!(
             self.role,
@@ -265,8 +264,8 @@ impl ServerLink {
         is_deferred && is_shared && is_inside && self.is_quiet()
     }
 
-    /// Returns whether nothing is under way, in no transaction. The server can then be taken from
-    /// the session.
+    /// Returns whether nothing is outstanding and no transaction is open. Then the session can
+    /// release the server.
     pub fn is_done(&self) -> bool {
         self.status == TransactionStatus::Idle && self.is_quiet()
     }
@@ -281,7 +280,7 @@ impl ServerLink {
         self.flow == ClientFlow::Skips || self.expected.has_open_batch()
     }
 
-    /// Notes that the server reads data of COPY.
+    /// Records that the server reads data of COPY.
     pub fn copies(&mut self) {
         if !self.is_copying() {
             self.flow = ClientFlow::Copies {
@@ -294,7 +293,7 @@ impl ServerLink {
         matches!(self.flow, ClientFlow::Copies { .. })
     }
 
-    /// Returns the unfinished work on the server if the session ended now.
+    /// Returns the work that would be unfinished on the server if the session ended now.
     pub fn leftover(&self) -> SessionLeftover {
         match self.status {
             _ if !self.is_quiet() => SessionLeftover::Batch,
@@ -303,7 +302,7 @@ impl ServerLink {
         }
     }
 
-    /// Returns the owner of the statements that the server runs now or next.
+    /// Returns whose statements the server runs now or next.
     pub fn running_owner(&self) -> RunningOwner {
         match self.expected.front() {
             Some(front) if front.is_hidden && self.expected.has_seen() => {
@@ -314,8 +313,8 @@ impl ServerLink {
         }
     }
 
-    /// Returns whether the session can go on without the server, which is lost. It can without a
-    /// replica that runs one batch, or has the snapshot of a transaction that is lost with it.
+    /// Returns whether the session can continue without its lost server. It can if a replica ran
+    /// one batch, or had the snapshot of a transaction, which is then lost.
     pub fn may_be_lost(&mut self, is_snapshot_lost: bool) -> bool {
         if !self.is_on_replica() {
             return false;
@@ -330,7 +329,7 @@ impl ServerLink {
         matches!(self.role, AttachedRole::Replica(_))
     }
 
-    /// Returns whether the session's transaction has its snapshot here, at a replica.
+    /// Returns whether the transaction has its snapshot here, at a replica.
     pub fn has_snapshot(&self) -> bool {
         matches!(
             self.role,
@@ -366,7 +365,7 @@ impl ServerLink {
         }
     }
 
-    /// Returns the batch that may come back from here.
+    /// Returns the batch that may have to run again.
     pub fn batch(&self) -> Option<&RetryableBatch> {
         self.reads()?.batch.as_deref()
     }
@@ -375,7 +374,7 @@ impl ServerLink {
         self.reads_mut()?.batch.as_deref_mut()
     }
 
-    /// Returns the transaction's status as it was reported to the client.
+    /// Returns the transaction's status, as it was reported to the client.
     pub fn reported_status(&self) -> TransactionStatus {
         match self.reads() {
             Some(reads) if !reads.transaction.is_none() => reads.transaction.status(),
@@ -383,14 +382,14 @@ impl ServerLink {
         }
     }
 
-    /// Notes that an error was sent to the client.
+    /// Records that the client got an error.
     pub fn transaction_fails(&mut self) {
         if let Some(reads) = self.reads_mut() {
             reads.transaction.fails();
         }
     }
 
-    /// Returns whether all portals are known that Bind has made in the connection's transaction.
+    /// Returns whether all portals of the connection's transaction are known.
     pub fn knows_portals(&self) -> bool {
         self.portals.len() < PORTALS_MAX
     }
@@ -404,7 +403,7 @@ impl ServerLink {
         front.is_some_and(|reply| reply.kind == kind)
     }
 
-    /// Removes the front of the expected replies, which the server has sent.
+    /// Removes the next outstanding reply, which the server has sent.
     pub fn take(&mut self, kind: ReplyKind) -> Result<ExpectedReply, Malformed> {
         match self.expected.pop() {
             Some(reply) if reply.kind == kind => Ok(reply),
@@ -415,14 +414,14 @@ impl ServerLink {
         }
     }
 
-    /// Returns the statement of the portal that an Execute message executes, if Bind has made it.
+    /// Returns the statement of the portal in an Execute message, if Bind created the portal.
     pub fn executed(&self, body: &[u8]) -> Result<Option<BoundStatement>, Malformed> {
         let portal = message::executed_portal(body)?;
         Ok(self.portals.get(portal).cloned())
     }
 }
 
-/// A session and the server that is attached: messages go from one peer to the other.
+/// A session with its attached server.
 pub(super) struct AttachedSession<'a> {
     pub client: &'a mut ClientState,
     pub link: &'a mut ServerLink,

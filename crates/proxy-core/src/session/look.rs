@@ -1,5 +1,6 @@
-//! A client's messages right before they go to the attached server. A router looks at each, as its
-//! statements may have to be noted, replaced, or preceded by others.
+//! A client's messages directly before they go to the attached server. A router checks each of
+//! them, because its writes may have to be recorded, and statements may have to run before it or in
+//! its place.
 
 use alloc::sync::Arc;
 
@@ -22,8 +23,8 @@ use pg_wire::framing::WireMessage;
 use pg_wire::message::{self, StatementOrPortal};
 
 impl AttachedSession<'_> {
-    /// Passes a client's message to the server, treated as the router decides. `known` is its
-    /// content as far as it was analysed before.
+    /// Forwards a client's message to the server, as the router decides. `known` is what is already
+    /// known of it.
     pub(super) fn pass(
         &mut self,
         message: WireMessage<'_>,

@@ -1,16 +1,17 @@
-//! One client's session over server connections that change between its transactions.
+//! The machine of one client's session, over server connections that change between its
+//! transactions.
 //!
-//! Pure: messages of both peers go in, bytes for both come out. The machine knows the replies to
+//! It is pure: it gets messages of both peers and returns bytes for both. It knows the replies to
 //! each message that was sent to the server. So it can add messages of its own and remove their
-//! answers, and knows where a batch ends.
+//! replies, and knows where a batch ends.
 //!
 //! A *batch* is the messages that the server answers with one ReadyForQuery: a simple query, a
-//! function call, or extended messages up to Sync. Batches run one after the other: messages behind
-//! a batch are read when it is done, because they may go to another server.
+//! function call, or extended messages up to Sync. Batches run one after the other: the next batch
+//! is read when the previous one is done, because it may go to another server.
 //!
 //! An input of a session is one [`SessionEvent`], and its output one [`SessionAction`]. A session
-//! is in one phase, which owns the data of that phase alone. State that outlives phases is the
-//! client's: its statements, its settings.
+//! is in one phase, which owns the data of that phase. Other state belongs to the client: its
+//! statements and its settings.
 //!
 //! ```text
 //!     ┌──────────────────────── Released ─────────────────────────┐
@@ -136,7 +137,7 @@ pub enum SessionLeftover {
 /// The initial options of a session, after its client has logged in.
 #[derive(Debug)]
 pub struct SessionOptions {
-    /// Its number, which is unique among sessions.
+    /// The session's number, which is unique among sessions.
     pub number: u64,
     /// The server process that was reported to the client.
     pub process: u32,

@@ -1,7 +1,7 @@
 //! Names of prepared statements, which SQL and the protocol share.
 //!
-//! On servers statements have names by which sessions share them. SQL that names one finds it all
-//! the same:
+//! On servers, statements have names that sessions share. SQL that uses a client's name still
+//! works:
 //!
 //! - `DEALLOCATE` alone is answered here, where no server is attached. Otherwise something is
 //!   prepared on the server under the client's name right before it, so that the server itself
@@ -24,8 +24,8 @@ use crate::server::{ServerConnection, ServerStatements};
 use pg_wire::message;
 
 impl DetachedSession<'_> {
-    /// Carries out `DEALLOCATE` in a simple query while no server is attached. Returns false if it
-    /// is a server's.
+    /// Executes `DEALLOCATE` in a simple query while no server is attached. Returns false if a
+    /// server must run it.
     pub(super) fn deallocates(&mut self, text: &[u8], out: &mut PeerOutput) -> bool {
         let is_server = self.client.is_pinned() || self.transaction.has_failed_here();
         if is_server || !names::is_deallocate(text) {
@@ -52,7 +52,8 @@ impl DetachedSession<'_> {
 
 impl AttachedSession<'_> {
     /// Prepares for a text that is about to run on the attached server. If it removes statements,
-    /// they are the client's no more. Returns the statements to restore if it does not run.
+    /// the client does not have them any more. Returns the statements to restore if the text does
+    /// not run.
     pub(super) fn deallocates(
         &mut self,
         text: &[u8],
@@ -86,8 +87,8 @@ impl AttachedSession<'_> {
         }
     }
 
-    /// Prepares for a text that leaves this and is about to be sent. If it may name statements, the
-    /// server gets them under the names that the client gave them.
+    /// Prepares for a text that may leave this state and is about to be sent. If it may mention
+    /// statements by name, the server gets them under the client's names.
     pub(super) fn names_for(
         &mut self,
         text: &[u8],

@@ -11,13 +11,13 @@ use super::{Session, SessionLeftover};
 /// The phase of a session.
 #[derive(Debug)]
 pub(super) enum SessionPhase {
-    /// No server is attached, and a batch gathers, or none has begun.
+    /// No server is attached. The next batch is incomplete, or has not begun.
     Gathering(GatheringPhase),
-    /// No server is attached, and the client's messages are skipped, up to Sync.
+    /// No server is attached. The client's messages are skipped, up to Sync.
     Skipping(DetachedTransaction),
     /// A batch waits for a server.
     Wanting(WantingPhase),
-    /// A server runs a batch, is inside of a transaction, or belongs to the session.
+    /// A server is attached: it runs a batch, is inside a transaction, or is kept by the session.
     Attached(ServerLink),
     /// It has ended.
     Ended(SessionEnding, SessionLeftover),
@@ -35,12 +35,12 @@ pub(super) struct GatheringPhase {
 pub(super) struct WantingPhase {
     pub transaction: DetachedTransaction,
     pub held: HeldMessages,
-    /// Why the batch has come back from a replica, if it was there.
+    /// The failure of the batch at a replica, if it ran there.
     pub failure: Option<BatchFailure>,
 }
 
 impl SessionPhase {
-    /// Returns the phase of a session without a server, of whose next batch nothing has come.
+    /// Returns the phase of a session without a server, before its next batch begins.
     pub fn empty(transaction: DetachedTransaction) -> SessionPhase {
         SessionPhase::Gathering(GatheringPhase {
             transaction,
@@ -48,7 +48,7 @@ impl SessionPhase {
         })
     }
 
-    /// Returns the unfinished work on the server if the session ended now.
+    /// Returns the work that would be unfinished on the server if the session ended now.
     pub fn leftover(&self) -> SessionLeftover {
         match self {
             SessionPhase::Gathering(GatheringPhase { transaction, .. })
@@ -81,7 +81,7 @@ impl Session {
         self.phase = SessionPhase::Ended(by, self.phase.leftover());
     }
 
-    /// Takes the batch that waits, for which there is a server, or none.
+    /// Removes and returns the waiting batch.
     pub(super) fn take_wanting(&mut self) -> WantingPhase {
         let ended = SessionPhase::Ended(SessionEnding::Server, SessionLeftover::Nothing);
         match replace(&mut self.phase, ended) {
@@ -90,7 +90,7 @@ impl Session {
         }
     }
 
-    /// Takes the server that is attached.
+    /// Removes and returns the attached server.
     pub(super) fn take_link(&mut self) -> ServerLink {
         let ended = SessionPhase::Ended(SessionEnding::Server, SessionLeftover::Nothing);
         match replace(&mut self.phase, ended) {
@@ -101,7 +101,7 @@ impl Session {
 }
 
 impl GatheringPhase {
-    /// Takes everything: the batch, and its transaction.
+    /// Removes and returns the transaction and the held batch.
     pub fn take(&mut self) -> (DetachedTransaction, HeldMessages) {
         (take(&mut self.transaction), take(&mut self.held))
     }

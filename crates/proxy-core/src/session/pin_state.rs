@@ -5,20 +5,20 @@ use crate::server::PreparationNumber;
 /// The settings that statements may have changed since the session's settings were last read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingChanges {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// Some have their initial values of the session again, at most.
+    /// At most, some have their initial values of the session again.
     Reset,
-    /// Some are anything.
+    /// Some may have any value.
     Set,
     /// All have their initial values of the session again.
     Discarded,
 }
 
-/// Whether a session gives its server back between transactions.
+/// Whether a session returns its server between transactions.
 #[derive(Debug)]
 pub(super) enum PinState {
-    /// It does. Its statements may have changed this.
+    /// It does. Its statements may have changed these settings.
     Shared(SettingChanges),
     /// It is pinned: it keeps the server until it ends.
     Kept {
@@ -32,7 +32,7 @@ impl PinState {
         matches!(self, PinState::Kept { .. })
     }
 
-    /// Pins the session, if it is not.
+    /// Pins the session.
     pub fn keep(&mut self) {
         if !self.is_kept() {
             *self = PinState::Kept { own_names: None };
@@ -46,13 +46,14 @@ impl PinState {
         }
     }
 
-    /// Notes that the server knows statements by the client's names from now on, and keeps it.
+    /// Records that the server now has statements under the client's names, so that the session
+    /// keeps it.
     pub fn give_own_names(&mut self) {
         let own_names = Some(PreparationNumber::next());
         *self = PinState::Kept { own_names };
     }
 
-    /// Notes that the server knows statements by the names that sessions share, after all.
+    /// Records that the server has statements under the names that sessions share, after all.
     pub fn share_names(&mut self) {
         if let PinState::Kept { own_names } = self {
             *own_names = None;

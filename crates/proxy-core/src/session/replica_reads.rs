@@ -1,4 +1,4 @@
-//! Reads that run at a replica, outside of the transaction that they are of.
+//! Reads at a replica, outside of the transaction to which they belong.
 //!
 //! At READ COMMITTED each statement sees the transactions that have committed when that statement
 //! begins. So a batch of reads in a transaction that is on the primary may run at a replica, if it
@@ -6,19 +6,18 @@
 //! *waits*: its next batch gathers as outside of transactions, and then runs on the primary or at a
 //! replica.
 //!
-//! A read that runs at a replica may be *watched*: whether its answer is valid is known once its
-//! snapshot is known to have been taken, see `freshness::watch`. Until then its answer is kept
-//! back. If it is not valid, the read runs again on the primary.
+//! A read at a replica may be *watched*: whether its answer is valid is known only once its
+//! snapshot is taken, see `freshness::watch`. Until then its answer is held back. If the answer is
+//! invalid, the read runs again on the primary.
 //!
-//! A simple query may run at a replica as a prepared statement. If that fails, it runs on the
-//! primary as the client has sent it, so that the error is that of the client's text, or there is
-//! none.
+//! A simple query may run at a replica as a prepared statement. If that fails, the client's text
+//! runs on the primary, so an error is that of the client's text.
 //!
-//! An error at a replica would leave the transaction on the primary as it was, while on one server
-//! the transaction would fail, too. So the answer is kept back until all of it is there. If the
-//! batch fails before anything was relayed, it runs again on the primary, as if it had never run at
-//! the replica. If part of it was relayed already, or the client itself has cancelled it, the
-//! primary is made to raise the same error.
+//! An error at a replica would leave the transaction on the primary intact, while on one server the
+//! transaction would fail. So the answer is held back until it is complete. If the batch fails
+//! before anything was relayed, it runs again on the primary, as if it had never run at the
+//! replica. If a part was relayed already, or the client cancelled it, the primary is made to raise
+//! the same error.
 //!
 //! Invariants
 //! - While a transaction waits, nothing is expected from the primary.
@@ -42,18 +41,16 @@ use pg_wire::framing::WireMessage;
 use pg_wire::message;
 use pg_wire::report::Report;
 
-/// The receiver of an error of the server.
+/// The receiver of a server's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ErrorReceiver {
     Client,
-    /// The batch comes back from its replica: the proxy runs it again, or has the primary raise the
-    /// error.
+    /// The proxy: it runs the batch again on the primary, or makes the primary raise the error.
     Proxy,
 }
 
 impl Session {
-    /// Gathers the next batch of the transaction from now on. The primary's connection stays the
-    /// session's.
+    /// Gathers the next batch of the transaction. The session keeps the connection to the primary.
     pub(super) fn pause(&mut self) {
         let link = self.take_link();
         assert!(link.may_pause(), "waits while something is under way");
@@ -111,8 +108,8 @@ impl Session {
 }
 
 impl AttachedSession<'_> {
-    /// Returns whether the server's next message, which has this tag, shows that the batch has
-    /// taken its snapshots there.
+    /// Returns whether the server's next message, with this tag, proves that the batch has taken
+    /// its snapshots.
     pub(super) fn is_proof(&self, tag: u8) -> bool {
         let of_batch = |front: &ExpectedReply| !front.is_hidden;
         let is_of_batch = self.link.expected.front().is_some_and(of_batch);
@@ -128,7 +125,7 @@ impl AttachedSession<'_> {
         }
     }
 
-    /// Notes that the snapshots of the batch are valid. Its answer is sent to the client, unless
+    /// Records that the snapshots of the batch are valid. Sends its answer to the client, unless
     /// the batch may still run again.
     pub(super) fn accept_snapshot(&mut self, out: &mut PeerOutput) {
         let Some(reads) = self.link.reads_mut() else {
@@ -140,14 +137,14 @@ impl AttachedSession<'_> {
             .take_if(|batch| batch.accept_snapshot(is_alone, out));
     }
 
-    /// Notes that the answer of the batch is not valid: the batch runs again on the primary.
+    /// Records that the answer of the batch is invalid: the batch runs again on the primary.
     pub(super) fn discard_answer(&mut self) {
         if let Some(batch) = self.link.batch_mut() {
             batch.discard_answer();
         }
     }
 
-    /// Has `act` write to the client, or into the answer that is kept back.
+    /// Runs `act`, which writes to the client or into the held answer.
     pub(super) fn answering<T>(
         &mut self,
         out: &mut PeerOutput,
@@ -169,21 +166,21 @@ impl AttachedSession<'_> {
         done
     }
 
-    /// Notes the server's ReadyForQuery for the client's batch. Returns whether it is relayed: it
-    /// is not if the batch runs again.
+    /// Records the server's ReadyForQuery for the client's batch. Returns whether to relay it: not
+    /// if the batch runs again.
     pub(super) fn note_ready(&mut self) -> bool {
         let batch = self.link.batch_mut();
         batch.is_none_or(RetryableBatch::note_ready)
     }
 
-    /// Returns whether the batch has failed at the replica that runs it.
+    /// Returns whether the batch has failed at its replica.
     pub(super) fn has_failed_at_replica(&self) -> bool {
         self.link.batch().is_some_and(RetryableBatch::has_failed)
     }
 
-    /// Notes an error of the server, and returns its receiver. The client gets the error if no
-    /// batch runs at a replica, or if that batch cannot come back: it is no part of a transaction
-    /// on the primary, and ran as the client has sent it.
+    /// Records a server's error, and returns its receiver. The client gets the error if no batch
+    /// runs at a replica, or if the batch cannot run again: it is not part of a transaction on the
+    /// primary, and ran unchanged.
     pub(super) fn note_failure(&mut self, report: &Report) -> ErrorReceiver {
         let Some(reads) = self.link.reads_mut() else {
             return ErrorReceiver::Client;

@@ -1,4 +1,4 @@
-//! The server's messages on their way to the client.
+//! Relaying the server's messages to the client.
 
 use super::PeerOutput;
 use super::expected::{Describes, ExpectedReply, MessageUndo, ReplyKind, TransactionStatus};
@@ -20,8 +20,8 @@ const NO_STATEMENT: &str = "26000";
 const SYNC: &[u8] = b"S\0\0\0\x04";
 
 impl AttachedSession<'_> {
-    /// Processes a piece of the server's stream. `is_valid` returns whether the snapshots of a
-    /// batch at a replica are valid, once the batch has taken them.
+    /// Handles a part of the server's stream. `is_valid` returns whether the snapshots of a batch
+    /// at a replica are valid, once the batch has taken them.
     ///
     /// Fails where the server's replies do not fit its messages: both connections must end.
     pub(super) fn reply(

@@ -17,7 +17,7 @@ use crate::server::{ReportedParameters, ServerConnection};
 use pg_wire::message;
 use pg_wire::report::{Report, Severity};
 
-/// The setting by which servers name their sessions.
+/// The setting with the application name of a session.
 pub const APPLICATION_NAME: &[u8] = b"application_name";
 /// PostgreSQL cuts longer ones, in bytes.
 const APPLICATION_NAME_LEN_MAX: usize = 63;
@@ -36,23 +36,23 @@ const NAMES: [&str; 4] = [
     "replex.balancing",
 ];
 
-/// The proxy's settings of a client.
+/// A client's settings of the proxy itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientSettings {
-    /// Whether the client gets a notice with each batch of where it went and why.
+    /// Whether the client gets a notice about the route of each batch.
     pub trace: TraceSetting,
-    /// How consistent reads are.
+    /// The consistency of its reads.
     pub level: ConsistencyLevel,
     /// The precision of the analysis of reads.
     pub classes: ClassPrecision,
-    /// The reads that may run on another server than their transaction.
+    /// Which reads may run on another server than their transaction.
     pub balancing: ReadBalancing,
 }
 
 /// The precision of the analysis of reads (the paper's section 7.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClassPrecision {
-    /// By rows where they are known, else by columns: all classes.
+    /// By rows where they are known, otherwise by columns.
     #[default]
     Rows,
     /// By columns: TAS and CAS.
@@ -67,23 +67,23 @@ pub enum ReadBalancing {
     /// Reads that are independent of the transaction's writes.
     #[default]
     Statement,
-    /// None: from its first write on, all of it is on the primary.
+    /// None: after its first write, the whole transaction runs on the primary.
     Transaction,
 }
 
-/// Whether batches come with a notice of where they went.
+/// Whether the client gets notices about the routes of its batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TraceSetting {
-    /// They are not.
+    /// It gets none.
     #[default]
     Off,
-    /// Each comes with a notice.
+    /// It gets one for each batch.
     On,
 }
 
 impl ClientSettings {
-    /// Carries out a simple query that is only about these settings, in a transaction with this
-    /// status. Returns false if it is not: then it is a server's.
+    /// Executes a simple query that only sets these settings, in a transaction with this status.
+    /// Returns false if a server must run it.
     pub(super) fn carry_out(
         &mut self,
         text: &[u8],
@@ -140,7 +140,8 @@ impl ClientSettings {
     }
 }
 
-/// The settings that were reported to the client, and how servers are to name its session.
+/// The settings that were reported to the client, and the application name of its session for
+/// servers.
 #[derive(Debug)]
 pub(super) struct ClientParameters {
     reported: Arc<ReportedParameters>,
@@ -150,7 +151,7 @@ pub(super) struct ClientParameters {
 }
 
 impl ClientParameters {
-    /// Knows the settings that were reported at the login.
+    /// Records the settings that were reported at the login.
     pub fn new(reported: Arc<ReportedParameters>) -> ClientParameters {
         let application = reported.get(APPLICATION_NAME).cloned();
         ClientParameters {
@@ -165,22 +166,22 @@ impl ClientParameters {
         self.reported.get(name)
     }
 
-    /// Returns all of them as the client knows them.
+    /// Returns all settings as the client knows them.
     pub fn shared(&self) -> Arc<ReportedParameters> {
         Arc::clone(&self.reported)
     }
 
-    /// Notes that the client knows these.
+    /// Records that the client knows these settings.
     pub fn know(&mut self, reported: Arc<ReportedParameters>) {
         self.reported = reported;
     }
 
-    /// Returns the application name of the session for servers.
+    /// Returns the session's application name for servers.
     pub fn application(&self) -> Option<&Bytes> {
         self.application.as_ref()
     }
 
-    /// Notes that servers are to call it this. Returns true if the client does not know it yet.
+    /// Records a new application name for servers. Returns true if the client does not know it yet.
     pub fn name_application(&mut self, value: Bytes) -> bool {
         self.application = Some(value.clone());
         let is_news = self.get(APPLICATION_NAME) != Some(&value);
@@ -191,19 +192,19 @@ impl ClientParameters {
         is_news
     }
 
-    /// Notes that servers are to use the application name of this one.
+    /// Records that servers must have the application name of this one.
     pub fn name_as(&mut self, server: &ServerConnection) {
         self.application = server.parameters.get(APPLICATION_NAME).cloned();
     }
 
-    /// Notes that servers are to use the application name of the login.
+    /// Records that servers must have the application name of the login.
     pub fn name_as_at_login(&mut self) {
         self.application.clone_from(&self.application_at_login);
     }
 
-    /// Carries out a simple query that only gives the session a name while it has no server. An
-    /// attached server gets it itself; in a transaction it may be rolled back. Returns false if it
-    /// is something else.
+    /// Executes a simple query that only sets the application name, while the session has no
+    /// server. Returns false if it is something else. An attached server must run it itself,
+    /// because a transaction may roll it back.
     pub fn sets_application(&mut self, text: &[u8], out: &mut PeerOutput) -> bool {
         let Some(name) = set_text(text).and_then(application_name) else {
             return false;
@@ -218,7 +219,7 @@ impl ClientParameters {
         true
     }
 
-    /// Reports to the client the settings in which the server differs from the client's view.
+    /// Reports to the client the settings that differ at this server.
     pub fn report(&mut self, server: &ServerConnection, out: &mut PeerOutput) {
         if Arc::ptr_eq(&self.reported, &server.parameters) {
             return;

@@ -16,9 +16,9 @@ use crate::grammar::{Grammar, SessionEffect};
 use crate::server::{PreparationNumber, StatementId, UnnamedId};
 use pg_wire::message::{self, ParseMessage};
 
-/// How each name on servers begins.
+/// The beginning of each statement name on servers.
 pub(super) const PREFIX: &[u8] = b"replex_";
-/// The name on servers of an unnamed statement that is not there, as PostgreSQL calls it.
+/// PostgreSQL's name for a missing unnamed statement in its errors.
 pub(super) const MISSING_UNNAMED: &[u8] = b"unnamed prepared statement";
 
 /// The object identifiers from here on may differ between servers.
@@ -27,23 +27,23 @@ const OID_OF_NODE_MIN: u32 = 10_000;
 /// A statement that a client has prepared.
 #[derive(Clone, Debug)]
 pub struct PreparedStatement {
-    /// Its name among all statements of all clients.
+    /// The statement's identity among all statements of all clients.
     pub id: StatementId,
-    /// Its name on servers, with the zero byte.
+    /// The statement's name on servers, with the zero byte.
     pub server_name: Bytes,
-    /// Text, zero byte, parameter types, to prepare it on another server; none where it was too
+    /// Text, zero byte and parameter types, to prepare it on another server; none if it was too
     /// long to be kept.
     pub body: Option<Bytes>,
     /// The state that it may leave behind.
     pub effect: SessionEffect,
-    /// When the client has prepared it.
+    /// When the client prepared it.
     pub since: PreparationNumber,
-    /// Its description to the client, once a server has described it.
+    /// The statement's description for the client, once a server has described it.
     pub described: Option<Arc<Description>>,
 }
 
 impl PreparedStatement {
-    /// Returns a statement that is whole.
+    /// Returns a statement from a complete Parse message.
     pub fn of(parse: ParseMessage<'_>, grammar: Grammar) -> PreparedStatement {
         match parse.name.is_empty() {
             true => PreparedStatement::unnamed(parse.rest, grammar),
@@ -65,7 +65,7 @@ impl PreparedStatement {
         }
     }
 
-    /// Returns a statement that the proxy itself prepares, with parameters of these types.
+    /// Returns a statement of the proxy itself, with parameters of these types.
     pub fn by_proxy(text: &str, types: &[u32], grammar: Grammar) -> PreparedStatement {
         let mut body = BytesMut::new();
         body.extend_from_slice(text.as_bytes());
@@ -109,13 +109,13 @@ impl PreparedStatement {
         &self.server_name[..] == b"\0"
     }
 
-    /// Returns whether servers are to describe it.
+    /// Returns whether servers must describe it.
     pub(super) fn is_to_be_described(&self) -> bool {
         self.described.is_none() && self.text().is_some_and(is_planned)
     }
 
-    /// Returns what it is prepared by on a further server. Its parameters keep the types that they
-    /// had on the first one, whatever columns have become since, if their numbers are the same
+    /// Returns the body with which it is prepared on another server. Its parameters keep the types
+    /// from the first server, even if columns have changed since, if these types have the same OIDs
     /// there.
     pub(super) fn body_again(&self, is_on_primary: bool) -> Option<Cow<'_, [u8]>> {
         let body = self.body.as_deref()?;
@@ -144,8 +144,7 @@ impl PreparedStatement {
         Some(text)
     }
 
-    /// Returns the object identifiers of its first parameters' types; 0 where the server is to find
-    /// out.
+    /// Returns the OIDs of its first parameters' types; 0 lets the server determine the type.
     pub fn parameter_types(&self) -> impl Iterator<Item = u32> {
         let body = self.body.as_deref().unwrap_or_default();
         let types = message::split_string(body).ok();
@@ -157,16 +156,16 @@ impl PreparedStatement {
     }
 }
 
-/// A statement with the parameters that a portal runs it with.
+/// A statement with the parameters of a portal.
 #[derive(Clone, Debug)]
 pub struct BoundStatement {
     /// The statement.
     pub prepared: Arc<PreparedStatement>,
-    /// The bytes after the names in the Bind message; empty if they were beyond the limit.
+    /// The bytes after the names in the Bind message; empty if they were too long.
     pub parameters: Bytes,
 }
 
-/// The prepared form of a simple query, which the server need not parse and plan again.
+/// The prepared form of a simple query. With it the server need not parse and plan the query again.
 #[derive(Clone, Debug)]
 pub struct PreparedForm {
     /// The statement.
@@ -175,11 +174,11 @@ pub struct PreparedForm {
     pub parameters: Bytes,
 }
 
-/// Statements as their client names them.
+/// Statements by the client's names.
 pub(super) type NamedStatements = BTreeMap<Bytes, Arc<PreparedStatement>>;
 
-/// The statements that a client has prepared, on any server. Every unnamed statement has an
-/// identity of its own, and so has every statement beyond the length limit.
+/// The prepared statements of a client, on any server. Every unnamed statement has its own
+/// identity, and so does every statement that is too long.
 #[derive(Debug)]
 pub(super) struct ClientStatements {
     /// The session's number, which is unique.
@@ -201,7 +200,7 @@ impl ClientStatements {
         }
     }
 
-    /// Returns the statement that the client has under a name.
+    /// Returns the client's statement with a name.
     pub fn find(&self, name: &[u8]) -> Option<Arc<PreparedStatement>> {
         match name.is_empty() {
             true => self.unnamed.as_ref().map(|(_, it)| Arc::clone(it)),
@@ -209,7 +208,8 @@ impl ClientStatements {
         }
     }
 
-    /// Notes what the statement with a name is, if it was prepared then.
+    /// Records the description of the client's statement with a name, if it was prepared at that
+    /// time.
     pub fn describe(
         &mut self,
         name: &[u8],
@@ -228,27 +228,27 @@ impl ClientStatements {
         }
     }
 
-    /// Returns whether a statement has this name, which is not empty.
+    /// Returns whether the client has a statement with this non-empty name.
     pub fn has(&self, name: &[u8]) -> bool {
         self.named.contains_key(name)
     }
 
-    /// Returns whether the client has as many named statements as it may have.
+    /// Returns whether the client has the most named statements that it may have.
     pub fn is_full(&self) -> bool {
         self.named.len() >= STATEMENTS_MAX
     }
 
-    /// Returns those with names.
+    /// Returns the named statements.
     pub fn named(&self) -> &NamedStatements {
         &self.named
     }
 
-    /// Returns the unnamed one.
+    /// Returns the unnamed statement.
     pub fn unnamed(&self) -> Option<&(UnnamedId, Arc<PreparedStatement>)> {
         self.unnamed.as_ref()
     }
 
-    /// Puts a statement under a name. Returns the statement that it replaces.
+    /// Stores a statement under a name. Returns the statement that it replaces.
     pub fn insert(
         &mut self,
         name: Bytes,
@@ -262,17 +262,17 @@ impl ClientStatements {
         self.named.remove_entry(name)
     }
 
-    /// Removes those with names.
+    /// Removes and returns the named statements.
     pub fn take_named(&mut self) -> NamedStatements {
         core::mem::take(&mut self.named)
     }
 
-    /// Notes that these have names, and no others.
+    /// Restores these named statements, and no others.
     pub fn restore_named(&mut self, named: NamedStatements) {
         self.named = named;
     }
 
-    /// Replaces the unnamed one. Returns its identity, and the one before it.
+    /// Replaces the unnamed statement. Returns its identity, and the earlier statement.
     pub fn replace_unnamed(
         &mut self,
         prepared: Arc<PreparedStatement>,
@@ -282,12 +282,12 @@ impl ClientStatements {
         (id, self.unnamed.replace((id, prepared)))
     }
 
-    /// Removes the unnamed one.
+    /// Removes the unnamed statement.
     pub fn take_unnamed(&mut self) -> Option<(UnnamedId, Arc<PreparedStatement>)> {
         self.unnamed.take()
     }
 
-    /// Notes that this is the unnamed one again.
+    /// Restores this unnamed statement.
     pub fn restore_unnamed(&mut self, unnamed: Option<(UnnamedId, Arc<PreparedStatement>)>) {
         self.unnamed = unnamed;
     }

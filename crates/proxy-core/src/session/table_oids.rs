@@ -1,4 +1,4 @@
-//! Numbers of tables in a server's row descriptions: clients know the primary's.
+//! The OIDs of tables in a server's row descriptions. Clients know those of the primary.
 
 use alloc::vec::Vec;
 use bytes::{Buf, BufMut, BytesMut};
@@ -8,21 +8,21 @@ use pg_wire::framing::HEADER_LEN;
 /// Bytes of a column's description behind the table and the column's number in it.
 const FURTHER_LEN: usize = 12;
 
-/// Which numbers the tables of a batch have where it runs, and on the primary. A table without an
-/// entry has no number for the client, as the value of an expression.
+/// The OIDs of a batch's tables at its server and on the primary. For the client, the column of a
+/// table without an entry has no table, like the value of an expression.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TableOidMap {
-    /// It is not known.
+    /// They are unknown.
     #[default]
     Unknown,
-    /// There is one table only, which has this number on the primary.
+    /// There is only one table, with this OID on the primary.
     One(u32),
-    /// OIDs of several tables: at the replica, and on the primary.
+    /// OIDs of several tables, at the replica and on the primary.
     Pairs(Vec<(u32, u32)>),
 }
 
 impl TableOidMap {
-    /// Adds numbers of further tables: there and on the primary.
+    /// Adds the OIDs of more tables.
     pub(super) fn add(&mut self, further: &[(u32, u32)]) {
         match self {
             _ if further.is_empty() => {}
@@ -50,7 +50,7 @@ impl TableOidMap {
         }
     }
 
-    /// Writes a RowDescription with the primary's numbers; as far as it is one.
+    /// Writes a RowDescription with the primary's OIDs.
     pub(super) fn write(&self, frame: &[u8], out: &mut BytesMut) {
         let start = out.len();
         out.extend_from_slice(frame);

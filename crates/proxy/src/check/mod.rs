@@ -1,7 +1,7 @@
-//! Requirements that the databases do not meet before a proxy is put in front of them, and how to
-//! fix that.
+//! Checks the requirements on databases before a proxy is put in front of them, and names the
+//! remedies.
 //!
-//! It changes nothing there.
+//! It changes nothing in the databases.
 
 mod primary;
 mod replica;
@@ -23,29 +23,29 @@ const OWN_CONNECTIONS: u64 = 10;
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FindingWeight {
-    /// It is as it should be.
+    /// The checked object is as required.
     Fine,
-    /// The proxy works, but the operator should know.
+    /// The proxy works, but the operator should know of it.
     Mind,
-    /// It would stop the proxy, or this replica.
+    /// It would stop the proxy, or prevent this replica.
     Stops,
 }
 
-/// One thing that was looked at.
+/// A finding of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckFinding {
-    /// Where.
+    /// The checked object.
     pub place: String,
-    /// How bad it is.
+    /// The finding's severity.
     pub weight: FindingWeight,
-    /// The finding, in words.
+    /// The finding, as text.
     pub what: String,
-    /// How to fix it; empty if there is nothing to fix.
+    /// The remedy; empty if none is needed.
     pub fix: String,
 }
 
-/// Looks at a primary, at databases that are to be replicas, and at the replicas that the console
-/// has added. To each of them sessions will have so many connections.
+/// Checks a primary, databases that will be replicas, and the replicas that were added in the
+/// console. `connections` is the number of connections for sessions to each server.
 pub async fn check(primary: &Address, replicas: &[Address], connections: u64) -> Vec<CheckFinding> {
     let mut report = DatabaseFindings::at(format!("primary at {primary}"), connections);
     let client = report.connect(primary).await;

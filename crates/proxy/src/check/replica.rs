@@ -1,4 +1,4 @@
-//! Requirements on a database that is to be a replica.
+//! Requirements on a database that will be a replica.
 
 use tokio_postgres::Client;
 
@@ -10,7 +10,7 @@ use replication::{lineage, query};
 
 const EMPTY: &str = "ADD REPLICA '…' EMPTY drops its contents and fills it; or empty it by hand.";
 
-/// Checks a replica. Without a connection to the primary, nothing is compared with it.
+/// Checks a replica. Without a connection to the primary, it does not compare them.
 pub async fn look(
     notes: &mut DatabaseFindings,
     primary: Option<&Client>,

@@ -1,4 +1,4 @@
-//! Executes the console's commands and makes their answers.
+//! Executing the console's commands.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -20,11 +20,11 @@ const UNKNOWN_OBJECT: &str = "42704";
 const NOT_READY: &str = "55000";
 const SUCCESS: &str = "00000";
 
-/// A command's answer.
+/// The answer to a command.
 pub struct ConsoleAnswer {
-    /// None if it gives no rows.
+    /// The columns; none if the command returns no rows.
     pub columns: Option<ConsoleColumns>,
-    /// A value for each column.
+    /// The rows, with one value per column.
     pub rows: Vec<Vec<ConsoleValue>>,
     /// The command tag.
     pub tag: String,
@@ -96,7 +96,7 @@ const HELP_COLUMNS: ConsoleColumns = &[
 ];
 const ADDED: ConsoleColumns = &[("replica", ConsoleType::Number)];
 
-/// Returns the columns that a command gives, if any.
+/// Returns the columns of a command's answer; none if it returns no rows.
 pub fn columns(command: &ConsoleCommand) -> Option<ConsoleColumns> {
     match command {
         ConsoleCommand::Show(ShowSubject::Replicas) => Some(REPLICAS),
@@ -254,7 +254,7 @@ fn own_status(proxy: &Proxy) -> Vec<ConsoleValue> {
     ]
 }
 
-/// Returns a server's name for people.
+/// Returns a server's name, for people.
 pub fn name(server: RouteTarget) -> String {
     match server {
         None => "primary".into(),

@@ -9,18 +9,19 @@ use crate::serve::CONSOLE;
 use pg_connect::address::Address;
 use replication::{ReplicationError, connect_with_notices};
 
-/// The console's answer: names of columns, rows of texts, and notices.
+/// The console's answer: names of columns, rows as text, and notices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandOutput {
-    /// Names of the columns; none if there are no rows.
+    /// The names of the columns; empty if there are no rows.
     pub columns: Vec<String>,
-    /// A text for each column, if it has one.
+    /// The rows, with one text per column; none is NULL.
     pub rows: Vec<Vec<Option<String>>>,
-    /// A sentence or two each, for people.
+    /// Notices for people, of one or two sentences each.
     pub notices: Vec<String>,
 }
 
-/// Sends one command to the console at an address. The address's database does not matter.
+/// Sends one command to the console at an address, and returns the answer. The database in the
+/// address is ignored.
 pub async fn ask(address: &Address, command: &str) -> Result<CommandOutput, ReplicationError> {
     let address = Address {
         database: CONSOLE.into(),

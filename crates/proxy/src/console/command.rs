@@ -10,11 +10,11 @@ const SYNTAX_ERROR: &str = "42601";
 /// A command of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConsoleCommand {
-    /// Show something.
+    /// Shows a table of the console.
     Show(ShowSubject),
-    /// Take up a replica.
+    /// Adds a replica.
     Add {
-        /// Its URL.
+        /// The server's URL.
         url: String,
         /// The handling of the existing contents of its database.
         contents: ExistingData,
@@ -23,12 +23,11 @@ pub enum ConsoleCommand {
     },
     /// Remove a replica.
     Remove(ReplicaId),
-    /// Have everybody past a place, on disk.
+    /// Waits until everything committed is on disk at all replicas and in the buffer.
     Checkpoint,
-    /// Read files again.
+    /// Reads the files of options again.
     Reload,
-    /// A statement that drivers send to every server and that means nothing here; its answer has
-    /// this tag.
+    /// Does nothing: a statement that drivers send to every server. Its answer has this tag.
     Ignored(&'static str),
 }
 
@@ -37,13 +36,13 @@ pub enum ConsoleCommand {
 pub enum ShowSubject {
     /// The replicas, and the status of each.
     Replicas,
-    /// Where batches went, and why.
+    /// The number of batches on each server, by reason.
     Routes,
-    /// How far replicas are behind.
+    /// The WAL that each replica lacks.
     Lag,
     /// The transactions buffer.
     Buffer,
-    /// Connections to servers.
+    /// The connections to servers.
     Pools,
     /// The clients that are logged in.
     Clients,
@@ -53,7 +52,7 @@ pub enum ShowSubject {
     Help,
 }
 
-/// Every command, with its effect.
+/// All commands, each with its meaning.
 pub const HELP: &[(&str, &str)] = &[
     ("SHOW REPLICAS", "the replicas, and the status of each"),
     ("SHOW ROUTES", "where batches went, and why"),
@@ -104,7 +103,7 @@ pub const HELP: &[(&str, &str)] = &[
     ),
 ];
 
-/// Returns the commands of a text, which `;` separates.
+/// Returns the commands of a text, which are separated by `;`.
 pub fn split(text: &str) -> Vec<&str> {
     let mut is_quoted = false;
     let parts = text.split(|sign: char| {
@@ -118,7 +117,7 @@ pub fn split(text: &str) -> Vec<&str> {
 }
 
 impl ConsoleCommand {
-    /// Returns its name in the log, if it changes something.
+    /// Returns the command's name for the log, if it changes something.
     pub fn name(&self) -> Option<&'static str> {
         match self {
             ConsoleCommand::Show(_) | ConsoleCommand::Ignored(_) => None,
@@ -129,7 +128,7 @@ impl ConsoleCommand {
         }
     }
 
-    /// Reads one command. The error does not repeat URLs, which may hold passwords.
+    /// Parses one command. The error does not repeat URLs, because they may contain passwords.
     pub fn parse(text: &str) -> Result<ConsoleCommand, Report> {
         let text = text.trim().trim_end_matches(';').trim_end();
         let (before, quoted, behind) = match text.split_once('\'') {

@@ -6,7 +6,8 @@ use super::answer::name;
 use crate::serve::{Proxy, pending_age};
 use proxy_core::freshness::ReplicaState;
 
-/// Returns all counters. Texts of statements and names of users are not among them.
+/// Returns all metrics as Prometheus text. They contain no texts of statements and no names of
+/// users.
 pub fn text(proxy: &Proxy) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.

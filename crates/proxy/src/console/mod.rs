@@ -1,8 +1,7 @@
-//! The console: a client that connects to the database `hihooi` of the proxy speaks to the proxy
-//! itself.
+//! The console: a client that connects to the proxy's database `hihooi` talks to the proxy itself.
 //!
-//! Only operators may. It understands simple queries and extended ones without parameters, and
-//! keeps no transaction: each command takes effect on its own.
+//! Only operators may use it. It accepts simple queries, and extended ones without parameters. It
+//! has no transactions: each command takes effect by itself.
 
 pub mod client;
 pub mod metrics;

@@ -29,41 +29,41 @@ impl ConsoleType {
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConsoleValue {
-    /// Of [`ConsoleType::Text`].
+    /// A value of a [`ConsoleType::Text`] column.
     Text(String),
-    /// Of [`ConsoleType::Number`].
+    /// A value of a [`ConsoleType::Number`] column.
     Number(i64),
-    /// Of [`ConsoleType::Real`].
+    /// A value of a [`ConsoleType::Real`] column.
     Real(f64),
-    /// Of any.
+    /// NULL, in a column of any type.
     Null,
 }
 
 impl ConsoleValue {
-    /// Returns a count of [`ConsoleType::Number`].
+    /// Returns a count as a value of type [`ConsoleType::Number`].
     pub fn count(count: u64) -> ConsoleValue {
         ConsoleValue::Number(i64::try_from(count).unwrap_or(i64::MAX))
     }
 
-    /// Returns a text.
+    /// Returns a text value.
     pub fn text(text: impl ToString) -> ConsoleValue {
         ConsoleValue::Text(text.to_string())
     }
 }
 
-/// How a client wants values.
+/// The format in which a client wants values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueFormat {
-    /// As text.
+    /// Text format.
     Text,
-    /// As their bytes.
+    /// Binary format.
     Binary,
 }
 
 /// Columns, by name and type.
 pub type ConsoleColumns = &'static [(&'static str, ConsoleType)];
 
-/// Appends RowDescription.
+/// Appends the message RowDescription.
 pub fn describe(
     columns: ConsoleColumns,
     format: impl Fn(usize) -> ValueFormat,
@@ -91,7 +91,7 @@ fn code(format: ValueFormat) -> [u8; 2] {
     }
 }
 
-/// Appends a DataRow.
+/// Appends the message DataRow.
 pub fn write_row(row: &[ConsoleValue], format: impl Fn(usize) -> ValueFormat, out: &mut BytesMut) {
     let mut body = Vec::new();
     body.extend_from_slice(&(row.len() as u16).to_be_bytes());

@@ -1,7 +1,7 @@
-//! Cancel requests: a client's key leads to the statement that its session runs on a server now.
+//! Cancel requests: a client's key identifies the statement that its session runs on a server now.
 //!
-//! While a request is on its way to a server, that server's connection is not given to another
-//! session: the request could hit that one's statement.
+//! While a request is in flight to a server, the server's connection is not given to another
+//! session, whose statement the request could cancel.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,24 +18,24 @@ use proxy_pool::connection::connect;
 /// How long a cancel request may take at a server.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where a session's cancel requests go now.
+/// The destination of a session's cancel requests.
 pub enum CancelGoal {
-    /// To the server that it uses.
+    /// They go to the server that the session uses.
     Server(Arc<ServerNode>, Arc<CancelKey>),
-    /// It waits for a server, and looks here.
+    /// The session waits for a server, and checks this flag.
     Wait(Arc<AtomicBool>),
 }
 
-/// Where they go, if anywhere. Held locked while a request is under way.
+/// The present destination, if any. It is locked while a request is in progress.
 pub type CancelTarget = Arc<tokio::sync::Mutex<Option<CancelGoal>>>;
 
-/// The keys of all sessions.
+/// The cancel keys of all sessions.
 #[derive(Default)]
 pub struct CancelRegistry {
     sessions: Mutex<BTreeMap<u32, (Vec<u8>, CancelTarget)>>,
 }
 
-/// A session's entry, which ends with it.
+/// A session's entry, which is removed when it is dropped.
 pub struct CancelEntry<'a> {
     registry: &'a CancelRegistry,
     /// The key that the client gets.
@@ -44,7 +44,7 @@ pub struct CancelEntry<'a> {
 }
 
 impl CancelEntry<'_> {
-    /// Sets where cancel requests go from now on. Waits for a request under way.
+    /// Sets the destination of cancel requests. Waits for a request in progress.
     pub async fn leads_to(&self, goal: Option<CancelGoal>) {
         let mut target = match self.target.try_lock() {
             Ok(target) => target,
@@ -61,7 +61,8 @@ fn as_process(number: u32) -> u32 {
 }
 
 impl CancelRegistry {
-    /// Returns a key for a new session; protocol 3.0 has room for 4 bytes of secret, 3.2 for more.
+    /// Returns an entry with a key for a new session. In protocol 3.0 the secret has 4 bytes, in
+    /// 3.2 more.
     pub fn enter(&self, minor: u16) -> CancelEntry<'_> {
         let random = SystemRandom::new();
         let mut bytes = [0; 36];
@@ -88,7 +89,7 @@ impl CancelRegistry {
         }
     }
 
-    /// Passes a request on, if its key is right. There is no reply to it.
+    /// Forwards a cancel request if its key is valid. The client gets no reply.
     pub async fn cancel(&self, key: &CancelKey) {
         let target = {
             let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
@@ -109,7 +110,7 @@ impl CancelRegistry {
     }
 }
 
-/// Sends a cancel request, and waits until the server has passed it on.
+/// Sends a cancel request to a server, and waits until the server has handled it.
 pub async fn send(node: &ServerNode, key: &CancelKey) -> std::io::Result<()> {
     let mut peer = BufferedStream::new(connect(&node.address).await?);
     peer.write_all(&write_cancel(key)).await?;

@@ -1,4 +1,5 @@
-//! The clients that are logged in, and where batches went: for the console and for metrics.
+//! The clients that are logged in, and the numbers of their batches by server, for the console and
+//! for metrics.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,34 +9,34 @@ use std::time::Instant;
 
 use proxy_core::freshness::ReplicaId;
 
-/// Where something runs: at a replica, or at the primary.
+/// A server: a replica, or none for the primary.
 pub type RouteTarget = Option<ReplicaId>;
 
 /// A client that is logged in.
 #[derive(Debug)]
 pub struct ConnectedClient {
-    /// The user that it has logged in as.
+    /// The user that it logged in as.
     pub user: String,
-    /// Its database.
+    /// The client's database.
     pub database: String,
-    /// Its IP address and port; none over a Unix socket.
+    /// The client's IP address and port; none over a Unix socket.
     pub address: Option<SocketAddr>,
-    /// When it came.
+    /// The time of its login.
     pub since: Instant,
-    /// How often it was given a server.
+    /// How often it got a server.
     pub batches: AtomicU64,
-    /// Which server it uses now.
+    /// The server that it uses now.
     pub server: Mutex<Option<RouteTarget>>,
 }
 
-/// All clients, and counts of their batches.
+/// All clients, and the numbers of their batches.
 #[derive(Default)]
 pub struct Clients {
     all: Mutex<BTreeMap<u64, Arc<ConnectedClient>>>,
     routes: Mutex<BTreeMap<(RouteTarget, &'static str), u64>>,
 }
 
-/// A client's entry, which ends with its session.
+/// A client's entry, which is removed when its session ends.
 pub struct ClientEntry<'a> {
     clients: &'a Clients,
     number: u64,
@@ -43,7 +44,7 @@ pub struct ClientEntry<'a> {
 }
 
 impl Clients {
-    /// Adds a client. Its session has this number.
+    /// Adds a client, whose session has this number.
     pub fn enter(&self, number: u64, client: ConnectedClient) -> ClientEntry<'_> {
         let client = Arc::new(client);
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,13 +56,13 @@ impl Clients {
         }
     }
 
-    /// Returns each client by its number.
+    /// Returns all clients by their numbers.
     pub fn all(&self) -> BTreeMap<u64, Arc<ConnectedClient>> {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.clone()
     }
 
-    /// Returns how many batches went where, and why.
+    /// Returns the numbers of batches by server and reason.
     pub fn routes(&self) -> BTreeMap<(RouteTarget, &'static str), u64> {
         let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         routes.clone()
@@ -69,7 +70,7 @@ impl Clients {
 }
 
 impl ClientEntry<'_> {
-    /// Notes that the client is given a server.
+    /// Records that the client gets a server.
     pub fn count_route(&self, server: RouteTarget, why: &'static str) {
         self.client.batches.fetch_add(1, Ordering::Relaxed);
         self.set(Some(server));
@@ -78,12 +79,12 @@ impl ClientEntry<'_> {
         *routes.entry((server, why)).or_default() += 1;
     }
 
-    /// Notes that the client goes on with a server that it kept.
+    /// Records that the client uses a server again that it kept.
     pub fn returns(&self, server: RouteTarget) {
         self.set(Some(server));
     }
 
-    /// Notes that the client gives its server back.
+    /// Records that the client returns its server.
     pub fn leaves(&self) {
         self.set(None);
     }

@@ -1,5 +1,4 @@
-//! Where clients connect: an address of a network, or a Unix socket with the name that PostgreSQL's
-//! have.
+//! The sockets for clients: a network address, or a Unix socket with a name like PostgreSQL's.
 //!
 //! Invariant: a process that serves at a Unix socket holds the lock on its lock file, which the
 //! system releases when that process ends, however it ends. A socket at which no process answers,
@@ -47,7 +46,7 @@ impl From<UnixSocket> for Listener {
 }
 
 impl Listener {
-    /// Returns the next client, and its address, if the system knows one.
+    /// Accepts the next client. Returns its address, too, if the system knows it.
     pub(super) async fn accept(&self) -> io::Result<(Stream, Option<SocketAddr>)> {
         match self {
             Listener::Network(listener) => {
@@ -65,7 +64,7 @@ impl Listener {
     }
 }
 
-/// A Unix socket, which is removed when this is dropped.
+/// A Unix socket. Dropping it removes the socket.
 #[derive(Debug)]
 pub struct UnixSocket {
     listener: UnixListener,
@@ -74,8 +73,8 @@ pub struct UnixSocket {
 }
 
 impl UnixSocket {
-    /// Makes the socket of this port in a folder. Replaces the socket of a process that has ended;
-    /// fails if the path has anything else.
+    /// Creates the socket for this port in a folder. It replaces the socket of a process that has
+    /// ended, and fails if the path has anything else.
     pub async fn bind(folder: &Path, port: u16) -> io::Result<UnixSocket> {
         let path = socket_in(folder, port);
         let mut lock = SocketLock::take(with_suffix(&path, ".lock"))?;

@@ -31,7 +31,7 @@ const CONNECTION_FAILURE: &str = "08006";
 /// SQLSTATE class of invalid authorization: of clients that are not the users that they name.
 const INVALID_AUTHORIZATION: &str = "28";
 
-/// Where an authenticated client goes, before the answer to its login is sent.
+/// The destination of an authenticated client, before the proxy answers its login.
 pub enum ClientEntrance {
     /// A session on servers.
     Session(Box<SessionStart>),
@@ -41,23 +41,23 @@ pub enum ClientEntrance {
 
 /// The initial state of a session.
 pub struct SessionStart {
-    /// The minor version of the protocol that its client speaks.
+    /// The minor version of the protocol that the client uses.
     pub minor: u16,
-    /// The settings that its servers must have.
+    /// The settings that the session needs on its servers.
     pub server_settings: ServerSettings,
-    /// How to log in there.
+    /// The login at these servers.
     pub login: ServerLogin,
-    /// Where it may run.
+    /// The servers on which the session may run.
     pub servers: SessionServers,
-    /// Settings as servers start with.
+    /// The settings that servers report at the start.
     pub parameters: Arc<ReportedParameters>,
-    /// The right to be logged in.
+    /// The permit that counts the client as logged in.
     pub permit: OwnedSemaphorePermit,
 }
 
 impl Proxy {
-    /// Lets a client log in. None if it wanted something else, or could not log in: then it got an
-    /// answer.
+    /// Logs a client in. Returns none if the client requested something else, or if the login
+    /// failed; the client then has its answer.
     pub(super) async fn welcome(
         &self,
         stream: Stream,

@@ -1,4 +1,4 @@
-//! Why a client cannot log in.
+//! The reasons why a client cannot log in.
 
 use std::io;
 
@@ -7,11 +7,11 @@ use pg_wire::report::{Report, Severity};
 /// SQLSTATE: the client does not keep to the protocol.
 const PROTOCOL_VIOLATION: &str = "08P01";
 
-/// Why a login failed.
+/// The reason why a login failed.
 pub enum LoginFailure {
-    /// The client gets the error.
+    /// The client gets this error.
     Reported(Report),
-    /// The client is gone, or there is none to send an error to.
+    /// The client is gone, or cannot be sent an error.
     Gone,
 }
 
@@ -27,7 +27,7 @@ impl From<Report> for LoginFailure {
     }
 }
 
-/// Returns the error for a client that does not keep to the protocol.
+/// Returns the error for a client that violates the protocol.
 pub fn violation(what: impl Into<String>) -> LoginFailure {
     Report::new(Severity::Fatal, PROTOCOL_VIOLATION, what).into()
 }

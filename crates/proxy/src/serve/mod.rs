@@ -1,6 +1,7 @@
-//! The proxy: accepts clients, lets them log in, and relays each one's session to servers.
+//! The proxy: it accepts clients, logs them in, and relays each session to servers.
 //!
-//! One task a client. It must not know the meaning of statements: `pg-analysis` and the manager do.
+//! Each client has one task. This module must not know the meaning of statements, which
+//! `pg-analysis` and the manager know.
 
 mod cancel;
 pub mod clients;
@@ -50,87 +51,88 @@ const WAITING_MAX: usize = 256;
 /// Clients that may be logging in at a time; more are refused.
 const LOGINS_MAX: usize = 1_000;
 
-/// How clients prove their identity.
+/// How clients authenticate.
 #[derive(Debug)]
 pub enum ClientAuthentication {
     /// By SCRAM-SHA-256.
     Scram(UserSecrets),
-    /// Not at all. Users are passed to servers all the same, with these passwords.
+    /// Without a password. The proxy logs these users in at servers with these passwords.
     Trust(UserSecrets),
 }
 
-/// The use of a client's certificate. One for its user has that name as its common name.
+/// How the proxy uses clients' certificates. A valid certificate has the user's name as its common
+/// name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CertificateUse {
-    /// Nothing: none is asked for.
+    /// It requests none.
     #[default]
     Unasked,
-    /// Every client must show one for its user, and also prove its identity as without.
+    /// Every client needs a valid certificate, and must also authenticate as without one.
     Required,
-    /// Every client must show one for its user, and that is all.
+    /// Every client needs a valid certificate, and nothing else.
     Enough,
-    /// A client that shows one for its user need do nothing else; others prove their identity as
-    /// without.
+    /// A client with a valid certificate needs nothing else. Others must authenticate as without
+    /// one.
     Instead,
 }
 
-/// Which users may log in, and how. This can be changed while the proxy runs; clients that are
-/// logged in stay so.
+/// Which users may log in, and how. A reload can change it. Clients that are logged in stay
+/// connected.
 #[derive(Debug)]
 pub struct Admission {
-    /// The users that may log in.
+    /// The users that may log in, and their passwords.
     pub authentication: ClientAuthentication,
-    /// The certificate that clients are shown; without it nothing is encrypted.
+    /// The proxy's certificate. Without it, connections are not encrypted.
     pub tls: Option<TlsIdentity>,
-    /// The use of clients' certificates. It does not apply to Unix sockets, where clients have
-    /// none.
+    /// How the proxy uses clients' certificates. It does not apply to Unix sockets, where clients
+    /// have none.
     pub certificates: CertificateUse,
     /// The users that may use the console.
     pub operators: Vec<String>,
 }
 
-/// The options that can be changed while the proxy runs.
+/// The options that a reload can change.
 pub struct ReloadedOptions {
     /// The users that may log in.
     pub admission: Admission,
-    /// The replicas that are named there; none where none are named.
+    /// The replicas in the file; none if there is no file for them.
     pub replicas: Option<Vec<Address>>,
 }
 
-/// Reads that again, from where it came from. The error is for people.
+/// Reads these options again from their source. The error is for people.
 pub type ReloadOptions = Box<dyn Fn() -> Result<ReloadedOptions, String> + Send + Sync>;
 
-/// The console's name as a database.
+/// The name of the console's database.
 pub const CONSOLE: &str = "hihooi";
 
 /// Serves an operator after the login, until the connection ends.
 pub type ServeOperator =
     fn(Arc<Proxy>, BufferedStream, String) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Milliseconds that a read waits for a replica, by default (P1).
+/// The default of the longest wait of a read for a replica, in milliseconds (P1).
 pub const WAIT_MS_DEFAULT: u64 = 100;
 
 /// The options of a proxy.
 pub struct ProxyOptions {
-    /// The database that takes all writes.
+    /// The primary's address.
     pub primary: Address,
     /// The users that may log in.
     pub admission: Admission,
-    /// Replicas that there are from the start.
+    /// The replicas at the start.
     pub replicas: Vec<Address>,
-    /// Reads both of them again.
+    /// Reads users and replicas again.
     pub reload: ReloadOptions,
-    /// The console, see [`crate::console::serve`].
+    /// The function that serves the console, see [`crate::console::serve`].
     pub serve_operator: ServeOperator,
-    /// When sessions keep their servers.
+    /// Whether sessions keep their connections.
     pub pinning: PinningPolicy,
-    /// Connections to each server.
+    /// The most connections for sessions to each server.
     pub connections_max: usize,
-    /// Clients that may be logged in at a time.
+    /// The most clients that are logged in.
     pub clients_max: usize,
-    /// How long a client may take to log in.
+    /// The longest time of a login.
     pub login_timeout: Duration,
-    /// How long a read waits for a replica, at most.
+    /// The longest wait of a read for a replica.
     pub wait_max: Duration,
 }
 
@@ -165,8 +167,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Makes a proxy that serves no client yet. Without a routing everything goes to the primary;
-    /// with one, it refuses its clients once another proxy is the active one.
+    /// Creates a proxy that serves no clients yet. Without a routing all statements go to the
+    /// primary. With one, the proxy refuses its clients once another proxy is active.
     pub fn new(options: ProxyOptions, routing: Option<Routing>) -> Arc<Proxy> {
         let role = match routing {
             Some(routing) => ProxyRole::Active(Arc::new(routing)),
@@ -178,8 +180,8 @@ impl Proxy {
         Proxy::of(options, role)
     }
 
-    /// Makes a proxy that serves no client yet, and refuses its clients until
-    /// [`Proxy::compete_for_leadership`] lets it be active.
+    /// Creates a proxy that serves no clients yet. It refuses clients until
+    /// [`Proxy::compete_for_leadership`] makes it active.
     pub fn standing_by(options: ProxyOptions) -> Arc<Proxy> {
         Proxy::of(options, ProxyRole::Standby(None))
     }
@@ -210,7 +212,8 @@ impl Proxy {
         })
     }
 
-    /// Serves clients for as long as it is polled; at several listeners if it is called for each.
+    /// Serves clients of a listener while the future is polled. It can be called for several
+    /// listeners.
     pub async fn serve(self: &Arc<Self>, listener: impl Into<Listener>) -> io::Result<()> {
         let listener = listener.into();
         loop {
@@ -251,8 +254,8 @@ impl Proxy {
         }
     }
 
-    /// Reads the changeable options again. If that fails, all stays as it is, except that replicas
-    /// are added where possible.
+    /// Reads the options again that a reload can change. If that fails, nothing changes, except
+    /// that replicas are added where possible.
     pub async fn reload(&self) -> Result<(), String> {
         let mut named = self.named.lock().await;
         let reloaded = (self.reload)()?;
@@ -285,17 +288,17 @@ impl Proxy {
         Arc::clone(&admission.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the clients that are logged in, and where batches went.
+    /// Returns the clients that are logged in, and the numbers of their batches.
     pub fn visitors(&self) -> &Clients {
         &self.visitors
     }
 
-    /// Returns how many reads wait for a replica now.
+    /// Returns the number of reads that wait for a replica.
     pub fn reads_waiting(&self) -> usize {
         WAITING_MAX - self.waiting.available_permits()
     }
 
-    /// Returns every server; none while it stands by.
+    /// Returns all servers; none while the proxy stands by.
     pub fn nodes(&self) -> BTreeMap<RouteTarget, Arc<ServerNode>> {
         let Ok(servers) = self.servers() else {
             return BTreeMap::new();

@@ -1,7 +1,7 @@
-//! The numbers that tables have at replicas, as far as they were needed.
+//! The OIDs of tables at replicas, as far as they were needed.
 //!
-//! A replica that is fresh enough for a read has its tables under the names of the catalogue by
-//! which the read was analysed. So numbers are known for as long as that catalogue is the newest.
+//! A replica that is fresh enough for a read has its tables under the names of the catalogue with
+//! which the read was analysed. So OIDs are valid for as long as that catalogue is the newest.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +12,7 @@ use proxy_core::session::TableOidMap;
 use proxy_core::touched::NamedTables;
 use proxy_pool::Connection;
 
-/// The known OIDs of tables at replicas, by the catalogue that is the newest.
+/// The known OIDs of tables at replicas, as of the newest catalogue.
 #[derive(Debug, Default)]
 pub struct TableNumbers {
     known: Mutex<KnownNumbers>,
@@ -25,8 +25,7 @@ struct KnownNumbers {
 }
 
 impl TableNumbers {
-    /// Returns the numbers of these tables at a replica and on the primary; none if one is not
-    /// known.
+    /// Returns the OIDs of these tables at a replica and on the primary; none if one is unknown.
     pub fn of(&self, id: ReplicaId, named: &NamedTables) -> Option<Vec<(u32, u32)>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         named.generation.filter(|it| *it == known.generation)?;
@@ -49,8 +48,8 @@ impl TableNumbers {
 }
 
 impl TableNumbers {
-    /// Returns the numbers of these tables at a replica, to which this is a connection between two
-    /// batches of sessions. It is asked there if need be.
+    /// Returns the OIDs of these tables at a replica. If one is unknown, asks the replica by
+    /// `connection`, which must be between two batches.
     pub async fn find(
         &self,
         analyser: &Analyser,

@@ -15,17 +15,17 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// An older one is logged.
 const AGE_MAX: Duration = Duration::from_secs(10);
 
-/// Its name in the log.
+/// The event's name in the log.
 const EVENT: &str = "pending";
 
-/// Returns the time since this process first asked for it: the clock by which
-/// [`FreshnessManager::oldest_pending`] is asked.
+/// Returns the time since this process first called the function. It is the clock for
+/// [`FreshnessManager::oldest_pending`].
 pub(crate) fn now() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     START.elapsed()
 }
 
-/// Warns the log of commits that are Pending for long, as long as the manager is there.
+/// Logs a warning about commits that are Pending for long, until the manager is dropped.
 pub(super) async fn watch(manager: Weak<Mutex<FreshnessManager>>) {
     let events = EventLog::default();
     let mut is_late = false;

@@ -18,11 +18,11 @@ use proxy_pool::ServerLogin;
 
 /// The longest message of a client that logs in, in bytes (`PG_MAX_AUTH_TOKEN_LENGTH`).
 const MESSAGE_LEN_MAX: usize = 65_535;
-/// SQLSTATEs.
+/// An SQLSTATE.
 pub(super) const INVALID_AUTHORIZATION: &str = "28000";
 const INVALID_PASSWORD: &str = "28P01";
 
-/// Lets a client prove that it is this user. Returns how its servers are logged in to.
+/// Authenticates a client as this user. Returns the login at its servers.
 pub async fn ask(
     peer: &mut BufferedStream,
     admission: &Admission,

@@ -25,40 +25,41 @@ const SHUTDOWN: &str = "57P01";
 
 /// The role of a proxy.
 pub enum ProxyRole {
-    /// It routes nothing, and may be one of many.
+    /// It sends everything to the primary. Any number of such proxies can run.
     Pooler(Arc<ServerNode>),
-    /// It waits, for this proxy if it knows.
+    /// It stands by. Contains the name of the active proxy, if it is known.
     Standby(Option<String>),
-    /// It was the active one by the last report.
+    /// It was active at its last check.
     Active(Arc<Routing>),
 }
 
-/// Where a session's statements may run.
+/// The servers on which a session's statements may run.
 #[derive(Clone)]
 pub struct SessionServers {
     /// The primary.
     pub primary: Arc<ServerNode>,
-    /// None if there are no replicas.
+    /// The routing; none if there are no replicas.
     pub routing: Option<Arc<Routing>>,
 }
 
-/// The status of a proxy, for people.
+/// The status of a proxy, for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProxyStatus {
-    /// It waits for this one.
+    /// It stands by for this proxy.
     Waits(String),
-    /// It serves.
+    /// It is active.
     Active,
-    /// It was active, and another one is; its sessions were ended.
+    /// It was active, and another proxy is now. Its sessions were ended.
     Lost,
-    /// It could not become the active one, and tries again.
+    /// It could not become active, for this reason. It tries again.
     Failed(String),
-    /// It becomes the active one without a replica that the console has added; why.
+    /// It becomes active without a replica that was added in the console, for this reason.
     Without(String),
 }
 
 impl Proxy {
-    /// Is the active one whenever no other is, and stands by otherwise. `report` gets each change.
+    /// Makes the proxy active whenever no other proxy is, and lets it stand by otherwise. `report`
+    /// gets each change.
     ///
     /// Returns the reason why it could not become active, where that was so from the beginning.
     pub async fn compete_for_leadership(
@@ -136,20 +137,20 @@ impl Proxy {
         Ok((Arc::new(routing), problems))
     }
 
-    /// Returns whether a replica is named by options or in the file, as that was last read.
+    /// Returns whether the options or the file name a replica, as they were last read.
     pub async fn is_named(&self, replica: &Address) -> bool {
         let named = self.named.lock().await;
         named.iter().any(|it| it.place() == replica.place())
     }
 
-    /// Gives up being the active one, so that another need not wait. Clients get an error.
+    /// Gives up being active, so that another proxy need not wait. Clients get an error.
     pub async fn give_up(&self) {
         if let Some(routing) = self.followed() {
             routing.replicas.replication().give_up().await;
         }
     }
 
-    /// Returns where new sessions may run. The error is for the client.
+    /// Returns the servers for a new session. The error is for the client.
     pub fn servers(&self) -> Result<SessionServers, Report> {
         let role = self.role.read().unwrap_or_else(PoisonError::into_inner);
         match &*role {
@@ -175,12 +176,12 @@ impl Proxy {
             .hint("Name both proxies in the connection's URL, and it finds the active one."))
     }
 
-    /// Returns the replication, where this proxy is the active one.
+    /// Returns the routing, if this proxy is active.
     pub fn followed(&self) -> Option<Arc<Routing>> {
         self.servers().ok()?.routing
     }
 
-    /// Returns the proxy for which it stands by, if that is known.
+    /// Returns the proxy for which this one stands by, if it is known.
     pub fn waits_for(&self) -> Option<String> {
         let role = self.role.read().unwrap_or_else(PoisonError::into_inner);
         match &*role {
@@ -189,7 +190,7 @@ impl Proxy {
         }
     }
 
-    /// Returns whether the proxy routes when it is active.
+    /// Returns whether the proxy uses replicas when it is active.
     pub fn is_router(&self) -> bool {
         let role = self.role.read().unwrap_or_else(PoisonError::into_inner);
         !matches!(*role, ProxyRole::Pooler(_))
@@ -200,7 +201,7 @@ impl Proxy {
     }
 }
 
-/// Sends a session's client the error that the proxy is the active one no more.
+/// Returns the error that this proxy is no longer active.
 pub fn is_lost() -> Report {
     let text = "this proxy is not the active one any more";
     Report::new(Severity::Fatal, SHUTDOWN, text).hint(

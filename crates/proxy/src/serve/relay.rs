@@ -1,6 +1,8 @@
-//! One session's sockets: moves bytes between the client, the machine and the server.
+//! The relay of one session: it moves bytes between the client, the session's machine and the
+//! server.
 //!
-//! Memory per session is bounded: nothing is read for a peer that does not read its own messages.
+//! Memory per session is bounded: the relay reads nothing for a peer that does not read its own
+//! messages.
 
 mod batch_plan;
 mod cancels;
@@ -101,7 +103,7 @@ struct Relay<'a> {
     /// The client has sent all it will send.
     client_ended: bool,
     session: Session,
-    /// Its settings on every server now, and its initial ones.
+    /// The session's settings on every server now, and its initial ones.
     server_settings: ServerSettings,
     at_login: ServerSettings,
     /// Settings kept once for all sessions.
@@ -116,7 +118,7 @@ struct Relay<'a> {
     wait_max: Duration,
     /// Permits for further waiting reads.
     waiting: &'a Semaphore,
-    /// Its entry for operators.
+    /// The session's entry in the list of clients, which operators see.
     visit: clients::ClientEntry<'a>,
     /// Where cancel requests go while a server is attached.
     cancels: CancelRoute,
@@ -140,13 +142,14 @@ struct Relay<'a> {
 
 /// Why a session ends.
 enum SessionEnd {
-    /// The client is gone, or has sent Terminate.
+    /// The client has closed the connection, or sent Terminate.
     Client,
     /// The client gets the error.
     Reported(Report),
-    /// The server is gone, and has sent the reason itself, or no client is left to get it.
+    /// The connection to the server has ended. The server has sent the reason itself, or no client
+    /// is left to receive it.
     Server,
-    /// The server is gone.
+    /// The connection to the server is lost.
     Lost(Option<io::Error>),
 }
 
@@ -258,7 +261,8 @@ impl Relay<'_> {
         }
     }
 
-    /// Handles everything that has been read, as far as both peers take the results.
+    /// Handles the messages that have been read, and carries out the session's next actions. Stops
+    /// when a peer's output buffer is full.
     async fn process(&mut self) -> Result<(), SessionEnd> {
         self.lend_process().await?;
         self.name_processes().await;
@@ -373,8 +377,8 @@ impl Relay<'_> {
         }
     }
 
-    /// Notes the possible writes of a transaction that has ended. Returns true if the server is to
-    /// run something for that first.
+    /// Handles the end of a transaction that may have written. Returns true if the server first
+    /// runs the transaction's marks.
     async fn mark(&mut self) -> Result<bool, SessionEnd> {
         let (Some(routing), Some(connection)) = (self.routing, &mut self.connection) else {
             return Ok(false);
@@ -400,7 +404,8 @@ impl Relay<'_> {
         runs.map(|_| true).map_err(violation)
     }
 
-    /// Finds a server for the session's held batch, in such a transaction.
+    /// Chooses a server for the session's held batch, takes a connection to it, and sends the
+    /// batch.
     async fn attach(&mut self, batch_in: BatchTransaction) -> Result<(), SessionEnd> {
         // It may take a while: the client gets its finished answers first.
         self.flush_client().await?;
@@ -532,8 +537,8 @@ impl Relay<'_> {
         Ok(connection)
     }
 
-    /// Gives the server to others, unless the session has to keep it. Statements may have changed
-    /// this.
+    /// Sends the answer, and returns the connection to the pool unless the session must keep it.
+    /// The transaction's statements may have changed whether it must.
     async fn release(&mut self, changes: SettingChanges) -> Result<(), SessionEnd> {
         self.answer_first().await?;
         // Waits for a cancel request that is under way.

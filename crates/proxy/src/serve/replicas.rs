@@ -1,7 +1,7 @@
-//! The replicas there are: they come and go while the proxy runs.
+//! The replicas of an active proxy. Operators can add and remove them while it runs.
 //!
-//! Replicas that an operator has added are in the primary's register, too. They are followed again
-//! when this proxy or another one becomes active.
+//! The primary's register has the replicas that operators have added. When this proxy or another
+//! one becomes active, it follows them again.
 //!
 //! Invariants:
 //! - A number is never used twice while a proxy is active, so that a report of a removed replica
@@ -17,7 +17,7 @@ use proxy_pool::ServerNode;
 use replication::leadership::register::{RegisterChange, RegisteredReplica};
 use replication::{ExistingData, ReplicaIntake, Replication, ReplicationError};
 
-/// The replicas of an active proxy, with their connections. Operators add and remove some.
+/// The replicas of an active proxy, with their connections. Operators can add and remove some.
 pub struct Replicas {
     replication: Replication,
     connections_max: usize,
@@ -55,7 +55,8 @@ impl ReplicaNodes {
 }
 
 impl Replicas {
-    /// Makes an empty set. Each replica will have so many connections for sessions, at most.
+    /// Creates an empty set. `connections_max` is the most connections for sessions to each
+    /// replica.
     pub fn new(replication: Replication, connections_max: usize) -> Replicas {
         Replicas {
             replication,
@@ -65,8 +66,8 @@ impl Replicas {
         }
     }
 
-    /// Adds a replica; it is filled and follows in the background, and serves when it has
-    /// everything. [`Replication::status`] shows its progress. The register is not changed.
+    /// Adds a replica. It is filled in the background, and serves once it has everything.
+    /// [`Replication::status`] shows its progress. The register is not changed.
     pub fn add(
         &self,
         address: &Address,
@@ -82,9 +83,8 @@ impl Replicas {
         Ok(id)
     }
 
-    /// Adds a replica for good: it is in the register first. Fails, and adds nothing, where the URL
-    /// is invalid, where the database is one of them already, and where the primary does not note
-    /// it.
+    /// Adds a replica to the register and to the set. Fails, and adds nothing, if the URL is
+    /// invalid, if the database is a replica already, or if the primary does not store the change.
     ///
     /// If it must be filled, it is filled from the replica `seed`; without that, from the primary.
     pub async fn register(
@@ -114,8 +114,8 @@ impl Replicas {
         Ok(id)
     }
 
-    /// Adds the replicas that are in the register, where they are not there already. Returns which
-    /// could not be added, and why.
+    /// Adds the replicas of the register that are missing. Returns the replicas that could not be
+    /// added, with the reasons.
     pub fn take_up(&self, registered: Vec<RegisteredReplica>) -> Vec<String> {
         let mut problems = Vec::new();
         for RegisteredReplica { place, url } in registered {
@@ -132,9 +132,9 @@ impl Replicas {
         problems
     }
 
-    /// Removes a replica. Its database stays as it is. Reads that run there may finish. Returns
-    /// false if there is none of this number. Fails, and it stays, where it is in the register and
-    /// the primary does not remove it there.
+    /// Removes a replica. Its database stays as it is, and reads that run there may finish. Returns
+    /// false if there is no replica with this number. Fails, and keeps the replica, if the primary
+    /// cannot remove it from the register.
     pub async fn remove(&self, id: ReplicaId) -> Result<bool, ReplicationError> {
         let _changing = self.changing.lock().await;
         let url = self.nodes().registered.get(&id).cloned();
@@ -156,9 +156,9 @@ impl Replicas {
         removed.is_some()
     }
 
-    /// Removes the replicas that were named before and are no more, unless they are in the
-    /// register, and adds the named ones that are missing. Others, which were never named, stay.
-    /// The error names the replicas that could not be added.
+    /// Removes the replicas that are in `before` and not in `after`, unless they are in the
+    /// register. Adds those in `after` that are missing. Other replicas stay. The error names the
+    /// replicas that could not be added.
     pub async fn exchange(&self, before: &[Address], after: &[Address]) -> Result<(), String> {
         let _changing = self.changing.lock().await;
         let stays = |gone: &&Address| after.iter().any(|it| it.place() == gone.place());
@@ -185,17 +185,17 @@ impl Replicas {
         }
     }
 
-    /// Returns one of them.
+    /// Returns a replica's connections.
     pub fn node(&self, id: ReplicaId) -> Option<Arc<ServerNode>> {
         self.nodes().all.get(&id).cloned()
     }
 
-    /// Returns all of them.
+    /// Returns the connections of all replicas.
     pub fn all(&self) -> BTreeMap<ReplicaId, Arc<ServerNode>> {
         self.nodes().all.clone()
     }
 
-    /// Returns the replication that makes them follow the primary.
+    /// Returns the replication that keeps the replicas up to date.
     pub fn replication(&self) -> &Replication {
         &self.replication
     }

@@ -1,5 +1,5 @@
-//! Looks at each message that goes to a server of a session. Notes its possible writes, and decides
-//! which statements run in front of it or in its place.
+//! Checks each message before it goes to a server of a session. Records its possible writes, and
+//! decides which statements run before it or in its place.
 
 use std::sync::Arc;
 
@@ -24,15 +24,15 @@ const SERIALIZATION_FAILURE: &str = "40001";
 /// How a statement begins that may have the body of a function.
 const CREATE: &[u8] = b"create";
 
-/// Looks at messages of one session.
+/// Checks the messages of one session before they go to a server.
 pub struct SessionRouter<'a> {
-    /// None if there are no replicas of the session's database: then nothing is looked at.
+    /// The routing; none if the session's database has no replicas. Then messages are not checked.
     pub routing: Option<&'a Routing>,
     /// The session's settings on every server.
     pub server_settings: &'a ServerSettings,
-    /// Where the messages go; none for the primary.
+    /// The server of the messages; none for the primary.
     pub place: Option<ReplicaId>,
-    /// Whether the client, if it has asked for that, was notified where the messages go.
+    /// Whether the client has already got a notice for this batch.
     pub is_notified: bool,
     /// The writes of the session's transaction.
     pub writes: &'a mut SessionWrites,

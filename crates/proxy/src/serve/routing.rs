@@ -1,9 +1,9 @@
-//! Where a batch goes, by the analysis of its statements.
+//! The route of a batch, by the analysis of its statements.
 //!
-//! Three kinds of reads may go to a replica. They are reads outside of transactions, reads of a
-//! transaction at READ COMMITTED that are independent of its writes, and transactions at REPEATABLE
-//! READ that only read. Everything else goes to the primary. An unknown statement counts as writing
-//! anything (R33).
+//! Three kinds of reads may go to a replica: reads outside of transactions, reads of a READ
+//! COMMITTED transaction that are independent of its writes, and read-only transactions at
+//! REPEATABLE READ. Everything else goes to the primary. An unknown statement counts as a write of
+//! everything (R33).
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -42,34 +42,34 @@ use replication::{Replication, ReplicationError, ReplicationSettings, StartedRep
 /// SQLSTATE: a statement that cannot be replicated.
 const UNSUPPORTED: &str = "0A000";
 
-/// The state that routing needs, and the servers that reads can go to.
+/// The state with which an active proxy routes statements, and the servers for reads.
 pub struct Routing {
-    /// The primary, for as long as this proxy is the active one.
+    /// The primary, while this proxy is active.
     pub primary: Arc<ServerNode>,
-    /// Whether it is.
+    /// The proxy's lease.
     pub lease: Lease,
-    /// Analyses statements.
+    /// The analyser of statements.
     pub analyser: Arc<Analyser>,
-    /// Decides where reads may go, and gets reports of commits.
+    /// The manager, which decides where reads may run. Replication reports commits to it.
     pub manager: Arc<Mutex<FreshnessManager>>,
     /// The replicas.
     pub replicas: Replicas,
-    /// Which numbers tables have there.
+    /// The OIDs of tables at the replicas.
     pub numbers: TableNumbers,
 }
 
-/// Where a read goes.
+/// The route of a read.
 pub struct ReadRoute {
-    /// Why.
+    /// The reason.
     pub reason: RoutingReason,
-    /// Unless it goes to the primary.
+    /// The replica; none for the primary.
     pub replica: Option<ChosenReplica>,
-    /// Whether a replica may soon have all that it must see.
+    /// Whether a replica may soon have every commit that the read must see.
     pub may_wait: bool,
 }
 
 impl ReadRoute {
-    /// Sends the read to the primary, without a wait for a replica.
+    /// Returns a route to the primary, without a wait for a replica.
     pub fn primary(reason: RoutingReason) -> ReadRoute {
         ReadRoute {
             reason,
@@ -79,32 +79,31 @@ impl ReadRoute {
     }
 }
 
-/// A replica for a read.
+/// A replica that was chosen for a read.
 pub struct ChosenReplica {
-    /// Its number.
+    /// The replica's number.
     pub id: ReplicaId,
-    /// Its connections.
+    /// The connections to it.
     pub node: Arc<ServerNode>,
-    /// The commits that the read must see.
+    /// The TSID that the read must see.
     pub need: Tsid,
-    /// The life of its server that has it.
+    /// The life of its server for which it was chosen.
     pub life: ServerLife,
-    /// If the read may be torn: when its snapshots are known to have been taken, it is to be asked
-    /// whether it is.
+    /// Set if the read may be torn. Once its snapshots are taken, the manager must check it.
     pub watched: Option<Box<(ReadWatch, SnapshotProof)>>,
 }
 
-/// Where statements go.
+/// The route of statements.
 pub enum RoutedStatements {
-    /// Where they are fresh enough.
+    /// They go to a server that is fresh enough.
     Fresh(ReadRoute),
-    /// To a replica that has everything, where their transaction takes its snapshot.
+    /// They go to a replica that has every commit, and their transaction takes its snapshot there.
     Snapshot,
-    /// To the primary, for this reason.
+    /// They go to the primary, for this reason.
     Primary(RoutingReason),
 }
 
-/// The replicas as the manager has them, for reads at one level.
+/// The manager's view of the replicas, for reads at one level of consistency.
 pub(super) struct FreshnessAtLevel<'a> {
     routing: &'a Routing,
     level: ConsistencyLevel,
@@ -129,9 +128,8 @@ impl ReplicaFreshness for FreshnessAtLevel<'_> {
 }
 
 impl Routing {
-    /// Becomes the active proxy, however long another one is, and prepares the primary for
-    /// replicas, of which there are none yet. Each will have so many connections for sessions, at
-    /// most.
+    /// Waits until this proxy is active, and prepares the primary. There are no replicas yet.
+    /// `connections_max` is the most connections for sessions to each replica.
     pub async fn start(
         primary: &Address,
         connections_max: usize,
@@ -141,7 +139,7 @@ impl Routing {
         Ok(Routing::of(started, primary, connections_max))
     }
 
-    /// Makes the routing of a proxy that is the active one already.
+    /// Creates the routing of a proxy that is already active.
     pub async fn begin(
         primary: &Address,
         connections_max: usize,
@@ -170,8 +168,8 @@ impl Routing {
         }
     }
 
-    /// Returns the statements that run in front of a batch. They write schema changes for replicas
-    /// into the log, unless the primary's triggers do that. Fails where the statements cannot be
+    /// Returns the statements that run before a batch. They write schema changes for replicas into
+    /// the WAL, unless the primary's triggers do that. Fails if the statements cannot be
     /// replicated.
     pub fn prelude(
         &self,
@@ -241,7 +239,8 @@ impl Routing {
         }
     }
 
-    /// Decides where statements go, of which `fault` came at a replica, if it did (R33).
+    /// Returns the route of statements (R33). `fault` is set if they ran at a replica before and
+    /// failed there.
     pub fn route(
         &self,
         question: RoutingQuestion<'_>,
@@ -272,7 +271,7 @@ impl Routing {
         }
     }
 
-    /// Returns where a read goes that waits, or where a transaction takes its snapshot, see
+    /// Returns the route of a read that waits, or of a transaction that takes its snapshot, see
     /// [`FreshnessManager::route_moment`].
     pub fn route_moment(&self, moment: &mut ReadMoment, proof: SnapshotProof) -> ReadRoute {
         let (target, watch) = self.manager().route_moment(moment);
@@ -346,17 +345,19 @@ impl Routing {
         }
     }
 
-    /// Locks the manager, for a moment only, as none of its functions waits.
+    /// Locks the manager. The lock is held only briefly, because none of the manager's functions
+    /// waits.
     pub fn manager(&self) -> MutexGuard<'_, FreshnessManager> {
         locked(&self.manager)
     }
 
-    /// Describes the content of sets, for people.
+    /// Describes sets for people.
     pub fn described(&self, sets: &AccessSets) -> String {
         trace::described(sets, &self.analyser.catalogue())
     }
 
-    /// Returns the analysis of a text that is parsed like this; none if the parsing is not known.
+    /// Returns the analysis of a text. `reading` states how the server parses it; none if that is
+    /// unknown.
     pub fn touched(
         &self,
         text: &StatementText<'_>,

@@ -1,4 +1,4 @@
-//! Why a batch goes where it goes, as in the notices to clients that have asked for them.
+//! The reason for the route of a batch, as in the notices to clients.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use pg_wire::report::Report;
 use proxy_core::freshness::{ReplicaId, Tsid};
 use proxy_core::session::BatchFault;
 
-/// Why a batch goes where it goes.
+/// The reason for the route of a batch.
 #[derive(Debug)]
 pub struct RoutingReason {
     /// The fixed part of the reason, without positions.
@@ -14,10 +14,10 @@ pub struct RoutingReason {
     pub(super) detail: ReasonDetail,
 }
 
-/// The explanation for people.
+/// The variable part of the reason, for people.
 #[derive(Debug)]
 pub(super) enum ReasonDetail {
-    /// The primary, without an explanation.
+    /// The primary, without further details.
     Nothing,
     /// A replica.
     Replica {
@@ -25,22 +25,22 @@ pub(super) enum ReasonDetail {
         need: Tsid,
         applied: Tsid,
     },
-    /// A replica. The statement needs nothing newer than its transaction's snapshot there.
+    /// A replica at which the transaction has its snapshot. The statement needs no newer commits.
     Snapshot(ReplicaId),
-    /// The primary, since no replica has this.
+    /// The primary, because no replica has this TSID.
     NoneHas(Tsid),
-    /// The primary, since the replica returned this error.
+    /// The primary, because the replica returned this error.
     Refused(Box<Report>),
 }
 
 impl RoutingReason {
-    /// Returns the primary, for this reason.
+    /// Returns the primary with this reason.
     pub fn primary(summary: &'static str) -> RoutingReason {
         let detail = ReasonDetail::Nothing;
         RoutingReason { summary, detail }
     }
 
-    /// Returns the replica where its transaction has its snapshot.
+    /// Returns the replica at which the transaction has its snapshot.
     pub(super) fn snapshot(id: ReplicaId) -> RoutingReason {
         RoutingReason {
             summary: "its transaction has its snapshot there",
@@ -48,8 +48,7 @@ impl RoutingReason {
         }
     }
 
-    /// Returns the primary, since the read has failed at the replica, or its snapshot there is
-    /// torn.
+    /// Returns the primary, because the read failed at the replica, or its snapshot there was torn.
     pub fn failed(fault: &BatchFault) -> RoutingReason {
         match fault {
             BatchFault::Torn => RoutingReason::torn(),
@@ -60,12 +59,12 @@ impl RoutingReason {
         }
     }
 
-    /// Returns the primary, since the snapshot at the replica may be torn.
+    /// Returns the primary, because the snapshot at the replica may be torn.
     pub fn torn() -> RoutingReason {
         RoutingReason::primary("commits under way together may be seen in another order there")
     }
 
-    /// Returns the primary, since the replica cannot be reached.
+    /// Returns the primary, because the replica cannot be reached.
     pub fn unreachable(report: Report) -> RoutingReason {
         RoutingReason {
             summary: "the replica cannot be reached",

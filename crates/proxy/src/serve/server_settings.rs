@@ -7,29 +7,30 @@ use std::time::Duration;
 use pg_wire::settings;
 use proxy_pool::{Connection, ConnectionKey, KnownSettings, StartSettings};
 
-/// How a session's statements are read.
+/// How servers parse a session's statements.
 #[derive(Clone, Debug, Default)]
 pub struct ParseContext {
-    /// Where names are looked up.
+    /// The schemas in which names are looked up.
     pub search_path: Vec<String>,
-    /// Whether texts are in UTF-8, as those of row images are.
+    /// Whether the texts are UTF-8, as row images are.
     pub is_utf8: bool,
-    /// Whether a backslash is an escape in every literal: `standard_conforming_strings` is off.
+    /// Whether a backslash is an escape in every literal, because `standard_conforming_strings` is
+    /// off.
     pub has_escapes: bool,
-    /// Whether the session has changed the meaning of its texts, apart from where names are looked
-    /// up.
+    /// Whether the session has changed the meaning of its texts, other than by the schemas in which
+    /// names are looked up.
     pub is_changed: bool,
 }
 
-/// How transactions are isolated.
+/// The isolation of transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IsolationLevel {
-    /// Each statement sees the transactions that have committed when it begins.
+    /// Each statement sees the transactions that were committed when it began.
     #[default]
     ReadCommitted,
-    /// All see the transactions that had committed when the first one began.
+    /// All statements see the transactions that were committed when the first statement began.
     RepeatableRead,
-    /// As if they ran one after the other: their reads count as well.
+    /// The transactions have the effect of some serial order. Their reads count as well.
     Serializable,
 }
 
@@ -49,27 +50,27 @@ impl IsolationLevel {
 pub struct ServerSettings {
     /// User, database and settings.
     pub key: ConnectionKey,
-    /// The same for reads at replicas: should one write after all, it fails.
+    /// The same key for reads at replicas, where a write fails.
     pub reads: ConnectionKey,
-    /// How its statements are read.
+    /// How servers parse its statements.
     pub reading: ParseContext,
-    /// The default isolation of its transactions.
+    /// The default isolation level of its transactions.
     pub isolation: IsolationLevel,
-    /// How long the client may leave a transaction idle, unless for ever.
+    /// The longest time for which the client may leave a transaction idle; none is no limit.
     pub idle_max: Option<Duration>,
 }
 
 /// PostgreSQL's setting for [`ServerSettings::idle_max`].
 const IDLE_TIMEOUT: &str = "idle_in_transaction_session_timeout";
 
-/// Returns the time of a setting in milliseconds, of which 0 is none.
+/// Returns the time that a setting gives in milliseconds. A setting of 0 means that there is none.
 fn milliseconds(setting: &str) -> Option<Duration> {
     let milliseconds = setting.parse().ok().filter(|it| *it > 0);
     milliseconds.map(Duration::from_millis)
 }
 
 impl ServerSettings {
-    /// Makes one of this key, of which nothing else needs to be known.
+    /// Returns settings with this key and no others.
     pub fn of(key: ConnectionKey) -> ServerSettings {
         ServerSettings {
             reads: key.clone(),
@@ -80,7 +81,7 @@ impl ServerSettings {
         }
     }
 
-    /// Returns the settings of a session that began with these and has changed some since.
+    /// Returns the settings of a session that started with these and has changed some.
     pub fn changed_to(&self, changed: StartSettings, known: &KnownSettings) -> ServerSettings {
         let mut reading = self.reading.clone();
         if let Some(path) = changed.value("search_path") {
@@ -138,15 +139,15 @@ const SETTING_NAMES: [&str; 14] = [
     "standard_conforming_strings",
 ];
 
-/// The settings of a connection before any statement has changed them.
+/// The settings of a connection before any statement changes them.
 pub struct InitialReading {
     /// The initial settings of a session.
     pub server_settings: ServerSettings,
-    /// Whether its role could log in now.
+    /// Whether its role may log in now.
     pub may_log_in: bool,
 }
 
-/// Reads the initial settings of a session from a connection before any change.
+/// Reads the initial settings of a session, from a connection without changes.
 pub async fn read_server_settings(
     connection: &mut Connection,
     known: &KnownSettings,

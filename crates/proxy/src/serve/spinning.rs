@@ -18,7 +18,7 @@ thread_local! {
     static ASLEEP: RefCell<Option<Waker>> = const { RefCell::new(None) };
 }
 
-/// Notes that something has moved that is served by this thread.
+/// Records that this thread has moved bytes.
 pub(super) fn moved() {
     if !HAS_MOVED.replace(true)
         && let Some(waker) = ASLEEP.with_borrow_mut(Option::take)
@@ -27,7 +27,7 @@ pub(super) fn moved() {
     }
 }
 
-/// Keeps the thread that runs it awake for so long whenever something has moved.
+/// Keeps its thread awake for `time` after each movement of bytes.
 pub async fn spin(time: Duration) {
     loop {
         poll_fn(|context| {

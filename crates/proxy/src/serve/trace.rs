@@ -13,15 +13,15 @@ const SUCCESS: &str = "00000";
 /// The touched set of an unknown statement (R33).
 const ANY_TABLE: &str = "any table as a whole (TAS)";
 
-/// Returns the notice: where statements go and why, and the touched tables as [`described`], if
-/// they were analysed.
+/// Returns the notice with the server, the reason and, if they were analysed, the touched tables
+/// from [`described`].
 pub fn notice(reason: &RoutingReason, touched: &str) -> Report {
     let text = format!("replex: {reason}");
     Report::new(Severity::Notice, SUCCESS, text).detail(touched)
 }
 
-/// Returns the reads and writes, a line for each table: its affecting class (the paper's Table 2),
-/// columns, and how many rows. The names are the catalogue's.
+/// Returns a line for each table of the sets: its affecting class (the paper's Table 2), the
+/// columns, and the number of rows. The names are those of the catalogue.
 pub fn described(sets: &AccessSets, catalogue: &Catalogue) -> String {
     let any = (sets.may_read_anything(), sets.may_write_anything());
     let any = match any {

@@ -23,7 +23,8 @@ const EXACT: [u32; 11] = [16, 17, 20, 21, 23, 26, 1082, 1083, 1114, 1184, 2950];
 /// `varchar`, `interval`, `timetz`, `numeric`.
 const PLAIN: [u32; 8] = [25, 700, 701, 1042, 1043, 1186, 1266, 1700];
 
-/// Returns the rows that a change is about; one of them, where several are alike.
+/// Returns the condition that finds the changed row. If several rows are alike, it finds one of
+/// them.
 pub fn condition(table: &TableShape, old: &OldTuple) -> Result<String, ReplicationError> {
     let tuple = match old {
         OldTuple::Key(tuple) => return key_condition(table, tuple),
@@ -44,7 +45,7 @@ pub fn condition(table: &TableShape, old: &OldTuple) -> Result<String, Replicati
     ))
 }
 
-/// Returns the row with this key.
+/// Returns the condition for the row with this key.
 pub fn key_condition(table: &TableShape, tuple: &Tuple) -> Result<String, ReplicationError> {
     let mut parts = Vec::new();
     for (column, value) in pairs(table, tuple)? {

@@ -1,5 +1,5 @@
-//! Delivers the missed commits to a replica, from the transactions buffer. Then the slot's reader
-//! goes on with it.
+//! Delivers missed commits to a replica from the transactions buffer, until the slot's reader takes
+//! over.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use super::TransactionsBuffer;
 use super::record::{self, ReadRecord};
 use proxy_core::freshness::{ReplicaId, Tsid};
 
-/// Gives every commit after `applied`, in order, until the reader does. Ends only by an error.
+/// Sends a replica every commit after `applied` from the buffer, in order, until the reader takes
+/// over. Returns only with an error.
 pub(crate) async fn deliver(
     shared: &Shared,
     id: ReplicaId,

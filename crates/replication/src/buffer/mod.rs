@@ -54,22 +54,22 @@ const PAGE_LENGTH: usize = 256 * 1024;
 /// Where nothing is committed, how far the primary's log is gets written down so often.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Where it is, and how large it may become.
+/// The location of a transactions buffer, and its largest size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BufferOptions {
-    /// `host:port` of the coordinators of the store that it is in.
+    /// `host:port` of the coordinators of its store.
     pub coordinators: Vec<String>,
-    /// Bytes, at most.
+    /// The most bytes.
     pub length_max: u64,
-    /// Whether a proxy that takes over has it, too.
+    /// Whether a proxy that takes over has the same buffer.
     pub is_for_all: bool,
 }
 
-/// The transactions buffer of this proxy, and its knowledge of the pages in the store.
+/// The transactions buffer of this proxy, with its record of the pages in the store.
 pub struct TransactionsBuffer {
     options: BufferOptions,
     state: Mutex<BufferState>,
-    /// Its events in the log.
+    /// The buffer's events in the log.
     events: EventLog,
 }
 
@@ -85,25 +85,25 @@ struct BufferState {
     status: String,
 }
 
-/// Its status, for people.
+/// The status of a transactions buffer, for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BufferStatus {
-    /// Its activity, or its error.
+    /// The buffer's activity, or its error.
     pub text: String,
-    /// Whether it follows.
+    /// Whether it follows the slot.
     pub is_following: bool,
-    /// The first and last covered position; none before it was reached.
+    /// The first and the last position that it covers; none before it was reached.
     pub covered: Option<(Tsid, Tsid)>,
-    /// Pages there are.
+    /// The number of pages.
     pub pages: u64,
-    /// Their bytes.
+    /// The number of bytes of the commits.
     pub length: u64,
-    /// Bytes that there may be.
+    /// The most bytes.
     pub length_max: u64,
 }
 
 impl TransactionsBuffer {
-    /// Makes a buffer that was not reached yet.
+    /// Creates a buffer that has not been reached yet.
     pub fn new(options: BufferOptions) -> TransactionsBuffer {
         TransactionsBuffer {
             options,
@@ -112,23 +112,23 @@ impl TransactionsBuffer {
         }
     }
 
-    /// Returns whether a proxy that takes over has it, too.
+    /// Returns whether a proxy that takes over has the same buffer.
     pub fn is_for_all(&self) -> bool {
         self.options.is_for_all
     }
 
-    /// Returns up to where everything is on its disks; none before that is known.
+    /// Returns the position up to which it has everything on disk; none before that is known.
     pub fn until(&self) -> Option<Tsid> {
         self.state().pages.as_ref().map(BufferPages::until)
     }
 
-    /// Returns whether it has all that follows this place.
+    /// Returns whether it has every commit after this position.
     pub fn covers(&self, place: Tsid) -> bool {
         let state = self.state();
         state.pages.as_ref().is_some_and(|it| it.covers(place))
     }
 
-    /// Returns whether it has all that follows this place, and that is something.
+    /// Returns whether it has every commit after this position, and at least one.
     pub fn has_after(&self, place: Tsid) -> bool {
         self.page_after(place).is_some()
     }
@@ -147,12 +147,13 @@ impl TransactionsBuffer {
         }
     }
 
-    /// Asks something of its pages, which are none before it was reached.
+    /// Calls `ask` with its pages, or with none before it was reached.
     pub(super) fn with_pages<T>(&self, ask: impl FnOnce(Option<&BufferPages>) -> T) -> T {
         ask(self.state().pages.as_ref())
     }
 
-    /// Returns up to where the slot may forget, if it waits for the buffer at all.
+    /// Returns the position up to which the slot may drop the WAL, as far as the buffer is
+    /// concerned.
     pub(super) fn holds(&self, tsid: Tsid) -> Tsid {
         let state = self.state();
         match (state.holds, &state.pages) {
@@ -184,7 +185,7 @@ impl TransactionsBuffer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the buffer, for ever.
+    /// Keeps the buffer up to date. Never returns.
     pub(super) async fn keep(self: Arc<TransactionsBuffer>, shared: Shared) {
         let mut wait = RETRY_WAIT_MIN;
         loop {

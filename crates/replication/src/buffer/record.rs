@@ -20,11 +20,11 @@ use proxy_core::freshness::{AccessSets, RowHash, TableOid, Tsid};
 /// Stands for rows that are not named.
 const ROWS_UNKNOWN: u32 = u32::MAX;
 
-/// A state that was read.
+/// A transaction state from a page.
 pub enum ReadRecord {
-    /// All of it.
+    /// The whole state.
     Whole(TState),
-    /// Its effects follow elsewhere.
+    /// A state whose changes follow in other pages.
     Continued {
         /// The state, which does nothing yet.
         tstate: TState,
@@ -35,7 +35,7 @@ pub enum ReadRecord {
     },
 }
 
-/// Appends a state, without its changes if they are in a file.
+/// Appends a state. Leaves out its changes if they are in a file.
 pub fn encode(tstate: &TState, page: &mut Vec<u8>) -> io::Result<()> {
     page.extend(tstate.tsid.0.to_le_bytes());
     page.extend(tstate.xid.to_le_bytes());
@@ -85,7 +85,7 @@ fn encode_sets(sets: &AccessSets, page: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads the state at the front of a page, and removes it from there.
+/// Removes the first state of a page, and returns it.
 pub fn decode(page: &mut Bytes) -> io::Result<ReadRecord> {
     let tsid = Tsid(u64::from_le_bytes(take(page)?));
     let xid = u32::from_le_bytes(take(page)?);

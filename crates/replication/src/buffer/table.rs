@@ -10,9 +10,9 @@ use super::super::ReplicationError;
 use super::super::pages::BufferPage;
 use proxy_core::freshness::Tsid;
 
-/// Bytes in one row, at most; a row of the store may have a mebibyte.
+/// The most bytes in one row. A row of the store may have a mebibyte.
 pub const PART_LENGTH_MAX: usize = 512 * 1024;
-/// Rows are spread over so many partitions.
+/// The number of partitions over which the rows are spread.
 const PARTITIONS: u32 = 4;
 /// The index that is another copy, where there is a second server for one.
 const SECOND_COPY: &str = "by_tsid";
@@ -25,7 +25,7 @@ const COLUMNS: [&str; 6] = ["epoch", "tsid", "part", "after", "parts", "length"]
 const STATES: &str = "states";
 const STATES_PLACE: usize = 6;
 
-/// The table of the store that keeps the pages of one primary.
+/// The table of the store with the pages of one primary.
 #[derive(Clone)]
 pub struct BufferTable(client::Table);
 
@@ -43,8 +43,8 @@ fn number(value: u64) -> Value {
 }
 
 impl BufferTable {
-    /// Returns the table of the primary of this line (`lineage::line`), made where there is none:
-    /// with two copies where there are servers for them.
+    /// Returns the table for the primary of this line (`lineage::line`). Creates it if it does not
+    /// exist, with two copies if there are servers for them.
     pub async fn open(
         coordinators: &[String],
         line: &str,
@@ -70,7 +70,7 @@ impl BufferTable {
         Ok(BufferTable(table.map_err(unreached)?))
     }
 
-    /// Returns all pages that are whole, and rows of others that are not: by epoch, place and part.
+    /// Returns all complete pages, and the rows of incomplete ones: by epoch, position and part.
     pub async fn pages(
         &self,
     ) -> Result<(Vec<BufferPage>, Vec<(u64, Tsid, u32)>), ReplicationError> {
@@ -107,7 +107,7 @@ impl BufferTable {
         Ok((pages, torn))
     }
 
-    /// Writes one row of a page; the first one, which is part 0, after all others.
+    /// Writes one row of a page. The first row, part 0, must be written last.
     pub async fn write(
         &self,
         page: &BufferPage,

@@ -10,16 +10,17 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
-/// A proxy whose question was answered by the primary is active for so long from when it asked.
+/// The time for which a proxy is active after it has sent a question that the primary answers.
 pub const LEASE: Duration = Duration::from_secs(3);
-/// After so long the lease of another has run out, too, even if its clock is slower by a tenth.
+/// The time after which the lease of another proxy has certainly ended, even if its clock is slower
+/// by a tenth.
 pub const LEASE_SURELY: Duration = Duration::from_millis(3300);
-/// An active proxy that has shown nothing for so long counts as silent.
+/// The time without a heartbeat after which an active proxy counts as silent.
 pub const SILENCE: Duration = Duration::from_secs(4);
-/// Time between two looks of a standby.
+/// The time between two checks of a standby.
 pub const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A time.
+/// A time of the system's clock since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BootTime(Duration);
 
@@ -32,13 +33,13 @@ impl BootTime {
         BootTime(Duration::new(whole, rest))
     }
 
-    /// Returns a later one.
+    /// Returns the time after a wait.
     #[must_use]
     pub fn after(self, wait: Duration) -> BootTime {
         BootTime(self.0 + wait)
     }
 
-    /// Returns how long it was since an earlier one.
+    /// Returns the time since an earlier one.
     pub fn since(self, earlier: BootTime) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
@@ -48,7 +49,7 @@ impl BootTime {
     }
 }
 
-/// An active proxy's proof of its leadership. All copies are one.
+/// The proof of a proxy that it is active. All clones share one state.
 #[derive(Clone, Debug)]
 pub struct Lease(Arc<Proven>);
 
@@ -62,7 +63,7 @@ struct Proven {
 }
 
 impl Lease {
-    /// Makes a lease that was not proven yet.
+    /// Creates a lease that was not proven yet.
     pub(super) fn new() -> Lease {
         Lease(Arc::new(Proven {
             until: AtomicU64::new(0),
@@ -72,21 +73,21 @@ impl Lease {
         }))
     }
 
-    /// Returns whether it is certain that no other proxy is active. Only then may an answer of a
-    /// replica be relayed (R15).
+    /// Returns whether no other proxy can be active. Only then may an answer of a replica be
+    /// relayed (R15).
     pub fn is_valid(&self) -> bool {
         let until = self.0.until.load(Ordering::Acquire);
         !self.has_ended() && BootTime::now().nanoseconds() < until
     }
 
-    /// Returns whether the primary has confirmed, to a question at this time or later, that no
-    /// other proxy is active.
+    /// Returns whether the primary has confirmed that no other proxy is active, in answer to a
+    /// question at this time or later.
     pub fn is_proven_since(&self, moment: BootTime) -> bool {
         let until = self.0.until.load(Ordering::Acquire);
         !self.has_ended() && moment.after(LEASE).nanoseconds() <= until
     }
 
-    /// Returns whether another proxy stood by at the last question to the primary.
+    /// Returns whether another proxy stood by at the last question.
     pub fn has_standby(&self) -> bool {
         self.0.has_standby.load(Ordering::Acquire)
     }
@@ -108,34 +109,34 @@ impl Lease {
         }
     }
 
-    /// Notes whether another proxy waits.
+    /// Records whether another proxy stands by.
     pub(super) fn sees_standby(&self, has_standby: bool) {
         self.0.has_standby.store(has_standby, Ordering::Release);
     }
 
-    /// Notes that the primary has shown that the proxy is active, and was asked at this time.
+    /// Records the primary's confirmation that the proxy is active, with the time of the question.
     pub(super) fn prove(&self, asked: BootTime) {
         let until = asked.after(LEASE).nanoseconds();
         self.0.until.fetch_max(until, Ordering::AcqRel);
     }
 
-    /// Ends it.
+    /// Ends the lease for good.
     pub(crate) fn end(&self) {
         self.0.has_ended.store(true, Ordering::Release);
         self.0.ended.send_replace(true);
     }
 }
 
-/// A sign of life of the active proxy: its epoch, and a number that rises.
+/// A heartbeat of the active proxy: its epoch, and a number that rises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaderHeartbeat {
-    /// Its epoch.
+    /// The epoch of the leader.
     pub epoch: u64,
-    /// How often it has shown it.
+    /// The number of its heartbeats so far.
     pub number: u64,
 }
 
-/// The active proxy, as a standby has observed it.
+/// The active proxy, as a standby sees it.
 #[derive(Debug, Default)]
 pub struct ObservedLeader {
     beat: Option<LeaderHeartbeat>,
@@ -146,8 +147,9 @@ pub struct ObservedLeader {
 }
 
 impl ObservedLeader {
-    /// Notes an answer of the primary, with the last beat. A wait for the primary's answer is no
-    /// silence of the active proxy: it counts as little as two looks do.
+    /// Records an answer of the primary with the last heartbeat. The time that the primary takes to
+    /// answer does not count as silence of the active proxy. It counts at most like the time
+    /// between two checks.
     pub fn note(&mut self, beat: Option<LeaderHeartbeat>, now: BootTime) {
         let gap = self
             .looked
@@ -167,8 +169,8 @@ impl ObservedLeader {
         self.silent >= SILENCE
     }
 
-    /// Returns when the lease of the previous proxy has surely expired. Its last beat is known, and
-    /// it has lost its lock.
+    /// Returns when the lease of the previous proxy has certainly ended. That proxy has lost its
+    /// lock, and `last` is its last heartbeat.
     ///
     /// It asked before the primary noted a beat, and that was before the beat was seen here.
     pub fn run_out(&self, last: Option<LeaderHeartbeat>, now: BootTime) -> BootTime {

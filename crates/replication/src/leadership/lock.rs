@@ -19,7 +19,7 @@ use super::register::RegisterChange;
 use pg_connect::address::Address;
 use pg_wire::quoting::literal;
 
-/// The lock of the active proxy: "hiho" in ASCII, and its first use.
+/// The key of the active proxy's lock: "hiho" in ASCII, and its first use.
 pub(super) const LOCK: (i32, i32) = (0x6869_686f, 1);
 /// How long the primary may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -60,17 +60,17 @@ SELECT set_config(name, setting, false)
 const BACKENDS: &str = "pg_stat_activity a JOIN hihooi.backend b
   ON b.pid = a.pid AND b.started = a.backend_start";
 
-/// The holder of the lock: this proxy, until it ends.
+/// The name of this proxy as a holder of the lock.
 #[derive(Clone, Debug)]
 pub struct LockCandidate {
-    /// For people.
+    /// The candidate's name for people.
     pub name: String,
     /// The name of its sessions, which no others have.
     session: String,
 }
 
 impl LockCandidate {
-    /// Makes the name of this proxy. The number is unique.
+    /// Returns the name of this proxy. The number is unique.
     pub fn of(number: u64) -> LockCandidate {
         let machine = uname().nodename().to_string_lossy().into_owned();
         LockCandidate {
@@ -86,41 +86,41 @@ pub struct LeaderLock {
     candidate: LockCandidate,
 }
 
-/// The holder of the lock.
+/// The holder of the lock, if it is not this session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockHolder {
-    /// A session of this proxy's own, which has not noticed yet that its connection is lost.
+    /// An earlier session of this proxy, whose lost connection the primary has not noticed.
     Own(i32),
-    /// That of another proxy.
+    /// A session of another proxy.
     Other(i32),
-    /// No proxy at all.
+    /// A session of no proxy.
     Stranger,
 }
 
 /// The state of the lock, as a standby sees it.
 #[derive(Debug)]
 pub struct StandbyView {
-    /// None if the lock has just become free.
+    /// The holder; none if the lock has just become free.
     pub holder: Option<LockHolder>,
-    /// The name of that one, for people.
+    /// The holder's name, for people.
     pub name: String,
     /// The last heartbeat of the active proxy.
     pub beat: Option<LeaderHeartbeat>,
 }
 
-/// The start of a new epoch, with the end of the one before.
+/// The beginning of an epoch, with the end of the previous one.
 #[derive(Debug)]
 pub struct EpochStart {
-    /// The new one.
+    /// The new epoch.
     pub epoch: u64,
-    /// The active proxy of the epoch before has given up.
+    /// Whether the active proxy of the previous epoch has given up.
     pub was_released: bool,
-    /// Its last heartbeat.
+    /// The last heartbeat of the epoch's leader.
     pub last_beat: Option<LeaderHeartbeat>,
 }
 
 impl LeaderLock {
-    /// Returns a session that has nothing yet.
+    /// Opens a session without the lock.
     pub async fn open(
         primary: &Address,
         candidate: &LockCandidate,
@@ -134,7 +134,7 @@ impl LeaderLock {
         Ok(seat)
     }
 
-    /// Makes the tables if they are missing.
+    /// Creates the tables if they are missing.
     pub async fn make_tables(&self) -> Result<(), ReplicationError> {
         let made = timeout(ANSWER_MAX, self.client.simple_query(TABLES)).await;
         made.map_err(silent)?.map_err(setup_error)?;
@@ -201,7 +201,7 @@ impl LeaderLock {
         beat.transpose()
     }
 
-    /// Ends a session, if that still has the lock.
+    /// Ends a session if it still has the lock.
     pub async fn end_session(&self, process: i32) -> Result<(), ReplicationError> {
         let end = format!(
             "SELECT pg_terminate_backend(l.pid) FROM pg_locks l WHERE l.pid = {process} AND {}",
@@ -210,7 +210,7 @@ impl LeaderLock {
         self.run(&end).await
     }
 
-    /// Raises the epoch. The lock must be this session's.
+    /// Raises the epoch. This session must have the lock.
     pub async fn begin_epoch(&self) -> Result<EpochStart, ReplicationError> {
         let was_released = self.one("SELECT is_released FROM hihooi.leader").await? == "t";
         let last_beat = self.last_beat().await?;
@@ -226,7 +226,7 @@ impl LeaderLock {
         })
     }
 
-    /// Sets the next epoch after this one, without a wait for others.
+    /// Makes the next epoch the one after `epoch`, without waiting for other proxies.
     pub async fn begin_after(&self, epoch: u64) -> Result<(), ReplicationError> {
         let raise = format!(
             "UPDATE hihooi.leader SET epoch = greatest(epoch, {epoch}), is_released = true, name = ''"
@@ -239,8 +239,8 @@ impl LeaderLock {
         number(&self.one("SELECT epoch FROM hihooi.leader").await?)
     }
 
-    /// Shows that this proxy lives. The success proves that the session has its lock. Returns
-    /// whether another proxy waits for it.
+    /// Records a heartbeat. Its success proves that the session has the lock. Returns whether
+    /// another proxy waits for the lock.
     pub async fn beat(&self, beat: LeaderHeartbeat) -> Result<bool, ReplicationError> {
         let (epoch, number) = (beat.epoch, beat.number);
         let own = literal(&self.candidate.session);
@@ -254,7 +254,7 @@ impl LeaderLock {
         Ok(self.one(&show).await? == "t")
     }
 
-    /// Writes down backends as this proxy's. Returns the backends that exist.
+    /// Records backends as this proxy's. Returns those that exist.
     pub async fn write_down(&self, processes: &[u32]) -> Result<Vec<u32>, ReplicationError> {
         let list: Vec<String> = processes.iter().map(ToString::to_string).collect();
         let write = format!(
@@ -272,15 +272,15 @@ impl LeaderLock {
         Ok(written.collect())
     }
 
-    /// Forgets backends that have ended.
+    /// Removes the records of backends that have ended.
     pub async fn prune(&self) -> Result<(), ReplicationError> {
         let prune = "DELETE FROM hihooi.backend b WHERE NOT EXISTS (SELECT FROM pg_stat_activity a
                       WHERE a.pid = b.pid AND a.backend_start = b.started)";
         self.run(prune).await
     }
 
-    /// Changes the register. With the inner error nothing has changed. With the outer error that is
-    /// not known.
+    /// Changes the register. After the inner error nothing has changed. After the outer error that
+    /// is unknown.
     pub async fn register(
         &self,
         change: &RegisterChange,
@@ -311,7 +311,7 @@ impl LeaderLock {
     }
 
     /// Ends the processes of earlier proxies at the primary: the backends of their clients, and the
-    /// reader of the slot. Returns how many of them there still are.
+    /// reader of the slot. Returns how many of these processes still exist.
     pub async fn fence(&self) -> Result<u64, ReplicationError> {
         let end = format!(
             "SELECT (SELECT count(pg_terminate_backend(a.pid)) FROM {BACKENDS})
@@ -322,12 +322,12 @@ impl LeaderLock {
         number(&self.one(&end).await?)
     }
 
-    /// Forgets the backends, which are all gone.
+    /// Removes the records of all backends, which have ended.
     pub async fn forget_backends(&self) -> Result<(), ReplicationError> {
         self.run("DELETE FROM hihooi.backend").await
     }
 
-    /// Notes that this proxy is active no more, and releases the lock.
+    /// Records that this proxy is no longer active, and releases the lock.
     pub async fn release(&self, epoch: u64) -> Result<(), ReplicationError> {
         let note = format!("UPDATE hihooi.leader SET is_released = true WHERE epoch = {epoch}");
         self.run(&note).await?;

@@ -70,22 +70,22 @@ const GIVE_UP_MAX: Duration = Duration::from_secs(2);
 /// A proxy that has the lock for longer is running, and has not just gone.
 const KEPT_OUT_AFTER: Duration = Duration::from_secs(2);
 
-/// This proxy is the active one, until the lease has ended. Dropped, it gives up.
+/// The leadership of this proxy: it is active until the lease ends. Dropping it gives up.
 #[derive(Debug)]
 pub struct ProxyLeadership {
-    /// Higher than that of every proxy before.
+    /// The epoch, which is higher than that of every earlier proxy.
     pub epoch: u64,
-    /// Whether that is proven.
+    /// The active proxy's lease.
     pub lease: Lease,
-    /// Where connections to the primary are written down.
+    /// Records connections to the primary.
     pub ledger: ConnectionLedger,
-    /// Where replicas are written down that operators add.
+    /// Records replicas that operators add.
     pub register: ReplicaRegister,
     give_up: Option<oneshot::Sender<oneshot::Sender<()>>>,
 }
 
-/// Becomes the active proxy. Returns when it is, however long another one is. `waits` gets the name
-/// of that one, whenever it changes.
+/// Waits until this proxy is active, however long another one is. `waits` gets the name of that
+/// proxy, whenever it changes.
 pub async fn acquire(
     primary: &Address,
     waits: impl FnMut(&str),
@@ -128,16 +128,15 @@ pub async fn acquire(
     })
 }
 
-/// Has the epochs of proxies in front of this primary, which had none, begin after `epoch`.
+/// Makes the epochs of proxies in front of this primary, which had none, begin after `epoch`.
 pub async fn begin_after(primary: &Address, epoch: u64) -> Result<(), ReplicationError> {
     let seat = LeaderLock::open(primary, &candidate()?).await?;
     seat.make_tables().await?;
     seat.begin_after(epoch).await
 }
 
-/// Keeps proxies from becoming active in front of this database for as long as that session lives.
-/// Fails where one is active already; a proxy that has just ended may have the lock for a moment
-/// more.
+/// Prevents proxies from becoming active in front of this database while the session lives. Fails
+/// if one is active already. A proxy that has just ended may have the lock for a moment more.
 pub async fn keep_out(primary: &Client) -> Result<bool, ReplicationError> {
     let (class, object) = LOCK;
     let lock = format!("SELECT pg_try_advisory_lock({class}, {object})");
@@ -188,7 +187,7 @@ async fn wait_for_lock(
 }
 
 impl ProxyLeadership {
-    /// Gives up at once; returns when the primary knows, so that another need not wait.
+    /// Gives up at once. Returns when the primary knows, so that another proxy need not wait.
     pub async fn give_up(mut self) {
         self.lease.end();
         let (done, is_done) = oneshot::channel();

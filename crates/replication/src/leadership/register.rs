@@ -30,13 +30,13 @@ const LOCK_MAX: Duration = Duration::from_secs(1);
 
 /// A replica that is in the register.
 pub struct RegisteredReplica {
-    /// Which database it is, for people.
+    /// The database, for people.
     pub place: String,
-    /// As it was given: it may hold a password.
+    /// The URL as the operator gave it. It may contain a password.
     pub url: String,
 }
 
-/// The entry that the register must have for a database.
+/// A change of the register: the entry that a database must have.
 pub struct RegisterChange {
     host: String,
     port: u16,
@@ -46,7 +46,7 @@ pub struct RegisterChange {
 }
 
 impl RegisterChange {
-    /// Makes a change after which it is there with this URL, or is not there.
+    /// Returns a change after which the database has this URL, or no entry.
     pub fn of(address: &Address, url: Option<&str>) -> RegisterChange {
         let (host, port, database) = address.place();
         RegisterChange {
@@ -57,7 +57,7 @@ impl RegisterChange {
         }
     }
 
-    /// Returns it as one transaction, which gives 1, or 0 and changes nothing where the epoch is
+    /// Returns the change as one transaction. It returns 1, or 0 without a change if the epoch is
     /// another one by now.
     pub(super) fn sql(&self, epoch: u64) -> String {
         let (host, port, database) = (literal(&self.host), self.port, literal(&self.database));
@@ -83,16 +83,17 @@ impl RegisterChange {
     }
 }
 
-/// A change whose caller waits.
+/// A requested change of the register.
 pub(super) struct RegisterRequest {
     pub change: RegisterChange,
     /// The entry before the change.
     pub before: RegisterChange,
-    /// For the result; closed where the caller waits no longer, which takes it for failed.
+    /// Receives the result. It is closed if the caller no longer waits, and then treats the change
+    /// as failed.
     pub done: oneshot::Sender<Result<(), ReplicationError>>,
 }
 
-/// Takes requests to change which replicas there are.
+/// Sends requests to change the register of replicas.
 #[derive(Clone, Debug)]
 pub struct ReplicaRegister(mpsc::Sender<RegisterRequest>);
 
@@ -101,7 +102,7 @@ impl ReplicaRegister {
         ReplicaRegister(requests)
     }
 
-    /// Returns when the change is on the primary's disk. If it fails, the register has its entries
+    /// Returns when the change is on the primary's disk. If it fails, the register has the entries
     /// of `before` again.
     pub async fn write(
         &self,
@@ -137,7 +138,7 @@ impl ReplicaRegister {
     }
 }
 
-/// Returns the entries of the register, in the order in which they came.
+/// Returns the entries of the register, in the order of their addition.
 pub async fn read(primary: &Address) -> Result<Vec<RegisteredReplica>, ReplicationError> {
     let client = &connect(primary, "replex set-up").await?;
     if !has_table(client, "replica").await? {

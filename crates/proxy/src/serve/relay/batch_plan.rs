@@ -1,4 +1,4 @@
-//! Where a batch goes whose session has no server.
+//! The plan of a batch: which server runs it, and why.
 
 use super::Relay;
 use crate::serve::routing::{ChosenReplica, RoutedStatements, Routing};
@@ -11,23 +11,24 @@ use proxy_core::routing::{RoutingQuestion, SessionSituation};
 use proxy_core::session::{BatchTransaction, PreparedForm, StatementText, WaitingBatch};
 use proxy_core::touched::{CombinedAnalysis, NamedTables};
 
-/// The destination of a batch, its reason, and the statements that run in front of it.
+/// The plan of a batch: its server, the reason, and the statements that run before it.
 pub(super) struct BatchPlan {
-    /// None for the primary.
+    /// The replica; none for the primary.
     pub replica: Option<ChosenReplica>,
     pub reason: RoutingReason,
     pub prelude: Vec<String>,
     /// The touched tables for the client's notice, see `serve::trace`; empty without a notice.
     pub touches: String,
-    /// The analysis of the batch, if a replica may soon be fresh enough.
+    /// The analysis of the batch, if the batch may wait for a replica.
     pub waits: Option<Box<CombinedAnalysis>>,
-    /// The tables that the client's answer may name.
+    /// The tables whose columns the answer may have.
     pub named: NamedTables,
-    /// Its prepared form at a replica, if it has one.
+    /// The batch's prepared form at a replica, if it has one.
     pub prepared_form: Option<PreparedForm>,
-    /// The writes that are Pending before it is sent, and whether it runs inside of a transaction.
+    /// The writes that become Pending before the batch is sent, and whether the batch runs inside a
+    /// transaction.
     pub writes: Option<Box<(CombinedAnalysis, bool)>>,
-    /// It changes nothing but the schema.
+    /// Whether the batch changes the schema and nothing else.
     pub is_schema_only: bool,
 }
 
@@ -48,7 +49,7 @@ impl BatchPlan {
 }
 
 impl Relay<'_> {
-    /// Returns the plan for the held batch, in such a transaction.
+    /// Returns the plan for the held batch: the server that runs it, and why.
     pub(super) fn plan(&self, batch_in: BatchTransaction) -> Result<BatchPlan, Report> {
         let demand = self.session.demand();
         if let Some(report) = demand.refusal() {

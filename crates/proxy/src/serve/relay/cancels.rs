@@ -1,5 +1,5 @@
-//! Cancel requests while a server is attached: they hit the client's statements, never the proxy's
-//! own.
+//! Cancel requests while a server is attached: they may cancel the client's statements, never the
+//! proxy's own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,19 +8,19 @@ use super::{GOODBYE_TIMEOUT, Relay};
 use crate::serve::cancel::{self, CancelGoal};
 use proxy_core::session::RunningOwner;
 
-/// Where cancel requests go.
+/// The handling of the client's cancel requests.
 pub(super) enum CancelRoute {
-    /// To the server, or to the goal of the session's entry.
+    /// They go to the server, or to the destination in the session's entry.
     Lead,
-    /// They wait until the proxy's own statements in front of the client's are done.
+    /// They wait until the server has run the proxy's own statements before the client's.
     Wait(Arc<AtomicBool>),
-    /// Nowhere: every message of the client is answered.
+    /// They are ignored, because every message of the client is answered.
     GoNowhere,
 }
 
 impl Relay<'_> {
-    /// Has requests wait for the end of the proxy's own statements that run first, if there are
-    /// any. To be called before that is sent.
+    /// Makes cancel requests wait while the proxy's own statements run first, if there are any.
+    /// Call it before they are sent.
     pub(super) async fn hold_cancels(&mut self) {
         self.cancels = CancelRoute::Lead;
         if self.session.running_owner() != RunningOwner::Clients {
@@ -31,8 +31,8 @@ impl Relay<'_> {
         }
     }
 
-    /// Lets requests go to the server again once that runs nothing of the proxy's own any more.
-    /// Until then they wait if the client has sent something behind it.
+    /// Lets cancel requests go to the server again, once it runs no statement of the proxy's own.
+    /// Until then they wait if the client has sent something after these statements.
     pub(super) async fn lead_cancels(&mut self) {
         if matches!(self.cancels, CancelRoute::Lead) {
             return;

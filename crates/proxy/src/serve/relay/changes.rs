@@ -1,5 +1,5 @@
-//! Sessions that may have changed their settings: a session goes on with other connections if they
-//! can have the same settings.
+//! Sessions that may have changed their settings. A session continues with other connections if
+//! these can have the same settings.
 
 use super::{Relay, SessionEnd, snapshots, violation};
 use crate::serve::server_settings::ServerSettings;
@@ -11,9 +11,9 @@ use proxy_pool::connection::ChangedSettings;
 const CHANGED_LEN_MAX: usize = 8 * 1024;
 
 impl Relay<'_> {
-    /// Reads the settings of the session, which has ended its batch or transaction on the primary.
-    /// It keeps the connection where no other could have the same. Returns the session's next
-    /// action.
+    /// Reads the session's settings from the primary, after its batch or transaction has ended. If
+    /// no other session can have the same settings, the session keeps the connection. Returns the
+    /// next action.
     pub(super) async fn read_settings(
         &mut self,
         changes: SettingChanges,

@@ -8,7 +8,7 @@ use proxy_core::freshness::FreshnessManager;
 use proxy_core::session::SessionLeftover;
 
 impl Relay<'_> {
-    /// Ends the session: sends the client the reason, and leaves its server in order.
+    /// Ends the session: sends the client the reason, and leaves the server in order.
     pub(super) async fn end(mut self, end: SessionEnd) {
         let is_server_usable = matches!(end, SessionEnd::Client)
             || matches!(&end, SessionEnd::Reported(report) if report.code == PROTOCOL_VIOLATION);

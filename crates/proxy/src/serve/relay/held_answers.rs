@@ -1,4 +1,4 @@
-//! Answers that wait for the client, and the commits that they wait for.
+//! Answers that are held back from the client, and the commits for which they wait.
 
 use std::future::poll_fn;
 use std::io;
@@ -8,20 +8,19 @@ use super::{Relay, SessionEnd};
 use proxy_core::freshness::{TStateId, Tsid};
 use replication::leadership::lease::BootTime;
 
-/// The condition under which the client's answers are sent, at [`ConsistencyLevel::OneCopy`].
+/// The condition for which the client's answers wait, at [`ConsistencyLevel::OneCopy`].
 #[derive(Debug, Default)]
 pub(super) enum HeldAnswers {
     #[default]
     Nothing,
-    /// The slot's reader has read these commits.
+    /// Until the slot's reader has read these commits.
     Commits(Vec<TStateId>),
-    /// Every serving replica has all commits up to this TSID.
+    /// Until every serving replica has all commits up to this TSID.
     Until(Tsid),
 }
 
 impl Relay<'_> {
-    /// Checks whether the client's answers still wait, and drops the condition once it holds.
-    /// Returns whether they wait.
+    /// Returns whether the client's answers still wait. Drops the condition once it holds.
     pub(super) fn check_held(&mut self) -> bool {
         if self.check_unproven() {
             return true;
@@ -57,9 +56,9 @@ impl Relay<'_> {
         !matches!(self.held, HeldAnswers::Nothing)
     }
 
-    /// Checks whether an answer of a replica waits for the client while another proxy might be the
-    /// active one. Returns true if so: the answer may be old, and is relayed only when the primary
-    /// has shown that there was no other proxy (R15).
+    /// Returns whether an answer of a replica must wait because another proxy might be active. Then
+    /// the answer may be stale: it is sent only once the primary has confirmed that there was no
+    /// other active proxy (R15).
     pub(super) fn check_unproven(&mut self) -> bool {
         if self.out.to_client.is_empty() {
             self.has_read = false;
@@ -78,7 +77,7 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// Writes to the client once, unless that must not be sent now.
+    /// Writes to the client once, unless its answer must wait.
     pub(super) fn poll_client(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.check_unproven() {
             true => Poll::Ready(Ok(())),
@@ -86,7 +85,7 @@ impl Relay<'_> {
         }
     }
 
-    /// Writes once, where it was checked already that it may be sent.
+    /// Writes to the client once. The caller has checked that its answer need not wait.
     pub(super) fn poll_proven(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let written = self.client.poll_write(context, &mut self.out.to_client);
         if written.is_ready() {
@@ -95,7 +94,7 @@ impl Relay<'_> {
         written
     }
 
-    /// Answers the client first: it need not wait for the work behind its answer.
+    /// Sends the client its answer first, so that it need not wait for the work after it.
     pub(super) async fn answer_first(&mut self) -> Result<(), SessionEnd> {
         if self.check_held() || self.out.to_client.is_empty() {
             return Ok(());

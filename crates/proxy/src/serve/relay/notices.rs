@@ -7,7 +7,8 @@ use proxy_core::freshness::AccessSets;
 use proxy_core::session::TraceSetting;
 
 impl Relay<'_> {
-    /// Sends a client that has asked for it the reason why its batch goes where it goes.
+    /// Sends the client a notice with the server of its batch and the reason, if it has requested
+    /// notices.
     pub(super) fn notify_route(&mut self, reason: &RoutingReason, touches: &str) {
         if self.is_traced() {
             trace::notice(reason, touches).write(&mut self.out.to_client);
@@ -18,8 +19,8 @@ impl Relay<'_> {
         self.session.settings().trace == TraceSetting::On
     }
 
-    /// Returns the touched tables of its batch for a client's notice; empty if it has not asked for
-    /// it.
+    /// Returns the touched tables of the batch for a notice; empty if the client has requested
+    /// none.
     pub(super) fn described(&self, sets: &AccessSets, routing: &Routing) -> String {
         match self.is_traced() {
             true => routing.described(sets),

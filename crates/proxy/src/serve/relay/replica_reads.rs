@@ -1,4 +1,4 @@
-//! Batches of a transaction that is on the primary, of which reads may run at a replica.
+//! Batches of a transaction on the primary whose reads may run at a replica.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use proxy_pool::Connection;
 const CONNECTING_MAX: Duration = Duration::from_secs(1);
 
 impl Relay<'_> {
-    /// Has a transaction on the primary wait for its next batch, if reads of it may run at a
+    /// Lets a transaction on the primary wait for its next batch, if its reads may run at a
     /// replica.
     pub(super) fn pause(&mut self) -> Result<(), SessionEnd> {
         let is_apart = self.session.settings().balancing == ReadBalancing::Statement;
@@ -34,7 +34,7 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// Finds a server for the session's held batch, in a transaction on the primary.
+    /// Chooses a server for the session's held batch, in a transaction on the primary.
     pub(super) async fn go_on(&mut self) -> Result<(), SessionEnd> {
         // It may take a while: the client gets its finished answers first.
         self.flush_client().await?;
@@ -73,7 +73,7 @@ impl Relay<'_> {
         self.attaches(Attachment::at(at))
     }
 
-    /// Returns the numbers that tables have at a replica, where a batch in such a transaction goes.
+    /// Returns the OIDs of the batch's tables at a replica.
     pub(super) async fn numbers_there(
         &self,
         chosen: &ChosenReplica,
@@ -95,7 +95,7 @@ impl Relay<'_> {
         }
     }
 
-    /// Gives the session the server that is attached.
+    /// Passes the attached server to the session's machine, which sends the batch.
     pub(super) fn attaches(&mut self, attachment: Attachment) -> Result<(), SessionEnd> {
         let connection = self.connection.as_mut();
         let server = &mut connection.expect("a server is attached").server;
@@ -135,8 +135,8 @@ impl Relay<'_> {
         (route, touches, touched.named())
     }
 
-    /// Returns the analysis of the texts of a session without settings of its own, and whether they
-    /// leave nothing behind.
+    /// Returns the analysis of the texts of a session without its own settings, and whether they
+    /// leave no state behind.
     pub(super) fn looked_at(
         &self,
         demand: &WaitingBatch<'_>,
@@ -183,7 +183,8 @@ impl Relay<'_> {
         resumed.map(drop).map_err(violation)
     }
 
-    /// Gives the replica's connection back: the primary's is the session's again, if it was kept.
+    /// Returns the replica's connection to the pool. If the session kept a connection to the
+    /// primary, it uses that again.
     pub(super) async fn return_to_primary(&mut self) {
         // The part of its answer that was kept back may only now wait for the client.
         self.has_read |= self.place.replica.is_some();

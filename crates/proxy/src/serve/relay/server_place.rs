@@ -1,4 +1,4 @@
-//! Where sessions are.
+//! The server of a session.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use crate::serve::routing::{ChosenReplica, Routing};
 use proxy_core::freshness::{FreshnessManager, ReplicaId};
 use proxy_pool::ServerNode;
 
-/// Where a server is.
+/// A server with its connections.
 #[derive(Clone)]
 pub(super) struct ServerPlace {
     pub node: Arc<ServerNode>,
-    /// Returns its number, if it is a replica.
+    /// The replica's number; none for the primary.
     pub replica: Option<ReplicaId>,
 }
 
@@ -25,14 +25,14 @@ impl ChosenReplica {
 }
 
 impl SessionServers {
-    /// Returns where statements in a database may go; none for a database that replicas do not
+    /// Returns the routing of statements in a database; none for a database that replicas do not
     /// follow.
     pub(super) fn routing_of(&self, database: &str) -> Option<&Routing> {
         let is_followed = self.primary.address.database == database;
         self.routing.as_deref().filter(|_| is_followed)
     }
 
-    /// Returns whether another proxy is the active one by now.
+    /// Returns whether another proxy is active now.
     pub(super) fn is_lost(&self) -> bool {
         let routing = self.routing.as_ref();
         routing.is_some_and(|routing| routing.lease.has_ended())
@@ -45,7 +45,7 @@ impl SessionServers {
         }
     }
 
-    /// Counts the sessions on a server, for the choice of the least loaded.
+    /// Counts the sessions on a server, for the choice of the least loaded one.
     pub(super) fn count(
         &self,
         place: &ServerPlace,

@@ -1,5 +1,4 @@
-//! Transactions at REPEATABLE READ that are to read only: all of one runs where it has its
-//! snapshot.
+//! Read-only transactions at REPEATABLE READ: the whole transaction runs where it has its snapshot.
 
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ const ALWAYS_WAITED: Duration = Duration::from_millis(10);
 const SNAPSHOT_MAX: Duration = Duration::from_secs(1);
 
 impl Relay<'_> {
-    /// Returns the plan for the held batch with which its transaction takes its snapshot.
+    /// Returns the plan for the held batch with which its transaction gets its snapshot.
     pub(super) async fn plan_snapshot(&self) -> Result<BatchPlan, Report> {
         let Some(routing) = self.routing else {
             return self.plan(BatchTransaction::Snapshot);
@@ -47,8 +46,8 @@ impl Relay<'_> {
         })
     }
 
-    /// Takes its snapshot at a replica. It is valid if no later commit may have been visible before
-    /// a commit in the snapshot.
+    /// Takes the transaction's snapshot at a replica. The snapshot is valid if no later commit may
+    /// have been visible before a commit in it.
     pub(super) async fn take_snapshot(
         &self,
         chosen: &ChosenReplica,

@@ -1,5 +1,4 @@
-//! Reads that wait for a replica that has all that they must see, while there is more to do on the
-//! primary.
+//! Reads that wait for a fresh replica while the primary is busier.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,9 +18,8 @@ const STEP: Duration = Duration::from_millis(1);
 const QUERY_CANCELED: &str = "57014";
 
 impl Relay<'_> {
-    /// Returns the plan for the held batch, in such a transaction. If that is the primary, though
-    /// only for want of a replica that has everything, it waits for one while the primary is the
-    /// busier one.
+    /// Returns the plan for the held batch. If the plan is the primary only because no replica is
+    /// fresh enough, the batch first waits for one, while the primary is busier.
     pub(super) async fn plan_or_wait(
         &self,
         batch_in: BatchTransaction,
@@ -39,9 +37,9 @@ impl Relay<'_> {
         Ok(plan)
     }
 
-    /// Returns where a read goes that began now, once a replica has all that it must see. The
-    /// primary, if that takes too long or is not worth it any more, so long after its beginning.
-    /// The error is that it was cancelled meanwhile.
+    /// Waits until a replica has every commit that a read must see, and returns the route. Returns
+    /// the primary if that takes too long or the primary is not busier any more. Returns an error
+    /// if the read was cancelled meanwhile.
     pub(super) async fn wait(
         &self,
         routing: &Routing,

@@ -5,7 +5,7 @@ use crate::serve::routing::ChosenReplica;
 use proxy_core::session::SnapshotProof;
 
 impl Relay<'_> {
-    /// Watches a read that runs at a replica now, if it may be torn there. Returns the proof of its
+    /// Begins to watch a read at a replica, if it may be torn there. Returns the proof of its
     /// snapshots.
     pub(super) fn watches(&mut self, chosen: ChosenReplica) -> SnapshotProof {
         let (watch, proof) = chosen.watched.map(|watched| *watched).unzip();
