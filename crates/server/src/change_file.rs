@@ -26,6 +26,15 @@ pub(crate) struct ChangeFile {
     log_bytes_max: u64,
 }
 
+/// A value as its files have it.
+#[derive(Debug)]
+pub(crate) struct WrittenValue {
+    /// The bytes of the value as it once was.
+    pub value: Vec<u8>,
+    /// The bytes of the log of its later changes.
+    pub log: Vec<u8>,
+}
+
 impl ChangeFile {
     /// Returns the value of this name, which this process has not written yet.
     pub fn new(name: &'static str) -> ChangeFile {
@@ -37,16 +46,19 @@ impl ChangeFile {
         }
     }
 
-    /// Returns the bytes of the value as it once was and of the log; none if there is no value.
+    /// Returns what the files have; none if there is no value.
     ///
     /// # Errors
     /// The system refuses.
-    pub fn read(&self, folder: &DataFolder) -> Result<Option<(Vec<u8>, Vec<u8>)>, ServerError> {
+    pub fn read(&self, folder: &DataFolder) -> Result<Option<WrittenValue>, ServerError> {
         let Some(value) = folder.read(self.name)? else {
             return Ok(None);
         };
         let log = folder.read(&self.log_name())?;
-        Ok(Some((value, log.unwrap_or_default())))
+        Ok(Some(WrittenValue {
+            value,
+            log: log.unwrap_or_default(),
+        }))
     }
 
     /// Returns whether the next write has to be of the whole value.

@@ -46,7 +46,7 @@ impl ConfigurationFile {
     /// The system refuses.
     pub fn read(&self, folder: &DataFolder) -> Result<Option<Configuration>, ServerError> {
         let files = self.files.read(folder)?;
-        let read = files.and_then(|(value, log)| decode(&value, &log));
+        let read = files.and_then(|files| decode(&files.value, &files.log));
         Ok(read.filter(|it| it.check().is_ok()))
     }
 

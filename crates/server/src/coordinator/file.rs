@@ -8,7 +8,7 @@ use protocol::message::Leadership;
 use protocol::state::{CoordinatorState, StateChange, decode_state_and_changes, encode_state};
 
 use super::keeper::{KeeperEvent, StateKeeper};
-use crate::change_file::ChangeFile;
+use crate::change_file::{ChangeFile, WrittenValue};
 use crate::error::ServerError;
 use crate::folder::DataFolder;
 use crate::random;
@@ -49,7 +49,7 @@ impl StateFolder {
     /// # Errors
     /// It is damaged, or of another format. Nothing was changed.
     pub fn load(&self) -> Result<Option<CoordinatorState>, ServerError> {
-        let Some((value, log)) = self.files.read(&self.folder)? else {
+        let Some(WrittenValue { value, log }) = self.files.read(&self.folder)? else {
             return Ok(None);
         };
         let state = decode_state_and_changes(&value, &log).map_err(|error| {
