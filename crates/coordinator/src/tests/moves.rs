@@ -78,7 +78,7 @@ fn beat(scene: &mut Scene, server: &Server) {
     }
 }
 
-/// Beats until nothing moves any more.
+/// Sends heartbeats until no partition moves any more.
 pub(super) fn finish(scene: &mut Scene) {
     for _ in 0..100 {
         all_beat(scene);
