@@ -147,6 +147,17 @@ fn an_extension_is_one_thing_more() {
     assert!(!schema.is_extended_by(&wanted), "two things at once");
 }
 
+/// Returns the copies by name, each with its number of partitions.
+fn partitions_of(layout: &Layout) -> Vec<(&str, u32)> {
+    let copy = |number: usize| {
+        let name = layout.replexes[number].name.as_str();
+        (name, layout.partition_count(number))
+    };
+    let mut copies: Vec<_> = layout.numbers().map(copy).collect();
+    copies.sort_unstable();
+    copies
+}
+
 #[test]
 fn successors_take_the_places_of_the_copies_that_another_number_cuts() {
     let mut schema = table(12, 2, 1);
@@ -185,20 +196,10 @@ fn successors_take_the_places_of_the_copies_that_another_number_cuts() {
         5,
         "chains begin at the primary replex"
     );
-    let of = |layout: &Layout| {
-        let numbers = layout.numbers();
-        let mut copies: Vec<_> = numbers
-            .map(|number| {
-                (
-                    layout.replexes[number].name.clone(),
-                    layout.partition_count(number),
-                )
-            })
-            .collect();
-        copies.sort();
-        copies
-    };
-    assert_eq!(of(&layout), of(&Layout::base(&schema)));
+    assert_eq!(
+        partitions_of(&layout),
+        partitions_of(&Layout::base(&schema))
+    );
     let again = layout
         .replexes
         .iter()

@@ -240,7 +240,7 @@ fn lost_member_may_be_cheaper_to_replace_than_to_read() {
         }],
         sort_columns: vec![sort_column],
     };
-    let layout = Layout {
+    let mut layout = Layout {
         key_spaces: vec![key_space(0, 2), key_space(1, 4), key_space(2, 8)],
         replexes: vec![
             replex(0, 0, 1, 2),
@@ -250,6 +250,7 @@ fn lost_member_may_be_cheaper_to_replace_than_to_read() {
         ],
         local_entries: false,
     };
+    layout.replexes[0].kind = ReplexKind::Primary;
     let lost = [(1, 1), (2, 0), (2, 1)];
     let available = |replex, partition| !lost.contains(&(replex, partition));
     let costs = CoverCosts {
