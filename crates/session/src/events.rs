@@ -214,6 +214,7 @@ impl SessionMachine {
             | Refusal::NotServing
             | Refusal::Overloaded
             | Refusal::DiskFull { .. }
+            | Refusal::Snapshot(SnapshotFailure::ClusterChanged)
             | Refusal::Lost { .. } => self.inquire(now_us, (core, now_us), output),
             Refusal::WrongPartition
             | Refusal::Begun

@@ -4,10 +4,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use protocol::identity::{ClockReading, CoreId, Epoch, ServerId, SessionId, Version};
-use protocol::message::{CoordinatorRequest, Execute, Refusal, Reply, Request};
+use protocol::message::{CoordinatorRequest, Execute, Refusal, Reply, Request, SnapshotFailure};
 use protocol::operation::RequestResult;
 
-use super::{configuration, core, insert, partition, read};
+use super::{TABLE, configuration, core, insert, partition, read};
 use crate::{
     Attempt, Completion, LinkState, SessionFailure, SessionInput, SessionLimits, SessionMachine,
     SessionOperation, SessionOutcome, SessionOutput, Ticket,
@@ -355,6 +355,18 @@ fn a_core_that_is_behind_is_asked_again_later() {
         asked, 1,
         "another core may have the partition, but not every time"
     );
+}
+
+#[test]
+fn an_opening_that_meets_a_newer_epoch_elsewhere_asks_for_it() {
+    let mut client = Client::new(SessionLimits::default());
+    client.submit(1, SessionOperation::OpenSnapshot([TABLE].into()));
+    // The opener itself may be the one that is behind.
+    let changed = Refusal::Snapshot(SnapshotFailure::ClusterChanged);
+    let attempt = client.last();
+    client.asks.clear();
+    client.refuse(&attempt, changed);
+    wait_for_inquiry(&mut client);
 }
 
 #[test]
