@@ -193,6 +193,23 @@ pub fn on_one_core(table: &Table, replex: u8, keys: &[Vec<u8>]) -> Vec<Vec<u8>> 
     mine.cloned().collect()
 }
 
+/// Creates one of many small tables, which their numbers distinguish.
+///
+/// # Errors
+/// The cluster refuses it.
+pub async fn create_one_of_many(client: &Client, number: u32) -> io::Result<()> {
+    let schema = SchemaBuilder::new(format!("one_of_many_{number}"))
+        .column("key", ColumnType::Int64)
+        .column("text", ColumnType::Text)
+        .primary_key(&["key"])
+        .index("by_text", &["text"])
+        .failures_tolerated(1)
+        .build()
+        .map_err(failed)?;
+    let created = client.create_table(schema, IfExists::Fail);
+    created.await.map(|_| ()).map_err(failed)
+}
+
 /// Returns the partition of a replex that holds this encoded key.
 pub fn partition_of(table: &Table, replex: u8, key: &[u8]) -> u32 {
     let layout = &table.definition().layout;

@@ -14,7 +14,7 @@ use crate::snapshot::Snapshot;
 use crate::table::{IndexSelector, Table};
 
 /// How often a read chooses its partitions, before it fails because they change all the time.
-pub(crate) const CUTS_MAX: usize = 4;
+const CUTS_MAX: usize = 4;
 
 /// The part that lookups, ranges and scans have in common.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub(crate) struct IndexRead {
     /// As it was when its partitions were chosen.
     pub table: Table,
     rows: IndexRows,
+    /// How often its partitions were chosen.
+    cuts: usize,
     pub plan: GatherPlan,
     pub patience: Option<Duration>,
     /// Set if the read returns the rows of a snapshot.
@@ -67,15 +69,21 @@ impl IndexRead {
         Ok(IndexRead {
             table: table.clone(),
             rows,
+            cuts: 1,
             plan,
             patience: None,
             snapshot: None,
         })
     }
 
-    /// Chooses the partitions again, after the table turned out to be cut otherwise by now. Returns
-    /// false if it is as it was, or its index is another one.
-    pub async fn follow(&mut self) -> Result<bool, Error> {
+    /// Chooses the partitions again, if a read failed because the table is cut otherwise by now.
+    /// Returns false if the failure stands: it is another one, the table is as it was, or its index
+    /// is another one.
+    pub async fn follow(&mut self, failure: &Error) -> Result<bool, Error> {
+        if !matches!(failure, Error::TableChanged { .. }) || self.cuts == CUTS_MAX {
+            return Ok(false);
+        }
+        self.cuts += 1;
         self.table.client().refresh().await?;
         let Some(newest) = self.table.newest() else {
             return Ok(false);

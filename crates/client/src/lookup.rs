@@ -14,7 +14,7 @@ use session::{SessionOperation, SessionOutcome};
 
 use crate::client::other_outcome;
 use crate::error::Error;
-use crate::index_read::{CUTS_MAX, IndexRead, IndexRows};
+use crate::index_read::{IndexRead, IndexRows};
 use crate::read_options::common_options;
 use crate::rows::{Row, decode};
 use crate::table::{IndexSelector, Table};
@@ -116,14 +116,9 @@ impl Lookup {
 
     /// Returns all rows: one page, if they fit there. A partition answers a page at one moment.
     async fn fetch(mut self) -> Result<Vec<Row>, Error> {
-        let mut cuts = 1;
         loop {
             match self.fetch_once().await {
-                Err(Error::TableChanged { .. })
-                    if cuts < CUTS_MAX && self.wanted.follow().await? =>
-                {
-                    cuts += 1;
-                }
+                Err(failure) if self.wanted.follow(&failure).await? => {}
                 result => return result,
             }
         }

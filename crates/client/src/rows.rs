@@ -3,10 +3,9 @@
 //! has room for it.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use placement::{Column, RowView, Value};
-use protocol::identity::{TableId, Version};
+use protocol::identity::Version;
 use protocol::message::{Consistency, SnapshotFailure};
 use session::gather::{Gather, GatherStep};
 use session::{SessionOperation, SessionOutcome};
@@ -15,7 +14,7 @@ use tokio::sync::mpsc;
 use crate::client::{Client, other_outcome};
 use crate::error::Error;
 use crate::hub::{SubmittedOperation, Waiter};
-use crate::index_read::{CUTS_MAX, IndexRead};
+use crate::index_read::IndexRead;
 use crate::snapshot::Snapshot;
 
 /// Rows between looks at whether more pages should be asked for.
@@ -37,7 +36,6 @@ pub struct Row {
 pub struct Rows {
     client: Client,
     what: String,
-    patience: Option<Duration>,
     /// The read, to be begun again if the table turns out to be cut otherwise.
     wanted: IndexRead,
     gather: Gather,
@@ -51,33 +49,23 @@ pub struct Rows {
     failed: bool,
     /// None until the first page is wanted.
     is_of_one_moment: Option<bool>,
-    table: TableId,
     /// The snapshot that pages are read of, as long as they are.
     snapshot: Option<Snapshot>,
-    may_be_stale: bool,
 }
 
 impl Rows {
-    pub(crate) fn begin(wanted: IndexRead) -> Result<Rows, Error> {
-        let IndexRead {
-            table,
-            plan,
-            patience,
-            snapshot,
-            ..
-        } = &wanted;
-        table.check_plan(plan)?;
-        if let Some(snapshot) = snapshot {
-            snapshot.check(table)?;
+    pub(crate) fn begin(mut wanted: IndexRead) -> Result<Rows, Error> {
+        wanted.table.check_plan(&wanted.plan)?;
+        let snapshot = wanted.snapshot.take();
+        if let Some(snapshot) = &snapshot {
+            snapshot.check(&wanted.table)?;
         }
-        let (patience, snapshot) = (*patience, snapshot.clone());
-        let may_be_stale = plan.consistency == Consistency::Stale;
-        let gather = Gather::new(table.definition(), plan.clone());
+        let table = &wanted.table;
+        let gather = Gather::new(table.definition(), wanted.plan.clone());
         let (sender, receiver) = mpsc::unbounded_channel();
         Ok(Rows {
             client: table.client().clone(),
             what: format!("a read of table {}", table.schema().name),
-            patience,
             columns: gather.columns().to_vec(),
             visible: gather.visible_columns(),
             gather,
@@ -87,9 +75,7 @@ impl Rows {
             taken: 0,
             failed: false,
             is_of_one_moment: snapshot.as_ref().map(|_| true),
-            table: table.id(),
             snapshot,
-            may_be_stale,
             wanted,
         })
     }
@@ -187,17 +173,17 @@ impl Rows {
 
     /// Reads all of it as of one moment if it is small enough, or opens a snapshot for it.
     async fn read_moment(&mut self) -> Result<(), Error> {
-        let mut cuts = 1;
         let result = loop {
-            match self.try_moment().await {
-                Err(Error::TableChanged { .. })
-                    if cuts < CUTS_MAX && self.wanted.follow().await? =>
-                {
-                    cuts += 1;
+            let Err(failure) = self.try_moment().await else {
+                break Ok(());
+            };
+            match self.wanted.follow(&failure).await {
+                Ok(true) => {
                     let definition = self.wanted.table.definition();
                     self.gather = Gather::new(definition, self.wanted.plan.clone());
                 }
-                result => break result,
+                Ok(false) => break Err(failure),
+                Err(error) => break Err(error),
             }
         };
         self.failed |= result.is_err();
@@ -210,7 +196,9 @@ impl Rows {
             self.is_of_one_moment = Some(true);
             return Ok(());
         }
-        let read = self.client.read_moment(reads, self.patience, &self.what);
+        let read = self
+            .client
+            .read_moment(reads, self.wanted.patience, &self.what);
         match read.await {
             Ok(Some(ranges)) => {
                 self.is_of_one_moment = Some(true);
@@ -219,7 +207,7 @@ impl Rows {
                     message: error.to_string(),
                 })
             }
-            Ok(None) if self.may_be_stale => {
+            Ok(None) if self.wanted.plan.consistency == Consistency::Stale => {
                 self.is_of_one_moment = Some(false);
                 Ok(())
             }
@@ -231,8 +219,12 @@ impl Rows {
     /// Opens a snapshot for the read. While a server of the table is missing none is possible, and
     /// the read goes on without.
     async fn open_snapshot(&mut self) -> Result<(), Error> {
-        let tables = vec![self.table];
-        match self.client.open_snapshot(tables, self.patience).await {
+        let tables = vec![self.wanted.table.id()];
+        match self
+            .client
+            .open_snapshot(tables, self.wanted.patience)
+            .await
+        {
             Ok(snapshot) => {
                 self.gather.read_at(snapshot.id());
                 self.snapshot = Some(snapshot);
@@ -251,7 +243,7 @@ impl Rows {
 
     fn submit_reads(&mut self) {
         let hub = self.client.hub();
-        let patience = self.patience.unwrap_or(hub.options().deadline);
+        let patience = self.wanted.patience.unwrap_or(hub.options().deadline);
         while let Some((index, read)) = self.gather.next_read() {
             let waiter = Waiter::Many(index, self.sender.clone());
             let deadline_us = hub.deadline_us(patience);

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use placement::{Constraint, FurtherCopy, Layout, ReplexKind, Schema, prove};
 use protocol::codec::Wire;
 use protocol::configuration::partitions::resize_name;
-use protocol::configuration::{PlacedTable, Server, ServerState};
+use protocol::configuration::{PlacedTable, ServerState};
 use protocol::identity::{CoreId, Epoch, ServerId, TableId};
 use protocol::message::{CoordinatorReply, CopyFailure, FillReport};
 use protocol::planted::{self, Bug};
@@ -169,8 +169,7 @@ impl Coordinator {
         layout: &Layout,
         name: &str,
     ) -> Result<(), Refused> {
-        let servers = self.state.configuration.servers.iter();
-        let servers: Vec<placement::PartitionHost> = servers.map(Server::bare).collect();
+        let servers = self.state.configuration.hosts();
         let before = table.full_copies();
         let mut after = before.clone();
         after.replexes.truncate(layout.replexes.len());
@@ -278,8 +277,10 @@ impl Coordinator {
             };
             let changed = match &change.wanted {
                 CopyRequest::Add { schema } => {
-                    let place =
-                        |table: &PlacedTable, replex, number| self.core_for(table, replex, number);
+                    let held = self.places_held_beside(table);
+                    let place = |table: &PlacedTable, replex, number| {
+                        self.core_for(table, (replex, number), &held)
+                    };
                     table.with_copy(schema, epoch, &place)
                 }
                 CopyRequest::Drop { name } => self.without_copy(table, name),
@@ -313,12 +314,13 @@ impl Coordinator {
         }
     }
 
-    /// Returns the best core for a new partition.
-    pub(super) fn core_for(
+    /// Returns the best core for a new partition. `others_held` counts the partitions of other
+    /// tables.
+    fn core_for(
         &self,
         table: &PlacedTable,
-        replex: usize,
-        partition: u32,
+        (replex, partition): (usize, u32),
+        others_held: &BTreeMap<CoreId, u64>,
     ) -> Option<CoreId> {
         let configuration = &self.state.configuration;
         let axes = &table.layout.replexes[replex].axes;
@@ -335,11 +337,7 @@ impl Coordinator {
             .filter(|(other, _)| *other != replex)
             .flat_map(|(_, places)| places.iter().map(|place| place.core))
             .collect();
-        let mut held = self.places_held();
-        let known = configuration.table(table.id).into_iter();
-        for place in known.flat_map(|it| it.placement.iter().flatten()) {
-            *held.entry(place.core).or_default() -= 1;
-        }
+        let mut held = others_held.clone();
         for place in table.placement.iter().flatten() {
             *held.entry(place.core).or_default() += 1;
         }
@@ -429,7 +427,7 @@ impl Coordinator {
     }
 
     /// Records why a copy could not be made, for the client that requested it.
-    pub(super) fn fail(&mut self, failure: CopyFailure) {
+    fn fail(&mut self, failure: CopyFailure) {
         let failures = &mut self.state.failures;
         failures.push(failure);
         let excess = failures.len().saturating_sub(FAILURES_MAX);

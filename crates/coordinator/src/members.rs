@@ -425,11 +425,11 @@ impl Coordinator {
             return Ok(());
         }
         let configuration = &self.state.configuration;
-        let mut servers: Vec<_> = configuration.servers.iter().map(Server::bare).collect();
+        let mut servers = configuration.hosts();
         for server in servers.iter_mut().filter(|server| server.id == id.0) {
             server.domain = domain.into();
         }
-        let before: Vec<_> = configuration.servers.iter().map(Server::bare).collect();
+        let before = configuration.hosts();
         for table in configuration.tables.iter() {
             let placement = table.bare_placement();
             let failures = usize::from(table.schema.failures_tolerated);

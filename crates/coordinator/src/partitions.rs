@@ -12,8 +12,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use placement::{HostCore, Layout, Loads, Placement, assign, prove};
+use protocol::configuration::PlacedTable;
 use protocol::configuration::partitions::resize_name;
-use protocol::configuration::{PlacedTable, Server};
 use protocol::identity::{CoreId, Epoch};
 use protocol::message::CopyFailure;
 use protocol::planted::{self, Bug};
@@ -120,8 +120,7 @@ impl Coordinator {
         layout: &Layout,
         placement: &Placement,
     ) -> Result<(), String> {
-        let servers = self.state.configuration.servers.iter();
-        let servers: Vec<placement::PartitionHost> = servers.map(Server::bare).collect();
+        let servers = self.state.configuration.hosts();
         let survives = |layout: &Layout, placement: &Placement| {
             prove(layout, placement, &servers).copies_guaranteed
         };

@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use placement::prove;
-use protocol::configuration::{PartitionState, PlacedTable, Server};
+use protocol::configuration::{PartitionState, PlacedTable};
 use protocol::identity::Epoch;
 
 use super::{Coordinator, CoordinatorOutput, CopyRequest, Outcome, Refused};
@@ -84,8 +84,7 @@ impl Coordinator {
                 place.server = 0;
             }
         }
-        let servers = self.state.configuration.servers.iter();
-        let servers: Vec<placement::PartitionHost> = servers.map(Server::bare).collect();
+        let servers = self.state.configuration.hosts();
         prove(&table.layout, &kept, &servers).copies_guaranteed > 0
     }
 }

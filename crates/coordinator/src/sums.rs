@@ -92,9 +92,13 @@ impl Coordinator {
         self.sums.at(&self.state.configuration.tables).loads
     }
 
-    /// Returns how many partitions each core holds.
-    pub(super) fn places_held(&self) -> BTreeMap<CoreId, u64> {
-        self.sums.at(&self.state.configuration.tables).places
+    /// Returns how many partitions of other tables than this one each core holds.
+    pub(super) fn places_held_beside(&self, table: &PlacedTable) -> BTreeMap<CoreId, u64> {
+        let mut held = self.sums.at(&self.state.configuration.tables).places;
+        for place in table.placement.iter().flatten() {
+            *held.entry(place.core).or_default() -= 1;
+        }
+        held
     }
 
     /// Returns whether a server holds partitions, or has to do with moves of some.

@@ -483,8 +483,7 @@ impl Configuration {
     /// Returns a report about a table: its copies, and what they survive. The configuration must
     /// have been checked.
     pub fn report(&self, table: &PlacedTable) -> TableReport {
-        let servers: Vec<placement::PartitionHost> =
-            self.servers.iter().map(Server::bare).collect();
+        let servers = self.hosts();
         let placed = (&table.bare_placement(), &servers[..]);
         let mut report = TableReport::new(&table.schema, &table.layout, Some(placed));
         self.survive(table, &mut report);
@@ -494,8 +493,7 @@ impl Configuration {
     /// Returns the proof of how many failures a table's placement survives. The configuration must
     /// have been checked.
     pub fn proof(&self, table: &PlacedTable) -> PlacementProof {
-        let servers: Vec<placement::PartitionHost> =
-            self.servers.iter().map(Server::bare).collect();
+        let servers = self.hosts();
         prove(&table.layout, &table.bare_placement(), &servers)
     }
 
@@ -503,8 +501,7 @@ impl Configuration {
     /// prepares are enough. x changes only with the members, in an epoch before which all chains
     /// have ended. The configuration must have been checked.
     pub fn decision_position(&self, table: &PlacedTable) -> usize {
-        let servers: Vec<placement::PartitionHost> =
-            self.servers.iter().map(Server::bare).collect();
+        let servers = self.hosts();
         let failures = usize::from(table.schema.failures_tolerated);
         let at_risk = copies_at_risk(&table.bare_placement(), &servers, failures);
         let voters = table.layout.voters(&table.schema);
@@ -515,6 +512,13 @@ impl Configuration {
     pub fn address(&self, core: CoreId) -> Option<&str> {
         let server = self.server(core.server)?;
         server.cores.get(usize::from(core.core)).map(String::as_str)
+    }
+}
+
+impl Configuration {
+    /// Returns all servers as `placement` knows them.
+    pub fn hosts(&self) -> Vec<placement::PartitionHost> {
+        self.servers.iter().map(Server::bare).collect()
     }
 }
 
@@ -548,12 +552,22 @@ impl PlacedTable {
 
     /// Returns a partition of the primary replex by its number.
     pub fn primary_partition(&self, number: u32) -> PartitionId {
-        let replex = self.layout.primary();
+        self.partition(self.layout.primary(), number)
+    }
+
+    /// Returns a partition by the number of its replex and its own.
+    pub fn partition(&self, replex: usize, number: u32) -> PartitionId {
         PartitionId {
             table: self.id,
             replex: u8::try_from(replex).expect("a table has at most 63 replexes"),
             number,
         }
+    }
+
+    /// Returns whether all partitions of a replex serve.
+    pub fn is_filled(&self, replex: usize) -> bool {
+        let mut places = self.placement[replex].iter();
+        places.all(|place| place.state == PartitionState::Serving)
     }
 
     /// Returns whether a partition is one of the primary replex.

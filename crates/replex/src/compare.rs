@@ -248,7 +248,7 @@ impl Inspector {
                 ..ComparedCopy::default()
             };
             for number in table.layout.partitions(&constraints, replex) {
-                let mut read = read(partition(table, replex, number), &range.start);
+                let mut read = read(table.partition(replex, number), &range.start);
                 read.end.clone_from(end);
                 if replex != primary {
                     read.redirect = Some(redirect(table.primary_partition(0), &constraints));
@@ -300,14 +300,6 @@ impl Inspector {
                 _ => read.start = next,
             }
         }
-    }
-}
-
-pub(crate) fn partition(table: &PlacedTable, replex: usize, number: u32) -> PartitionId {
-    PartitionId {
-        table: table.id,
-        replex: u8::try_from(replex).expect("a schema bounds its replexes"),
-        number,
     }
 }
 

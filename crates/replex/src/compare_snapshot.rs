@@ -13,7 +13,7 @@ use protocol::codec::Bytes;
 use protocol::configuration::PlacedTable;
 
 use crate::compare::{
-    ComparedCopy, CopyDifference, DIFFERENCES_MAX, belongs, difference, different, partition,
+    ComparedCopy, CopyDifference, DIFFERENCES_MAX, belongs, difference, different,
 };
 use crate::inspect::{CopySum, InspectError, Inspector, are_equal, read};
 
@@ -39,15 +39,10 @@ impl Inspector {
     /// # Errors
     /// As [`Inspector::sums`].
     pub async fn comparison(&mut self, table: &str) -> Result<CopyComparison, InspectError> {
-        let mut attempt = 0;
-        loop {
-            self.begin_attempt(table, attempt).await?;
-            let found = self.comparison_once(table).await;
-            match self.end_attempt(found, attempt).await {
-                None => attempt += 1,
-                Some(found) => return found,
-            }
-        }
+        self.in_attempts(table, async |inspector| {
+            inspector.comparison_once(table).await
+        })
+        .await
     }
 
     async fn comparison_once(&mut self, table: &str) -> Result<CopyComparison, InspectError> {
@@ -72,15 +67,10 @@ impl Inspector {
         table: &str,
         trust: Option<&str>,
     ) -> Result<Vec<CopyDifference>, InspectError> {
-        let mut attempt = 0;
-        loop {
-            self.begin_attempt(table, attempt).await?;
-            let found = self.differences_once(table, trust).await;
-            match self.end_attempt(found, attempt).await {
-                None => attempt += 1,
-                Some(found) => return found,
-            }
-        }
+        self.in_attempts(table, async |inspector| {
+            inspector.differences_once(table, trust).await
+        })
+        .await
     }
 
     /// Compares all of a table, at the snapshot that is open, or row by row of the present ones.
@@ -137,7 +127,7 @@ impl Inspector {
     ) -> Result<Vec<(u64, u64)>, InspectError> {
         let mut sums = vec![(0, 0_u64); BUCKETS];
         for number in 0..table.layout.partition_count(replex) {
-            let read = read(partition(table, replex, number), &Bytes::default());
+            let read = read(table.partition(replex, number), &Bytes::default());
             self.each_row(table, read, &mut |key, (number, version, row)| {
                 let (rows, sum) = &mut sums[bucket_of(&key)];
                 *rows += 1;
@@ -160,7 +150,7 @@ impl Inspector {
     ) -> Result<ComparedCopy, InspectError> {
         let mut rows = BTreeMap::<Vec<u8>, Vec<_>>::new();
         for number in 0..table.layout.partition_count(replex) {
-            let read = read(partition(table, replex, number), &Bytes::default());
+            let read = read(table.partition(replex, number), &Bytes::default());
             self.each_row(table, read, &mut |key, held| {
                 if wanted.binary_search(&bucket_of(&key)).is_ok() {
                     rows.entry(key).or_default().push(held);

@@ -203,23 +203,30 @@ impl Inspector {
     /// # Errors
     /// There is no such table, or a core does not answer in time.
     pub async fn sums(&mut self, table: &str) -> Result<Vec<CopySum>, InspectError> {
+        self.in_attempts(table, async |inspector| inspector.copy_sums(table).await)
+            .await
+    }
+
+    /// Reads a table at a snapshot if one is possible, again if the snapshot or the copies of the
+    /// table turn out to be others meanwhile.
+    pub(crate) async fn in_attempts<T>(
+        &mut self,
+        table: &str,
+        mut read: impl AsyncFnMut(&mut Inspector) -> Result<T, InspectError>,
+    ) -> Result<T, InspectError> {
         let mut attempt = 0;
         loop {
             self.begin_attempt(table, attempt).await?;
-            let copies = self.copy_sums(table).await;
-            match self.end_attempt(copies, attempt).await {
+            let found = read(self).await;
+            match self.end_attempt(found, attempt).await {
                 None => attempt += 1,
-                Some(copies) => return copies,
+                Some(found) => return found,
             }
         }
     }
 
     /// Opens a snapshot of a table if one is possible, and notes what its copies are.
-    pub(crate) async fn begin_attempt(
-        &mut self,
-        table: &str,
-        attempt: u32,
-    ) -> Result<(), InspectError> {
+    async fn begin_attempt(&mut self, table: &str, attempt: u32) -> Result<(), InspectError> {
         if attempt < SNAPSHOTS_TRIED {
             self.open_snapshot(table).await?;
         }
@@ -229,7 +236,7 @@ impl Inspector {
     }
 
     /// Ends the snapshot. Returns the result, or nothing if another attempt is to be made.
-    pub(crate) async fn end_attempt<T>(
+    async fn end_attempt<T>(
         &mut self,
         result: Result<T, InspectError>,
         attempt: u32,
@@ -526,14 +533,9 @@ impl Inspector {
         self.replexes(table)?;
         let table = self.configuration.table_named(table);
         let table = table.expect("its replexes were just found");
-        let position = u8::try_from(replex).expect("a schema bounds its replexes");
         let numbers = 0..table.layout.partition_count(replex);
         Ok(numbers
-            .map(|number| PartitionId {
-                table: table.id,
-                replex: position,
-                number,
-            })
+            .map(|number| table.partition(replex, number))
             .collect())
     }
 }

@@ -40,11 +40,7 @@ async fn an_index_is_made_under_load_though_processes_are_killed() {
     cluster.wait_until("it is made", building).await.unwrap();
     let places = cluster.configuration().await.unwrap().tables[0].placement[3].clone();
     let killed = places[0].core.server.0 as usize - 1;
-    cluster.kill(killed).await.unwrap();
-    cluster.kill_coordinator(0).await.unwrap();
-    let unfinished = !made.is_finished();
-    cluster.start_coordinator(0).await.unwrap();
-    cluster.restart(killed).await.unwrap();
+    let unfinished = support::kill_and_restart(&mut cluster, killed, &made).await;
     made.await.unwrap().unwrap();
     over.store(true, Ordering::Relaxed);
     let written = writer.await.unwrap();

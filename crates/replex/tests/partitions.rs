@@ -109,11 +109,7 @@ async fn the_number_changes_under_load_though_processes_are_killed() {
     let (successor, _) = people(&configuration).layout.successors().next().unwrap();
     let place = people(&configuration).placement[successor][0];
     let killed = place.core.server.0 as usize - 1;
-    cluster.kill(killed).await.unwrap();
-    cluster.kill_coordinator(0).await.unwrap();
-    let unfinished = !made.is_finished();
-    cluster.start_coordinator(0).await.unwrap();
-    cluster.restart(killed).await.unwrap();
+    let unfinished = support::kill_and_restart(&mut cluster, killed, &made).await;
     made.await.unwrap().unwrap();
     assert!(unfinished, "the kills came late");
 

@@ -5,17 +5,14 @@
 
 mod support;
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use client::{
-    Assignment, Client, ConnectOptions, Constraint, Durability, Error, Expression, IfExists, Index,
-    SchemaBuilder, Snapshot, SnapshotFailure, Table,
+    Assignment, Client, ConnectOptions, Durability, Error, Expression, IfExists, Index,
+    SchemaBuilder, SnapshotFailure, Table,
 };
 use placement::{ColumnType, Value};
 use protocol::configuration::{Configuration, ServerState};
@@ -23,11 +20,11 @@ use protocol::identity::CoreId;
 use replex::cluster::Cluster;
 use tokio::task::JoinSet;
 
+use support::counting::{self, WRITERS, counts_at, counts_of, expect_one_state};
 use support::rows::is_quiet;
 
 /// Rows of which each is 8 KiB: more than a moment reads.
 const ROWS: i64 = 700;
-const WRITERS: i64 = 4;
 
 async fn connect(cluster: &Cluster) -> Client {
     let options = ConnectOptions::new([cluster.coordinator_address()]);
@@ -46,14 +43,7 @@ fn row(id: i64, n: i64) -> Vec<Value> {
 
 /// Creates the table `counters`, whose rows all count 0.
 async fn create(cluster: &Cluster) -> Table {
-    let schema = SchemaBuilder::new("counters")
-        .column("id", ColumnType::Int64)
-        .column("back", ColumnType::Int64)
-        .column("n", ColumnType::Int64)
-        .column("pad", ColumnType::Text)
-        .primary_key(&["id"])
-        .constrained_index("by_back", &["back"], Constraint::Unique)
-        .index("by_n", &["n"])
+    let schema = counting::schema()
         .partitions(3)
         .failures_tolerated(1)
         .durability(Durability::Replicated)
@@ -124,44 +114,6 @@ impl Counting {
     }
 }
 
-/// Checks that all rows are there, and pairs equal or one apart.
-fn expect_one_state(counts: &BTreeMap<i64, i64>, what: &str) {
-    assert_eq!(counts.len() as i64, ROWS, "{what}");
-    for writer in 0..WRITERS {
-        let (first, second) = (counts[&writer], counts[&(ROWS - 1 - writer)]);
-        assert!(
-            first == second || first == second + 1,
-            "{what}: writer {writer} has counted {first} and {second}"
-        );
-    }
-}
-
-fn counts_of(path: &Path) -> BTreeMap<i64, i64> {
-    let mut reader = csv::Reader::from_path(path).unwrap();
-    let mut counts = BTreeMap::new();
-    for record in reader.records() {
-        let record = record.unwrap();
-        let (id, n) = (record[0].parse().unwrap(), record[2].parse().unwrap());
-        assert_eq!(counts.insert(id, n), None, "row {id} is there twice");
-    }
-    counts
-}
-
-async fn counts_at(table: &Table, index: &str, snapshot: &Snapshot) -> BTreeMap<i64, i64> {
-    let all = (Bound::Unbounded, Bound::Unbounded);
-    let range = table.range(index, all.0, all.1).unwrap();
-    let rows = range.at(snapshot).await.unwrap();
-    let mut counts = BTreeMap::new();
-    for row in rows {
-        let (Value::Int64(id), Value::Int64(n)) = (&row.values[0], &row.values[2]) else {
-            panic!("{row:?}");
-        };
-        assert!(row.version <= snapshot.version());
-        assert_eq!(counts.insert(*id, *n), None, "row {id} is there twice");
-    }
-    counts
-}
-
 /// Returns how many snapshots the cores of the cluster know, and the bytes that they keep for them.
 async fn kept(client: &Client) -> u64 {
     let mut kept = 0;
@@ -204,7 +156,7 @@ async fn exports_under_load_are_of_one_state() {
         let path = folder.path().join(format!("{number}.csv"));
         let output = path.to_str().unwrap();
         support::run_well(&["export", "counters", "-C", &address, "-o", output]);
-        expect_one_state(&counts_of(&path), "the export");
+        expect_one_state(&counts_of(&path), ROWS, "the export");
     }
     assert!(counting.stop().await > 0, "no row was counted up");
     wait_until_nothing_is_kept(table.client()).await;
@@ -223,11 +175,15 @@ async fn a_snapshot_is_the_same_by_every_index_while_rows_change() {
         count(&table, ROWS / 2, -round).await;
         let gone = [Value::Int64(ROWS / 3)];
         assert!(table.delete(&gone, None).await.unwrap().took_effect());
-        let by_id = counts_at(&table, "counters", &snapshot).await;
-        expect_one_state(&by_id, "by id");
+        let by_id = counts_at(&table, "counters", &snapshot).await.unwrap();
+        expect_one_state(&by_id, ROWS, "by id");
         assert_eq!(by_id[&(ROWS / 2)], round, "an acknowledged write is there");
         for index in ["by_back", "by_n"] {
-            assert_eq!(counts_at(&table, index, &snapshot).await, by_id, "{index}");
+            assert_eq!(
+                counts_at(&table, index, &snapshot).await.unwrap(),
+                by_id,
+                "{index}"
+            );
         }
         let mut sums = Vec::new();
         for copy in 0..3 {
@@ -235,7 +191,7 @@ async fn a_snapshot_is_the_same_by_every_index_while_rows_change() {
         }
         assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:?}");
         assert_eq!(
-            counts_at(&table, "counters", &snapshot).await,
+            counts_at(&table, "counters", &snapshot).await.unwrap(),
             by_id,
             "read again"
         );
@@ -291,7 +247,7 @@ async fn a_row_that_is_overwritten_all_the_time_fills_no_history() {
     let table = create(&cluster).await;
     let snapshot = table.client().snapshot(&[&table]).await.unwrap();
     // Each version has 8 KiB: all of them together would take more than a core keeps.
-    let before = counts_at(&table, "counters", &snapshot).await;
+    let before = counts_at(&table, "counters", &snapshot).await.unwrap();
     let mut writers = JoinSet::new();
     for writer in 0..8 {
         let table = table.clone();
@@ -304,7 +260,10 @@ async fn a_row_that_is_overwritten_all_the_time_fills_no_history() {
     while let Some(written) = writers.join_next().await {
         written.unwrap();
     }
-    assert_eq!(counts_at(&table, "counters", &snapshot).await, before);
+    assert_eq!(
+        counts_at(&table, "counters", &snapshot).await.unwrap(),
+        before
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -350,8 +309,8 @@ async fn a_snapshot_ends_with_a_change_of_its_table() {
     assert_eq!(reason, SnapshotFailure::ClusterChanged);
     // The next one has all rows, by the new index, too.
     let snapshot = client.snapshot(&[&table]).await.unwrap();
-    let by_id = counts_at(&table, "counters", &snapshot).await;
-    expect_one_state(&by_id, "by id");
+    let by_id = counts_at(&table, "counters", &snapshot).await.unwrap();
+    expect_one_state(&by_id, ROWS, "by id");
     drop(snapshot);
     wait_until_nothing_is_kept(client).await;
 }
@@ -401,7 +360,8 @@ async fn without_a_server_there_is_no_snapshot_but_rows_can_be_read() {
     cluster.wait_until("all serve", is_quiet).await.unwrap();
     let snapshot = client.snapshot(&[&table]).await.unwrap();
     expect_one_state(
-        &counts_at(&table, "counters", &snapshot).await,
+        &counts_at(&table, "counters", &snapshot).await.unwrap(),
+        ROWS,
         "afterwards",
     );
 }
@@ -461,7 +421,10 @@ async fn a_client_that_keeps_its_snapshots_leaves_room_for_others() {
     let table_of_client = client.table("counters").await.unwrap();
     let snapshot = client.snapshot(&[&table_of_client]).await.unwrap();
     expect_one_state(
-        &counts_at(&table_of_client, "counters", &snapshot).await,
+        &counts_at(&table_of_client, "counters", &snapshot)
+            .await
+            .unwrap(),
+        ROWS,
         "another client's",
     );
     kept.pop();

@@ -190,6 +190,17 @@ impl SessionMachine {
         !current
     }
 
+    /// Returns the epoch of the configuration that is known; 0 if none is.
+    pub(super) fn known_epoch(&self) -> Epoch {
+        let configuration = self.configuration.as_ref();
+        configuration.map_or(Epoch(0), |it| it.epoch)
+    }
+
+    /// Requests a newer configuration than the known one, if there is one.
+    pub(super) fn fetch_newer(&mut self, now_us: u64, output: &mut SessionOutput) {
+        self.fetch(now_us, self.known_epoch(), output);
+    }
+
     /// Requests a configuration of this epoch or a newer one.
     pub(super) fn fetch(&mut self, now_us: u64, wanted: Epoch, output: &mut SessionOutput) {
         match &mut self.fetch {
@@ -206,7 +217,7 @@ impl SessionMachine {
     }
 
     pub(super) fn ask_fetch(&mut self, now_us: u64, output: &mut SessionOutput) {
-        let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
+        let known = self.known_epoch();
         let Some(fetch) = &mut self.fetch else {
             return;
         };

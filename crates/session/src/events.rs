@@ -131,7 +131,7 @@ impl SessionMachine {
         let AttemptInFlight { ticket, epoch, .. } = flight;
         self.inquire_after(now_us, flight.core, &refusal, output);
         self.forget_attempt(correlation);
-        let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
+        let known = self.known_epoch();
         let known_of_table = self.table_epoch(ticket);
         let pending = self.requests.get_mut(&ticket).expect("it was flying");
         pending.refusals += 1;
@@ -185,7 +185,7 @@ impl SessionMachine {
             }
             Refusal::WrongPartition | Refusal::Begun => {
                 self.pause(now_us, ticket, refusals);
-                self.fetch(now_us, known, output);
+                self.fetch_newer(now_us, output);
             }
             Refusal::StaleEpoch { .. }
             | Refusal::NotServing
@@ -205,7 +205,7 @@ impl SessionMachine {
         refusal: &Refusal,
         output: &mut SessionOutput,
     ) {
-        let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
+        let known = self.known_epoch();
         match refusal {
             Refusal::StaleEpoch { epoch } if *epoch > known => {
                 self.fetch(now_us, *epoch, output);
@@ -238,7 +238,7 @@ impl SessionMachine {
         link.suspected_until_us = 0;
         self.timers.clear(Timer::Connect(core));
         self.ready.insert(core);
-        let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
+        let known = self.known_epoch();
         if epoch > known {
             self.fetch(now_us, epoch, output);
         }
@@ -280,8 +280,7 @@ impl SessionMachine {
             self.place_again(now_us, output, |place| place == RequestPhase::Queued(core));
         }
         // The server may be elsewhere by now.
-        let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
-        self.fetch(now_us, known, output);
+        self.fetch_newer(now_us, output);
     }
 
     pub(super) fn on_tick(&mut self, now_us: u64, output: &mut SessionOutput) {

@@ -429,8 +429,7 @@ impl SessionMachine {
         }
         let wake_us = now_us.saturating_add(2 * self.limits.ask_us);
         self.move_to(ticket, RequestPhase::Waiting, Some(wake_us));
-        let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
-        self.fetch(now_us, known, output);
+        self.fetch_newer(now_us, output);
     }
 
     /// Sends the requests that wait for a core, as far as its connection and window allow.

@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use placement::{Cover, SlotConstraints};
 use protocol::configuration::routes::{cover_of_lost, is_down};
 use protocol::configuration::{Configuration, PlacedTable};
-use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, TableId};
+use protocol::identity::{CoreId, PartitionId, ServerId, TableId};
 use protocol::message::{Agreement, Consistency, Read, Redirect, RowPage, SnapshotFailure};
 use protocol::planted::{self, Bug};
 
@@ -288,8 +288,7 @@ impl SessionMachine {
             let wake_us = until_us.min(now_us + self.limits.pause_us_max);
             self.move_to(ticket, RequestPhase::Waiting, Some(wake_us));
             // No other event would report that a server is back.
-            let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
-            self.fetch(now_us, known, output);
+            self.fetch_newer(now_us, output);
             return;
         }
         let configuration = self.configuration.as_ref().expect("it was routed");
@@ -354,8 +353,7 @@ impl SessionMachine {
         let useless_us = now_us.saturating_sub(since_us);
         let pause_us = (useless_us / INQUIRY_SHARE).clamp(shortest_us, longest_us);
         link.inquiry_not_before_us = now_us.saturating_add(pause_us);
-        let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
-        self.fetch(now_us, known, output);
+        self.fetch_newer(now_us, output);
     }
 
     /// Returns the core of a request, and since when nothing was received from it, if that is too

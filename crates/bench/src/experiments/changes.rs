@@ -8,8 +8,8 @@ use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
-use client::{Client, IfExists, IfMissing, SchemaBuilder, Table};
-use placement::{ColumnType, Durability, Index};
+use client::{Client, IfMissing, Table};
+use placement::{Durability, Index};
 
 use crate::distribution::BenchRandom;
 use crate::measure::{Sample, Series, run as measure};
@@ -148,16 +148,7 @@ async fn create_tables(client: &Client, numbers: Range<u32>, span: Duration) -> 
     let pause = span / (numbers.end - numbers.start).max(1);
     let mut due = tokio::time::Instant::now();
     for number in numbers {
-        let schema = SchemaBuilder::new(format!("one_of_many_{number}"))
-            .column("key", ColumnType::Int64)
-            .column("text", ColumnType::Text)
-            .primary_key(&["key"])
-            .index("by_text", &["text"])
-            .failures_tolerated(1)
-            .build()
-            .map_err(failed)?;
-        let created = client.create_table(schema, IfExists::Fail);
-        created.await.map_err(failed)?;
+        store::create_one_of_many(client, number).await?;
         due += pause;
         tokio::time::sleep_until(due).await;
     }

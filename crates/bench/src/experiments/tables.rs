@@ -7,8 +7,7 @@ use std::io;
 use std::ops::Range;
 use std::time::Instant;
 
-use client::{Client, IfExists, SchemaBuilder};
-use placement::ColumnType;
+use client::Client;
 use protocol::codec::Wire;
 use protocol::configuration::ConfigurationChanges;
 
@@ -77,7 +76,7 @@ async fn sizes(
         "MiB",
     );
     let before = client.refresh().await.map_err(failed)?;
-    create(client, number).await?;
+    store::create_one_of_many(client, number).await?;
     let after = client.refresh().await.map_err(failed)?;
     let bytes = after.to_bytes().len() as f64;
     plain("configuration, encoded", bytes / mebibyte, "MiB");
@@ -129,7 +128,7 @@ async fn starts(
     );
     let start = Instant::now();
     cluster.restart_coordinator()?;
-    create(client, number).await?;
+    store::create_one_of_many(client, number).await?;
     let seconds = start.elapsed().as_secs_f64();
     plain(
         "stop, restart and create a table, the coordinator",
@@ -159,7 +158,7 @@ async fn created(
         tasks.spawn(async move {
             let own = numbers.filter(|number| number % CREATORS == place);
             for number in own {
-                create(&client, number).await?;
+                store::create_one_of_many(&client, number).await?;
             }
             Ok::<(), io::Error>(())
         });
@@ -175,19 +174,6 @@ async fn created(
     ];
     let spent = |of: usize| (after[of] - before[of]) / 1000.0 / count;
     Ok([seconds * 1000.0 / count, spent(0), spent(1)])
-}
-
-async fn create(client: &Client, number: u32) -> io::Result<()> {
-    let schema = SchemaBuilder::new(format!("one_of_many_{number}"))
-        .column("key", ColumnType::Int64)
-        .column("text", ColumnType::Text)
-        .primary_key(&["key"])
-        .index("by_text", &["text"])
-        .failures_tolerated(1)
-        .build()
-        .map_err(failed)?;
-    let created = client.create_table(schema, IfExists::Fail);
-    created.await.map(|_| ()).map_err(failed)
 }
 
 /// Resident memory, in bytes.

@@ -15,7 +15,7 @@ fn table_is_answered_once_every_core_of_it_knows_it() {
         .table_named("flights")
         .expect("it was created");
     assert_eq!(flights.id, TableId(1));
-    let servers: Vec<_> = configuration.servers.iter().map(Server::bare).collect();
+    let servers = configuration.hosts();
     let proof = prove(&flights.layout, &flights.bare_placement(), &servers);
     assert!(proof.failures_tolerated() >= 1);
     for (id, core) in [(1, 0), (1, 1), (2, 0)] {

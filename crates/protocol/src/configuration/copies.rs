@@ -28,8 +28,6 @@ impl PlacedTable {
         let extended = table.layout.extend(&self.schema, wanted);
         let numbers = extended.map_err(|error| error.message)?;
         table.schema = wanted.clone();
-        let replexes = table.layout.replexes.len();
-        table.placement.resize(replexes, Vec::new());
         table.begin_building(&numbers, since, place)?;
         Ok(table)
     }
@@ -41,6 +39,8 @@ impl PlacedTable {
         since: Epoch,
         place: &dyn Fn(&PlacedTable, usize, u32) -> Option<CoreId>,
     ) -> Result<(), String> {
+        let replexes = self.layout.replexes.len();
+        self.placement.resize(replexes, Vec::new());
         for &number in numbers {
             for partition in 0..self.layout.partition_count(number) {
                 let core = place(self, number, partition);
@@ -102,12 +102,9 @@ impl PlacedTable {
     /// are left out: they first have to take the places of other copies.
     pub fn finish_building(&mut self) -> Vec<String> {
         let successors: Vec<usize> = self.layout.successors().map(|(number, _)| number).collect();
-        let placement = &self.placement;
         let serves = |number: &u8| {
             let number = usize::from(*number);
-            let mut places = placement[number].iter();
-            !successors.contains(&number)
-                && places.all(|place| place.state == PartitionState::Serving)
+            !successors.contains(&number) && self.is_filled(number)
         };
         let (done, building): (Vec<u8>, Vec<u8>) = self.building.iter().partition(|it| serves(it));
         self.building = building;

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use placement::{Layout, Schema};
 
-use super::{PartitionState, PlacedTable};
+use super::PlacedTable;
 use crate::identity::{CoreId, Epoch};
 use crate::planted::{self, Bug};
 
@@ -33,23 +33,16 @@ impl PlacedTable {
         let mut table = self.clone();
         let added = table.layout.add_successors(&self.schema, partitions);
         let numbers = added.map_err(|error| error.message)?;
-        let replexes = table.layout.replexes.len();
-        table.placement.resize(replexes, Vec::new());
         table.begin_building(&numbers, since, place)?;
         Ok(table)
     }
 
     /// Returns whether the table has successors, and all of their partitions serve.
     pub fn has_filled_successors(&self) -> bool {
-        let mut successors = self.layout.successors().peekable();
-        let serves = |(number, _): (usize, usize)| {
-            let mut places = self.placement[number].iter();
-            places.all(|place| place.state == PartitionState::Serving)
-        };
-        if planted::is(Bug::SuccessorPromotedEarly) {
-            return successors.peek().is_some();
-        }
-        successors.peek().is_some() && successors.all(serves)
+        let is_early = planted::is(Bug::SuccessorPromotedEarly);
+        let mut successors = self.layout.successors();
+        self.layout.next_partitions().is_some()
+            && successors.all(|(number, _)| is_early || self.is_filled(number))
     }
 
     /// Returns the numbers of the copies that successors will replace, ascending.

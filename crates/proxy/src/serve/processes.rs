@@ -7,7 +7,7 @@
 //! hits the client that was named, and PostgreSQL decides whether the user may do that.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -77,8 +77,7 @@ impl ProcessRegistry {
     /// Adds the session whose client got this number.
     pub fn enter(&self, number: u32) -> ProcessEntry<'_> {
         let (sender, requests) = mpsc::channel(REQUESTS_MAX);
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.insert(number, sender);
+        self.sessions().insert(number, sender);
         ProcessEntry {
             registry: self,
             number,
@@ -86,19 +85,23 @@ impl ProcessRegistry {
         }
     }
 
+    fn sessions(&self) -> MutexGuard<'_, BTreeMap<u32, mpsc::Sender<ProcessRequest>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn users(&self) -> MutexGuard<'_, ConnectionUsers> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns whether a session has this number.
     pub fn has(&self, number: u32) -> bool {
-        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.contains_key(&number)
+        self.sessions().contains_key(&number)
     }
 
     /// Returns the process of a session at the primary; none if the session has ended, or is busy
     /// for too long.
     pub async fn ask(&self, number: u32) -> Option<ProcessLoan> {
-        let session = {
-            let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-            sessions.get(&number)?.clone()
-        };
+        let session = self.sessions().get(&number)?.clone();
         let (answer, answered) = oneshot::channel();
         let (until, ends) = oneshot::channel();
         session
@@ -117,7 +120,7 @@ impl ProcessRegistry {
 
     /// Notes that the session of this number uses a connection to the primary.
     pub fn note_user(&self, connection: &Arc<CancelKey>, number: u32) {
-        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut users = self.users();
         let user = (Arc::downgrade(connection), number);
         users.last.insert(connection.process, user);
         if users.last.len() >= users.count_max.max(USERS_MIN) {
@@ -128,7 +131,7 @@ impl ProcessRegistry {
 
     /// Returns the number of the client that uses this process of the primary, or used it last.
     pub fn user_of(&self, process: u32) -> Option<u32> {
-        let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let users = self.users();
         let (key, number) = users.last.get(&process)?;
         (key.strong_count() > 0).then_some(*number)
     }
@@ -147,9 +150,7 @@ impl ProcessEntry<'_> {
 
 impl Drop for ProcessEntry<'_> {
     fn drop(&mut self) {
-        let sessions = self.registry.sessions.lock();
-        let mut sessions = sessions.unwrap_or_else(PoisonError::into_inner);
-        sessions.remove(&self.number);
+        self.registry.sessions().remove(&self.number);
     }
 }
 
@@ -173,7 +174,7 @@ mod tests {
         for process in 3..3 + USERS_MIN as u32 {
             registry.note_user(&connection(process), 9);
         }
-        let count = registry.users.lock().unwrap().last.len();
+        let count = registry.users().last.len();
         assert!(count < USERS_MIN, "{count}");
         registry.note_user(&open, 10);
         assert_eq!(registry.user_of(1), Some(10));

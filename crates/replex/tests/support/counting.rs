@@ -3,10 +3,12 @@
 //! apart (R36), by every index.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use client::{Client, ConnectOptions, Error, IfExists, Retry, SchemaBuilder, Table};
+use client::{Client, ConnectOptions, Error, IfExists, Retry, SchemaBuilder, Snapshot, Table};
 use placement::{ColumnType, Constraint, Index, Schema, Value};
 use protocol::expression::{Assignment, BinaryOperator, Expression};
 use protocol::operation::RequestResult;
@@ -15,10 +17,10 @@ use tokio::task::JoinHandle;
 
 pub const TABLE: &str = "counters";
 /// Together more than a moment reads, so that a read of all needs a snapshot.
-const ROWS: i64 = 300;
+pub const ROWS: i64 = 300;
 /// Of each row that is not counted up.
 const PAD_BYTES: usize = 8_192;
-const WRITERS: i64 = 4;
+pub const WRITERS: i64 = 4;
 /// Of a writer after each pair: the machine is for the servers.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 /// The positions of the columns.
@@ -87,13 +89,13 @@ impl Counting {
     }
 }
 
-/// Checks that all rows are there, and pairs equal or one apart.
-pub fn expect_one_state(counts: &Counts, what: &str) {
-    let missing: Vec<i64> = (0..ROWS).filter(|id| !counts.contains_key(id)).collect();
+/// Checks that all of so many rows are there, and pairs equal or one apart.
+pub fn expect_one_state(counts: &Counts, rows: i64, what: &str) {
+    let missing: Vec<i64> = (0..rows).filter(|id| !counts.contains_key(id)).collect();
     assert!(missing.is_empty(), "{what}: rows {missing:?} are missing");
-    assert_eq!(counts.len() as i64, ROWS, "{what}: rows were never written");
+    assert_eq!(counts.len() as i64, rows, "{what}: rows were never written");
     for writer in 0..WRITERS {
-        let (first, second) = (counts[&writer], counts[&(ROWS - 1 - writer)]);
+        let (first, second) = (counts[&writer], counts[&(rows - 1 - writer)]);
         assert!(
             first == second || first == second + 1,
             "{what}: writer {writer} has counted {first} and {second}"
@@ -113,8 +115,9 @@ pub fn with_index(schema: &Schema, name: &str) -> Schema {
     wanted
 }
 
-async fn create(cluster: &Cluster) -> Table {
-    let schema = SchemaBuilder::new(TABLE)
+/// Returns the table, but for how it is placed.
+pub fn schema() -> SchemaBuilder {
+    SchemaBuilder::new(TABLE)
         .column("id", ColumnType::Int64)
         .column("back", ColumnType::Int64)
         .column("n", ColumnType::Int64)
@@ -122,6 +125,10 @@ async fn create(cluster: &Cluster) -> Table {
         .primary_key(&["id"])
         .constrained_index("by_back", &["back"], Constraint::Unique)
         .index("by_n", &["n"])
+}
+
+async fn create(cluster: &Cluster) -> Table {
+    let schema = schema()
         .partitions(4)
         .failures_tolerated(2)
         .build()
@@ -177,4 +184,30 @@ async fn count_up(table: &Table, id: i64, n: i64) {
 /// that was dropped meanwhile has to be looked up again.
 pub fn may_be_repeated(error: &Error) -> bool {
     error.retry() != Retry::Never || matches!(error, Error::TableChanged { .. })
+}
+
+/// Returns the counts that an export has.
+pub fn counts_of(path: &Path) -> Counts {
+    let mut reader = csv::Reader::from_path(path).unwrap();
+    let mut counts = Counts::new();
+    for record in reader.records() {
+        let record = record.unwrap();
+        let (id, n) = (record[ID].parse().unwrap(), record[N].parse().unwrap());
+        assert_eq!(counts.insert(id, n), None, "row {id} is there twice");
+    }
+    counts
+}
+
+/// Returns the counts of a snapshot by an index.
+pub async fn counts_at(table: &Table, index: &str, snapshot: &Snapshot) -> Result<Counts, Error> {
+    let range = table.range(index, Bound::Unbounded, Bound::Unbounded)?;
+    let mut counts = Counts::new();
+    for row in range.at(snapshot).await? {
+        let (Value::Int64(id), Value::Int64(n)) = (&row.values[ID], &row.values[N]) else {
+            panic!("{row:?}");
+        };
+        assert!(row.version <= snapshot.version());
+        assert_eq!(counts.insert(*id, *n), None, "row {id} is there twice");
+    }
+    Ok(counts)
 }

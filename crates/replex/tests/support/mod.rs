@@ -23,6 +23,7 @@ use placement::{Column, ColumnType, Durability, Index, Schema};
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
 use replex::cluster::{Cluster, ClusterOptions};
 use replex::wire::FrameConnection;
+use tokio::task::JoinHandle;
 
 /// The program under test.
 pub fn program() -> PathBuf {
@@ -136,4 +137,19 @@ pub async fn create(cluster: &Cluster, schema: Schema) {
         matches!(reply, CoordinatorReply::Done { .. }),
         "not created: {reply:?}"
     );
+}
+
+/// Kills a server and the coordinator, and starts them again. Returns whether a task was under way
+/// then.
+pub async fn kill_and_restart<T>(
+    cluster: &mut Cluster,
+    server: usize,
+    task: &JoinHandle<T>,
+) -> bool {
+    cluster.kill(server).await.unwrap();
+    cluster.kill_coordinator(0).await.unwrap();
+    let is_under_way = !task.is_finished();
+    cluster.start_coordinator(0).await.unwrap();
+    cluster.restart(server).await.unwrap();
+    is_under_way
 }

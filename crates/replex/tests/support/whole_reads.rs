@@ -3,19 +3,16 @@
 //! begun again; failures are counted by their reasons.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use client::{Client, ConnectOptions, Error, Table};
-use placement::Value;
+use client::{Client, ConnectOptions, Error};
 use replex::cluster::Cluster;
 use tokio::process::Command;
 use tokio::task::JoinHandle;
 
-use super::counting::{Counts, ID, N, TABLE, expect_one_state, may_be_repeated};
+use super::counting::{ROWS, TABLE, counts_at, counts_of, expect_one_state, may_be_repeated};
 
 /// Of a reader after each read: the machine is for the servers.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -207,7 +204,7 @@ impl Reader {
         if code != 0 {
             return Err(reason_of(&export, &stderr));
         }
-        expect_one_state(&counts_of(&path), "the export");
+        expect_one_state(&counts_of(&path), ROWS, "the export");
         Ok(ReadEnd::Whole)
     }
 
@@ -215,7 +212,7 @@ impl Reader {
         let table = self.client.table(TABLE).await?;
         let snapshot = self.client.snapshot(&[&table]).await?;
         let first = counts_at(&table, TABLE, &snapshot).await?;
-        expect_one_state(&first, "by id");
+        expect_one_state(&first, ROWS, "by id");
         let layout = &table.definition().layout;
         let mut sums = Vec::new();
         for replex in table.definition().readable() {
@@ -281,32 +278,4 @@ fn short(reason: &str) -> String {
         .take(160)
         .collect();
     letters.replace('\n', " ")
-}
-
-fn counts_of(path: &Path) -> Counts {
-    let mut reader = csv::Reader::from_path(path).unwrap();
-    let mut counts = Counts::new();
-    for record in reader.records() {
-        let record = record.unwrap();
-        let (id, n) = (record[ID].parse().unwrap(), record[N].parse().unwrap());
-        assert_eq!(counts.insert(id, n), None, "row {id} is there twice");
-    }
-    counts
-}
-
-async fn counts_at(
-    table: &Table,
-    index: &str,
-    snapshot: &client::Snapshot,
-) -> Result<Counts, Error> {
-    let range = table.range(index, Bound::Unbounded, Bound::Unbounded)?;
-    let mut counts = Counts::new();
-    for row in range.at(snapshot).await? {
-        let (Value::Int64(id), Value::Int64(n)) = (&row.values[ID], &row.values[N]) else {
-            panic!("{row:?}");
-        };
-        assert!(row.version <= snapshot.version());
-        assert_eq!(counts.insert(*id, *n), None, "row {id} is there twice");
-    }
-    Ok(counts)
 }
