@@ -396,22 +396,20 @@ impl Coordinator {
             return;
         }
         let (id, schema) = (table.id, &table.schema);
-        if let Some(partitions) = table.layout.next_partitions() {
-            let (name, now) = (resize_name(partitions), schema.partitions);
-            output.notes.push(format!(
-                "{name} of table {} is given up: {why}",
-                schema.name
-            ));
-            self.fail(CopyFailure {
-                table: id,
-                name,
-                why,
-            });
-            return self.change(id, CopyRequest::Resize { partitions: now }, output);
-        }
-        let name: String = schema.copy_of(&table.layout.replexes[replex].name).into();
+        let (name, without, wanted) = match table.layout.next_partitions() {
+            Some(next) => {
+                let partitions = schema.partitions;
+                let wanted = CopyRequest::Resize { partitions };
+                (resize_name(next), self.given_up(table), wanted)
+            }
+            None => {
+                let name: String = schema.copy_of(&table.layout.replexes[replex].name).into();
+                let without = self.without_copy(table, &name);
+                (name.clone(), without, CopyRequest::Drop { name })
+            }
+        };
         // It is reported again with every heartbeat.
-        if self.without_copy(table, &name).is_err() {
+        if without.is_err() {
             return;
         }
         output.notes.push(format!(
@@ -420,10 +418,10 @@ impl Coordinator {
         ));
         self.fail(CopyFailure {
             table: id,
-            name: name.clone(),
+            name,
             why,
         });
-        self.change(id, CopyRequest::Drop { name }, output);
+        self.change(id, wanted, output);
     }
 
     /// Records why a copy could not be made, for the client that requested it.

@@ -151,7 +151,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// For people: servers were lost, and the table cannot do without them yet.
-    fn given_up(&self, table: &PlacedTable) -> Result<PlacedTable, String> {
+    pub(super) fn given_up(&self, table: &PlacedTable) -> Result<PlacedTable, String> {
         let without = table.without_successors();
         if !planted::is(Bug::SuccessorsDroppedUnchecked) {
             self.check_tolerance(table, &without.layout, &without.full_copies())?;

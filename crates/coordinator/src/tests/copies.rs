@@ -112,7 +112,7 @@ pub fn fill_those(scene: &mut Scene, concerns: impl Fn(usize) -> bool) {
 }
 
 /// The core that holds a partition of this replex reports that it stands in the way.
-fn object(scene: &mut Scene, replex: usize, why: &str) {
+pub fn object(scene: &mut Scene, replex: usize, why: &str) {
     let table = flights(scene);
     let core = table.placement[replex][0].core;
     beats(scene, |own, _, beat| {

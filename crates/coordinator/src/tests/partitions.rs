@@ -1,6 +1,6 @@
 //! Another number of partitions: copies come, take the places of others, or are given up.
 
-use super::copies::{fill, fill_those, flights, progress, scene_of, seal, with_index};
+use super::copies::{fill, fill_those, flights, object, progress, scene_of, seal, with_index};
 use super::*;
 use protocol::configuration::PartitionState;
 
@@ -115,6 +115,8 @@ fn copies_that_others_are_filled_from_are_not_given_up() {
         retry && message.contains("the only copies of some rows"),
         "{message}"
     );
+    object(&mut scene, 3, "a key is too long");
+    assert!(!scene.coordinator.configuration().is_sealing());
     fill(&mut scene);
     seal(&mut scene);
     assert_eq!(readable(&scene), [now + 1, now + 1]);
