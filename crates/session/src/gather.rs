@@ -122,11 +122,25 @@ pub enum GatherStep<'a> {
     End,
 }
 
+impl Source {
+    /// Returns whether a page that continues at `next` leaves less of the range to read, so that
+    /// the read ends whatever servers send.
+    fn advances(&self, next: &Bytes, descending: bool) -> bool {
+        let end = self.end.as_ref();
+        match descending {
+            false => *next > self.start && end.is_none_or(|end| next < end),
+            true => *next >= self.start && end.is_none_or(|end| next < end),
+        }
+    }
+}
+
 /// A page that no server of this release sends. Repeating the request does not help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GatherError {
     /// The page has fewer rows than it declares, or a row is cut off.
     Page,
+    /// The next page would begin outside the range, or where this one began.
+    Next,
     /// A row is malformed.
     Row(RowError),
 }
@@ -135,6 +149,7 @@ impl core::fmt::Display for GatherError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             GatherError::Page => write!(f, "a page of rows is malformed"),
+            GatherError::Next => write!(f, "a page of rows does not lead to the next one"),
             GatherError::Row(error) => write!(f, "a row of a page is malformed: {error}"),
         }
     }
@@ -329,9 +344,11 @@ impl Gather {
         let source = &mut self.sources[index];
         assert!(source.asked, "a page is taken once");
         source.asked = false;
+        let descending = self.plan.order == RowOrder::Descending;
         match page.next {
             None => source.ended = true,
-            Some(next) if self.plan.order == RowOrder::Descending => source.end = Some(next),
+            Some(next) if !source.advances(&next, descending) => return Err(GatherError::Next),
+            Some(next) if descending => source.end = Some(next),
             Some(next) => source.start = next,
         }
         if self.plan.count_only {

@@ -12,7 +12,7 @@ use protocol::identity::{Epoch, PartitionId, Version};
 use protocol::message::{Consistency, Read, RowPage};
 
 use super::{configuration, key, partition, row, schema};
-use crate::gather::{Gather, GatherPlan, GatherStep, RowOrder};
+use crate::gather::{Gather, GatherError, GatherPlan, GatherStep, RowOrder};
 
 fn plan(order: RowOrder, limit: Option<u64>) -> GatherPlan {
     GatherPlan {
@@ -196,6 +196,34 @@ fn a_malformed_page_is_an_error() {
     page.push(Version(1), &row(1, 2));
     page.count = 2;
     assert!(gather.accept(index, page).is_err());
+}
+
+/// Else a read would never end, or leave its range.
+#[test]
+fn a_page_that_does_not_lead_on_is_an_error() {
+    let configuration = configuration(1);
+    for order in [RowOrder::Ascending, RowOrder::Descending] {
+        let bounds = (key(5), key(9));
+        for forged in [bounds.0.clone(), key(4), bounds.1.clone(), key(10), vec![]] {
+            let plan = GatherPlan {
+                start: Bytes(bounds.0.clone()),
+                end: Some(Bytes(bounds.1.clone())),
+                ..plan(order, None)
+            };
+            let mut gather = Gather::new(&configuration.tables[0], plan);
+            let (index, _) = gather.next_read().unwrap();
+            let may_be_empty = order == RowOrder::Descending && forged == bounds.0;
+            let page = RowPage {
+                next: Some(Bytes(forged.clone())),
+                ..RowPage::default()
+            };
+            let accepted = gather.accept(index, page);
+            match may_be_empty {
+                true => assert_eq!(accepted, Ok(())),
+                false => assert_eq!(accepted, Err(GatherError::Next), "{order:?}, {forged:?}"),
+            }
+        }
+    }
 }
 
 #[test]
