@@ -8,8 +8,8 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use client::{Client, ConnectOptions, Error, IfExists, IfMissing};
-use placement::{Durability, Value};
+use client::{Client, ConnectOptions, Error, IfExists, IfMissing, RequestResult, Table};
+use placement::{Constraint, Durability, Value};
 use protocol::configuration::Configuration;
 
 use support::rows::{fill, insert_until, with_index};
@@ -77,4 +77,91 @@ fn note(id: i64) -> Value {
 fn person(id: i64) -> Vec<Value> {
     let city = Value::Text(format!("city {}", id % 17));
     vec![Value::Int64(id), city, Value::Int64(id % 5), note(id)]
+}
+
+/// A unique index judges each row under its lock, so a value that goes from one row to another
+/// while the index is made is never seen twice. No snapshot is needed for that.
+#[tokio::test]
+async fn a_value_may_go_to_another_row_while_its_unique_index_is_made() {
+    let mut cluster = support::cluster(3).await;
+    let address = cluster.coordinator_address().to_owned();
+    let client = Client::connect(ConnectOptions::new([address.clone()]));
+    let client = client.await.unwrap();
+    let schema = support::people(1, Durability::Replicated);
+    let table = client.create_table(schema, IfExists::Fail).await.unwrap();
+    fill(&table, ROWS, WRITERS, |id| badged(id, id)).await;
+
+    let over = Arc::new(AtomicBool::new(false));
+    let mut writers = tokio::task::JoinSet::new();
+    for first in 0..8 {
+        writers.spawn(hand_on(table.clone(), first, Arc::clone(&over)));
+    }
+    let mut wanted = with_index(table.schema(), "by_badge");
+    wanted.indexes.last_mut().unwrap().constraint = Some(Constraint::Unique);
+    let made = client.add_copy(wanted.clone(), &|_| {}).await;
+    over.store(true, Ordering::Relaxed);
+    made.expect("no value is in two rows at any moment");
+    let mut handed_on = 0;
+    while let Some(written) = writers.join_next().await {
+        handed_on += written.unwrap();
+    }
+    assert!(handed_on > 100, "{handed_on} values were handed on");
+    let check = support::run_well(&["admin", "check", "people", "-C", &address]);
+    assert!(check.contains("All copies hold the same rows"), "{check}");
+
+    // With two rows of one value it cannot be made, and says which value that is.
+    client
+        .drop_copy("people", "by_badge", IfMissing::Fail)
+        .await
+        .unwrap();
+    let gone = |configuration: &Configuration| configuration.tables[0].schema.indexes.len() == 2;
+    cluster.wait_until("it is gone", gone).await.unwrap();
+    let table = client.table("people").await.unwrap();
+    let result = table.insert(&badged(-1, 9_999)).await.unwrap();
+    assert!(
+        matches!(result, RequestResult::Applied { .. }),
+        "{result:?}"
+    );
+    let error = client.add_copy(wanted, &|_| {}).await.unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("several rows have") && error.contains("9999"),
+        "{error}"
+    );
+}
+
+/// Gives each eighth value to new rows, in turn, until it is over. Returns how often it did.
+async fn hand_on(table: Table, first: i64, over: Arc<AtomicBool>) -> i64 {
+    let mut written = 0;
+    let mut holders: Vec<(i64, i64)> = (first..ROWS).step_by(8).map(|id| (id, id)).collect();
+    while !over.load(Ordering::Relaxed) {
+        let next = written as usize % holders.len();
+        let (badge, holder) = holders[next];
+        let new = (written + 1) * ROWS + badge;
+        let result = table.delete(&[Value::Int64(holder)], None).await.unwrap();
+        assert!(
+            matches!(result, RequestResult::Applied { .. }),
+            "{result:?}"
+        );
+        let result = table.insert(&badged(new, badge)).await.unwrap();
+        assert!(
+            matches!(result, RequestResult::Applied { .. }),
+            "{result:?}"
+        );
+        holders[next].1 = new;
+        written += 1;
+    }
+    written
+}
+
+/// A person whose note is a value that nobody else has.
+fn badged(id: i64, badge: i64) -> Vec<Value> {
+    let city = Value::Text(format!("city {}", id % 17));
+    let note = format!("{badge:0width$}", width = NOTE_BYTES / 2);
+    vec![
+        Value::Int64(id),
+        city,
+        Value::Int64(id % 5),
+        Value::Text(note),
+    ]
 }
