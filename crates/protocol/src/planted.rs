@@ -131,6 +131,8 @@ bugs! {
     CompletionForgotten = "completion-forgotten", "R14";
     /// A core serves a request of an older epoch.
     EpochUnchecked = "epoch-unchecked", "R15";
+    /// A core handles a message that was kept for a later epoch in whatever epoch comes next.
+    EarlyMessageUnchecked = "early-message-unchecked", "R15";
     /// A core answers reads without a lease.
     LeaseUnchecked = "lease-unchecked", "R15";
     /// A client does not ask for a newer epoch when its write has no answer.

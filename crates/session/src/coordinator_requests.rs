@@ -201,18 +201,25 @@ impl SessionMachine {
         self.fetch(now_us, self.known_epoch(), output);
     }
 
-    /// Requests a configuration of this epoch or a newer one.
+    /// Requests a configuration of this epoch or a newer one: at once if the epoch is known to exist,
+    /// otherwise no more often than four times in `SessionLimits::ask_us`.
     pub(super) fn fetch(&mut self, now_us: u64, wanted: Epoch, output: &mut SessionOutput) {
-        match &mut self.fetch {
-            Some(fetch) => fetch.wanted = fetch.wanted.max(wanted),
+        let is_news = match &mut self.fetch {
+            Some(fetch) if fetch.wanted >= wanted => return,
+            Some(fetch) => {
+                fetch.wanted = wanted;
+                true
+            }
             None => {
                 self.fetch = Some(Fetch { wanted, asks: 0 });
-                if self.fetch_not_before_us > now_us {
-                    self.timers.set(self.fetch_not_before_us, Timer::Fetch);
-                } else {
-                    self.ask_fetch(now_us, output);
-                }
+                wanted > self.known_epoch()
             }
+        };
+        // An answer that is on its way may be from before this epoch. Each epoch is news once.
+        if is_news || self.fetch_not_before_us <= now_us {
+            self.ask_fetch(now_us, output);
+        } else {
+            self.timers.set(self.fetch_not_before_us, Timer::Fetch);
         }
     }
 

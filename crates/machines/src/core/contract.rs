@@ -224,7 +224,7 @@ impl Default for CoreLimits {
             flush_us_max: 2_000_000,
             page_bytes_max: 1 << 20,
             page_keys_max: 16_384,
-            fill_page_keys_max: 512,
+            fill_page_keys_max: 256,
             fill_page_bytes_max: 128 << 10,
             fill_pages_max: 8,
             fetched_rows_max: 64,

@@ -13,6 +13,14 @@ use crate::core::contract::{ClientId, CoreInput, CoreOutput, PeerSend};
 use crate::core::member::IncomingDecision;
 use crate::core::step::Step;
 
+/// How this core treats a message of a peer.
+enum Admission {
+    Handle,
+    /// It is of an epoch of its table that this core has not begun.
+    Keep,
+    Drop,
+}
+
 impl CoreMachine {
     /// Calls the handler of an input.
     pub(crate) fn dispatch<T: Tables>(
@@ -34,9 +42,7 @@ impl CoreMachine {
             }
             CoreInput::ClientGone { client } => self.on_client_gone(client, step)?,
             CoreInput::Peer { header, message } => {
-                if self.admit_message(header, &message, step.output) {
-                    self.on_peer(header, message, step)?;
-                }
+                self.on_peer_message(header, message, step)?;
             }
             CoreInput::PeerConnected { core } => {
                 self.on_peer_connected(step.now, core, step.output)
@@ -118,22 +124,55 @@ impl CoreMachine {
         self.ask_cover_again(now, core, output);
     }
 
-    /// Returns whether this core handles a message of a peer. The message must have the peer's
-    /// present incarnation (R16) and this core's epoch of the table (R15). A message of a chain is
-    /// dropped while the table's chains stand still.
+    /// Handles a message of a peer, keeps it for an epoch that this core has not begun, or drops it.
+    fn on_peer_message<T: Tables>(
+        &mut self,
+        header: PeerHeader,
+        message: PeerMessage,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        match self.admit_message(header, &message, step.output) {
+            Admission::Handle => self.on_peer(header, message, step),
+            Admission::Keep => {
+                let is_kept = self.early.keep(header, message);
+                self.counters.early_messages += u64::from(is_kept);
+                Ok(())
+            }
+            Admission::Drop => Ok(()),
+        }
+    }
+
+    /// Handles the messages that arrived before this core had begun their epochs. Those of further
+    /// epochs are kept again.
+    pub(crate) fn on_early_messages<T: Tables>(
+        &mut self,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        for (header, message) in self.early.take() {
+            match planted::is(Bug::EarlyMessageUnchecked) {
+                true => self.on_peer(header, message, step)?,
+                false => self.on_peer_message(header, message, step)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns how this core treats a message of a peer. It must have the peer's present incarnation
+    /// (R16) and this core's epoch of the table (R15). A message of a chain is dropped while the
+    /// table's chains stand still.
     fn admit_message(
         &mut self,
         header: PeerHeader,
         message: &PeerMessage,
         output: &mut CoreOutput,
-    ) -> bool {
+    ) -> Admission {
         let (peer, incarnation) = (header.from, header.incarnation);
         if !self.view.notice_incarnation(peer, incarnation) {
-            return false;
+            return Admission::Drop;
         }
         if let PeerMessage::NewerEpoch { epoch } = message {
             self.notice_epoch(*epoch, output);
-            return false;
+            return Admission::Drop;
         }
         self.notice_epoch(header.epoch, output);
         let own = self.view.epoch();
@@ -154,21 +193,27 @@ impl CoreMachine {
             };
             if !is_current && !counts && !planted::is(Bug::EpochUnchecked) {
                 self.reject_epoch(header, output);
-                return false;
+                return Admission::Drop;
             }
-            return true;
+            return Admission::Handle;
         };
         let known = self.view.table_epoch(table);
+        if header.table_epoch > known && !planted::is(Bug::EpochUnchecked) {
+            return Admission::Keep;
+        }
         if header.table_epoch != known && !planted::is(Bug::EpochUnchecked) {
             self.reject_epoch(header, output);
-            return false;
+            return Admission::Drop;
         }
         // It dropped questions that came before it had this epoch.
         let stands_still = self.stands_still(table);
         if stands_still && self.sealing.note_arrival(table, peer) {
             self.ask_sealed_of(peer, Some(table), output);
         }
-        !(stands_still && message.is_of_chain())
+        match stands_still && message.is_of_chain() {
+            true => Admission::Drop,
+            false => Admission::Handle,
+        }
     }
 
     /// Counts a message of another epoch, and reports this core's to its sender if that is newer.
@@ -326,9 +371,8 @@ impl CoreMachine {
                 page,
                 looked_at_bytes,
             } => {
-                self.throttle(step.now, looked_at_bytes, page.rows.len());
                 let about = (of, question, (list, changes));
-                self.on_compared(about, differing, page, step)
+                self.on_compared(about, differing, (page, looked_at_bytes), step)
             }
             PeerMessage::Changes {
                 of,

@@ -46,6 +46,10 @@ pub(crate) struct Leases {
     started_us: u64,
     next_heartbeat_us: u64,
     fetch: Fetch,
+    /// The newest epoch that is known to exist, and the newest one of these when the configuration
+    /// was last fetched.
+    noticed: Epoch,
+    asked_for: Epoch,
 }
 
 /// A core's grant.
@@ -191,10 +195,22 @@ impl CoreMachine {
 
     /// Handles the news that an epoch exists: fetches it if it is newer.
     pub(crate) fn notice_epoch(&mut self, epoch: Epoch, output: &mut CoreOutput) {
+        self.leases.noticed = self.leases.noticed.max(epoch);
         if epoch > self.view.epoch() && self.leases.begin_fetch() {
+            self.leases.asked_for = self.leases.noticed;
             output.asks.push(CoordinatorRequest::Fetch {
                 known: self.view.epoch(),
             });
+        }
+    }
+
+    /// Fetches the configuration again if a newer epoch than the fetched one was noticed meanwhile:
+    /// its notice does not come again. Each epoch leads to one such fetch, whatever the coordinator
+    /// answers.
+    pub(crate) fn fetch_noticed(&mut self, output: &mut CoreOutput) {
+        let noticed = self.leases.noticed;
+        if noticed > self.leases.asked_for {
+            self.notice_epoch(noticed, output);
         }
     }
 

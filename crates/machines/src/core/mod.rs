@@ -63,6 +63,7 @@ use chain::operations::{AwaitedRecords, Confirmations, FinishedLines, OwnOperati
 use chain::requests::Requests;
 use chain::sessions::Sessions;
 use disk_room::DiskRoom;
+use epoch::early::EarlyMessages;
 use epoch::seal::SealProgress;
 use leases::Leases;
 use log::CoreLog;
@@ -109,6 +110,8 @@ pub struct CoreMachine {
     awaited: AwaitedRecords,
     leases: Leases,
     sealing: SealProgress,
+    /// Messages of tables' epochs that this core has not begun.
+    early: EarlyMessages,
     /// Tables of a restarted core, until it knows again what it may have forgotten of each.
     recovering: BTreeMap<TableId, RecoveryState>,
     /// Names what this core asks others for, and lists for them.
@@ -155,6 +158,7 @@ impl CoreMachine {
             awaited: AwaitedRecords::default(),
             leases: Leases::default(),
             sealing: SealProgress::default(),
+            early: EarlyMessages::default(),
             recovering: BTreeMap::new(),
             numbers: QuestionNumbers::of(identity.incarnation),
             fills: Fills::default(),

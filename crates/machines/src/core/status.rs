@@ -28,6 +28,8 @@ pub(crate) struct Counters {
     pub conflicts: u64,
     pub resent: u64,
     pub stale_epochs: u64,
+    /// Messages of peers that were kept for an epoch that this core had not begun.
+    pub early_messages: u64,
     pub adopted: u64,
     pub fill_rows: u64,
     pub fill_bytes: u64,
@@ -126,6 +128,7 @@ impl CoreMachine {
             ("conflicts", counters.conflicts),
             ("resent", counters.resent),
             ("stale_epochs", counters.stale_epochs),
+            ("early_messages", counters.early_messages),
             ("adopted", counters.adopted),
             ("fill_rows", counters.fill_rows),
             ("fill_bytes_looked_at", counters.fill_bytes),

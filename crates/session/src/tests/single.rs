@@ -338,6 +338,24 @@ fn a_newer_epoch_is_fetched_and_the_request_sent_with_it() {
     }
 }
 
+/// The answer that is on its way may be from before that epoch: then nobody would ask again soon.
+#[test]
+fn an_epoch_that_is_noticed_during_a_fetch_is_fetched_at_once() {
+    let mut client = Client::new(SessionLimits::default());
+    client.submit(1, read(0));
+    client.submit(2, read(1));
+    let attempts = client.sent.clone();
+    let fetch = CoordinatorRequest::Fetch { known: Epoch(1) };
+    client.refuse(&attempts[0], Refusal::StaleEpoch { epoch: Epoch(2) });
+    assert_eq!(client.asks, [fetch.clone()]);
+    client.refuse(&attempts[1], Refusal::StaleEpoch { epoch: Epoch(3) });
+    assert_eq!(client.asks, [fetch.clone(), fetch]);
+    client.step(SessionInput::Configuration(configuration(2)));
+    let again = client.last();
+    client.refuse(&again, Refusal::StaleEpoch { epoch: Epoch(3) });
+    assert_eq!(client.asks.len(), 2, "it was asked for");
+}
+
 #[test]
 fn a_core_that_is_behind_is_asked_again_later() {
     let mut client = Client::new(SessionLimits::default());

@@ -38,6 +38,7 @@ impl CoreMachine {
     ) -> Result<(), TablesError> {
         self.leases.end_fetch();
         if configuration.epoch <= self.view.epoch() {
+            self.fetch_noticed(step.output);
             return Ok(());
         }
         let changed = self.view.changed(&configuration);
@@ -79,7 +80,10 @@ impl CoreMachine {
         self.hurry(step.now, |member| open.contains(&member.prepare.table));
         self.restart_recovery(&open, step)?;
         self.review_fills(&open, step)?;
-        self.refuse_lost(step)
+        self.refuse_lost(step)?;
+        self.on_early_messages(step)?;
+        self.fetch_noticed(step.output);
+        Ok(())
     }
 
     /// Returns the partitions of these tables that this core holds, gives or receives.

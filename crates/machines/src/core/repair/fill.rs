@@ -388,7 +388,9 @@ impl CoreMachine {
             return Ok(());
         }
         self.take_rows(of, &page, step)?;
-        self.throttle(step.now, looked.bytes, page.rows.len());
+        let source = self.source(of, from).expect("it was just there");
+        let round_us = source.timer.elapsed_us(step.now.monotonic_us);
+        self.throttle(step.now, round_us, looked.bytes, page.rows.len());
         let source = self.source(of, from).expect("it was just there");
         source.rows += looked.rows;
         source.of_rows = source.of_rows.max(looked.of_rows);
@@ -400,11 +402,22 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Delays the next page after one that has arrived.
-    pub(crate) fn throttle(&mut self, now: ClockReading, looked_at_bytes: u64, taken_bytes: usize) {
+    /// Delays the next page after one that has arrived `round_us` after its request.
+    ///
+    /// The delay is as long as that, so that a core awaits about one page at a time: where requests
+    /// and messages wait for the cores or the processors, pages become rarer. A page that several
+    /// partitions requested together counts once.
+    pub(crate) fn throttle(
+        &mut self,
+        now: ClockReading,
+        round_us: u64,
+        looked_at_bytes: u64,
+        taken_bytes: usize,
+    ) {
         let per_second = self.limits.fill_bytes_per_second.max(1);
         let bytes = looked_at_bytes + TAKEN_TIMES * taken_bytes as u64;
-        let pause_us = bytes.saturating_mul(1_000_000) / per_second;
+        let round_us = if looked_at_bytes > 0 { round_us } else { 0 };
+        let pause_us = (bytes.saturating_mul(1_000_000) / per_second).max(3 * round_us);
         self.fills.next_page_us = self.fills.next_page_us.max(now.monotonic_us) + pause_us;
         self.counters.fill_bytes += looked_at_bytes;
     }

@@ -250,12 +250,15 @@ impl CoreMachine {
         &mut self,
         (of, question, (list, changes)): (PartitionId, u64, (u64, u64)),
         differing: Vec<(Bytes, Option<Bytes>)>,
-        page: RowPage,
+        (page, looked_at_bytes): (RowPage, u64),
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         if !self.awaits(of, question) {
             return Ok(());
         }
+        let now_us = step.now.monotonic_us;
+        let round_us = self.takings.0[&of].timer.elapsed_us(now_us);
+        self.throttle(step.now, round_us, looked_at_bytes, page.rows.len());
         let rows = self.entries(of, &page);
         let mut gone = Vec::new();
         for (start, end) in &differing {

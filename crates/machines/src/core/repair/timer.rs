@@ -25,6 +25,11 @@ impl RetryTimer {
         self.due_us(retry_us) > now_us
     }
 
+    /// Returns the time since the last request; 0 if it is to be asked.
+    pub fn elapsed_us(&self, now_us: u64) -> u64 {
+        self.at_us.map_or(0, |at_us| now_us.saturating_sub(at_us))
+    }
+
     /// Records that the request is sent now.
     pub fn ask(&mut self, now_us: u64) {
         self.at_us = Some(now_us);
