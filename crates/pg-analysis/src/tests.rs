@@ -354,6 +354,41 @@ fn unknown_statements_may_write_anything() {
     }
 }
 
+/// No event trigger sees such a table, so replicas would lack it when its rows come.
+#[test]
+fn blocks_in_which_explain_makes_a_table_are_refused() {
+    let refused = [
+        "DO $$ BEGIN EXECUTE 'EXPLAIN ANALYZE SELECT * INTO TABLE e FROM r'; END $$",
+        "DO $x$ BEGIN EXECUTE 'explain (analyze, costs off) create table e as select 1'; END $x$",
+        "DO 'BEGIN EXECUTE ''EXPLAIN ANALYSE CREATE MATERIALIZED VIEW e AS SELECT 1''; END'",
+        "DO $$ BEGIN EXECUTE $q$ EXPLAIN ANALYZE SELECT 'a' AS a INTO e $q$; END $$",
+        "DO $$ BEGIN EXECUTE 'EXPLAIN ANALYZE SELECT ''a'' AS a INTO e FROM r'; END $$",
+        "CALL mine('EXPLAIN ANALYZE SELECT 1 INTO e')",
+    ];
+    for text in refused {
+        let statement = analyse_one(text);
+        assert!(
+            matches!(statement.action, StatementAction::Refused(why) if why.contains("EXPLAIN")),
+            "{text}"
+        );
+    }
+    let others = [
+        "DO $$ BEGIN EXECUTE 'EXPLAIN ANALYZE INSERT INTO r VALUES (1)'; END $$",
+        "DO $$ DECLARE l text; BEGIN EXECUTE 'EXPLAIN ANALYZE SELECT 1' INTO l; END $$",
+        "DO $$ BEGIN EXECUTE 'EXPLAIN SELECT 1 INTO e'; CREATE TABLE x (); END $$",
+        "DO $$ BEGIN EXECUTE 'EXPLAIN ANALYZE SELECT 1 INTO TEMP e'; END $$",
+        "DO $$ BEGIN EXECUTE 'EXPLAIN ANALYZE SELECT 1; CREATE TABLE x ()'; END $$",
+        "CALL mine('a table that EXPLAIN ANALYZE creates')",
+    ];
+    for text in others {
+        let statement = analyse_one(text);
+        assert!(
+            matches!(statement.action, StatementAction::Unproven(_)),
+            "{text}"
+        );
+    }
+}
+
 #[test]
 fn writing_with_query_is_a_write_of_its_table() {
     let statement = analyse_one("WITH x AS (DELETE FROM s RETURNING *) INSERT INTO r SELECT 1");

@@ -365,6 +365,20 @@ const FILLS: &[(&str, bool)] = &[
         "EXPLAIN CREATE TABLE explained AS SELECT 1 AS id;; EXPLAIN SELECT 1 AS id INTO explained",
         false,
     ),
+    (
+        "DO $$ BEGIN EXECUTE 'EXPLAIN ANALYZE SELECT * INTO TABLE e FROM t'; END $$;; DROP TABLE e",
+        true,
+    ),
+    (
+        "CREATE FUNCTION g() RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+           EXECUTE 'EXPLAIN ANALYZE CREATE TABLE e AS SELECT ''x'' AS v'; END $$",
+        true,
+    ),
+    (
+        "CREATE FUNCTION g() RETURNS text LANGUAGE plpgsql AS $$ DECLARE l text; BEGIN
+           EXECUTE 'EXPLAIN ANALYZE INSERT INTO t VALUES (7)' INTO l; RETURN l; END $$;; SELECT g()",
+        false,
+    ),
 ];
 
 /// The schema before each of them.

@@ -222,6 +222,12 @@ BEGIN
   IF makes_rows AND (bare ~* '\mas\s+execute\M|^\s*explain\M') THEN
     PERFORM hihooi.refuse('a table that is made so is not replicated', 'Write CREATE TABLE ... AS with a query.');
   END IF;
+  -- No event trigger sees a table that EXPLAIN ANALYZE makes.
+  IF is_whole AND bare ~* '(^|;)\s*create\s+(or\s+replace\s+)?(function|procedure)\M'
+     AND statement ~* '(''|\$)\s*explain\M([^;''$]|'''')*\manaly[sz]e\M([^;''$]|'''')*(\mcreate\s+(?!temp|local|global)|(?<!\minsert\s)(?<!\mmerge\s)\minto\s+(?!temp|local|global|pg_temp))' THEN
+    PERFORM hihooi.refuse('a function in which EXPLAIN ANALYZE makes a table is not replicated',
+                          'Leave out ANALYZE, or make the table by a statement of its own.');
+  END IF;
   IF bare ~* '\mpg_toast"?\s*\.' THEN
     PERFORM hihooi.refuse('a change of a table in pg_toast is not replicated, since its name is another one at replicas',
                           'Change the table that it belongs to.');
