@@ -38,6 +38,9 @@ pub(super) struct SealTracker {
     /// through again. There can be one for each of ten thousand tables, and a step for each
     /// heartbeat.
     reviewed: Option<Option<u64>>,
+    /// How often seals were looked through.
+    #[cfg(test)]
+    pub reviews: u64,
     /// The obstacle of which operators were last notified.
     last_notice: String,
 }
@@ -185,6 +188,10 @@ impl Coordinator {
         });
         if reviewed {
             return;
+        }
+        #[cfg(test)]
+        {
+            self.seals.reviews += 1;
         }
         self.wait_for_stopped(now);
         let servers = self.state.configuration.servers.iter();
