@@ -154,7 +154,7 @@ async fn hand_on(table: Table, first: i64, over: Arc<AtomicBool>) -> i64 {
     written
 }
 
-/// A person whose note is a value that nobody else has.
+/// A person whose note is a value that no other row has.
 fn badged(id: i64, badge: i64) -> Vec<Value> {
     let city = Value::Text(format!("city {}", id % 17));
     let note = format!("{badge:0width$}", width = NOTE_BYTES / 2);

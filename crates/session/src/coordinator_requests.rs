@@ -201,8 +201,8 @@ impl SessionMachine {
         self.fetch(now_us, self.known_epoch(), output);
     }
 
-    /// Requests a configuration of this epoch or a newer one: at once if the epoch is known to exist,
-    /// otherwise no more often than four times in `SessionLimits::ask_us`.
+    /// Requests a configuration of this epoch or a newer one: at once if the epoch is known to
+    /// exist, otherwise no more often than four times in `SessionLimits::ask_us`.
     pub(super) fn fetch(&mut self, now_us: u64, wanted: Epoch, output: &mut SessionOutput) {
         let is_news = match &mut self.fetch {
             Some(fetch) if fetch.wanted >= wanted => return,

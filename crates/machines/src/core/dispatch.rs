@@ -124,7 +124,7 @@ impl CoreMachine {
         self.ask_cover_again(now, core, output);
     }
 
-    /// Handles a message of a peer, keeps it for an epoch that this core has not begun, or drops it.
+    /// Handles a message of a peer, keeps it until this core has begun its epoch, or drops it.
     fn on_peer_message<T: Tables>(
         &mut self,
         header: PeerHeader,
@@ -142,8 +142,8 @@ impl CoreMachine {
         }
     }
 
-    /// Handles the messages that arrived before this core had begun their epochs. Those of further
-    /// epochs are kept again.
+    /// Handles the messages that arrived before this core had begun their epochs. Messages of
+    /// further epochs are kept again.
     pub(crate) fn on_early_messages<T: Tables>(
         &mut self,
         step: &mut Step<'_, T>,
@@ -157,9 +157,9 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Returns how this core treats a message of a peer. It must have the peer's present incarnation
-    /// (R16) and this core's epoch of the table (R15). A message of a chain is dropped while the
-    /// table's chains stand still.
+    /// Returns how this core treats a message of a peer. It must have the peer's present
+    /// incarnation (R16) and this core's epoch of the table (R15). A message of a chain is dropped
+    /// while the table's chains stand still.
     fn admit_message(
         &mut self,
         header: PeerHeader,

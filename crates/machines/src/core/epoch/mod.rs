@@ -1,6 +1,6 @@
 //! From one epoch to the next: `succession` follows a new configuration, `seal` ends the epochs
-//! whose members are replaced, by the rules of `resolution`. `early` keeps messages of peers that are
-//! ahead.
+//! whose members are replaced, by the rules of `resolution`. `early` keeps messages of
+//! peers that are ahead.
 
 pub(crate) mod early;
 mod leftovers;
