@@ -338,7 +338,8 @@ fn a_newer_epoch_is_fetched_and_the_request_sent_with_it() {
     }
 }
 
-/// The answer that is on its way may be from before that epoch: then the next request for it would come too late.
+/// The answer that is on its way may be from before that epoch: then the next request for it would
+/// come too late.
 #[test]
 fn an_epoch_that_is_noticed_during_a_fetch_is_fetched_at_once() {
     let mut client = Client::new(SessionLimits::default());
