@@ -42,7 +42,7 @@ impl BaselineChain {
         Ok(BaselineChain { processes })
     }
 
-    /// Returns numbers of the processes.
+    /// Returns the process ids.
     pub fn ids(&self) -> Vec<u32> {
         self.processes.iter().map(BenchProcess::id).collect()
     }
@@ -55,7 +55,7 @@ impl BaselineChain {
     /// Opens one blocking connection with one frame at a time, without a runtime in between.
     ///
     /// # Errors
-    /// It does not connect.
+    /// The connection to the baseline process fails.
     pub fn blocking(&self, bytes: usize) -> io::Result<BlockingClient> {
         let stream = TcpStream::connect(self.address()?)?;
         stream.set_nodelay(true)?;
@@ -71,7 +71,7 @@ impl BaselineChain {
     /// Opens `count` connections with `window` frames in flight on each.
     ///
     /// # Errors
-    /// One does not connect.
+    /// One of the connections to the baseline process fails.
     pub async fn windows(
         &self,
         count: usize,
@@ -104,7 +104,7 @@ fn echo_frame(bytes: usize) -> Vec<u8> {
     frame
 }
 
-/// A client that blocks.
+/// A client with a blocking socket and one frame at a time.
 #[derive(Debug)]
 pub struct BlockingClient {
     stream: TcpStream,
@@ -151,7 +151,7 @@ impl MeasuredWorker for FrameWindow {
     }
 }
 
-/// Appends to a file that has its size already, and waits for the disk each time.
+/// Appends to a preallocated file, and waits until each append is on the disk.
 #[derive(Debug)]
 pub struct FlushBaseline {
     file: File,
@@ -162,7 +162,7 @@ pub struct FlushBaseline {
 const FLUSH_FILE_BYTES: u64 = 16 << 20;
 
 impl FlushBaseline {
-    /// Makes the file in `folder`; each append has `bytes`.
+    /// Creates the file in `folder`. Each append writes `bytes` bytes.
     ///
     /// # Errors
     /// The file cannot be written.

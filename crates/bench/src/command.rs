@@ -26,7 +26,7 @@ pub struct MeasureArguments {
     /// The measurement.
     #[command(subcommand)]
     pub command: BenchCommand,
-    /// How, and where to.
+    /// The options of the measurement, such as its duration and the folder of its results.
     #[command(flatten)]
     pub options: MeasureOptions,
 }
@@ -44,13 +44,13 @@ pub enum BenchCommand {
     Import,
     /// 64 writers of one row: S9.
     HotKey,
-    /// Writes of a table while another one gets an index, and while 500 others are created.
+    /// Writes of a table while another table gets an index, and while 500 other tables are created.
     Changes,
     /// Many tables: creation, memory, starts.
     Tables,
     /// Lists, ranges and counts over several partitions: Q1.
     Statements,
-    /// Snapshots opened, and writes meanwhile: Q2, Q3.
+    /// Opening snapshots, and writes while snapshots are opened: Q2, Q3.
     Snapshots,
     /// Load, A, B, C, D and F with rows of 100 B and 1 kB: S7, S8.
     Ycsb,
@@ -60,17 +60,19 @@ pub enum BenchCommand {
     Memory,
     /// The rebuild of a server's partitions, without other load: F3.
     Rebuild,
-    /// Servers lost under reads, with and without a hybrid: F1 to F4, the paper's Tables 3 to 5.
+    /// The loss of one and two servers during reads, with and without a hybrid: F1 to F4, the
+    /// paper's Tables 3 to 5.
     Recovery,
-    /// One of six servers killed under reads and writes: latencies before, during its lease, while
-    /// its partitions are filled, and after.
+    /// The kill of one of six servers during reads and writes: latencies before the kill, during
+    /// the server's lease, while its partitions are filled, and after that.
     Killed,
-    /// Hybrids of all shapes, a server of either index lost: the paper's Figures 13 and 14.
+    /// All shapes of hybrids, with the loss of a server of either index: the paper's Figures 13 and
+    /// 14.
     Parametrization,
     /// A hybrid that three indexes share: the paper's Table 6.
     Sharing,
-    /// All of them but `import` and those of lost servers, which take many minutes, and of the
-    /// proxy.
+    /// All measurements except `import`, those that lose servers, which take many minutes, and
+    /// those of the proxy.
     All,
     /// The PostgreSQL proxy, beside its alternatives: H1 to H5.
     #[cfg(feature = "proxy")]

@@ -37,7 +37,7 @@ pub fn with_ended_us(id: u32) -> io::Result<f64> {
     Ok(sum.map_err(|_| unknown())? as f64 * TICK_US)
 }
 
-/// Returns the sum over processes.
+/// Returns the CPU time of several processes together, in microseconds.
 ///
 /// # Errors
 /// A process is gone.

@@ -3,12 +3,13 @@
 //! The zipfian one is that of Gray et al. (SIGMOD 1994), which YCSB uses with θ = 0.99, and
 //! scrambled as there, so that popular keys are not neighbours.
 
-/// A generator of 64-bit numbers (splitmix64): small, quick, the same for ever.
+/// A generator of 64-bit numbers (splitmix64) that is small and fast. Its output for a seed never
+/// changes.
 #[derive(Clone, Debug)]
 pub struct BenchRandom(u64);
 
 impl BenchRandom {
-    /// Returns a generator; equal seeds give equal numbers.
+    /// Returns a generator. Equal seeds give equal numbers.
     pub fn new(seed: u64) -> BenchRandom {
         BenchRandom(seed)
     }
@@ -30,7 +31,7 @@ impl BenchRandom {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Returns a text of `length` lower-case letters and digits.
+    /// Returns a string of `length` lower-case letters and digits.
     pub fn text(&mut self, length: usize) -> String {
         const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz012345";
         let mut text = String::with_capacity(length);
@@ -52,7 +53,7 @@ fn scramble(mut number: u64) -> u64 {
     number ^ (number >> 31)
 }
 
-/// Zipf's distribution over ranks 0 to count − 1, θ = 0.99.
+/// Zipf's distribution over the ranks 0 to count − 1, with θ = 0.99.
 #[derive(Clone, Debug)]
 pub struct Zipfian {
     count: u64,

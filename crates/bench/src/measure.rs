@@ -15,7 +15,7 @@ use crate::cpu;
 use crate::pairs::{Latencies, Measurements};
 use crate::plot::{AxisScale, LineChart};
 
-/// Does one operation after the other.
+/// A worker that executes one operation after the other.
 pub trait MeasuredWorker {
     /// Does the next; returns how many operations that was, 0 when there is nothing left to do.
     ///
@@ -36,7 +36,7 @@ pub struct Sample {
     pub latencies: Latencies,
 }
 
-/// Runs the workers side by side for `span`, or until they have nothing left; `ids` are the
+/// Runs the workers concurrently for `span`, or until none has an operation left. `ids` are the
 /// processes under measurement.
 ///
 /// # Errors
@@ -96,14 +96,14 @@ async fn work<W: MeasuredWorker>(
     Ok(operations)
 }
 
-/// The runs of one thing under measurement, in the order of the pairs.
+/// The runs of one measured system, in the order of the pairs.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
     samples: Vec<Sample>,
 }
 
 impl Series {
-    /// Notes a run.
+    /// Adds a run.
     pub fn push(&mut self, sample: Sample) {
         self.samples.push(sample);
     }
@@ -121,7 +121,8 @@ impl Series {
         self.figures(|sample| sample.latencies.percentile(0.5))
     }
 
-    /// Returns the same of latencies that are known in whole microseconds only.
+    /// Returns the median latency of each run, for latencies that are known only in whole
+    /// microseconds.
     #[cfg(feature = "proxy")]
     pub fn p50_of_whole_us(&self) -> Measurements {
         self.figures(|sample| sample.latencies.median_of_whole())
@@ -158,7 +159,7 @@ impl Series {
     }
 }
 
-/// Returns a chart with the cumulative distributions of latencies side by side.
+/// Returns a chart that compares the cumulative distributions of the latencies of several series.
 pub fn latency_plot(title: &str, series: &[(&str, &Series)]) -> LineChart {
     let lines = series.iter().map(|(name, series)| {
         let points = series.latencies().distribution();

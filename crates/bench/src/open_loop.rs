@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
-/// An operation that has ended; times from the beginning of the load.
+/// An operation that has ended. Its times count from the beginning of the load.
 #[derive(Clone, Copy, Debug)]
 pub struct TimedOperation {
-    /// Its place in the order, from 0.
+    /// The operation's number in the order of the scheduled starts, from 0.
     pub number: u64,
     pub intended: Duration,
     pub ended: Duration,
@@ -27,8 +27,8 @@ impl TimedOperation {
     }
 }
 
-/// Starts so many operations a second from `started` on until `stop` is set, and returns all of
-/// them once they have ended. `operate` returns whether the operation went well. Must run in a
+/// Starts `rate` operations per second from `started` on until `stop` is set, and returns all of
+/// them once they have ended. `operate` returns whether the operation succeeded. Must run in a
 /// [`tokio::task::LocalSet`].
 pub async fn run<F, O>(
     rate: f64,

@@ -11,10 +11,10 @@ use crate::plot::{BarChart, LineChart};
 /// The options that all measurements share.
 #[derive(Args, Clone, Debug)]
 pub struct MeasureOptions {
-    /// How long one run lasts; a measurement has several runs per pair.
+    /// The duration of one run. A measurement has several runs for each pair.
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, global = true)]
     pub seconds: f64,
-    /// Pairs of baseline and store; below five, medians mean little.
+    /// The number of pairs of baseline and store. With fewer than five pairs, medians mean little.
     #[arg(long, default_value_t = 5, global = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub pairs: u32,
     /// Rows loaded before anything is measured.
@@ -33,7 +33,7 @@ pub struct MeasureOptions {
     /// and a tenth as many of 1 kB; the paper has 10,000,000.
     #[arg(long, default_value_t = 200_000, global = true, value_parser = clap::value_parser!(u64).range(20..))]
     pub failure_rows: u64,
-    /// Where CSV and SVG files go.
+    /// The folder of the CSV and SVG files.
     #[arg(
         long,
         value_name = "FOLDER",
@@ -41,24 +41,24 @@ pub struct MeasureOptions {
         global = true
     )]
     pub out: PathBuf,
-    /// Where servers keep their data: the disk under measurement. The system's temporary folder
-    /// unless given.
+    /// The folder of the servers' data, which determines the measured disk. The system's temporary
+    /// folder by default.
     #[arg(long, value_name = "FOLDER", global = true)]
     pub folder: Option<PathBuf>,
 }
 
 impl MeasureOptions {
-    /// Returns how long one run lasts.
+    /// Returns the duration of one run.
     pub fn span(&self) -> Duration {
         Duration::from_secs_f64(self.seconds)
     }
 
-    /// Prints how far a long measurement is.
+    /// Prints the progress of a long measurement.
     pub fn say_round(&self, round: u32, what: &str) {
         note!("round {round} of {}: {what}", self.pairs);
     }
 
-    /// Returns where processes keep their data.
+    /// Returns the folder of the processes' data.
     pub fn base(&self) -> PathBuf {
         self.folder.clone().unwrap_or_else(std::env::temp_dir)
     }

@@ -51,9 +51,9 @@ const WHOLE_WITHIN: Duration = Duration::from_secs(600);
 #[derive(Clone, Debug)]
 pub struct OutageTable {
     pub name: String,
-    /// The primary key counts.
+    /// The number of keys, including the primary key.
     pub keys: usize,
-    /// The hybrid's divisions, by key; none is no hybrid.
+    /// The hybrid's divisions, one for each key; none without a hybrid.
     pub hybrid: Option<Vec<u32>>,
 }
 
@@ -67,7 +67,7 @@ impl OutageTable {
         }
     }
 
-    /// Returns copies of each row.
+    /// Returns the number of copies of each row.
     pub fn copies(&self) -> usize {
         self.keys + usize::from(self.hybrid.is_some())
     }
@@ -77,7 +77,7 @@ impl OutageTable {
 #[derive(Clone, Copy, Debug)]
 pub struct ServerLoss {
     pub at: Duration,
-    /// The server that holds this partition (replex, number) then.
+    /// The lost server: the one that holds this partition (replex, number) at that time.
     pub holder_of: (usize, usize),
 }
 
@@ -85,9 +85,10 @@ pub struct ServerLoss {
 #[derive(Clone, Copy, Debug)]
 pub struct LossMoments {
     pub killed: Duration,
-    /// Its lease is over, and an epoch without it serves: its partitions begin to be filled.
+    /// The moment when the server's lease has ended and an epoch without the server serves: its
+    /// partitions begin to be filled.
     pub serving: Duration,
-    /// All is filled.
+    /// The moment when all partitions are filled.
     pub whole: Duration,
     pub ended: Duration,
 }
@@ -95,27 +96,28 @@ pub struct LossMoments {
 /// The result of a run.
 #[derive(Clone, Debug)]
 pub struct OutageOutcome {
-    /// Seconds, and lookups per second around then.
+    /// Points in time in seconds, each with the lookups per second around it.
     pub timeline: Vec<(f64, f64)>,
     /// Lookups per second before the first loss, and from it until all was filled again.
     pub before: f64,
     pub during: f64,
-    /// From the first loss until all was filled again.
+    /// The time from the first loss until all partitions were filled, in seconds.
     pub recovery_seconds: f64,
 }
 
 /// The effect of the loss of servers on a cluster without other clients.
 #[derive(Clone, Copy, Debug)]
 pub struct IdleRecovery {
-    /// Partitions that a lookup of a lost row visits: by the grid, and in fact.
+    /// The number of partitions that a lookup of a lost row visits: as computed from the grid, and
+    /// as measured.
     pub predicted: f64,
     pub measured: f64,
-    /// Rows that were filled, and how long that took from the new epoch on.
+    /// The number of filled rows, and the duration of the fill from the new epoch on.
     pub rows: u64,
     pub seconds: f64,
 }
 
-/// A loaded cluster. Processes go before their quotas.
+/// A loaded cluster. The fields are ordered so that processes are dropped before their quotas.
 pub struct OutageSite {
     cluster: BenchCluster,
     servers: Vec<(ServerId, usize, BenchProcess)>,
@@ -141,10 +143,11 @@ impl OutageSite {
         OutageSite::of_servers(options, grid, shape, (SERVERS, spares)).await
     }
 
-    /// Starts so many servers, loads the table, and adds so many spares.
+    /// Starts a cluster with `servers` servers, loads the table, and adds `spares` servers without
+    /// partitions.
     ///
     /// # Errors
-    /// As [`OutageSite::new`].
+    /// A process does not start, or a row cannot be inserted.
     pub async fn of_servers(
         options: &MeasureOptions,
         grid: &OutageTable,
@@ -175,7 +178,8 @@ impl OutageSite {
         Ok(site)
     }
 
-    /// Holds each server to its share of a core from now on; prints a note if that cannot be.
+    /// Limits each server to a twentieth of a core. Prints a note if the machine does not permit
+    /// CPU quotas.
     pub fn hold_back(&mut self) {
         let ids = self.servers.iter().map(|(_, _, process)| process.id());
         let quotas: io::Result<_> =
@@ -200,8 +204,8 @@ impl OutageSite {
             .sum()
     }
 
-    /// Reads for some while, loses servers, and goes on until `after` all is whole again. `shares`
-    /// is how lookups are split over the keys.
+    /// Runs lookups, kills servers for good, and continues for `after` once all partitions are
+    /// filled again. `shares` are the relative rates of lookups by each key.
     ///
     /// # Errors
     /// A lookup fails, or does not find its row; the cluster does not become whole.
@@ -294,8 +298,8 @@ impl OutageSite {
         store::tables(&self.clients, TABLE).await
     }
 
-    /// Kills the holder of a partition after some time, gives it up once its lease is over, waits
-    /// until all is filled, and goes on for some time.
+    /// Kills the holder of a partition after some time, and replaces it once its lease has ended.
+    /// Waits until all partitions are filled, and continues for some time.
     ///
     /// # Errors
     /// The cluster does not become whole.
@@ -353,10 +357,10 @@ impl OutageSite {
         Ok(server)
     }
 
-    /// Starts lost servers again, as spares.
+    /// Starts the lost servers again, as spare servers without partitions.
     ///
     /// # Errors
-    /// One does not start.
+    /// One of the servers does not start.
     pub async fn bring_back(&mut self) -> io::Result<()> {
         for number in std::mem::take(&mut self.lost) {
             let process = self.cluster.server(number)?;
@@ -368,11 +372,11 @@ impl OutageSite {
         self.wait(all_up).await
     }
 
-    /// Loses the holders of partitions without any load, counts the visits of lookups, and has the
-    /// rest filled.
+    /// Kills the holders of partitions without other load, counts the partitions that lookups
+    /// visit, and replaces the servers until all partitions are filled.
     ///
     /// # Errors
-    /// As [`OutageSite::outage`].
+    /// A lookup fails, or the cluster does not recover all partitions in time.
     pub async fn quiet_loss(&mut self, holders_of: &[(usize, usize)]) -> io::Result<IdleRecovery> {
         let mut gone = BTreeSet::new();
         for place in holders_of {
@@ -461,11 +465,11 @@ impl OutageSite {
         Ok((each(f64::from(predicted)), each(measured as f64)))
     }
 
-    /// Writes rows that a server holds while it is lost; the longest time in which none of them
-    /// was acknowledged.
+    /// Writes rows of a server while it is lost. Returns the longest time in which none of these
+    /// writes was acknowledged.
     ///
     /// # Errors
-    /// As [`OutageSite::outage`].
+    /// A write fails for good, or the cluster does not recover all partitions in time.
     pub async fn write_gap(&mut self, loss: ServerLoss, after: Duration) -> io::Result<Duration> {
         let table = self.clients[0].table(TABLE).await.map_err(store::failed)?;
         let definition = table.definition();

@@ -19,12 +19,13 @@ impl Measurements {
         self.values.iter().copied()
     }
 
-    /// Returns the median; NaN if there is none.
+    /// Returns the median of the values; NaN without values.
     pub fn median(&self) -> f64 {
         median(&self.values)
     }
 
-    /// Returns the median over pairs of this divided by the other: common noise cancels out.
+    /// Returns the median of the ratios of these values to the baseline's, pair by pair. Noise that
+    /// affects both values of a pair cancels out.
     pub fn ratio(&self, baseline: &Measurements) -> f64 {
         assert_eq!(
             self.values.len(),
@@ -36,7 +37,7 @@ impl Measurements {
         median(&ratios)
     }
 
-    /// Returns this less the other, pair by pair.
+    /// Returns the differences of these values and the baseline's, pair by pair.
     pub fn minus(&self, other: &Measurements) -> Measurements {
         assert_eq!(
             self.values.len(),
@@ -62,23 +63,23 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// Notes one more.
+    /// Adds a latency.
     pub fn push(&mut self, value: f64) {
         self.values.push(value);
     }
 
-    /// Takes in another's.
+    /// Adds all latencies of another collection.
     pub fn extend(&mut self, other: Latencies) {
         self.values.extend(other.values);
     }
 
-    /// Returns the value below which `share` of them lie.
+    /// Returns the latency below which the fraction `share` of all latencies lies.
     pub fn percentile(&self, share: f64) -> f64 {
         percentile(&self.values, share)
     }
 
-    /// Returns the median of values that are known in whole units only. Equal ones are taken to lie
-    /// evenly around their unit, so where among them the middle is gives the fraction.
+    /// Returns the median of values that are known only in whole units. Equal values are assumed to
+    /// lie evenly around their unit, so the position of the median among them gives the fraction.
     #[cfg(feature = "proxy")]
     pub fn median_of_whole(&self) -> f64 {
         let mut values = self.values.clone();
@@ -92,13 +93,14 @@ impl Latencies {
         unit - 0.5 + (middle - below as f64) / equal as f64
     }
 
-    /// Returns their mean.
+    /// Returns the mean of the latencies.
     #[cfg(feature = "proxy")]
     pub fn mean(&self) -> f64 {
         self.values.iter().sum::<f64>() / self.values.len() as f64
     }
 
-    /// Returns points of the cumulative distribution: (latency, share), denser towards the tail.
+    /// Returns points of the cumulative distribution: pairs of latency and fraction, with more
+    /// points towards the tail.
     pub fn distribution(&self) -> Vec<(f64, f64)> {
         let shares = (0..=99).map(|percent| f64::from(percent) / 100.0);
         let tail = [0.995, 0.999, 0.9999];

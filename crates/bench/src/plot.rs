@@ -16,7 +16,7 @@ const COLOURS: [&str; 7] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#e69f00", "#56b4e9",
 ];
 
-/// How values lie along an axis.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AxisScale {
     Linear,
@@ -33,7 +33,7 @@ pub struct LineChart {
     pub series: Vec<(String, Vec<(f64, f64)>)>,
 }
 
-/// A chart of bars: per group one value per series, none where there is no such figure.
+/// A chart of bars. Each group has one value for each series, or none without such a figure.
 #[derive(Clone, Debug)]
 pub struct BarChart {
     pub title: String,
@@ -84,7 +84,7 @@ impl Axis {
 }
 
 impl LineChart {
-    /// Returns the picture; empty series leave no line.
+    /// Returns the chart as SVG. An empty series has no line.
     pub fn svg(&self) -> String {
         let points = || {
             self.series
@@ -139,7 +139,7 @@ impl LineChart {
 }
 
 impl BarChart {
-    /// Returns the picture, each bar with its value above it.
+    /// Returns the chart as SVG, with each bar's value above it.
     pub fn svg(&self) -> String {
         let values = self
             .groups

@@ -40,10 +40,10 @@ fn programs() -> Option<PathBuf> {
 }
 
 impl DebianPostgres {
-    /// Makes an empty one and starts it; none if PostgreSQL is not installed.
+    /// Creates an empty database server and starts it. Returns none if PostgreSQL is not installed.
     ///
     /// # Errors
-    /// It does not start.
+    /// PostgreSQL does not start.
     pub fn start(base: &Path) -> io::Result<Option<DebianPostgres>> {
         let Some(programs) = programs() else {
             return Ok(None);
@@ -99,9 +99,9 @@ impl DebianPostgres {
         }
     }
 
-    /// Has `psql` run these words, each a statement or a command of its own; how long that took.
-    /// Then waits until the server's process for them has ended, too: its CPU time counts from then
-    /// on.
+    /// Runs statements or commands by `psql`, and returns their duration. Then waits until the
+    /// server's process for them has ended, so that [`DebianPostgres::cpu_us`] includes its CPU
+    /// time.
     ///
     /// # Errors
     /// A program fails.
@@ -129,7 +129,7 @@ impl DebianPostgres {
     /// microseconds. Programs that still run in the background are left out.
     ///
     /// # Errors
-    /// It is gone.
+    /// The server's process has ended.
     pub fn cpu_us(&self) -> io::Result<f64> {
         cpu::with_ended_us(self.postmaster.id())
     }

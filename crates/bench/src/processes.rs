@@ -16,7 +16,8 @@ impl BenchProcess {
     /// Starts `program` with `arguments` and waits for its line `ready key=value …`.
     ///
     /// # Errors
-    /// It cannot be started, or it ends without that line; then its last words are on stderr.
+    /// The process cannot be started, or it ends before it prints the line; the error contains the
+    /// end of its stderr.
     pub fn start(program: &Path, arguments: &[&str], log: &Path) -> io::Result<BenchProcess> {
         let mut child = Command::new(program)
             .args(arguments)
@@ -47,7 +48,7 @@ impl BenchProcess {
         Ok(process)
     }
 
-    /// Returns its number.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -62,10 +63,10 @@ impl BenchProcess {
         found.map(|(_, value)| value.as_str()).ok_or_else(missing)
     }
 
-    /// Lets it stop in good order and waits until it has.
+    /// Stops the process in order (SIGTERM), and waits until it has ended.
     ///
     /// # Errors
-    /// It cannot be waited for.
+    /// The system call that waits for the process fails.
     pub fn stop(mut self) -> io::Result<()> {
         self.end()
     }
@@ -88,7 +89,7 @@ impl Drop for BenchProcess {
 /// How the servers of a cluster run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServerKind {
-    /// Without a disk, to measure the rest.
+    /// Whether the servers keep everything in memory, to measure without a disk.
     pub memory: bool,
 }
 
@@ -103,7 +104,7 @@ pub struct BenchCluster {
 }
 
 impl BenchCluster {
-    /// Starts them, with their folders in a temporary one below `base`.
+    /// Starts a coordinator and servers, with their folders in a temporary folder below `base`.
     ///
     /// # Errors
     /// A process does not start.
@@ -129,7 +130,7 @@ impl BenchCluster {
     /// Starts one server over its folder.
     ///
     /// # Errors
-    /// It does not start.
+    /// The server does not start.
     pub fn server(&self, number: usize) -> io::Result<BenchProcess> {
         let data = self.folder.path().join(format!("server-{number}"));
         let coordinator = self.address()?;
@@ -147,10 +148,10 @@ impl BenchCluster {
         BenchProcess::start(&self.program, &arguments, &log)
     }
 
-    /// Returns where the coordinator listens.
+    /// Returns the coordinator's address.
     ///
     /// # Errors
-    /// It did not print it.
+    /// The coordinator has not printed its address.
     pub fn address(&self) -> io::Result<&str> {
         self.coordinator.ready_value("coordinator")
     }
@@ -158,7 +159,7 @@ impl BenchCluster {
     /// Stops one server in good order and starts it again over its folder.
     ///
     /// # Errors
-    /// It does not stop or does not start.
+    /// The server does not stop, or does not start again.
     pub fn restart(&mut self, number: usize) -> io::Result<()> {
         self.servers.remove(number).stop()?;
         let process = self.server(number)?;
@@ -169,7 +170,7 @@ impl BenchCluster {
     /// Stops the coordinator in good order and starts it again over its folder, where it was.
     ///
     /// # Errors
-    /// It does not stop or does not start.
+    /// The coordinator does not stop, or does not start again.
     pub fn restart_coordinator(&mut self) -> io::Result<()> {
         let address = self.address()?.to_owned();
         self.coordinator.end()?;
@@ -177,12 +178,12 @@ impl BenchCluster {
         Ok(())
     }
 
-    /// Returns the folder of all processes, removed with this.
+    /// Returns the folder of all processes. It is removed when this value is dropped.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Returns numbers of the server processes.
+    /// Returns the process ids of the servers.
     pub fn server_ids(&self) -> Vec<u32> {
         self.servers.iter().map(BenchProcess::id).collect()
     }

@@ -18,7 +18,7 @@ const PERIOD_US: u32 = 20_000;
 /// The kernel takes no smaller quota.
 const QUOTA_US_MIN: u32 = 1_000;
 
-/// A share of one core.
+/// A fraction of one core that limits the CPU time of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreShare {
     /// This much of a core is one over so many.
@@ -26,7 +26,7 @@ pub struct CoreShare {
 }
 
 impl CoreShare {
-    /// Returns one of so many equal parts of a core.
+    /// Returns one of `parts` equal parts of a core.
     ///
     /// # Panics
     /// If that is less than the kernel can hold a process to.
@@ -50,12 +50,13 @@ impl Display for CoreShare {
     }
 }
 
-/// A group with a quota; dropped, it is removed, if its processes have ended.
+/// A control group with a CPU quota. Dropping this value removes the group if its processes have
+/// ended.
 #[derive(Debug)]
 pub struct Quota(PathBuf);
 
 impl Quota {
-    /// Holds a process, and all that it has started and will, to one share together from now on.
+    /// Limits a process and all its present and future children together to a fraction of a core.
     ///
     /// # Errors
     /// There is no such controller, or no right to it.
@@ -85,7 +86,7 @@ impl Quota {
     }
 }
 
-/// Sees whether processes can be held to shares here.
+/// Checks that this machine permits CPU quotas.
 ///
 /// # Errors
 /// There is no such controller, or no right to it.
@@ -95,7 +96,7 @@ pub fn try_out() -> io::Result<()> {
     Quota::empty(&format!("try-{}", std::process::id()), QUOTA_US_MIN).map(drop)
 }
 
-/// Removes groups that a run left which was killed: those without their process.
+/// Removes control groups whose process has ended, which a killed run has left.
 ///
 /// # Errors
 /// There is no such controller.

@@ -15,7 +15,7 @@ pub struct FigureLine {
     pub id: String,
     pub what: String,
     pub value: f64,
-    /// Least and greatest of the runs.
+    /// The least and the greatest value of the runs.
     pub range: (f64, f64),
     pub unit: &'static str,
     pub baseline: String,
@@ -81,7 +81,7 @@ impl FigureReport {
         self.lines.last_mut().expect("one was added")
     }
 
-    /// Adds the figures of a series besides its latency: rate and CPU time.
+    /// Adds the rate and the CPU time of a series.
     pub fn work(&mut self, what: &str, series: &Series) {
         self.plain("", &format!("{what}: rate"), &series.rate(), "1/s");
         self.plain(

@@ -53,7 +53,7 @@ pub fn row(number: u64, field_bytes: usize) -> Vec<Value> {
     values
 }
 
-/// Returns any failure of the client, for the user that runs the measurement.
+/// Returns an error of the client as an [`io::Error`], to be printed to the user.
 pub fn failed(error: client::Error) -> io::Error {
     io::Error::other(error.to_string())
 }
@@ -71,7 +71,7 @@ pub async fn clients(cluster: &BenchCluster, count: usize) -> io::Result<Vec<Cli
     Ok(clients)
 }
 
-/// Returns each client's handle of the table.
+/// Returns one handle of the table for each client.
 ///
 /// # Errors
 /// There is no such table.
@@ -84,7 +84,7 @@ pub async fn tables(clients: &[Client], name: &str) -> io::Result<Vec<Table>> {
     Ok(tables)
 }
 
-/// Makes the table, empty.
+/// Creates the table, without rows.
 ///
 /// # Errors
 /// The coordinator refuses it.
@@ -125,10 +125,10 @@ pub async fn wait_until_up(client: &Client) -> io::Result<()> {
     Err(io::Error::other("servers are down and do not come back"))
 }
 
-/// Inserts rows 0 up to the shape's.
+/// Inserts as many rows as the shape has, numbered from 0.
 ///
 /// # Errors
-/// One cannot be inserted.
+/// A row cannot be inserted.
 pub async fn load(table: &Table, shape: RowShape) -> io::Result<()> {
     let next = Rc::new(Cell::new(0));
     let inserts: Vec<InsertWorker> = (0..LOAD_WINDOW)
@@ -151,7 +151,7 @@ pub fn replex_of(table: &Table, column: usize) -> u8 {
     u8::try_from(found.expect("the table was made with it")).expect("replexes are few")
 }
 
-/// Looks up rows by one of the keys, each with equal chance.
+/// A worker that looks up rows by one of the keys, each with equal probability.
 #[derive(Debug)]
 pub struct LookupWorker {
     table: Table,
@@ -161,7 +161,7 @@ pub struct LookupWorker {
 }
 
 impl LookupWorker {
-    /// Makes a worker over keys that [`encoded_keys`] has encoded beforehand.
+    /// Returns a worker that looks up keys which [`encoded_keys`] has encoded.
     pub fn new(table: Table, replex: u8, keys: Rc<Vec<Vec<u8>>>, seed: u64) -> LookupWorker {
         LookupWorker {
             table,
@@ -181,8 +181,8 @@ pub fn encoded_keys(shape: RowShape, column: usize) -> Vec<Vec<u8>> {
     keys.collect()
 }
 
-/// Returns those keys whose partition of the replex is where the first key's is: all on one
-/// connection.
+/// Returns the keys whose partition is on the same core as the first key's, so that one connection
+/// serves all lookups.
 pub fn on_one_core(table: &Table, replex: u8, keys: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let core = |key: &[u8]| {
         let number = partition_of(table, replex, key);
@@ -234,14 +234,14 @@ impl MeasuredWorker for LookupWorker {
     }
 }
 
-/// Inserts rows by rising number, shared among workers.
+/// A worker that inserts rows by rising number. Several workers share the numbers.
 #[derive(Debug)]
 pub struct InsertWorker {
     pub table: Table,
     pub field_bytes: usize,
-    /// The next row's number.
+    /// The number of the next row to insert.
     pub next: Rc<Cell<u64>>,
-    /// Where to stop.
+    /// The number at which the workers stop.
     pub end: u64,
 }
 
@@ -262,7 +262,7 @@ impl MeasuredWorker for InsertWorker {
     }
 }
 
-/// Rewrites one field, not indexed, of one row.
+/// A worker that updates one field of one row. No index has this field.
 #[derive(Debug)]
 pub struct HotWrite {
     pub table: Table,
@@ -281,7 +281,7 @@ impl MeasuredWorker for HotWrite {
     }
 }
 
-/// Returns the assignment of a text to a field.
+/// Returns an assignment that sets a field to a string.
 pub fn set(field: usize, text: String) -> Assignment {
     Assignment {
         column: 1 + u16::try_from(field).expect("fields are few"),
@@ -292,7 +292,7 @@ pub fn set(field: usize, text: String) -> Assignment {
 /// Checks that a write was applied.
 ///
 /// # Errors
-/// It failed or was refused.
+/// The write failed, or its result is not `Applied`.
 pub fn applied(result: Result<RequestResult, client::Error>) -> io::Result<()> {
     match result.map_err(failed)? {
         RequestResult::Applied { .. } => Ok(()),

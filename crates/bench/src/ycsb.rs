@@ -29,12 +29,12 @@ use crate::store::{self, FIELDS, RowShape};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct YcsbWorkload {
     pub name: &'static str,
-    /// Of a hundred operations.
+    /// The number of updates in a hundred operations.
     pub updates: u64,
     pub inserts: u64,
-    /// Reads followed by an update.
+    /// The number of reads that are followed by an update, in a hundred operations.
     pub modifications: u64,
-    /// The most popular rows are the newest.
+    /// Whether the newest rows are the most popular ones.
     pub latest: bool,
 }
 
@@ -79,7 +79,7 @@ pub struct YcsbRows {
 }
 
 impl YcsbRows {
-    /// Makes the state of a workload over `rows` rows.
+    /// Returns the state of a workload over `rows` rows.
     pub fn new(rows: u64) -> YcsbRows {
         YcsbRows {
             zipfian: Zipfian::new(rows),
@@ -123,7 +123,7 @@ impl YcsbRows {
     }
 }
 
-/// A client.
+/// A client that runs a workload.
 #[derive(Debug)]
 pub struct YcsbClient {
     table: Table,
@@ -134,7 +134,7 @@ pub struct YcsbClient {
 }
 
 impl YcsbClient {
-    /// Returns a client that shares its knowledge of the rows with others.
+    /// Returns a client that shares the set of existing rows with other clients.
     pub fn new(
         table: Table,
         workload: YcsbWorkload,

@@ -48,7 +48,7 @@ impl Table {
     /// clients write.
     ///
     /// # Errors
-    /// As there, and [`Error::Snapshot`] if it has ended.
+    /// The same as for [`Table::checksum`], and [`Error::Snapshot`] if the snapshot has ended.
     pub async fn checksum_at(
         &self,
         replex: u8,
@@ -95,7 +95,7 @@ impl Table {
     /// numbers.
     ///
     /// # Errors
-    /// As there.
+    /// The same as for [`Table::checksum`].
     pub async fn checksums(&self) -> Result<Vec<(String, Checksum)>, Error> {
         let mut sums = Vec::new();
         let definition = self.definition();

@@ -196,7 +196,7 @@ impl Table {
     /// Returns the row with this pk.
     ///
     /// # Errors
-    /// As awaiting a [`Lookup`].
+    /// The same as for awaiting a [`Lookup`].
     pub async fn get(&self, pk: &[Value]) -> Result<Option<Row>, Error> {
         let rows = self.lookup(IndexSelector::PrimaryKey, pk)?.limit(1).await?;
         Ok(rows.into_iter().next())

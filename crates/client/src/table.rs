@@ -289,7 +289,7 @@ impl Table {
     /// Works like [`Table::execute`], with its own deadline.
     ///
     /// # Errors
-    /// As there.
+    /// The same as for [`Table::execute`].
     pub async fn execute_within(
         &self,
         mutation: Mutation,

@@ -3,7 +3,7 @@
 
 use crate::Failure;
 
-/// The list of a suite.
+/// The known differences of one suite.
 #[derive(Debug)]
 pub struct KnownDifferences {
     /// Name or beginning of a name, whether it is a beginning, and the reason.
@@ -27,7 +27,7 @@ impl Entry {
 }
 
 impl KnownDifferences {
-    /// Reads a list. Empty lines and lines that begin with `#` are for people.
+    /// Parses a list. Empty lines and lines that begin with `#` are ignored.
     pub fn parse(text: &str) -> Result<KnownDifferences, Failure> {
         let mut entries = Vec::new();
         for line in text.lines() {
@@ -59,7 +59,7 @@ impl KnownDifferences {
         entry.map(|entry| &*entry.reason)
     }
 
-    /// Entries of which no test differs.
+    /// Returns the entries that match none of the tests that differ.
     pub fn without(&self, differences: &[String]) -> impl Iterator<Item = &str> {
         let stale = |entry: &&Entry| !differences.iter().any(|test| entry.is(test));
         self.entries.iter().filter(stale).map(|entry| &*entry.name)

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub struct TestOutcomes {
     passed: BTreeMap<String, bool>,
-    /// The suite was ended because it took too long.
+    /// Whether the suite was ended because it took too long.
     pub timed_out: bool,
 }
 
@@ -22,7 +22,7 @@ impl TestOutcomes {
         (passed, self.passed.len() - passed)
     }
 
-    /// Tests that passed here and did not pass there.
+    /// Returns the tests that passed in this run and did not pass in the other run.
     pub fn differences(&self, there: &TestOutcomes) -> Vec<String> {
         let here = self.passed.iter().filter(|(_, passed)| **passed);
         let differ = here.filter(|(name, _)| there.passed.get(*name) != Some(&true));

@@ -16,13 +16,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The way in which a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramEnd {
-    /// It ended without being killed; whether it reported success.
+    /// The program ended by itself. Contains whether it reported success.
     Ended(bool),
-    /// It was killed, with all that it had started.
+    /// The program took too long, and was killed with all its children.
     TimedOut,
 }
 
-/// Runs a program for at most so long; its output goes to `log`.
+/// Runs a program for at most the given time. Its output goes to `log`.
 pub fn run_for(command: &mut Command, log: &Path, most: Duration) -> Result<ProgramEnd, Failure> {
     let line = command_line(command);
     let file = File::create(log).map_err(|error| format!("{}: {error}", log.display()))?;

@@ -33,7 +33,7 @@ const SETTINGS: &[&str] = &[
     "shared_buffers=64MB",
 ];
 
-/// Where a suite finds its server.
+/// The server that a suite connects to.
 #[derive(Debug)]
 pub struct SuiteTarget {
     /// A host name or address.
@@ -44,7 +44,7 @@ pub struct SuiteTarget {
     pub database: &'static str,
     /// PostgreSQL's programs.
     pub programs: PathBuf,
-    /// Names this run among those of the suite.
+    /// The name of this run, which distinguishes the runs of the suite.
     pub run: &'static str,
 }
 
@@ -93,7 +93,7 @@ pub struct ReplicaReport {
 }
 
 impl ReplicaReport {
-    /// Returns whether all serve reads.
+    /// Returns whether all replicas serve reads.
     pub fn are_serving(&self) -> bool {
         self.states.iter().all(|state| state == "serving")
     }
@@ -116,7 +116,7 @@ pub struct SuiteRequirements {
     pub settings: &'static [&'static str],
 }
 
-/// Running servers; dropped, they are ended.
+/// The running servers of a suite. Dropping this value stops them.
 pub struct SuiteServers {
     database: &'static str,
     primary: Postgres,
@@ -219,8 +219,8 @@ impl SuiteServers {
         }
     }
 
-    /// Returns the console's report of the replicas, once all have the suite's commits or have had
-    /// time to.
+    /// Returns the console's report of the replicas, after waiting for a limited time until all of
+    /// them have the suite's commits.
     pub fn replicas(&mut self) -> ReplicaReport {
         // The last commit of the suite: a replica that has it has everything before it.
         if let Err(failure) = self.target().psql(&format!("CREATE TABLE {LAST_TABLE} ()")) {

@@ -85,7 +85,8 @@ impl Layout {
     /// become vacant.
     ///
     /// # Errors
-    /// It is the primary replex, there is no such copy, or others refer to it.
+    /// The name is that of the primary replex, no copy has the name, or another copy is derived
+    /// from the named one.
     pub fn remove(&mut self, schema: &mut Schema, name: &str) -> Result<(), GridError> {
         let gone = self.removable(schema, name)?;
         let index = schema.indexes.iter().position(|index| index.name == name);
@@ -122,7 +123,7 @@ impl Layout {
     /// Returns the numbers of the copies that [`Layout::remove`] would remove, ascending.
     ///
     /// # Errors
-    /// As there.
+    /// The same as for [`Layout::remove`].
     pub fn removable(&self, schema: &Schema, name: &str) -> Result<Vec<usize>, GridError> {
         let table = &schema.name;
         let refuse = |message| Err(GridError { message });

@@ -562,7 +562,8 @@ pub(crate) fn read(partition: PartitionId, start: &Bytes) -> Read {
 /// Returns the configuration as the coordinator at this address holds it.
 ///
 /// # Errors
-/// It does not answer, is no coordinator, or its answer contradicts itself.
+/// The coordinator does not answer, the process at this address is not a coordinator, or its answer
+/// contradicts itself.
 pub async fn fetch(address: &str) -> io::Result<Configuration> {
     let (mut connection, welcome) = FrameConnection::greet(address).await?;
     if let Some((core, _)) = welcome.core {
@@ -598,7 +599,7 @@ pub async fn fetch_any(addresses: &[String]) -> io::Result<(String, Configuratio
 /// Returns a core's counters by name.
 ///
 /// # Errors
-/// It does not answer.
+/// The core does not answer.
 pub async fn counters(address: &str) -> io::Result<Vec<(String, u64)>> {
     let (mut connection, _) = FrameConnection::greet(address).await?;
     match connection.request(Request::Status).await? {

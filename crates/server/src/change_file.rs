@@ -49,7 +49,7 @@ impl ChangeFile {
     /// Returns what the files have; none if there is no value.
     ///
     /// # Errors
-    /// The system refuses.
+    /// A system call fails.
     pub fn read(&self, folder: &DataFolder) -> Result<Option<WrittenValue>, ServerError> {
         let Some(value) = folder.read(self.name)? else {
             return Ok(None);
@@ -69,7 +69,7 @@ impl ChangeFile {
     /// Writes the whole value; it is durable when this returns.
     ///
     /// # Errors
-    /// The system refuses: which value is there is then unknown (R23).
+    /// A system call fails. The file may then contain the old or the new value (R23).
     pub fn replace(&mut self, folder: &DataFolder, value: &[u8]) -> Result<(), ServerError> {
         self.log = None;
         folder.replace(self.name, value)?;
@@ -82,7 +82,7 @@ impl ChangeFile {
     /// Appends the record of a change; it is durable when this returns.
     ///
     /// # Errors
-    /// As for [`ChangeFile::replace`], which has to come next.
+    /// The same as for [`ChangeFile::replace`], which the caller must call next.
     pub fn append(&mut self, folder: &DataFolder, record: &[u8]) -> Result<(), ServerError> {
         // After a failure the log is not written to again.
         let mut log = self.log.take().expect("callers have looked");

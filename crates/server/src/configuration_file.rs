@@ -43,7 +43,7 @@ impl ConfigurationFile {
     /// Reads the configuration. Returns none if no usable configuration is there.
     ///
     /// # Errors
-    /// The system refuses.
+    /// A system call fails.
     pub fn read(&self, folder: &DataFolder) -> Result<Option<Configuration>, ServerError> {
         let files = self.files.read(folder)?;
         let read = files.and_then(|files| decode(&files.value, &files.log));

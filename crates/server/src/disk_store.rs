@@ -50,7 +50,7 @@ impl DiskStore {
     /// Opens or creates the store in `folder`. `handle` is woken when records become durable.
     ///
     /// # Errors
-    /// It is in use, damaged, of a newer format, or the system refuses.
+    /// The store is in use, damaged or of a newer format, or a system call fails.
     pub fn open(
         folder: &Path,
         options: DiskStoreOptions,

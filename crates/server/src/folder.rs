@@ -24,7 +24,7 @@ impl DataFolder {
     /// Opens the folder, or creates it, and locks it.
     ///
     /// # Errors
-    /// Another process has it open, or the system refuses.
+    /// Another process has the folder open, or a system call fails.
     pub fn open(path: &Path) -> Result<DataFolder, ServerError> {
         let shown = path.display();
         create_folder(path).map_err(ServerError::io(format!("create the folder {shown}")))?;
@@ -70,7 +70,7 @@ impl DataFolder {
     /// Returns the bytes of a file; none if there is no such file.
     ///
     /// # Errors
-    /// The system refuses.
+    /// A system call fails.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, ServerError> {
         let path = self.path.join(name);
         match fs::read(&path) {
@@ -83,8 +83,8 @@ impl DataFolder {
     /// Replaces a file. The change is durable when this returns.
     ///
     /// # Errors
-    /// The system refuses. Which of the two files is there is then unknown, and the process must
-    /// stop rather than go on (R23).
+    /// A system call fails. The file may then contain the old or the new value, and the process
+    /// must end (R23).
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), ServerError> {
         let path = self.path.join(name);
         let temporary = self.path.join(format!("{name}.new"));
@@ -101,7 +101,7 @@ impl DataFolder {
     /// Creates a file, or empties the one that is there; that is durable when this returns.
     ///
     /// # Errors
-    /// The system refuses.
+    /// A system call fails.
     pub fn create(&self, name: &str) -> Result<File, ServerError> {
         let path = self.path.join(name);
         let create = || {
@@ -116,7 +116,7 @@ impl DataFolder {
     /// Removes a file, if it exists. The change is durable when this returns.
     ///
     /// # Errors
-    /// The system refuses.
+    /// A system call fails.
     pub fn remove(&self, name: &str) -> Result<(), ServerError> {
         let path = self.path.join(name);
         let remove = || match fs::remove_file(&path) {

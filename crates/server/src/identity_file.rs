@@ -83,7 +83,7 @@ impl ServerIdentity {
     /// Writes the identity.
     ///
     /// # Errors
-    /// The system refuses.
+    /// A system call fails.
     pub fn write(&self, folder: &DataFolder) -> Result<(), ServerError> {
         folder.replace(NAME, &encode(self))
     }

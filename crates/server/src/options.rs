@@ -146,7 +146,8 @@ fn loopback() -> SocketAddr {
 /// allowed.
 ///
 /// # Errors
-/// It is refused. Contains the reason and the remedy.
+/// Other machines can reach the address, and unencrypted networks are not allowed. Contains the
+/// reason and the remedy.
 pub fn check_listen(address: SocketAddr, allow_unencrypted: bool) -> Result<(), ServerError> {
     if address.ip().is_loopback() || allow_unencrypted {
         return Ok(());

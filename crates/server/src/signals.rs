@@ -13,7 +13,7 @@ const EXIT_BASE: i32 = 128;
 /// Calls `stop` at the first signal, on a thread that sleeps until then.
 ///
 /// # Errors
-/// The system refuses.
+/// A system call fails.
 pub fn stop_on_signals(stop: impl Fn() + Send + 'static) -> Result<(), ServerError> {
     let mut signals =
         Signals::new([SIGINT, SIGTERM]).map_err(ServerError::io("listen for signals"))?;

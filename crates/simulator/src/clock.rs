@@ -12,14 +12,15 @@ const WALL_START_US: u64 = 1_700_000_000_000_000;
 pub struct SimulatedClock {
     /// The time that the monotonic clock shows at simulated time 0.
     pub base_us: u64,
-    /// Parts per million by which it is fast.
+    /// The parts per million by which the monotonic clock is fast.
     pub drift_ppm: i64,
     /// The time by which the wall clock has been stepped.
     pub step_us: i64,
 }
 
 impl SimulatedClock {
-    /// Returns some machine's clocks, which run fast or slow by up to so many parts per million.
+    /// Draws the clocks of a machine, which run fast or slow by up to `drift_ppm` parts per
+    /// million.
     pub fn draw(random: &mut Random, drift_ppm: u64) -> SimulatedClock {
         SimulatedClock {
             base_us: random.below(1_000_000_000),
@@ -28,7 +29,7 @@ impl SimulatedClock {
         }
     }
 
-    /// Returns what the clocks show at a simulated time.
+    /// Returns the readings of the clocks at a simulated time.
     pub fn now(&self, at_us: u64) -> ClockReading {
         let drift = at_us as i64 * self.drift_ppm / 1_000_000;
         let monotonic_us = self.base_us.saturating_add_signed(at_us as i64 + drift);

@@ -24,25 +24,25 @@ pub struct SimulatedCore {
     pub machine: CoreMachine,
     /// Its tables.
     pub tables: MemoryTables,
-    /// How many operations its log brought back.
+    /// The number of operations that the core recovered from its log.
     pub read_back: usize,
     /// The time of the event for its next deadline, if there is one.
     pub tick_at_us: Option<u64>,
-    /// On its own monotonic clock.
+    /// The core's next deadline, on its own monotonic clock.
     pub deadline_us: u64,
     /// The position up to which the flush under way will make the log durable.
     pub flushing: Option<Position>,
-    /// Something waits for a flush.
+    /// Whether a message or a reply waits for a flush.
     pub flush_wanted: bool,
-    /// Something is to be flushed at the end of the interval.
+    /// Whether records must be flushed at the end of the interval.
     pub flush_due: bool,
-    /// The end of the interval is an event already.
+    /// Whether the end of the interval is already in the event queue.
     pub flush_scheduled: bool,
     waiting_sends: BTreeMap<Position, Vec<PeerSend>>,
     waiting_replies: BTreeMap<Position, Vec<ClientReply>>,
 }
 
-/// Actions that the outside has to take.
+/// The outputs of a core that the simulated world carries out.
 #[derive(Debug, Default)]
 pub struct Effects {
     /// Records that were appended.
@@ -53,13 +53,13 @@ pub struct Effects {
     pub replies: Vec<ClientReply>,
     /// Questions to the coordinator.
     pub asks: Vec<CoordinatorRequest>,
-    /// For the trace.
+    /// Notes for the trace.
     pub notes: Vec<String>,
 }
 
 /// The identity of a core, and the configuration that it starts from.
 pub struct SimulatedCoreStart {
-    /// Its name.
+    /// The id of the core.
     pub core: CoreId,
     /// Its incarnation.
     pub incarnation: Incarnation,
@@ -126,7 +126,7 @@ impl SimulatedCore {
         Ok(core)
     }
 
-    /// Takes in what happened, and what the core then sends to itself.
+    /// Handles an input, and the messages that the core then sends to itself.
     pub fn step(
         &mut self,
         now: ClockReading,
@@ -140,7 +140,8 @@ impl SimulatedCore {
         self.carry_out(now, output, disk, effects);
     }
 
-    /// Sends the messages that waited for the disk, which reports everything up to here as durable.
+    /// Handles the report that the log is durable up to a position, and releases the messages that
+    /// waited for it.
     pub fn durable(
         &mut self,
         now: ClockReading,
@@ -226,7 +227,7 @@ impl SimulatedCore {
         }
     }
 
-    /// Returns the tables as a checkpoint keeps them, and from where on the log is needed still.
+    /// Returns the tables for a checkpoint, and the first position of the log that is still needed.
     pub fn checkpoint(&self) -> (MemoryTables, Position) {
         let mut tables = self.tables.clone();
         self.machine.before_checkpoint(&mut tables);

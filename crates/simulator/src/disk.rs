@@ -26,12 +26,12 @@ pub struct SimulatedDisk {
     next_checkpoint: Option<Checkpoint>,
 }
 
-/// The tables as they were after a record.
+/// A copy of the tables as of one record of the log.
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
-    /// The record.
+    /// The position of that record.
     pub position: Position,
-    /// The log is kept from here on.
+    /// The first position of the log that is still needed.
     pub retain_from: Position,
     /// The tables.
     pub tables: MemoryTables,
@@ -48,12 +48,12 @@ pub struct Recovered {
     pub next: Position,
 }
 
-/// The rest of the records that were not flushed.
+/// The unflushed records that survive a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnflushedTail {
-    /// All of it: the process died, not the machine.
+    /// All unflushed records survive: the process died, not the machine.
     Kept,
-    /// Any part of it.
+    /// Any prefix of the unflushed bytes survives.
     Torn,
 }
 
@@ -85,7 +85,7 @@ impl SimulatedDisk {
         self.durable
     }
 
-    /// Appends a record to what is not flushed yet.
+    /// Appends a record, which is not flushed yet.
     pub fn append(&mut self, epoch: u64, payload: &[u8]) -> Position {
         let position = Position(self.appended().0 + 1);
         let record = StoredRecord {
@@ -99,7 +99,8 @@ impl SimulatedDisk {
         position
     }
 
-    /// Handles a flush that has made everything up to `target` durable, or so the disk reports.
+    /// Handles the end of a flush. The records up to `target` are durable, or the disk claims that
+    /// they are.
     pub fn flushed(&mut self, target: Position) {
         self.durable = self.durable.max(target);
         if let Some(checkpoint) = self.next_checkpoint.take() {
@@ -112,17 +113,19 @@ impl SimulatedDisk {
         }
     }
 
-    /// Handles a failed flush: the pages are clean and gone, although they can still be read (R23).
+    /// Handles a failed flush: the kernel marks the pages as clean and drops them, although they
+    /// can still be read for a while (R23).
     pub fn flush_failed(&mut self) {
         self.lost_after.get_or_insert(self.durable);
     }
 
-    /// Returns whether it reports records that it has lost.
+    /// Returns whether the disk claims that records are durable which it has lost.
     pub fn has_lost(&self) -> bool {
         self.lost_after.is_some()
     }
 
-    /// Keeps the tables in place of the log's beginning, once the log is durable so far.
+    /// Stores a checkpoint, once the log is durable up to its record. The earlier part of the log
+    /// is dropped.
     pub fn checkpoint(&mut self, tables: MemoryTables, retain_from: Position) {
         let position = self.appended();
         let retain_from = retain_from.min(Position(position.0 + 1));
@@ -134,7 +137,7 @@ impl SimulatedDisk {
         self.flushed(self.durable);
     }
 
-    /// Crashes the process, and returns the last record that is still there.
+    /// Handles a crash of the process, and returns the position of the last surviving record.
     pub fn crash(&mut self, tail: UnflushedTail, random: &mut Random) -> Position {
         let end_of = |disk: &Self, position: Position| match position.0 + 1 - disk.key.first.0 {
             0 => 0,
@@ -161,8 +164,9 @@ impl SimulatedDisk {
         self.appended()
     }
 
-    /// Reads what is there, and copies the log to a new file (R23). A disk that misreads has one
-    /// byte wrong this time, never in the last record, where it would look like a torn tail.
+    /// Reads the checkpoint and the log, and copies the log to a new file (R23). A disk that
+    /// misreads returns one wrong byte in this call. The byte is never in the last record, where it
+    /// would look like a torn tail.
     ///
     /// # Errors
     /// The log is corrupt (R24): this core must not start on it.

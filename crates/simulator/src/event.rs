@@ -36,13 +36,13 @@ pub enum Event {
     ReplyLeaves(CoreLife, ClientReply),
     /// A checkpoint is taken.
     Checkpoint(CoreLife),
-    /// The coordinator's deadline, in this life of it.
+    /// The coordinator's deadline, for this process of the coordinator.
     CoordinatorTick(u64),
-    /// The coordinator's state is kept, in this life of it, up to this version.
+    /// The coordinator's state is durable up to this version, for this process of the coordinator.
     CoordinatorKept(u64, u64),
-    /// An answer that a coordinator gave while it led goes out.
+    /// An answer is sent that a coordinator computed while it led.
     LateAnswer(CoordinatorAnswer),
-    /// A client submits what it has chosen a copy for a while ago.
+    /// A client submits an operation for which it has chosen a copy earlier.
     Submit(u64, Ticket, SessionOperation, u64),
     /// A server's process starts.
     Start(usize),
@@ -52,34 +52,36 @@ pub enum Event {
     Cut,
     /// A server's process is killed, and stays down for long.
     Lose(usize),
-    /// It is this server's turn to be restarted in order.
+    /// The rolling restart reaches this server.
     Roll(usize),
-    /// A starting server asks again, in this life of it.
+    /// A starting server asks the coordinator again, for this process of the server.
     JoinAgain(usize, u64),
-    /// A core's connection to another one is opened again.
+    /// A core reopens its connection to another core.
     Connect {
         /// Whose.
         from: CoreLife,
         /// To whom.
         to: CoreId,
     },
-    /// Clients that wait ought to know an epoch that this life of the coordinator first sent then.
+    /// Waiting clients should now know an epoch that this process of the coordinator first sent
+    /// some time ago.
     NewsDue(Epoch, u64, u64),
-    /// A client does its next thing.
+    /// A client begins its next operation, or handles its deadline.
     ClientWakes(u64),
-    /// A connection that a client asked for opens, or does not.
+    /// A connection attempt of a client succeeds or fails.
     ClientConnects(u64, CoreId),
-    /// A client learns that a connection of it is gone.
+    /// A client learns that one of its connections has ended.
     ClientDisconnected(u64, CoreId),
-    /// A core learns that a client's connection is gone.
+    /// A core learns that a client's connection has ended.
     ClientGone(CoreLife, u64),
-    /// A fault begins; it comes back at its rate.
+    /// A fault begins. The next fault of the same kind is then scheduled.
     Fault(Fault),
     /// A full disk has space again.
     Space(CoreLife),
 }
 
-/// One life of one core: events for an earlier one are dropped.
+/// One life of one core, from a start of its server to its end. Events for an earlier life are
+/// dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CoreLife {
     /// The core.
@@ -95,24 +97,25 @@ pub struct Packet {
     pub from: Node,
     /// To whom.
     pub to: Node,
-    /// The connection it went into; a later one does not carry it.
+    /// The connection on which it was sent. A later connection does not deliver it.
     pub connection: u64,
-    /// What.
+    /// The content.
     pub content: PacketContent,
 }
 
 /// The contents of a message.
 #[derive(Clone, Debug)]
 pub enum PacketContent {
-    /// Core to core; the receiver's life that the connection was made to.
+    /// From a core to another core, with the life of the receiver to which the connection was
+    /// opened.
     Peer(PeerHeader, PeerMessage, u64),
-    /// Client to core, with its correlation; the core's life.
+    /// From a client to a core, with its correlation and the core's life.
     Request(u64, Request, u64),
-    /// Core to client.
+    /// From a core to a client.
     Reply(u64, Reply),
-    /// To the coordinator, with a correlation; the asker's life.
+    /// To the coordinator, with a correlation and the sender's life.
     Ask(u64, CoordinatorRequest, u64),
-    /// From the coordinator, with the correlation; the asker's life.
+    /// From the coordinator, with the correlation and the receiver's life.
     Answer(u64, CoordinatorReply, u64),
 }
 
@@ -145,12 +148,12 @@ impl EventQueue {
         self.heap.peek().map(|entry| entry.at_us)
     }
 
-    /// Events that are still to come.
+    /// Returns the number of events in the queue.
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Returns whether nothing is to come.
+    /// Returns whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }

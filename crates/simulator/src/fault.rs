@@ -7,13 +7,13 @@ use crate::plan::Faults;
 pub enum Fault {
     /// A connection breaks.
     Break,
-    /// A direction is clogged.
+    /// The messages from one process to another are delayed for a while.
     Clog,
     /// A process dies.
     Crash,
     /// All processes die.
     PowerCut,
-    /// A process stands still.
+    /// A process is suspended.
     Pause,
     /// A wall clock steps.
     ClockStep,
@@ -21,17 +21,17 @@ pub enum Fault {
     Coordinator,
     /// A process dies and stays down for long.
     Loss,
-    /// The coordinator ends the epochs before of a table.
+    /// The coordinator ends the earlier epochs of a table.
     Seal,
-    /// An operator has a server drained, or no longer.
+    /// An operator drains a server, or ends its drain.
     Drain,
-    /// The table gets a copy more or one less.
+    /// A copy is added to the table or dropped.
     Copies,
     /// A server stops in order.
     Stop,
     /// All servers are restarted in order.
     Rolling,
-    /// The coordinator stands still, and another one takes its place.
+    /// The coordinator is suspended, and another coordinator replaces it.
     Deposition,
     /// A client dies.
     Client,
@@ -39,12 +39,12 @@ pub enum Fault {
     Full,
     /// The coordinator starts after it died.
     CoordinatorStarts,
-    /// Another coordinator takes the place of one that stands still.
+    /// Another coordinator replaces the suspended one.
     Succession,
 }
 
 impl Fault {
-    /// Faults that come by themselves.
+    /// The faults that are scheduled at a rate of their own.
     pub const ALL: &[Fault] = &[
         Fault::Break,
         Fault::Clog,
@@ -64,7 +64,7 @@ impl Fault {
         Fault::Deposition,
     ];
 
-    /// Returns the mean time between two of this kind; 0 if the seed drew none.
+    /// Returns the mean time between two faults of this kind; 0 if the seed has no such faults.
     pub fn every_us(self, faults: &Faults) -> u64 {
         match self {
             Fault::Break => faults.break_every_us,

@@ -10,7 +10,7 @@ use protocol::identity::{CoreId, Epoch, OperationId, PartitionId, Position, Requ
 use protocol::operation::{Decision, Prepare, RequestRecord, RequestResult, Vote};
 use protocol::record::Record;
 
-/// All records.
+/// All records on all disks.
 #[derive(Debug, Default)]
 pub struct Ledger {
     /// The entry of each operation.
@@ -19,7 +19,7 @@ pub struct Ledger {
     pub of_request: BTreeMap<RequestId, Vec<OperationId>>,
     /// Whether a crash takes memory back that decisions were seen in (`replicated`).
     forgets: bool,
-    /// Results that ended at a head alone.
+    /// The results without effect, which only a head has logged.
     pub completed: BTreeMap<RequestId, Vec<CompletionRecord>>,
     logs: BTreeMap<CoreId, Log>,
     /// Cores that are ending the epochs before of tables, the record of that, and the epoch that is
@@ -30,41 +30,42 @@ pub struct Ledger {
 /// A result that has a record of its own.
 #[derive(Debug)]
 pub struct CompletionRecord {
-    /// Where it is on record.
+    /// The core and the position of the record.
     pub at: (CoreId, Position),
     /// The result.
     pub result: RequestResult,
-    /// Others had come to it before.
+    /// Whether other cores had already computed this result.
     pub is_learnt: bool,
 }
 
 /// An operation.
 #[derive(Debug)]
 pub struct LedgerOperation {
-    /// As its first record had it.
+    /// The prepare in the operation's first record.
     pub prepare: Arc<Prepare>,
     /// By place in the chain.
     pub members: Vec<LedgerMember>,
     /// The replex, from 0, that knows a decision before any client may see it (x of R3), where that
     /// is not the first to log it.
     visible_at: Option<u8>,
-    /// The first decision that was logged anywhere. It stays known after a crash, unless no client
+    /// The first decision that any core has logged. It stays known after a crash, unless no client
     /// can have seen it and no core has it any more.
     pub decision: Option<Decision>,
-    /// A client may have seen the decision.
+    /// Whether a client may have seen the decision.
     pub seen: bool,
-    /// It was where it must be before any client may see it.
+    /// Whether the decision was durable where it must be before any client may see it.
     pub visible: bool,
-    /// Some member has voted no, at some time.
+    /// Whether a member has voted no.
     pub refused: bool,
-    /// An epoch's end has decided it: members that were removed need not have it.
+    /// Whether the end of an epoch has decided the operation. Removed members then need not have
+    /// the decision.
     pub resolved: bool,
-    /// The last epoch that served with its decision.
+    /// The last epoch that served with the operation's decision.
     pub served_in: Epoch,
 }
 
 impl LedgerOperation {
-    /// Returns whether a decision that is logged at this partition may be seen with that.
+    /// Returns whether clients may see a decision once it is logged at this partition.
     pub fn shows(&self, partition: PartitionId) -> bool {
         self.visible_at.is_none_or(|replex| {
             let mut chain = self.prepare.chain.iter();
@@ -102,7 +103,7 @@ struct Log {
 }
 
 impl Ledger {
-    /// Returns an empty one for a table.
+    /// Returns an empty ledger for a table.
     pub fn new(durability: Durability) -> Ledger {
         Ledger {
             forgets: durability == Durability::Replicated,
@@ -111,8 +112,8 @@ impl Ledger {
     }
 
     // tidy: long — a dispatching match over the kinds of records.
-    /// Adds a record that a core has appended, in whose configuration decisions are visible at
-    /// `visible_at`.
+    /// Adds a record that a core has appended. `visible_at` is position x in the core's
+    /// configuration.
     pub fn append(
         &mut self,
         (core, position): (CoreId, Position),
@@ -232,10 +233,10 @@ impl Ledger {
             || operations.any(|operation| self.operations[operation].decision == aborts)
     }
 
-    /// Notes that this epoch serves at a core after others have ended: the decisions of the core
-    /// for the partitions that it still holds may be seen, and all that remain have it, so that
-    /// what removed ones lack proves nothing any more. Decisions at the end of an epoch after which
-    /// none served, by members that are gone, never counted.
+    /// Records that an epoch serves at a core after earlier epochs have ended. Clients may see the
+    /// core's decisions for the partitions that it still holds. All remaining members have these
+    /// decisions, so the absence of a record at a removed member proves nothing any more. Decisions
+    /// at the end of an epoch that never served count no more if their members have left.
     ///
     /// # Errors
     /// Something else was seen before.
@@ -270,19 +271,19 @@ impl Ledger {
         Ok(())
     }
 
-    /// Returns the epoch of a table that is to serve once a core has decided what is left of those
-    /// before, if it is about that.
+    /// Returns the epoch of a table that will serve once a core has decided the remaining
+    /// operations of earlier epochs, if the core is in this state.
     pub fn awaited(&self, core: CoreId, table: TableId) -> Option<Epoch> {
         self.sealing.get(&(core, table)).map(|(_, epoch)| *epoch)
     }
 
-    /// Returns whether a core has sealed a table, durably.
+    /// Returns whether a core's seal of a table is durable.
     pub fn has_sealed(&self, core: CoreId, table: TableId) -> bool {
         let sealed = self.sealing.get(&(core, table));
         sealed.is_some_and(|(position, _)| self.is_durable((core, *position)))
     }
 
-    /// Returns whether a core's disk has all that it has voted and decided of a table.
+    /// Returns whether all votes and decisions of a core on a table are durable.
     pub fn is_all_durable(&self, core: CoreId, table: TableId) -> bool {
         let recent = self.logs.get(&core).into_iter().flat_map(|log| &log.recent);
         recent
@@ -291,7 +292,7 @@ impl Ledger {
             == 0
     }
 
-    /// Notes that a core's disk has made everything up to here durable.
+    /// Records that a core's log is durable up to a position.
     pub fn durable(&mut self, core: CoreId, position: Position) {
         let log = self.logs.entry(core).or_default();
         log.durable = log.durable.max(position);
@@ -299,7 +300,7 @@ impl Ledger {
         log.recent.drain(..done);
     }
 
-    /// Notes that a core's disk has lost everything after `kept`.
+    /// Records that a core's disk has lost all records after `kept`.
     pub fn crash(&mut self, core: CoreId, kept: Position) {
         // It reports again what it is doing when it is back.
         self.sealing.retain(|(sealed, _), _| *sealed != core);

@@ -10,7 +10,8 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
 
-/// An object with states: what operations show, and what they do.
+/// The specification of an object: its states, and the effect and the observation of each
+/// operation.
 pub trait Object {
     /// A state.
     type State: Clone + Eq + Hash;
@@ -32,12 +33,12 @@ pub trait Object {
     fn only_looks(&self, operation: &Self::Operation, seen: &Self::Observation) -> bool;
 }
 
-/// One operation of a history. Times only order; equal ones do not occur.
+/// One operation of a history. Only the order of the times matters, and no two times are equal.
 #[derive(Clone, Debug)]
 pub struct Call<O, S> {
-    /// When it was asked for.
+    /// The time at which the operation began.
     pub begun: u64,
-    /// When its outcome was known, and which; none if never.
+    /// The time at which the outcome was known, and the outcome; none if it never was.
     pub ended: Option<(u64, S)>,
     /// The operation.
     pub operation: O,
@@ -48,19 +49,19 @@ pub struct Call<O, S> {
 pub enum Verdict {
     /// An order exists.
     Linearizable,
-    /// None exists. At most so many operations can be ordered, and the named ones (indexes into
-    /// the history) could not be at that point.
+    /// No order exists. Contains the largest number of operations that could be ordered, and the
+    /// indexes in the history of the operations that could not follow.
     Violated {
         /// How many could.
         ordered: usize,
         /// Which blocked.
         stuck: Vec<usize>,
     },
-    /// The bound was reached.
+    /// The search ended at its limit of steps.
     Undecided,
 }
 
-/// Searches for an order, for at most `steps` steps of the model.
+/// Searches for an order, with at most `steps` steps of the model.
 pub fn check<M: Object>(
     object: &M,
     initial: M::State,

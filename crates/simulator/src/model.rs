@@ -37,13 +37,13 @@ pub type ModelRow = [i64; COLUMNS];
 /// One column's new value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnChange {
-    /// This value.
+    /// Sets the column to this value.
     Set(usize, i64),
-    /// The old value and this.
+    /// Adds this value to the column.
     Add(usize, i64),
 }
 
-/// Holds where the column equals the value.
+/// A condition: the column equals the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// The column; never NULL here.
@@ -71,7 +71,7 @@ pub enum WorkloadOperation {
     Statement(Vec<PartitionRange>),
     /// All rows of the group, by id, as they are at rest.
     ReadAll,
-    /// The table's copies change: from now on they are those of this era.
+    /// A change of the table's copies. Contains the era that it begins.
     Change(usize),
 }
 
@@ -85,7 +85,7 @@ impl WorkloadOperation {
     }
 }
 
-/// A part of one partition.
+/// A range of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionRange {
     /// The copy, by its place in the model.
@@ -96,9 +96,9 @@ pub struct PartitionRange {
     pub low: Vec<i64>,
     /// Highest sorting key, or a prefix of it, included.
     pub high: Vec<i64>,
-    /// Highest first.
+    /// Whether rows are returned in descending order.
     pub descending: bool,
-    /// How many rows at most.
+    /// The limit of rows.
     pub limit: usize,
 }
 
@@ -138,13 +138,14 @@ pub enum IndexConstraint {
     Dense,
 }
 
-/// Gives the partition of a row.
+/// A function that returns the partition of a row.
 pub type PartitionOf = dyn Fn(&ModelRow) -> u32;
 
 /// One replex as the model sees it.
 #[derive(Clone)]
 pub struct Copy {
-    /// Its number in the configuration. A replex that comes may get the number of one that went.
+    /// The replex's number in the configuration. An added replex may get the number of a dropped
+    /// one.
     pub number: usize,
     /// The sorting key, without the primary key behind it.
     pub columns: Vec<usize>,
@@ -167,15 +168,16 @@ impl std::fmt::Debug for Copy {
 pub struct Model {
     /// The replexes.
     pub copies: Vec<Copy>,
-    /// Which of them the table has, from each change of them to the next one, the primary one
-    /// first.
+    /// For each era, the replexes that the table has, the primary one first. A change of the copies
+    /// begins an era.
     pub eras: Vec<Vec<usize>>,
 }
 
 /// The rows of one group, by id.
 pub type GroupRows = Vec<ModelRow>;
 
-/// The state that operations change: one group's rows, and which copies judge writes.
+/// The state that operations change: the rows of one group, and the era, which determines the
+/// copies that check writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GroupState {
     /// The era of the table.

@@ -16,7 +16,7 @@ use crate::random::Random;
 pub enum Node {
     /// A core of a server.
     Core(CoreId),
-    /// A server before it has a number: it joins.
+    /// A server that joins and has no number yet.
     Starting(usize),
     /// The coordinator.
     Coordinator,
@@ -46,7 +46,7 @@ struct Link {
 pub type Arrivals = [Option<u64>; 2];
 
 impl Network {
-    /// Returns a network where everything works.
+    /// Returns a network without faults.
     pub fn new(random: Random) -> Self {
         Self {
             random,
@@ -87,14 +87,14 @@ impl Network {
         link.last_arrival_us
     }
 
-    /// Blocks all messages from one to the other until then.
+    /// Blocks all messages from one node to the other until a time.
     pub fn block(&mut self, from: Node, to: Node, until_us: u64) {
         let link = self.links.entry((from, to)).or_default();
         link.clogged_until_us = link.clogged_until_us.max(until_us);
         link.held_until_us = link.held_until_us.max(until_us);
     }
 
-    /// Returns whether what was sent from one to the other since then was not held up.
+    /// Returns whether no message from one node to the other was blocked since a time.
     pub fn flows_since(&self, since_us: u64, from: Node, to: Node) -> bool {
         let link = self.links.get(&(from, to));
         link.is_none_or(|link| link.held_until_us <= since_us)
@@ -114,7 +114,7 @@ impl Network {
         link.last_arrival_us = 0;
     }
 
-    /// Names the connection as it is now.
+    /// Returns the number of the present connection between two nodes.
     pub fn connection(&self, from: Node, to: Node) -> u64 {
         self.links.get(&(from, to)).map_or(0, |link| link.breaks)
     }

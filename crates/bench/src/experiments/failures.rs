@@ -15,11 +15,11 @@ pub fn kilobyte_rows(options: &MeasureOptions) -> u64 {
     (options.failure_rows / KILOBYTE_SHARE).max(2)
 }
 
-/// The paper's figures beside the figures of some runs.
+/// The paper's figures, to be reported beside the measured ones.
 pub struct PaperFigures<'a> {
     pub what: &'a str,
-    /// The paper's recovery time in seconds, and its lookups per second until then; empty if it
-    /// gives none.
+    /// The paper's recovery time in seconds, and its lookups per second during the recovery. Empty
+    /// if the paper gives none.
     pub paper_seconds: &'a str,
     pub paper_rate: &'a str,
 }
@@ -31,7 +31,7 @@ pub struct OutageRuns {
 }
 
 impl OutageRuns {
-    /// Notes a run.
+    /// Adds a run.
     pub fn push(&mut self, outcome: OutageOutcome) {
         note!(
             "  {:.0} lookups/s before, {:.0} during {:.1} s of recovery",

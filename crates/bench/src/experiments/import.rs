@@ -29,9 +29,11 @@ const SERVERS: usize = 3;
 /// The form of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rows {
-    /// Numbers and short texts, indexed by a customer and by an article: some 60 bytes.
+    /// Rows of numbers and short strings, indexed by a customer and by an article: about 60 bytes
+    /// each.
     Orders,
-    /// A text key and ten texts of 10 bytes, indexed by two of them, as in the other measurements.
+    /// Rows with a text key and ten text columns of 10 bytes, indexed by two of them, as in the
+    /// other measurements.
     Texts,
 }
 

@@ -30,13 +30,13 @@ const RANGE_ROWS: u64 = 100;
 /// The statement that a worker repeats.
 #[derive(Clone, Copy)]
 enum Statement {
-    /// So many lookups, sent together.
+    /// This number of lookups, sent together.
     Lookups(usize),
-    /// One read of so many keys, as of one moment.
+    /// One read of this number of keys, as of one moment.
     List(usize),
     /// The rows between two primary keys.
     Range,
-    /// The same rows, filtered from all.
+    /// A scan of the whole table that filters the same rows.
     FilteredScan,
     /// The number of all rows.
     Count,

@@ -17,7 +17,7 @@ use super::SHARE;
 use crate::processes::BenchProcess;
 use crate::quota::Quota;
 
-/// The database in each server.
+/// The name of the database in each server.
 pub const DATABASE: &str = "postgres";
 /// Between two looks at the state.
 pub const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
@@ -36,7 +36,8 @@ const SETTINGS: &[&str] = &[
     "max_connections=400",
 ];
 
-/// A primary with its replicas, and the proxy. Processes go before their quotas.
+/// A primary with its replicas, and the proxy. The fields are ordered so that processes are dropped
+/// before their quotas.
 pub struct DatabaseSite {
     proxy: Option<BenchProcess>,
     pub replicas: Vec<Postgres>,
@@ -46,8 +47,8 @@ pub struct DatabaseSite {
 }
 
 impl DatabaseSite {
-    /// Starts all of them; the primary is filled by `schema` first, and the replicas, with these
-    /// further settings, have everything and serve when this returns.
+    /// Starts a primary, which `schema` fills, and replicas with these further settings. When this
+    /// returns, the replicas have all rows and serve.
     ///
     /// # Errors
     /// Something does not start, or is not filled.
@@ -74,7 +75,7 @@ impl DatabaseSite {
     /// Starts the proxy, with these further options, and waits until all replicas serve.
     ///
     /// # Errors
-    /// It does not start, or a replica cannot follow.
+    /// The proxy does not start, or a replica cannot follow the primary.
     pub async fn start_proxy(&mut self, options: &[&str]) -> io::Result<()> {
         let urls: Vec<String> = self.replicas.iter().map(url).collect();
         let urls = urls.iter().flat_map(|url| ["--replica", url.as_str()]);
@@ -105,15 +106,15 @@ impl DatabaseSite {
     /// Stops the proxy; databases go on.
     ///
     /// # Errors
-    /// It cannot be waited for.
+    /// The system call that waits for the proxy's process fails.
     pub fn stop_proxy(&mut self) -> io::Result<()> {
         self.proxy.take().map_or(Ok(()), BenchProcess::stop)
     }
 
-    /// Holds each database to its share from now on.
+    /// Limits each database to the same fraction of a core.
     ///
     /// # Errors
-    /// That cannot be done here.
+    /// The machine does not permit CPU quotas.
     pub fn hold_back(&mut self) -> io::Result<()> {
         self._quotas = hold_back(std::iter::once(&self.primary).chain(&self.replicas))?;
         Ok(())
@@ -122,7 +123,7 @@ impl DatabaseSite {
     /// Returns the address at which the proxy listens.
     ///
     /// # Errors
-    /// It does not run, or did not say.
+    /// The proxy is not running, or has not printed its address.
     pub fn place(&self) -> io::Result<SocketAddr> {
         place(self.proxy()?)
     }
@@ -130,12 +131,12 @@ impl DatabaseSite {
     /// Returns the id of the proxy's process.
     ///
     /// # Errors
-    /// It does not run.
+    /// The proxy is not running.
     pub fn proxy_id(&self) -> io::Result<u32> {
         Ok(self.proxy()?.id())
     }
 
-    /// Returns the share of batches that replicas have answered so far.
+    /// Returns the fraction of batches that replicas have answered so far.
     ///
     /// # Errors
     /// The console does not answer.
@@ -154,7 +155,8 @@ impl DatabaseSite {
         rows[0][3].parse().map_err(io::Error::other)
     }
 
-    /// Batches that were answered so far, and those by replicas.
+    /// Returns the number of batches that were answered so far, and the number of those that
+    /// replicas answered.
     ///
     /// # Errors
     /// The console does not answer.
@@ -207,10 +209,10 @@ impl DatabaseSite {
         self.proxy.as_ref().ok_or_else(missing)
     }
 
-    /// Asks the console.
+    /// Runs a command on the proxy's console, and returns its rows.
     ///
     /// # Errors
-    /// It does not answer, or refuses.
+    /// The console does not answer, or answers with an error.
     pub async fn ask(&self, command: &str) -> io::Result<Vec<Vec<String>>> {
         let place = self.place()?;
         let address = Address {
@@ -229,7 +231,8 @@ impl DatabaseSite {
     }
 }
 
-/// A primary with streaming standbys. Processes go before their quotas.
+/// A primary with streaming standbys. The fields are ordered so that processes are dropped before
+/// their quotas.
 pub struct Streaming {
     pub standbys: Vec<Postgres>,
     pub primary: Postgres,
@@ -237,7 +240,8 @@ pub struct Streaming {
 }
 
 impl Streaming {
-    /// Starts all of them, each with all rows and held to its share.
+    /// Starts a primary and its standbys, each with all rows and limited to the same fraction of a
+    /// core.
     ///
     /// # Errors
     /// Something does not start.
@@ -264,10 +268,10 @@ async fn primary(base: &Path, schema: &str) -> io::Result<Postgres> {
     Ok(primary)
 }
 
-/// Starts a proxy before a primary.
+/// Starts a proxy in front of a primary.
 ///
 /// # Errors
-/// It does not start.
+/// The proxy does not start.
 pub fn proxy(primary: &Postgres, folder: &Path, options: &[&str]) -> io::Result<BenchProcess> {
     let program: PathBuf = std::env::current_exe()?;
     let primary = url(primary);
@@ -292,7 +296,7 @@ pub fn proxy(primary: &Postgres, folder: &Path, options: &[&str]) -> io::Result<
 /// Returns the address at which a proxy listens.
 ///
 /// # Errors
-/// It did not say.
+/// The proxy has not printed its address.
 pub fn place(proxy: &BenchProcess) -> io::Result<SocketAddr> {
     proxy
         .ready_value("proxy")?
@@ -300,7 +304,7 @@ pub fn place(proxy: &BenchProcess) -> io::Result<SocketAddr> {
         .map_err(io::Error::other)
 }
 
-/// Connects by an ordinary driver.
+/// Connects to the server with an ordinary driver.
 ///
 /// # Errors
 /// The server cannot be reached.
@@ -314,7 +318,7 @@ pub async fn connect(place: SocketAddr) -> io::Result<Client> {
     Ok(client)
 }
 
-/// Runs statements, and gives the first value of the last row, if there is one.
+/// Runs statements, and returns the first value of the last row, if there is a row.
 ///
 /// # Errors The server refuses one, or the connection breaks.
 pub async fn ask(client: &Client, sql: &str) -> io::Result<Option<String>> {
@@ -330,7 +334,7 @@ pub async fn ask(client: &Client, sql: &str) -> io::Result<Option<String>> {
     Ok(rows.last())
 }
 
-/// Asks again until there is a row, and gives its first value.
+/// Repeats a query until it returns a row, and returns the row's first value.
 ///
 /// # Errors
 /// The server refuses, or there is none after a long time.

@@ -53,13 +53,14 @@ pub enum Measurement {
     /// TPC-C in the paper's four mixes, at each level of consistency, each database under a quota:
     /// its Figure 2. It takes a quarter of an hour, and is none of `all`.
     Tpcc,
-    /// The same with YCSB: the paper's Figure 3.
+    /// YCSB in the paper's four mixes, at each level of consistency, each database under a quota:
+    /// its Figure 3.
     Ycsb,
     /// TPC-C and YCSB routed by tables only, by columns, too, and by rows, each database under a
     /// quota: the paper's Figure 6. It takes some minutes, and is none of `all`.
     Classes,
-    /// TPC-C with reads of transactions that have written on the primary, or where they may run,
-    /// each database under a quota: the paper's Figure 8. It is none of `all`.
+    /// TPC-C in which reads of transactions that have written run on the primary, or wherever they
+    /// may run, each database under a quota: the paper's Figure 8. It is not part of `all`.
     Statements,
     /// TPC-C with replay on one connection, and on four, each database under a quota: the paper's
     /// Figure 7. It takes ten minutes, and is none of `all`.
@@ -71,7 +72,7 @@ pub enum Measurement {
     /// TPC-C and YCSB without a transactions buffer, and with one in a folder, each database under
     /// a quota. It takes ten minutes, and is none of `all`.
     Buffers,
-    /// Those before `tpcc`.
+    /// All measurements that this enum lists before `tpcc`.
     All,
 }
 

@@ -27,9 +27,9 @@ const TICK_US: f64 = 10_000.0;
 /// How statements are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// Texts.
+    /// Simple queries.
     Simple,
-    /// Statements that were prepared before, by name.
+    /// Named prepared statements.
     Prepared,
 }
 
@@ -48,7 +48,7 @@ impl Protocol {
 pub struct Script {
     /// In pgbench's language.
     pub text: String,
-    /// How often, in proportion to the others.
+    /// The relative frequency of this script among all scripts of the load.
     pub weight: u32,
 }
 
@@ -56,20 +56,20 @@ pub struct Script {
 #[derive(Clone, Debug)]
 pub struct PgbenchLoad {
     pub scripts: Vec<Script>,
-    /// Each has one transaction under way all the time.
+    /// The number of clients. Each always has one transaction in progress.
     pub clients: usize,
     pub protocol: Protocol,
     /// The variables of the scripts.
     pub variables: Vec<(&'static str, u64)>,
-    /// How long; whole seconds, at least one.
+    /// The duration, in whole seconds, at least one.
     pub span: Duration,
-    /// Before that, and not counted: whole seconds, until servers have opened and warmed their
+    /// The time before the measurement begins, in whole seconds: servers open and warm their
     /// connections.
     pub ramp_up: Duration,
 }
 
 impl PgbenchLoad {
-    /// Makes a load of one script over `rows` rows.
+    /// Returns a load of one script over `rows` rows.
     pub fn of(text: &str, rows: u64, clients: usize, span: Duration) -> PgbenchLoad {
         PgbenchLoad {
             scripts: vec![Script {
@@ -84,8 +84,9 @@ impl PgbenchLoad {
         }
     }
 
-    /// Runs it there. `ids` are the processes whose CPU time is measured. Latencies are of a tenth
-    /// of the transactions, of all if there is one client or something to ramp up.
+    /// Runs the load against a server. `ids` are the processes whose CPU time is measured. The
+    /// latencies are those of a tenth of the transactions, or of all if there is one client or a
+    /// ramp-up.
     ///
     /// # Errors
     /// pgbench is missing, or one of its transactions failed.

@@ -24,16 +24,16 @@ const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// A running rival; dropped, it is stopped.
 pub struct Rival {
     child: Child,
-    /// Where it listens.
+    /// The address at which the rival listens.
     pub place: SocketAddr,
     _folder: TempDir,
 }
 
 impl Rival {
-    /// Returns the ids of its processes.
+    /// Returns the ids of the rival's processes.
     ///
     /// # Errors
-    /// It is gone.
+    /// The rival's process has ended.
     pub fn ids(&self) -> io::Result<Vec<u32>> {
         let mut ids = cpu::children(self.child.id())?;
         ids.push(self.child.id());
@@ -81,10 +81,10 @@ impl Drop for Rival {
     }
 }
 
-/// Starts PgBouncer, if it is installed, and returns whether it knows prepared statements.
+/// Starts PgBouncer, if it is installed. Also returns whether it supports prepared statements.
 ///
 /// # Errors
-/// It does not start.
+/// PgBouncer is installed, but does not start.
 pub async fn pgbouncer(base: &Path, primary: &Postgres) -> io::Result<Option<(Rival, bool)>> {
     let Some(program) = find("pgbouncer") else {
         missing("pgbouncer");
@@ -123,10 +123,11 @@ pub async fn pgbouncer(base: &Path, primary: &Postgres) -> io::Result<Option<(Ri
     Ok(Some((rival, prepares)))
 }
 
-/// Starts Pgpool-II over a primary and its standbys for so many clients, if it is installed.
+/// Starts Pgpool-II in front of a primary and its standbys, if it is installed. It accepts up to
+/// `clients` clients.
 ///
 /// # Errors
-/// It does not start.
+/// Pgpool-II is installed, but does not start.
 pub async fn pgpool(
     base: &Path,
     databases: &Streaming,

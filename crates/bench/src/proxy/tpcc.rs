@@ -10,9 +10,9 @@ use std::fmt::Write;
 /// each item's price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TpccReads {
-    /// Nothing: it is about writes.
+    /// None of these reads, for measurements of writes.
     None,
-    /// All of that, after its first write.
+    /// All of these reads, after the transaction's first write.
     All,
 }
 

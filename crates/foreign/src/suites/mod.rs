@@ -20,21 +20,21 @@ use crate::servers::{SuiteRequirements, SuiteTarget};
 
 /// A test suite of another project.
 pub struct Suite {
-    /// As it is asked for.
+    /// The name of the suite on the command line.
     pub name: &'static str,
-    /// The project, with its version, and which of its tests.
+    /// The project, its version, and which of its tests run.
     pub about: &'static str,
     /// The requirements of its servers.
     pub needs: SuiteRequirements,
     /// Differences that are known, in the form that `known` reads.
     pub known: &'static str,
-    /// Fetches it into its folder, unless it is there.
+    /// Fetches the suite into its folder, unless the folder has it already.
     pub fetch: fn(folder: &Path) -> Result<(), Failure>,
-    /// Runs it against a server.
+    /// Runs the suite against a server.
     pub run: fn(folder: &Path, target: &SuiteTarget) -> Result<TestOutcomes, Failure>,
 }
 
-/// Every suite there is.
+/// All suites.
 pub const ALL: &[Suite] = &[
     regress::SUITE,
     isolation::SUITE,

@@ -161,7 +161,7 @@ impl Cluster {
     /// Starts a coordinator, at the address that it had before if it had one.
     ///
     /// # Errors
-    /// It did not start.
+    /// The coordinator did not start.
     pub async fn start_coordinator(&mut self, position: usize) -> io::Result<()> {
         let place = &mut self.coordinators[position];
         assert!(place.is_none(), "this coordinator runs already");
@@ -213,7 +213,7 @@ impl Cluster {
     /// Adds a server with a folder of its own; gives its position, from 0.
     ///
     /// # Errors
-    /// It did not start.
+    /// The server did not start.
     pub async fn add_server(&mut self) -> io::Result<usize> {
         let position = self.servers.len();
         let process = self.start_server(position).await?;
@@ -327,7 +327,7 @@ impl Cluster {
     /// Ends a server at once, as a crash would (SIGKILL).
     ///
     /// # Errors
-    /// It had ended on its own.
+    /// The server had already ended by itself.
     pub async fn kill(&mut self, position: usize) -> io::Result<()> {
         let mut process = self.servers[position].take().ok_or_else(not_running)?;
         process.kill().await
@@ -336,7 +336,7 @@ impl Cluster {
     /// Ends a server in order (SIGTERM).
     ///
     /// # Errors
-    /// It had ended on its own, does not end, or reports that something went wrong.
+    /// The server had already ended by itself, does not end, or exits with an error.
     pub async fn stop(&mut self, position: usize) -> io::Result<()> {
         let mut process = self.servers[position].take().ok_or_else(not_running)?;
         let status = process.stop().await?;
@@ -350,7 +350,8 @@ impl Cluster {
     /// Waits until a server has ended on its own, as one must whose disk fails. Returns how.
     ///
     /// # Errors
-    /// It has not in time, and is left as it is; or it was ended before.
+    /// The server was not running, or did not end within the time. In the second case it keeps
+    /// running.
     pub async fn wait_ended(
         &mut self,
         position: usize,
@@ -365,7 +366,7 @@ impl Cluster {
     /// Ends a coordinator at once (SIGKILL).
     ///
     /// # Errors
-    /// It had ended on its own.
+    /// The coordinator had already ended by itself.
     pub async fn kill_coordinator(&mut self, position: usize) -> io::Result<()> {
         let process = self.coordinators[position].take();
         process.ok_or_else(not_running)?.kill().await
@@ -374,7 +375,7 @@ impl Cluster {
     /// Starts a server that was ended, on its old folder.
     ///
     /// # Errors
-    /// It did not start.
+    /// The server did not start.
     pub async fn restart(&mut self, position: usize) -> io::Result<()> {
         assert!(self.servers[position].is_none(), "this server runs already");
         let process = self.start_server(position).await?;
@@ -385,7 +386,7 @@ impl Cluster {
     /// Stops a server's process in its tracks (SIGSTOP), as a long pause of its machine would.
     ///
     /// # Errors
-    /// It has ended.
+    /// The server has ended.
     pub fn pause(&self, position: usize) -> io::Result<()> {
         self.server(position).signal(Signal::STOP)
     }
@@ -393,7 +394,7 @@ impl Cluster {
     /// Lets a paused server go on (SIGCONT).
     ///
     /// # Errors
-    /// It has ended.
+    /// The server has ended.
     pub fn resume(&self, position: usize) -> io::Result<()> {
         self.server(position).signal(Signal::CONT)
     }
@@ -401,7 +402,7 @@ impl Cluster {
     /// Checks that no process has ended on its own. The error shows the end of its log.
     ///
     /// # Errors
-    /// As above.
+    /// A process has ended by itself. The error contains the end of the process's log.
     pub fn check_processes(&mut self) -> io::Result<()> {
         let coordinators = self.coordinators.iter_mut().flatten();
         for process in coordinators.chain(self.servers.iter_mut().flatten()) {
@@ -434,7 +435,8 @@ impl Cluster {
     /// Waits until the coordinator's configuration is as it should be.
     ///
     /// # Errors
-    /// It is not in time, or a process has ended on its own; `what` is part of the error.
+    /// The condition is not met in time, or a process has ended by itself. The error contains
+    /// `what`.
     pub async fn wait_until(
         &mut self,
         what: &str,

@@ -49,7 +49,8 @@ impl Process {
     /// the file `log`.
     ///
     /// # Errors
-    /// It cannot be started, or ended before it was ready: the error shows the end of its log.
+    /// The process cannot be started, or ends before it prints its `ready` line. The error contains
+    /// the end of its log.
     pub async fn start(
         name: &str,
         program: &Path,
@@ -148,7 +149,7 @@ impl Process {
     /// Ends it at once, as a crash would, and waits until it is gone.
     ///
     /// # Errors
-    /// It had ended before.
+    /// The process had already ended.
     pub async fn kill(&mut self) -> io::Result<()> {
         if let Some(status) = self.child.try_wait()? {
             return Err(self.error(&format!("had ended on its own ({status})")));
@@ -159,7 +160,7 @@ impl Process {
     /// Ends it in order and waits until it is gone.
     ///
     /// # Errors
-    /// It had ended before, or does not end.
+    /// The process had already ended, or does not end.
     pub async fn stop(&mut self) -> io::Result<ExitStatus> {
         if let Some(status) = self.child.try_wait()? {
             return Err(self.error(&format!("had ended on its own ({status})")));
@@ -171,7 +172,7 @@ impl Process {
     /// Waits until it ends on its own.
     ///
     /// # Errors
-    /// It does not.
+    /// The process does not end within the time.
     pub async fn wait(&mut self, within: Duration) -> io::Result<ExitStatus> {
         match timeout(within, self.child.wait()).await {
             Ok(status) => status,
@@ -182,7 +183,7 @@ impl Process {
     /// Checks that it runs. The error states how it ended.
     ///
     /// # Errors
-    /// It has ended.
+    /// The process has ended.
     pub fn check(&mut self) -> io::Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),

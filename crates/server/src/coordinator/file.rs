@@ -21,7 +21,7 @@ const MOVED_FILE: &str = "moved";
 pub(super) struct StateFolder {
     folder: DataFolder,
     files: ChangeFile,
-    /// The state that is there, as far as this process has written it.
+    /// The state in the folder, if this process has written it.
     written: Option<CoordinatorState>,
 }
 
@@ -29,7 +29,7 @@ impl StateFolder {
     /// Opens and locks the folder.
     ///
     /// # Errors
-    /// Another process has it open, or the system refuses.
+    /// Another process has the folder open, or a system call fails.
     pub fn open(path: &Path) -> Result<StateFolder, ServerError> {
         let folder = DataFolder::open(path)?;
         Ok(StateFolder {
@@ -47,7 +47,7 @@ impl StateFolder {
     /// Returns the state; none if there is none.
     ///
     /// # Errors
-    /// It is damaged, or of another format. Nothing was changed.
+    /// The state is damaged, or of another format. The folder is unchanged.
     pub fn load(&self) -> Result<Option<CoordinatorState>, ServerError> {
         let Some(WrittenValue { value, log }) = self.files.read(&self.folder)? else {
             return Ok(None);
@@ -63,7 +63,7 @@ impl StateFolder {
     /// state and the changes are few, it writes only the differences.
     ///
     /// # Errors
-    /// The system refuses: which state is there is then unknown (R23).
+    /// A system call fails. The folder may then contain the old or the new state (R23).
     pub fn replace(&mut self, state: CoordinatorState) -> Result<(), ServerError> {
         match self.written.take().filter(|_| !self.files.wants_value()) {
             Some(before) => {
@@ -79,16 +79,16 @@ impl StateFolder {
     /// Returns the new location if the state has moved.
     ///
     /// # Errors
-    /// The system refuses.
+    /// A system call fails.
     pub fn moved_to(&self) -> Result<Option<String>, ServerError> {
         let text = self.folder.read(MOVED_FILE)?;
         Ok(text.map(|text| String::from_utf8_lossy(&text).trim().to_owned()))
     }
 
-    /// Records that the state has moved to a location, or that it is here.
+    /// Records that the state has moved to a location, or that it is in this folder.
     ///
     /// # Errors
-    /// The system refuses.
+    /// A system call fails.
     pub fn set_moved(&self, to: Option<&str>) -> Result<(), ServerError> {
         match to {
             Some(to) => self.folder.replace(MOVED_FILE, to.as_bytes()),
@@ -105,10 +105,11 @@ pub(super) struct FileKeeper {
 }
 
 impl FileKeeper {
-    /// Leads from the state in the folder, or from a new state.
+    /// Opens the folder and leads with its state, or with a new state if the folder has none.
     ///
     /// # Errors
-    /// The folder is in use, its state has moved or cannot be used, or the system refuses.
+    /// Another process has the folder open, its state has moved or is damaged, or a system call
+    /// fails.
     pub fn open(path: &Path, address: String) -> Result<FileKeeper, ServerError> {
         let folder = StateFolder::open(path)?;
         if let Some(place) = folder.moved_to()? {

@@ -13,7 +13,8 @@ use protocol::operation::{Decision, Prepare, RowChange};
 
 use crate::ledger::Ledger;
 
-/// The snapshots that were given out: the highest version of each table in each epoch of it.
+/// The snapshots whose T clients have received: the highest such version of each table in each of
+/// its epochs.
 #[derive(Clone, Debug, Default)]
 pub struct GivenSnapshots {
     highest: BTreeMap<(TableId, Epoch), Version>,
@@ -37,7 +38,7 @@ struct OperationSpan {
 }
 
 impl GivenSnapshots {
-    /// Notes a snapshot of tables at T that is given out, each in its epoch.
+    /// Records that clients receive a snapshot of tables at T, each in its epoch.
     ///
     /// # Errors
     /// An operation up to T is under way, or one above it began before one up to it was decided.
@@ -81,12 +82,12 @@ impl GivenSnapshots {
         }
     }
 
-    /// Returns the rows of a table in a snapshot, if it was given out.
+    /// Returns the rows of a table in a snapshot, if a client has received the snapshot.
     pub fn rows_of(&self, snapshot: SnapshotId, table: TableId) -> Option<&CutRows> {
         self.rows.get(&(snapshot, table))
     }
 
-    /// Notes the decision of an operation that a core has logged.
+    /// Records the decision of an operation that a core has logged.
     pub fn note_decided(&mut self, operation: OperationId) {
         self.clock += 1;
         for operations in self.operations.values_mut() {
@@ -99,7 +100,7 @@ impl GivenSnapshots {
     /// Checks an operation that no core has logged before, in an epoch of its table.
     ///
     /// # Errors
-    /// It has a version that belongs to a snapshot which was given out.
+    /// The operation has a version that belongs to a snapshot whose T a client has received.
     pub fn begun(&mut self, prepare: &Prepare, epoch: Epoch) -> Result<(), String> {
         let highest = self.highest.get(&(prepare.table, epoch));
         let version = lowest_version(prepare);

@@ -6,7 +6,8 @@
 
 use crate::model::ModelRow;
 
-/// Compares the rows of a primary replex, with their versions, before and after the power cut.
+/// Checks that a primary replex has the same rows, with their versions, before and after the power
+/// cut.
 pub fn survived(before: &[(u64, ModelRow)], after: &[(u64, ModelRow)]) -> Result<(), String> {
     if before == after {
         return Ok(());

@@ -2,8 +2,8 @@
 
 use protocol::identity::Incarnation;
 
-/// Checks a core that has received a message: it knew of an incarnation of the sender, and its
-/// reaction was to log so many records and to send so many messages.
+/// Checks the reaction of a core to a message. `records` and `sends` are the numbers of records
+/// that it logged and of messages that it sent.
 pub fn dropped_message(
     spoke: Incarnation,
     known: Incarnation,

@@ -11,7 +11,7 @@ use machines::core::ClientId;
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::identity::{CoreId, Epoch, ServerId, TableId};
 
-/// The leases that were given.
+/// The leases that cores have received.
 #[derive(Debug, Default)]
 pub struct Leases {
     cores: BTreeMap<CoreId, Given>,
@@ -51,26 +51,27 @@ impl Given {
 }
 
 impl Leases {
-    /// Notes that a core has restarted.
+    /// Records that a core has restarted.
     pub fn started(&mut self, core: CoreId) {
         self.cores.insert(core, Given::default());
     }
 
-    /// Notes that the coordinator's answer has arrived at a core; asked and counted in true time.
+    /// Records that the coordinator's answer has arrived at a core. Both times are simulated time.
     pub fn note_lease_renewal(&mut self, core: CoreId, until_us: u64) {
         let given = self.cores.entry(core).or_default();
         given.coordinator_until_us = given.coordinator_until_us.max(until_us);
     }
 
-    /// Notes that another core's grant, as of an epoch, has arrived at a core that knows the epoch.
+    /// Records that another core's grant, as of an epoch, has arrived at a core that knows the
+    /// epoch.
     pub fn note_lease_grant(&mut self, core: CoreId, (by, epoch, until_us): (CoreId, Epoch, u64)) {
         let given = self.cores.entry(core).or_default();
         let until = given.vouched_until_us.entry((by, epoch)).or_default();
         *until = until_us.max(*until);
     }
 
-    /// Counts the grants of a core for each table as it knows them. A reply may leave later, under
-    /// a lease that was given in an epoch before.
+    /// Counts the grants of a core for each table as the core knows it. A reply may leave later,
+    /// under a lease from an earlier epoch.
     pub fn count(&mut self, core: CoreId, configuration: &Configuration) {
         let given = self.cores.entry(core).or_default();
         for table in configuration.tables.iter() {
@@ -96,12 +97,12 @@ impl Leases {
         Ok(())
     }
 
-    /// Notes a request with another epoch than the core's.
+    /// Records a request with another epoch than the core's.
     pub fn mismatched(&mut self, client: ClientId, correlation: u64) {
         self.mismatched.insert((client, correlation));
     }
 
-    /// Checks a request that is answered with anything but a refusal.
+    /// Checks a request that a core does not refuse: its epoch must be the core's.
     pub fn served(&self, client: ClientId, correlation: u64) -> Result<(), String> {
         if self.mismatched.contains(&(client, correlation)) {
             return Err("a request of another epoch was served".into());

@@ -6,8 +6,8 @@
 
 use protocol::identity::Epoch;
 
-/// A client that waits learns of an epoch within this: it notices a silence after a fifth of a
-/// second, and asks again after a quarter of what the silence has taken.
+/// The time within which a waiting client learns of an epoch. The client notices a silence after
+/// 200 ms, and asks again after a quarter of the time that the silence has lasted.
 pub const LEARNS_WITHIN_US: u64 = 1_500_000;
 
 /// A client that waits, and the epoch that it knows.
@@ -17,14 +17,15 @@ pub struct WaitingClient {
     pub client: u64,
     /// The epoch of its configuration.
     pub known: Epoch,
-    /// Since when its oldest write has had no result.
+    /// The time since which its oldest write has been without a result.
     pub since_us: u64,
 }
 
-/// Checks that all clients that waited when an epoch was first sent, and still wait, know it.
+/// Checks that clients know an epoch some time after it was first sent, if they were waiting at
+/// that time and still wait.
 ///
 /// # Errors
-/// One does not.
+/// One of these clients does not know the epoch.
 pub fn learned(
     epoch: Epoch,
     announced_us: u64,

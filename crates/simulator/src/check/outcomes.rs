@@ -5,9 +5,10 @@ use protocol::operation::{Decision, RequestResult, Vote};
 
 use crate::ledger::LedgerOperation;
 
-/// Checks a decision that is about to be logged: it equals the earlier one, and follows from the
-/// votes (R2). A member that was removed, and goes on, may decide otherwise than the end of its
-/// epoch, as long as no client can see it: what it has is overwritten (R16).
+/// Checks a decision that is about to be logged: it equals an earlier decision of the operation,
+/// and follows from the votes (R2). A removed member that continues may decide differently from the
+/// end of its epoch, as long as no client can see its decision: its rows are replaced when it
+/// returns (R16).
 pub fn decided(entry: &LedgerOperation, decision: &Decision, shows: bool) -> Result<(), String> {
     let operation = entry.prepare.operation;
     if entry.resolved && !shows {
@@ -33,10 +34,10 @@ pub fn decided(entry: &LedgerOperation, decision: &Decision, shows: bool) -> Res
     }
 }
 
-/// Checks a decision that is about to be logged and that follows from the end of the epochs before
-/// `awaited`: nothing else was seen, and no vote is against it. Where a later epoch serves, the
-/// member was removed and goes on: what it awaits never serves, and it overwrites what it has when
-/// it comes back (R16, R25).
+/// Checks a decision that is about to be logged, and that follows from the end of the epochs before
+/// `awaited`: no client has seen another outcome, and no vote contradicts it. If a later epoch
+/// serves, the member was removed and continues. Then the epoch that it waits for never serves, and
+/// its rows are replaced when it returns (R16, R25).
 pub fn resolved(
     entry: &LedgerOperation,
     decision: &Decision,
@@ -63,8 +64,8 @@ pub fn resolved(
     Ok(())
 }
 
-/// Checks a member that settles an operation and removes its old row: the outcome is where it must
-/// be before any client may see it (R3, R11), or an epoch's end has come to it.
+/// Checks a member that settles an operation and removes its old row: the outcome is durable where
+/// it must be before any client may see it (R3, R11), or comes from the end of an epoch.
 pub fn settled(entry: &LedgerOperation) -> Result<(), String> {
     match entry.visible || entry.resolved {
         true => Ok(()),

@@ -11,8 +11,8 @@ use crate::model::ModelRow;
 pub struct PartitionRows {
     /// Key, version and row, in the order of the keys.
     pub rows: Vec<(Vec<u8>, u64, ModelRow)>,
-    /// By the order's replex: the rows' keys in that order and, after them, their own without the
-    /// pk.
+    /// For each order, by its replex: the rows' keys in that order, each followed by the key in the
+    /// partition's own order without the pk.
     pub entries: BTreeMap<usize, Vec<Vec<u8>>>,
 }
 

@@ -49,8 +49,8 @@ fn all_prepared(ledger: &Ledger, entry: &LedgerOperation, from: usize) -> Result
     Ok(())
 }
 
-/// Checks that the votes of a prepare that is about to be logged are those that others have on
-/// their disks.
+/// Checks that the votes of a prepare that is about to be logged equal the votes that other members
+/// have on their disks.
 pub fn votes_agree(ledger: &Ledger, prepare: &Prepare) -> Result<(), String> {
     let Some(entry) = ledger.operations.get(&prepare.operation) else {
         return Ok(());

@@ -12,7 +12,8 @@ use crate::ledger::Ledger;
 pub struct Head {
     /// The core.
     pub core: CoreId,
-    /// When the request's partition was given to it; none if that has gone since.
+    /// The epoch since which the core holds the request's partition; none if the partition has left
+    /// the core.
     pub since: Option<Epoch>,
 }
 
@@ -24,11 +25,11 @@ pub struct Results {
 
 impl Results {
     /// Checks that a head answers a request with the result that was reported before, if there was
-    /// one. A result without effect is lost with the head that reported it. A client that asks
-    /// again, because it has not received it, may receive another one from the next head, or from
-    /// the same core if another one was head meanwhile. A head with a slow disk may report it only
-    /// after that: a client that the next head has answered has forgotten the attempt (clients are
-    /// checked for that), so that it counts for nothing.
+    /// one. A result without effect is lost with the head that reported it. A client that did not
+    /// receive the first result and asks again may receive a different result: from the next head,
+    /// or from the same core if another core was head in between. A head with a slow disk may
+    /// report its result only after the next head has answered the client. The client ignores such
+    /// a late result, which another check verifies, so it does not count.
     pub fn reported(
         &mut self,
         head: Head,

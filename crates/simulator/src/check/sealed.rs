@@ -13,7 +13,7 @@ pub fn reported(core: CoreId, has_sealed: bool) -> Result<(), String> {
     }
 }
 
-/// Checks a core that reports that it has resolved everything (R5).
+/// Checks a core that reports that it has resolved all operations (R5).
 pub fn resolved(core: CoreId, is_durable: bool) -> Result<(), String> {
     match is_durable {
         true => Ok(()),
