@@ -1,6 +1,6 @@
 //! States as bytes: what a search keeps and compares.
 
-/// Can be written as bytes and read again.
+/// A value that can be packed into bytes and unpacked again.
 pub trait Packed: Sized {
     /// Appends the value.
     fn put(&self, bytes: &mut Vec<u8>);

@@ -4,37 +4,37 @@
 macro_rules! planted_bugs {
     ($type:ident
      $($(#[doc = $text:literal])+ $bug:ident = $name:literal, $rule:literal, $case:literal;)+) => {
-        /// A rule, broken on purpose.
+        /// A planted bug: it breaks one rule on purpose.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum $type {
             $($(#[doc = $text])+ $bug,)+
         }
 
         impl $type {
-            /// All of them.
+            /// All planted bugs of this model.
             pub const ALL: &[$type] = &[$($type::$bug),+];
 
-            /// Returns its name on the command line.
+            /// Returns the bug's name on the command line.
             pub fn name(self) -> &'static str {
                 match self { $($type::$bug => $name),+ }
             }
 
-            /// Returns the rule that it breaks.
+            /// Returns the rule that the bug breaks.
             pub fn rule(self) -> &'static str {
                 match self { $($type::$bug => $rule),+ }
             }
 
-            /// Returns what it does, in words.
+            /// Returns a description of the bug's effect.
             pub fn description(self) -> &'static str {
                 match self { $($type::$bug => concat!($($text),+)),+ }
             }
 
-            /// Returns the name of the case in which it shows.
+            /// Returns the name of the case in which the search finds the bug.
             pub fn case_name(self) -> &'static str {
                 match self { $($type::$bug => $case),+ }
             }
 
-            /// Returns it with the search of its case that finds it.
+            /// Returns the bug together with the search that finds it.
             pub fn studied(
                 self,
                 search: impl Fn($crate::search::SearchLimits) -> $crate::study::Findings + 'static,

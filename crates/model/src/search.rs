@@ -47,29 +47,29 @@ pub trait StateSpace {
     fn changes(&self, before: &Self::State, after: &Self::State) -> Vec<String>;
 }
 
-/// How far to search, and whether to print the progress.
+/// The limits of a search, and whether it prints its progress.
 #[derive(Clone, Copy, Debug)]
 pub struct SearchLimits {
-    /// Stop after so many states.
+    /// The number of states after which the search stops.
     pub states_max: usize,
-    /// Stop before the search needs more bytes.
+    /// The most memory that the search may use, in bytes.
     pub bytes_max: usize,
-    /// Print progress.
+    /// Whether the search prints its progress.
     pub progress: bool,
 }
 
 /// The result of a search.
 #[derive(Debug)]
 pub struct SearchResult<S> {
-    /// Distinct states.
+    /// The number of distinct states.
     pub states: usize,
-    /// Steps from the beginning to the farthest of them.
+    /// The number of steps from the initial state to the farthest state.
     pub depth: usize,
-    /// Whether these are all states that there are.
+    /// Whether the search has visited all reachable states.
     pub complete: bool,
-    /// Bytes of memory at the end.
+    /// The memory of the search at its end, in bytes.
     pub bytes: usize,
-    /// The violation, and the steps that lead there.
+    /// The violation, and the steps that lead to it.
     pub violation: Option<(String, Vec<S>)>,
 }
 
@@ -309,7 +309,7 @@ impl<W: StateSpace> Search<'_, W> {
     }
 }
 
-/// Returns the steps from the beginning as a story: each in words, and what it changes.
+/// Returns a description of the steps from the initial state: each step, and its changes.
 pub fn story<W: StateSpace>(world: &W, steps: &[W::Step]) -> String {
     let mut state = world.start();
     let mut text = String::new();

@@ -6,31 +6,31 @@ use crate::search::{SearchLimits, StateSpace, search, story};
 /// The findings of a search of a case.
 #[derive(Debug)]
 pub struct Findings {
-    /// Distinct states.
+    /// The number of distinct states.
     pub states: usize,
-    /// Steps from the beginning to the farthest of them.
+    /// The number of steps from the initial state to the farthest state.
     pub depth: usize,
-    /// Whether these are all states that there are.
+    /// Whether the search has visited all reachable states.
     pub complete: bool,
-    /// Bytes of memory at the end.
+    /// The memory of the search at its end, in bytes.
     pub bytes: usize,
-    /// The violation, and the story that leads there.
+    /// The violation, and the steps that lead to it.
     pub violation: Option<(String, String)>,
 }
 
 /// A case that can be searched.
 pub struct StudiedCase {
-    /// For the command line.
+    /// The name on the command line.
     pub name: &'static str,
     /// The course of the case, in words.
     pub about: String,
-    /// Searches it.
+    /// A function that searches the case.
     pub search: Box<dyn Fn(SearchLimits) -> Findings>,
 }
 
 /// A planted bug that can be searched for.
 pub struct StudiedBug {
-    /// For the command line.
+    /// The name on the command line.
     pub name: &'static str,
     /// The rule that it breaks.
     pub rule: &'static str,
@@ -38,11 +38,11 @@ pub struct StudiedBug {
     pub description: &'static str,
     /// The case in which it shows.
     pub case: &'static str,
-    /// Searches that case with the bug.
+    /// A function that searches the case with the bug planted.
     pub search: Box<dyn Fn(SearchLimits) -> Findings>,
 }
 
-/// Searches a model, and tells the story of a violation.
+/// Searches a model, and returns the steps that lead to a violation, if there is one.
 pub fn examine<W: StateSpace>(world: &W, limits: SearchLimits) -> Findings {
     let found = search(world, limits);
     Findings {

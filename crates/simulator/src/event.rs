@@ -60,7 +60,7 @@ pub enum Event {
     Connect {
         /// Whose.
         from: CoreLife,
-        /// To whom.
+        /// The receiver.
         to: CoreId,
     },
     /// Waiting clients should now know an epoch that this process of the coordinator first sent
@@ -95,7 +95,7 @@ pub struct CoreLife {
 pub struct Packet {
     /// The sender.
     pub from: Node,
-    /// To whom.
+    /// The receiver.
     pub to: Node,
     /// The connection on which it was sent. A later connection does not deliver it.
     pub connection: u64,

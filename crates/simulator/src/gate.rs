@@ -69,7 +69,7 @@ struct Catch {
     property: &'static str,
 }
 
-/// Plants every bug, or the named one, and prints a table of what found it.
+/// Plants every bug, or the named bug, and prints for each the check that found it.
 pub fn run(name: Option<&str>, from: u64, seeds_max: u64) -> ExitCode {
     let bugs = match name.map(named) {
         None => Bug::ALL.to_vec(),
@@ -121,7 +121,7 @@ fn named(name: &str) -> Result<Bug, String> {
     })
 }
 
-/// Plants the named bug for the rest of the process.
+/// Plants the named bug until the process ends.
 ///
 /// # Errors
 /// There is no such bug.

@@ -27,17 +27,17 @@ const ENTRIES_PER_SECOND: u64 = 200;
 pub struct RunPlan {
     /// Servers, each its own failure domain.
     pub servers: u32,
-    /// Event loops per server.
+    /// The number of cores of each server.
     pub cores: u16,
-    /// The first table; the others begin alike.
+    /// The schema of the first table. The other tables have the same schema at first.
     pub schema: Schema,
-    /// How many tables there are: a group of rows is in one of them.
+    /// The number of tables. Each group of rows is in one of them.
     pub tables: usize,
     /// The machines' limits.
     pub limits: CoreLimits,
-    /// How long a lease holds.
+    /// The duration of a lease.
     pub lease_us: u64,
-    /// When a server that is down is replaced; `u64::MAX` is never.
+    /// The time after which a server that is down is replaced; `u64::MAX` means never.
     pub replace_after_us: u64,
     /// The actions of clients.
     pub workload: Workload,
@@ -48,33 +48,34 @@ pub struct RunPlan {
 /// The actions of clients.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// How many clients there are at a time.
+    /// The number of clients at a time.
     pub clients: u32,
-    /// Requests of one client in flight.
+    /// The number of requests that one client has in flight.
     pub window: u32,
-    /// Operations of all clients together.
+    /// The number of operations of all clients together.
     pub operations: u32,
     /// Mean pause between operations of a client, in microseconds.
     pub think_us: u64,
-    /// Groups of rows that share no key.
+    /// The number of groups of rows. Two groups have no key in common.
     pub groups: i64,
-    /// Primary keys of a group: few, so that operations collide.
+    /// The number of primary keys in a group: few, so that operations collide.
     pub ids: i64,
-    /// Values of the indexed columns of a group.
+    /// The number of values of the indexed columns in a group.
     pub values: i64,
-    /// Insert, insert or keep, upsert, update, delete, point read, range read.
+    /// The relative rates of insert, insert or keep, upsert, update, delete, point read and range
+    /// read.
     pub weights: [u64; 7],
-    /// How many of the operations go to the first pk of the first group.
+    /// The fraction of operations on the first pk of the first group.
     pub hot: f64,
-    /// How many updates and deletes have a condition.
+    /// The fraction of updates and deletes that have a condition.
     pub conditional: f64,
-    /// How many reads may be stale.
+    /// The fraction of reads that may be stale.
     pub stale: f64,
-    /// How many reads are of several ranges.
+    /// The fraction of reads that read several ranges.
     pub statements: f64,
-    /// How many of the reads that may not be stale are of a snapshot, by every copy.
+    /// The fraction of the other reads that read a snapshot, by every copy.
     pub snapshots: f64,
-    /// How many of the snapshots are of every table.
+    /// The fraction of snapshots that cover every table.
     pub wide_snapshots: f64,
     /// Mean pause between two pages of a snapshot, in microseconds.
     pub snapshot_pause_us: u64,
@@ -83,68 +84,70 @@ pub struct Workload {
 /// Rates of faults. Intervals are means in microseconds; 0 is never.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// How long a message takes at least.
+    /// The least latency of a message.
     pub latency_us: u64,
-    /// Mean of what is added to that.
+    /// The mean of the random latency that is added to the least one.
     pub jitter_us: u64,
-    /// Messages between cores that are lost.
+    /// The fraction of messages between cores that are lost.
     pub loss: f64,
-    /// That arrive twice.
+    /// The fraction of messages between cores that arrive twice.
     pub duplication: f64,
-    /// That are overtaken by later ones.
+    /// The fraction of messages between cores that later messages overtake.
     pub reordering: f64,
-    /// A connection breaks.
+    /// The interval at which a connection breaks.
     pub break_every_us: u64,
-    /// A direction between two processes is clogged for a while.
+    /// The interval at which messages from one process to another are delayed for a while.
     pub clog_every_us: u64,
-    /// A process is killed.
+    /// The interval at which a process is killed.
     pub crash_every_us: u64,
-    /// Starts of a server soon after which one is killed, it or another.
+    /// The fraction of server starts soon after which this or another server is killed.
     pub crash_at_start: f64,
-    /// Votes and decisions soon after which their process is killed.
+    /// The fraction of votes and decisions soon after which their process is killed.
     pub crash_at_record: f64,
-    /// Votes and decisions after which two are lost at once: their process for long, and what
-    /// another one had not flushed.
+    /// The fraction of votes and decisions after which two losses come at once: their process for a
+    /// long time, and the unflushed records of another process.
     pub loss_at_record: f64,
-    /// All are killed at once, as by a power cut.
+    /// The interval at which all processes are killed at once, as by a power cut.
     pub power_cut_every_us: u64,
-    /// Partitions that are handed over, soon after which that happens.
+    /// The fraction of hand-overs of partitions soon after which the power is cut.
     pub cut_at_hand_over: f64,
-    /// A process stands still, maybe for longer than a lease.
+    /// The interval at which a process is suspended, possibly for longer than a lease.
     pub pause_every_us: u64,
-    /// A wall clock steps.
+    /// The interval at which a wall clock steps.
     pub clock_step_every_us: u64,
-    /// Monotonic clocks run fast or slow by up to so many parts per million.
+    /// The largest drift of a monotonic clock, in parts per million.
     pub drift_ppm: u64,
-    /// The coordinator restarts.
+    /// The interval at which the coordinator restarts.
     pub coordinator_every_us: u64,
-    /// A process is killed and stays down for long.
+    /// The interval at which a process is killed and stays down for a long time.
     pub loss_every_us: u64,
-    /// The coordinator ends the epochs before of a table.
+    /// The interval at which the coordinator ends the earlier epochs of a table.
     pub seal_every_us: u64,
-    /// A server is drained, or is no longer.
+    /// The interval at which a drain of a server begins or ends.
     pub drain_every_us: u64,
-    /// A table gets a copy more or one less, or another table comes or goes.
+    /// The interval at which a copy of a table is added or dropped, or another table is created or
+    /// dropped.
     pub copies_every_us: u64,
-    /// A server stops in order and starts again.
+    /// The interval at which a server stops in order and starts again.
     pub stop_every_us: u64,
-    /// All do, one after the other.
+    /// The interval at which all servers are stopped in order and started again, one after the
+    /// other.
     pub rolling_every_us: u64,
-    /// The coordinator stands still, and another one takes its place.
+    /// The interval at which the coordinator is suspended and another coordinator replaces it.
     pub deposition_every_us: u64,
-    /// A client dies and another one takes its place.
+    /// The interval at which a client dies and a new client replaces it.
     pub client_every_us: u64,
-    /// A disk has no space for a while.
+    /// The interval at which a disk has no space for a while.
     pub full_every_us: u64,
     /// Mean time of a flush.
     pub flush_us: u64,
-    /// Flushes that fail.
+    /// The fraction of flushes that fail.
     pub flush_failure: f64,
-    /// Flushes that take a hundred times as long.
+    /// The fraction of flushes that take a hundred times as long.
     pub flush_slow: f64,
-    /// Restarts on a disk that misreads a byte of the log at first.
+    /// The fraction of restarts in which the disk first misreads a byte of the log.
     pub misread: f64,
-    /// A checkpoint is taken.
+    /// The interval at which a checkpoint is taken.
     pub checkpoint_every_us: u64,
 }
 
@@ -190,8 +193,8 @@ impl RunPlan {
         }
     }
 
-    /// Draws how many tables there are, from a stream of its own: a seed that has one is what it
-    /// would be without this.
+    /// Draws the number of tables, from a separate stream of random numbers. So the run of a seed
+    /// with one table is the same as before there were several tables.
     pub fn draw_tables(&mut self, seed: u64) {
         let mut random = Random::new(seed ^ TABLES_STREAM);
         let tables = *random.pick(&[1, 1, 2, 3]);
@@ -199,7 +202,7 @@ impl RunPlan {
         self.tables = tables.min(groups);
     }
 
-    /// Draws what concerns snapshots, from a stream of its own as [`RunPlan::draw_tables`] does.
+    /// Draws the parameters of snapshots, from a separate stream as [`RunPlan::draw_tables`] does.
     pub fn draw_snapshots(&mut self, seed: u64) {
         let mut random = Random::new(seed ^ SNAPSHOTS_STREAM);
         self.workload.snapshots = *random.pick(&[0.0, 0.0, 0.3, 0.8]);
@@ -454,7 +457,7 @@ fn sometimes<T: Copy + Default>(random: &mut Random, probability: f64, values: [
 }
 
 impl Faults {
-    /// Returns what is left when faults stop: a network and disks that work.
+    /// Returns the faults after the phase of faults: none, with a working network and disks.
     pub fn calm(&self) -> Faults {
         Faults {
             latency_us: self.latency_us,

@@ -23,7 +23,8 @@ impl Random {
         Self { state }
     }
 
-    /// Returns a stream of its own, so that draws in one part do not shift those in another.
+    /// Returns a separate stream, so that the number of draws in one part of the simulator does not
+    /// change the draws in another part.
     pub fn fork(&mut self) -> Self {
         Self::new(self.bits())
     }
@@ -54,13 +55,13 @@ impl Random {
         low + self.below(high - low + 1)
     }
 
-    /// Returns true with this probability.
+    /// Decides at random with this probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         // No draw where there is no choice: a fault that is off costs nothing.
         probability > 0.0 && ((self.bits() >> 11) as f64) < probability * (1u64 << 53) as f64
     }
 
-    /// Returns one of them.
+    /// Returns a random element of `among`.
     pub fn pick<'a, T>(&mut self, among: &'a [T]) -> &'a T {
         &among[self.below(among.len() as u64) as usize]
     }

@@ -40,11 +40,11 @@ const STEPS_MAX: u64 = 300_000;
 pub struct Outcome {
     /// The property that does not hold, if there is one.
     pub violation: Option<Violation>,
-    /// Events handled.
+    /// The number of events that were handled.
     pub events: u64,
-    /// Operations whose outcome a client learnt.
+    /// The number of operations whose outcome a client has learnt.
     pub operations: u64,
-    /// Histories that took too long to judge.
+    /// The number of histories that took too long to check.
     pub undecided: u64,
 }
 

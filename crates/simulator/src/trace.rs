@@ -3,7 +3,7 @@
 use crate::event::PacketContent;
 use crate::network::{Arrivals, Node};
 
-/// Where the history goes: standard output, or nowhere.
+/// The output of the history: standard output, or none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trace {
     /// Whether it is printed.

@@ -20,7 +20,8 @@ use crate::model::{
 use crate::plan::Workload;
 use crate::random::Random;
 
-/// Ids and indexed values of a group start at its number times this, so that groups share none.
+/// The distance between the first ids, and the first indexed values, of two groups. So two groups
+/// have no id or value in common.
 pub const GROUP_STRIDE: i64 = 16;
 
 /// The first so many kinds of operations in [`Workload::weights`] write.
@@ -31,7 +32,8 @@ pub fn group_of_id(id: i64) -> i64 {
     id / GROUP_STRIDE
 }
 
-/// Draws operations. Its beliefs about the rows are only to make interesting operations likely.
+/// Draws random operations. It estimates which rows exist, only to make interesting operations
+/// likely.
 #[derive(Debug)]
 pub struct Generator {
     workload: Workload,
@@ -40,7 +42,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// Returns a generator with a stream of its own.
+    /// Returns a generator with its own stream of random numbers.
     pub fn new(workload: Workload, random: Random) -> Self {
         Self {
             workload,
@@ -49,7 +51,8 @@ impl Generator {
         }
     }
 
-    /// Returns the next operation's group, and whether it is on the first row of it.
+    /// Draws the next operation's group, and whether the operation is on the first row of the
+    /// group.
     pub fn draw_group(&mut self) -> (i64, bool) {
         let hot = self.random.chance(self.workload.hot);
         let group = if hot {
@@ -60,8 +63,9 @@ impl Generator {
         (group, hot)
     }
 
-    /// Returns the next operation, in this group. Reads go to one of these copies. A client that
-    /// knows none yet writes: the number of any may be another's by the time it is sent.
+    /// Draws the next operation, in this group. A read uses one of the copies in `readable`. A
+    /// client that knows no copy yet writes, because a replex number may belong to another copy
+    /// when the request arrives.
     pub fn draw(
         &mut self,
         (group, hot): (i64, bool),
@@ -126,12 +130,13 @@ impl Generator {
         ranges
     }
 
-    /// Returns whether a read is of a snapshot.
+    /// Decides at random whether a read uses a snapshot.
     pub fn of_snapshot(&mut self) -> bool {
         self.workload.snapshots > 0.0 && self.random.chance(self.workload.snapshots)
     }
 
-    /// Returns all rows of a group, by each of these copies: every cell of it.
+    /// Returns the ranges that cover all rows of a group: for each of these copies, one range in
+    /// each partition.
     pub fn whole_group(model: &Model, readable: &[usize], group: i64) -> Vec<PartitionRange> {
         let mut ranges = Vec::new();
         for replex in readable {
@@ -149,18 +154,18 @@ impl Generator {
         ranges
     }
 
-    /// Returns whether a read may be stale.
+    /// Decides at random whether a read may be stale.
     pub fn stale(&mut self) -> bool {
         self.random.chance(self.workload.stale)
     }
 
-    /// Returns whether a snapshot is of every table.
+    /// Decides at random whether a snapshot covers every table.
     pub fn of_every_table(&mut self) -> bool {
         let share = self.workload.wide_snapshots;
         share > 0.0 && self.random.chance(share)
     }
 
-    /// Returns a group of the table at a place, one of so many tables.
+    /// Draws a group of the table at position `place` among `tables` tables.
     pub fn group_of_table(&mut self, place: usize, tables: usize) -> i64 {
         let groups = usize::try_from(self.workload.groups).expect("groups are few");
         // Every `tables`-th group from its place on is the table's.
@@ -169,7 +174,7 @@ impl Generator {
         i64::try_from(place + number * tables).expect("groups are few")
     }
 
-    /// Returns whether a read only counts.
+    /// Decides at random whether a read only counts rows.
     pub fn counts(&mut self) -> bool {
         self.random.chance(0.1)
     }
@@ -295,14 +300,14 @@ fn group_bounds(copy: &Copy, group: i64) -> (Vec<i64>, Vec<i64>) {
     )
 }
 
-/// The table in both languages.
+/// A table in the terms of the protocol and in those of the model.
 #[derive(Clone, Debug)]
 pub struct Translation {
-    /// Columns and indexes, as they are now.
+    /// The table's present schema.
     pub schema: Schema,
-    /// Key spaces and replexes, as they are now.
+    /// The table's present layout.
     pub layout: Layout,
-    /// The same as the model sees it, with what was before.
+    /// The table in the model, with its present and its former copies.
     pub model: Model,
     /// The definitions that the model's copies were made from, by their place there.
     definitions: Vec<Definition>,
@@ -389,7 +394,8 @@ impl Translation {
         translation
     }
 
-    /// Sets the table from an epoch on. It begins an era if the copies differ.
+    /// Records the table's definition from an epoch on. Begins an era of the model if the copies
+    /// differ.
     pub fn change(&mut self, epoch: Epoch, schema: &Schema, layout: &Layout) -> Option<usize> {
         if *schema == self.schema && *layout == self.layout {
             return None;
@@ -419,13 +425,13 @@ impl Translation {
         self.since.push(epoch);
     }
 
-    /// Returns the model's copies that the table had in an epoch.
+    /// Returns the copies, by their positions in the model, that the table had in an epoch.
     pub fn copies_in(&self, epoch: Epoch) -> &[usize] {
         let era = self.since.partition_point(|since| *since <= epoch) - 1;
         &self.model.eras[era]
     }
 
-    /// Returns a write in the protocol's terms.
+    /// Returns a write as a mutation of the protocol.
     pub fn mutation(&self, operation: &WorkloadOperation) -> Mutation {
         let (id, action) = match operation {
             WorkloadOperation::Insert(row) => (row[ID], Action::Insert { row: self.row(row) }),
@@ -515,7 +521,7 @@ impl Translation {
         Ok(row)
     }
 
-    /// Returns a result in the model's terms.
+    /// Returns a result as an observation of the model.
     pub fn seen(&self, result: &RequestResult) -> Result<Observation, String> {
         Ok(match result {
             RequestResult::Applied { .. } => Observation::Applied,

@@ -3,39 +3,39 @@
 use crate::commit::chain::CaseRules;
 use crate::commit::state::{ModelMessage, ModelState};
 
-/// One step. Members, operations and places are indices of the case.
+/// One step of the model. Members, operations and places are indexes into the case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelStep {
-    /// A client's request comes to the head of an operation.
+    /// A client's request arrives at the head of an operation.
     Begin(usize),
     /// A message arrives.
     Deliver(ModelMessage),
-    /// An operation that waited at a place has its keys.
+    /// An operation that waited at a place has acquired its keys, and the member votes.
     Vote(usize, usize),
     /// An operation has waited too long at a place.
     GiveUp(usize, usize),
-    /// A member's disk has what something waits for, of one operation.
+    /// A record of one operation becomes durable at a member, where a step waits for it.
     Flush(usize, usize),
-    /// The head of an operation sends again.
+    /// The head of an operation resends its unanswered messages.
     Resend(usize),
-    /// A member crashes; of its undurable records these are on its disk.
+    /// A member crashes. Contains the undurable records that are on its disk nevertheless.
     Crash(usize, u8),
-    /// A member comes back.
+    /// A member restarts.
     Restart(usize),
-    /// A member takes up the newest epoch.
+    /// A member learns of the newest epoch.
     Learn(usize),
     /// The first member reports what it knows to the second, which has restarted.
     Report(usize, usize),
     /// A member is removed.
     Lose(usize),
-    /// A member takes the resolution.
+    /// A member applies the resolution.
     Resolve(usize),
     /// The new epoch serves.
     Serve,
 }
 
 impl ModelStep {
-    /// Returns whether nothing forces it to happen ever.
+    /// Returns whether this step is a fault, which need not happen.
     pub fn is_fault(self) -> bool {
         matches!(
             self,
@@ -45,7 +45,7 @@ impl ModelStep {
 }
 
 impl CaseRules<'_> {
-    /// Does one thing; false if it cannot happen in this state.
+    /// Applies a step to the state. Returns false if the step is impossible in this state.
     pub fn act(&self, state: &mut ModelState, action: ModelStep) -> bool {
         let happened = match action {
             ModelStep::Begin(operation) => self.begin(state, operation),
@@ -68,7 +68,7 @@ impl CaseRules<'_> {
         happened
     }
 
-    /// Passes every step to `attempt` that may be possible in a state.
+    /// Calls `attempt` with every step that may be possible in a state.
     pub fn possible_steps(&self, state: &ModelState, attempt: &mut dyn FnMut(ModelStep)) {
         for message in state.messages.iter() {
             attempt(ModelStep::Deliver(message));

@@ -10,84 +10,85 @@ pub const OPERATIONS_MAX: usize = 3;
 /// A chain's longest: a move through four replexes has one place more.
 pub const PLACES_MAX: usize = 5;
 
-/// One member's part in one operation, as the operation's keys give it.
+/// One member's part in one operation, as the operation's keys determine it.
 #[derive(Clone, Copy, Debug)]
 pub struct MemberPlace {
     /// The member.
     pub member: usize,
-    /// Position of its replex in the chain, from 1.
+    /// The position of the member's replex in the chain, from 1.
     pub replex: usize,
-    /// Keys that are held here, as a set; numbered per replex.
+    /// The keys that the operation holds at this member, as a set. They are numbered for each
+    /// replex.
     pub holds: u8,
-    /// Keys of a unique index that the operation takes here.
+    /// The keys of a unique index that the operation inserts at this member.
     pub takes: u8,
-    /// Keys of a unique index that it gives up here.
+    /// The keys of a unique index that the operation removes at this member.
     pub gives_up: u8,
 }
 
 /// An operation: its chain.
 #[derive(Clone, Debug)]
 pub struct ModelOperation {
-    /// For stories.
+    /// The name of the operation in traces.
     pub name: &'static str,
-    /// Head first, decider last.
+    /// The members of the chain, from the head to the decider.
     pub places: Vec<MemberPlace>,
 }
 
-/// The faults that may happen, at most.
+/// The most faults of each kind that may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultLimits {
-    /// Crashes; the member may come back with what its disk had.
+    /// The number of crashes. The member may restart with the records on its disk.
     pub crashes: u8,
-    /// Members that are removed for good, while they go on running or not.
+    /// The number of members that are removed for good. They may continue to run for a while.
     pub losses: u8,
-    /// Waits at a member that end in a vote of `Conflict` (R8).
+    /// The number of waits at members that end with the vote `Conflict` (R8).
     pub conflicts: u8,
 }
 
 /// A renaming of members and operations that gives the same case.
 #[derive(Clone, Debug)]
 pub struct Symmetry {
-    /// By member, the member that takes its part.
+    /// For each member, the member that replaces it.
     pub members: [usize; MEMBERS_MAX],
-    /// By operation, the operation that takes its part.
+    /// For each operation, the operation that replaces it.
     pub operations: [usize; OPERATIONS_MAX],
 }
 
 /// One small cluster.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// For the command line.
+    /// The name on the command line.
     pub name: &'static str,
     /// The course of the case, in words.
     pub about: &'static str,
-    /// Replexes.
+    /// The number of replexes.
     pub replexes: usize,
-    /// Failures tolerated, f.
+    /// The number of tolerated failures, f.
     pub tolerated: usize,
     /// Position of the last replex that can vote no, k.
     pub last_voter: usize,
-    /// Names of the members.
+    /// The names of the members, in traces.
     pub members: Vec<&'static str>,
     /// The operations.
     pub operations: Vec<ModelOperation>,
-    /// Keys of unique indexes that have a row at the beginning.
+    /// The keys of unique indexes that a row has in the initial state.
     pub occupied: u8,
     /// The faults that may happen.
     pub faults: FaultLimits,
-    /// Whether nothing waits for the disk: a record in f + 1 memories counts as durable, and no
-    /// more than f members may have lost theirs at a time (`replicated`).
+    /// Whether the table is `replicated`: no step waits for the disk, and a record in f + 1
+    /// memories counts as durable. At most f members may have lost their memory at a time.
     pub replicated: bool,
-    /// Whether an operation may wait at any member, behind a lookup, though its keys are free.
+    /// Whether an operation may wait at any member behind a lookup, even if its keys are free.
     pub lookups: bool,
-    /// Whether a lost member has a replacement as soon as the new epoch serves.
+    /// Whether a lost member is replaced as soon as the new epoch serves.
     pub replaced: bool,
-    /// Renamings under which it stays the same.
+    /// The renamings of members and operations that give the same case.
     pub symmetries: Vec<Symmetry>,
 }
 
 impl Case {
-    /// Returns what it is, in a line.
+    /// Returns a description of the case in one line.
     pub fn describe(&self) -> String {
         let FaultLimits {
             crashes,
@@ -117,7 +118,7 @@ impl Case {
         }
     }
 
-    /// Returns whether a decision needs no durable record of its own before it may be seen.
+    /// Returns whether clients may see a decision before the decision itself has a durable record.
     pub fn settles_at_decision(&self) -> bool {
         self.settle_position() == self.replexes
     }

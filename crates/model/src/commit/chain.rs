@@ -27,7 +27,7 @@ pub struct CaseRules<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
     Now,
-    /// Once the receiver has taken up the epoch.
+    /// The message is accepted once the receiver has learnt of the epoch.
     Later,
     Never,
 }
@@ -61,13 +61,13 @@ impl<'a> CaseRules<'a> {
         self.case.operations[operation].places.len() - 1
     }
 
-    /// Returns parts of a member: by operation, its place there.
+    /// Returns the operations in which a member takes part, each with the member's place.
     pub fn parts_of(&self, member: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.parts[member].iter().copied()
     }
 
-    /// Returns whether a member takes messages, votes and decides: one that has sealed the epoch
-    /// before does not until the new one serves (R16).
+    /// Returns whether a member handles messages, votes and decides. A member that has sealed the
+    /// earlier epochs does not until the new epoch serves (R16).
     pub fn acts(&self, state: &ModelState, member: usize) -> bool {
         let member = state.members[member];
         member.up && (!member.sealed || self.is(ModelBug::SealedMemberGoesOn))
@@ -78,7 +78,7 @@ impl<'a> CaseRules<'a> {
         self.acts(state, member) && !state.members[member].recovering
     }
 
-    /// Returns whether a member takes a message of this epoch (R15).
+    /// Returns whether a member accepts a message of this epoch (R15).
     pub fn accepts(&self, state: &ModelState, member: usize, epoch: u8) -> bool {
         self.acts(state, member) && self.reach(state, member, epoch) == Reach::Now
     }
@@ -100,7 +100,7 @@ impl<'a> CaseRules<'a> {
         }
     }
 
-    /// Drops messages that no member will ever take.
+    /// Drops messages that no member will accept in any later state.
     pub fn drop_dead_messages(&self, state: &mut ModelState) {
         let before = *state;
         state.messages.retain(|message| {
@@ -231,7 +231,7 @@ impl<'a> CaseRules<'a> {
         (occupied, rows_of)
     }
 
-    /// Votes on an operation that waited and has its keys now.
+    /// Votes on an operation that has acquired its keys after a wait.
     pub fn vote(&self, state: &mut ModelState, operation: usize, place: usize) -> bool {
         let part = state.parts[operation][place];
         let member = self.member(operation, place);
@@ -243,7 +243,7 @@ impl<'a> CaseRules<'a> {
         true
     }
 
-    /// Ends a wait that has lasted too long in a vote of `Conflict` (R8).
+    /// Ends a wait that has lasted too long with the vote `Conflict` (R8).
     pub fn give_up(&self, state: &mut ModelState, operation: usize, place: usize) -> bool {
         let part = state.parts[operation][place];
         let member = self.member(operation, place);
@@ -355,14 +355,14 @@ impl<'a> CaseRules<'a> {
         self.pass_up(state, operation, place);
     }
 
-    /// Settles the outcome at this member, where it may be seen from now on.
+    /// Settles the outcome at this member. Clients may then see it.
     pub fn settle(&self, state: &mut ModelState, operation: usize, place: usize) {
         state.parts[operation][place].settled = true;
         self.show(state, operation, place);
     }
 
-    /// Notes what clients and readers may have seen: a commit wherever it is settled, an abort by
-    /// the answer to the client.
+    /// Records the outcomes that clients may have seen: a commit once a member has settled it, an
+    /// abort once the client has the answer.
     pub fn show(&self, state: &mut ModelState, operation: usize, place: usize) {
         let part = state.parts[operation][place];
         if !part.settled || !self.serves(state, self.member(operation, place)) {
@@ -397,7 +397,7 @@ impl<'a> CaseRules<'a> {
         (waits, sealed || settles || !passes)
     }
 
-    /// Makes the record that an operation waits for durable on a member's disk.
+    /// Makes the record durable that an operation at a member waits for.
     pub fn flush(&self, state: &mut ModelState, member: usize, operation: usize) -> bool {
         let Some(place) = self.case.place_of(operation, member) else {
             return false;
@@ -417,8 +417,8 @@ impl<'a> CaseRules<'a> {
         true
     }
 
-    /// Continues the steps that waited for the disk: the decider's decision, the outcome's being
-    /// seen at position x, the decision's way up.
+    /// Continues the steps that waited for the disk: the decider decides, clients may see an
+    /// outcome at position x, or the decision is sent up.
     pub fn on_durable(&self, state: &mut ModelState, operation: usize, place: usize, passed: bool) {
         let part = state.parts[operation][place];
         match part.decision {
@@ -450,16 +450,16 @@ impl<'a> CaseRules<'a> {
         !self.case.settles_at_decision() && places[place].replex == x && before < x
     }
 
-    /// Returns whether the votes of the chain up to this place are all that can be no (R3).
+    /// Returns whether the chain up to this place includes all members that can vote no (R3).
     pub fn covers(&self, operation: usize, place: usize) -> bool {
         let places = &self.case.operations[operation].places;
         let next = places.get(place + 1);
         next.is_none_or(|next| next.replex > self.case.last_voter)
     }
 
-    /// Returns whether a decision may pass this member on its way up (R1, R3). Where the decision
-    /// needs a durable record at all, every member up to x has one before it passes, and every
-    /// further one whose votes do not imply it: of f + 1 logs, one has the outcome (R26).
+    /// Returns whether this member may send a decision up (R1, R3). If the decision needs a durable
+    /// record, every member up to x must have one first, and so must every further member whose
+    /// votes do not imply the decision: of f + 1 logs, one has the outcome (R26).
     pub fn may_pass(&self, part: &MemberPart, operation: usize, place: usize) -> bool {
         if part.decision.is_none() {
             return false;
@@ -491,7 +491,7 @@ impl<'a> CaseRules<'a> {
         }
     }
 
-    /// Sends the decision to the member before, if it may pass.
+    /// Sends the decision to the previous member, if the decision may pass this one.
     pub fn pass_up(&self, state: &mut ModelState, operation: usize, place: usize) {
         let part = state.parts[operation][place];
         let Some(decision) = part
@@ -540,7 +540,7 @@ impl<'a> CaseRules<'a> {
         }
     }
 
-    /// Sends the head's messages without an answer again.
+    /// Resends the head's unanswered messages.
     pub fn resend(&self, state: &mut ModelState, operation: usize) -> bool {
         if !self.acts(state, self.member(operation, 0)) {
             return false;
@@ -557,7 +557,7 @@ impl<'a> CaseRules<'a> {
         true
     }
 
-    /// Asks the next member for what is missing: its vote, or that it knows the outcome.
+    /// Asks the next member for its vote, or whether it knows the outcome.
     pub fn ask_below(&self, state: &mut ModelState, operation: usize, place: usize) {
         let part = state.parts[operation][place];
         let undecided = part.decision.is_none();

@@ -7,7 +7,7 @@ use crate::commit::resolution::SealedOutcome;
 use crate::commit::state::{ModelDecision, ModelState, Stage};
 
 impl CaseRules<'_> {
-    /// Returns what is wrong with a state, if anything is.
+    /// Returns a description of the invariant that a state violates, if it violates one.
     pub fn broken_invariant(&self, state: &ModelState) -> Option<String> {
         if state.contradiction {
             return Some("I3: a member received two outcomes of one operation".into());
@@ -124,7 +124,8 @@ impl CaseRules<'_> {
         shared.then(|| "I4: two committed rows have one unique key".into())
     }
 
-    /// Returns what is wrong with a state in which nothing more happens unless a fault does.
+    /// Returns a description of the work that is unfinished in a state in which only faults can
+    /// still happen.
     pub fn unfinished(&self, state: &ModelState) -> Option<String> {
         if state.resolving {
             return self.wrongly_stuck(state);

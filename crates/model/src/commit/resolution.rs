@@ -12,11 +12,11 @@ use crate::commit::state::{MemberPart, ModelDecision, ModelMember, ModelState, S
 /// The outcome of one operation by the sealed logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealedOutcome {
-    /// No member knows of it, nor can any client have seen it.
+    /// No member knows of the operation, and no client can have seen an outcome.
     Unknown,
-    /// This.
+    /// The operation has this outcome.
     Decided(ModelDecision),
-    /// More is lost than is tolerated: the range stops.
+    /// More than f members are lost, so the table waits.
     Stuck,
 }
 
@@ -33,13 +33,13 @@ impl CaseRules<'_> {
         true
     }
 
-    /// Returns members that the newest epoch has.
+    /// Returns the members that the newest epoch includes.
     pub fn remaining<'a>(&'a self, state: &'a ModelState) -> impl Iterator<Item = usize> + 'a {
         let gone = state.removed | state.fenced;
         (0..self.case.members.len()).filter(move |member| gone >> member & 1 == 0)
     }
 
-    /// Returns whether every remaining member has sealed the epochs before.
+    /// Returns whether every remaining member has sealed the earlier epochs.
     pub fn is_sealed(&self, state: &ModelState) -> bool {
         self.remaining(state).all(|member| {
             let member = state.members[member];
@@ -152,8 +152,9 @@ impl CaseRules<'_> {
         true
     }
 
-    /// Lets the new epoch serve, once its resolution is durable on f + 1 members of every chain, or
-    /// on all that remain (R5), and the leases of removed members have ended (R15).
+    /// Lets the new epoch serve, under two conditions. Its resolution is durable on f + 1 members
+    /// of every chain, or on all remaining ones (R5), and the leases of removed members have ended
+    /// (R15).
     pub fn serve(&self, state: &mut ModelState) -> bool {
         let resolved = self
             .remaining(state)

@@ -13,8 +13,8 @@ use crate::commit::state::{
 };
 
 impl CaseRules<'_> {
-    /// Records of a member that are not known to be on its disk: prepares by operation, and above
-    /// them decisions, as a set.
+    /// Returns the records of a member that may not be on its disk, as a set: prepares by
+    /// operation, and in the higher bits decisions.
     pub fn undurable(&self, state: &ModelState, member: usize) -> u8 {
         self.parts_of(member).fold(0, |set, (operation, place)| {
             let part = state.parts[operation][place];
@@ -85,8 +85,8 @@ impl CaseRules<'_> {
         true
     }
 
-    /// Moves a member to the newest epoch. If that excludes a member, this is its seal, which is
-    /// durable before it is reported (R16), and with it all that was logged before.
+    /// Moves a member to the newest epoch. If the epoch excludes a member, this step is also the
+    /// member's seal, which is durable before it is reported, with all earlier records (R16).
     pub fn learn(&self, state: &mut ModelState, member: usize) -> bool {
         let removed = state.removed >> member & 1 != 0;
         if removed || !state.members[member].up || state.members[member].epoch == state.epoch {
@@ -117,7 +117,7 @@ impl CaseRules<'_> {
         true
     }
 
-    /// Reports every operation that both take part in from a peer to a restarted member.
+    /// Sends a report from a peer to a restarted member: every operation in which both are members.
     pub fn report(&self, state: &mut ModelState, from: usize, to: usize) -> bool {
         let (reporter, asker) = (state.members[from], state.members[to]);
         let has_answered = asker.answered >> from & 1 != 0;

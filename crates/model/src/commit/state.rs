@@ -15,7 +15,7 @@ pub const PACKED_MAX: usize = 2 * (3 + MEMBERS_MAX + OPERATIONS_MAX * PLACES_MAX
 /// The logical AND of all votes, or the outcome of a resolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ModelDecision {
-    /// All voted yes.
+    /// All members voted yes.
     Commit,
     /// A member voted no.
     Abort,
@@ -28,37 +28,37 @@ pub struct AnnouncedOutcome {
     pub decision: ModelDecision,
     /// It may be seen.
     pub settled: bool,
-    /// Every member further down knows it as well: it has come up the chain.
+    /// Whether every later member of the chain knows the outcome, because it has come up the chain.
     pub in_order: bool,
 }
 
 /// How far an operation has come at a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
-    /// The member knows nothing of it.
+    /// The member does not know the operation.
     #[default]
     None,
-    /// It waits for keys; nothing is voted.
+    /// The operation waits for keys, and the member has not voted.
     Waiting,
-    /// It is voted on and logged.
+    /// The member has voted on the operation and logged it.
     Prepared,
 }
 
 /// One member's part in one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberPart {
-    /// How far it has come.
+    /// The stage of the operation at this member.
     pub stage: Stage,
-    /// The votes that it carries which are no, as a set of places; its own among them once it is
-    /// prepared.
+    /// The places whose vote is no, as a set; the member's own place is included once the operation
+    /// is prepared.
     pub refusals: u8,
-    /// The prepare is on the disk.
+    /// Whether the prepare is on the disk.
     pub prepare_durable: bool,
-    /// The outcome, where it is known.
+    /// The outcome, if the member knows it.
     pub decision: Option<ModelDecision>,
-    /// So is the outcome on the disk.
+    /// Whether the outcome is on the disk.
     pub decision_durable: bool,
-    /// The outcome may be seen here (R3).
+    /// Whether clients may see the outcome at this member (R3).
     pub settled: bool,
     /// The outcome that a recovering member has received, and applies when all peers have answered.
     pub received: Option<AnnouncedOutcome>,
@@ -67,37 +67,37 @@ pub struct MemberPart {
 /// One member, beside its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ModelMember {
-    /// It runs.
+    /// Whether the member runs.
     pub up: bool,
-    /// It has restarted, and has not received yet from its peers or a resolution what it may have
-    /// forgotten.
+    /// Whether the member has restarted, and has not yet received from its peers, or by a
+    /// resolution, the records that it may have forgotten.
     pub recovering: bool,
-    /// It has sealed the epochs before, and the newest one does not serve yet.
+    /// Whether the member has sealed the earlier epochs, and the newest epoch does not serve yet.
     pub sealed: bool,
-    /// The resolution of the newest epoch is in its memory.
+    /// Whether the member has applied the resolution of the newest epoch, in memory.
     pub resolved: bool,
-    /// The epoch that it has taken up.
+    /// The newest epoch that the member knows.
     pub epoch: u8,
-    /// While it is recovering: the peers that have reported everything to it, as a set.
+    /// The peers that have sent all their reports to the recovering member, as a set.
     pub answered: u8,
 }
 
 /// The contents of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageContent {
-    /// Phase 1, with the votes that are no.
+    /// Phase 1, with the set of places that voted no.
     Prepare {
         /// Places that voted no.
         refusals: u8,
     },
-    /// Phase 2.
+    /// Phase 2: the decision, from a member to the previous one.
     Decision {
         /// The outcome.
         decision: ModelDecision,
         /// It may be seen.
         settled: bool,
     },
-    /// The outcome is known above, and asked for below.
+    /// The sender knows the outcome, and asks whether the next member knows it.
     Confirm {
         /// It may be seen.
         settled: bool,
@@ -109,59 +109,61 @@ pub enum MessageContent {
 pub struct ModelMessage {
     /// The operation.
     pub operation: usize,
-    /// The place in the chain that it goes to.
+    /// The place of the receiver in the chain.
     pub to: usize,
     /// The epoch in which it was sent.
     pub epoch: u8,
-    /// Its contents.
+    /// The content of the message.
     pub content: MessageContent,
 }
 
-/// Messages under way: a set, because the network may hold back, lose and double them.
+/// The messages in flight. They are a set, because the network may delay, lose and duplicate them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Messages {
     packed: [u16; MESSAGES_MAX],
     count: u8,
 }
 
-/// Everything.
+/// A state of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelState {
     /// The newest epoch.
     pub epoch: u8,
-    /// The newest epoch's resolution is not durable yet: no member serves in it (R5).
+    /// Whether the resolution of the newest epoch is not durable yet. Then no member serves in this
+    /// epoch (R5).
     pub resolving: bool,
     /// Members that the newest epoch excludes, as a set.
     pub removed: u8,
-    /// Those among them whose messages no member takes any more: their leases have ended.
+    /// The removed members whose leases have ended, as a set. No member accepts their messages any
+    /// more.
     pub fenced: u8,
-    /// Crashes that may still happen.
+    /// The number of crashes that may still happen.
     pub crashes_left: u8,
-    /// Losses that may still happen.
+    /// The number of losses that may still happen.
     pub losses_left: u8,
-    /// Waits that may still end in a conflict.
+    /// The number of waits that may still end with a conflict.
     pub conflicts_left: u8,
-    /// Operations that have begun, as a set.
+    /// The operations that have begun, as a set.
     pub begun: u8,
-    /// Operations whose commit a client may have seen, as a set.
+    /// The operations whose commit a client may have seen, as a set.
     pub seen_commit: u8,
-    /// Operations whose abort the client or a later vote may have seen, as a set.
+    /// The operations whose abort the client or a later vote may have seen, as a set.
     pub seen_abort: u8,
-    /// Operations with a resolution that has been served, as a set: its record shows that the
-    /// outcome may be seen.
+    /// The operations that were resolved before an epoch that has served, as a set. Their record
+    /// shows that clients may see the outcome.
     pub resolved: u8,
-    /// A member received another outcome than the one that it had.
+    /// Whether a member has received an outcome that differs from the one that it had.
     pub contradiction: bool,
-    /// By member.
+    /// The members, by number.
     pub members: [ModelMember; MEMBERS_MAX],
-    /// By operation, by place in its chain.
+    /// The members' parts, by operation and by place in the operation's chain.
     pub parts: [[MemberPart; PLACES_MAX]; OPERATIONS_MAX],
-    /// Under way.
+    /// The messages in flight.
     pub messages: Messages,
 }
 
 impl Messages {
-    /// Adds a message; false if it was there.
+    /// Adds a message. Returns false if the set already has it.
     pub fn insert(&mut self, message: ModelMessage) -> bool {
         let packed = pack_message(message);
         let count = usize::from(self.count);
@@ -185,7 +187,7 @@ impl Messages {
         self.retain(|other| other != message);
     }
 
-    /// Keeps those that `keep` selects.
+    /// Keeps the messages for which `keep` returns true.
     pub fn retain(&mut self, keep: impl Fn(ModelMessage) -> bool) {
         let before = *self;
         *self = Messages::default();
@@ -197,7 +199,7 @@ impl Messages {
         }
     }
 
-    /// Returns all of them, in a fixed order.
+    /// Returns all messages, in a fixed order.
     pub fn iter(&self) -> impl Iterator<Item = ModelMessage> + '_ {
         let packed = &self.packed[..usize::from(self.count)];
         packed.iter().map(|packed| unpack_message(*packed))
@@ -205,7 +207,7 @@ impl Messages {
 }
 
 impl AnnouncedOutcome {
-    /// Returns what has come up the chain.
+    /// Returns an announced outcome that has come up the chain.
     pub fn in_order(decision: ModelDecision, settled: bool) -> AnnouncedOutcome {
         AnnouncedOutcome {
             decision,
@@ -225,7 +227,7 @@ impl Default for Messages {
 }
 
 impl ModelState {
-    /// Returns the beginning: everybody runs and nothing has happened.
+    /// Returns the initial state: all members run, and no operation has begun.
     pub fn start(case: &Case) -> ModelState {
         let mut state = ModelState {
             epoch: 0,
@@ -250,7 +252,7 @@ impl ModelState {
         state
     }
 
-    /// Renumbers the epochs: only their order matters.
+    /// Renumbers the epochs without gaps, because only their order matters.
     pub fn renumber(&mut self) {
         let mut used = 1u32 << self.epoch;
         for member in self.members.iter().filter(|member| member.up) {
@@ -307,8 +309,8 @@ impl ModelState {
         renamed
     }
 
-    /// Returns the same state as bytes: of all that symmetry makes equal, the one whose bytes are
-    /// least. Returns how many bytes there are.
+    /// Packs the state into bytes. Of all states that are equal by symmetry, it packs the one whose
+    /// bytes are the lowest. Returns the number of bytes.
     pub fn pack(&self, case: &Case, bytes: &mut [u8; PACKED_MAX]) -> usize {
         let mut count = self.pack_as_is(case, bytes);
         for symmetry in &case.symmetries {

@@ -9,7 +9,7 @@ impl CaseRules<'_> {
         self.case.operations[operation].name
     }
 
-    /// Returns a step in words.
+    /// Returns a description of a step.
     pub fn step_in_words(&self, state: &ModelState, action: ModelStep) -> String {
         let name = |member: usize| self.case.members[member];
         let at = |operation, place| name(self.member(operation, place));
@@ -82,7 +82,7 @@ impl CaseRules<'_> {
         }
     }
 
-    /// Returns what a step has changed, in words.
+    /// Returns a description of the changes that a step has made.
     pub fn changes_in_words(&self, before: &ModelState, after: &ModelState) -> Vec<String> {
         let mut changes = Vec::new();
         for (operation, chain) in self.case.operations.iter().enumerate() {

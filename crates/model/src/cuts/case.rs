@@ -9,39 +9,39 @@ pub const PLACES_MAX: usize = 3;
 /// More openings than any case has.
 pub const OPENINGS_MAX: usize = 2;
 
-/// An operation writes one row, which every core of the row's chain holds a copy of.
+/// An operation that writes one row. Every core of the row's chain has a copy of the row.
 #[derive(Clone, Copy, Debug)]
 pub struct CutOperation {
-    /// For stories.
+    /// The name of the operation in traces.
     pub name: &'static str,
-    /// The row, which stands for its chain.
+    /// The row, which determines the chain.
     pub row: usize,
 }
 
 /// One small cluster.
 #[derive(Clone, Debug)]
 pub struct CutCase {
-    /// For the command line.
+    /// The name on the command line.
     pub name: &'static str,
     /// The course of the case, in words.
     pub about: &'static str,
     /// Names of the cores.
     pub cores: &'static [&'static str],
-    /// By core: its clock at the beginning.
+    /// The initial clock of each core.
     pub clocks: &'static [u8],
-    /// By row: its chain, head first.
+    /// The chain of each row, from the head on.
     pub chains: [&'static [usize]; 2],
     /// Operations. The operations of one row begin in this order.
     pub operations: &'static [CutOperation],
-    /// Openings.
+    /// The number of openings.
     pub openings: usize,
-    /// Restarts.
+    /// The number of restarts.
     pub restarts: u8,
-    /// Servers that may be lost.
+    /// The number of servers that may be lost.
     pub losses: u8,
-    /// Versions that a head may give beyond its clock: its wall clock has jumped.
+    /// The number of versions by which a head's wall clock may jump ahead.
     pub jumps: u8,
-    /// Times that a history may be full.
+    /// The number of times that a core's history may be full.
     pub trims: u8,
 }
 

@@ -4,7 +4,7 @@ use super::operation::CutRules;
 use super::state::{CutOpening, CutStage, CutState};
 
 impl CutRules {
-    /// Returns what is wrong with a state, if anything is.
+    /// Returns a description of the property that a state violates, if it violates one.
     pub fn broken_invariant(&self, state: &CutState) -> Option<String> {
         if state.torn {
             return Some("R37, R39: two reads at one version differ, or one is incomplete".into());
@@ -51,7 +51,8 @@ impl CutRules {
         ))
     }
 
-    /// Returns what is wrong with a state in which nothing more happens unless a fault does.
+    /// Returns a description of the work that is unfinished in a state in which only faults can
+    /// still happen.
     pub fn unfinished(&self, state: &CutState) -> Option<String> {
         if state.sealed || state.cores.iter().any(|core| core.recovering) {
             return Some("I16: the cluster never serves again".into());

@@ -5,7 +5,7 @@ use super::planted::CutBug;
 use super::state::{CutStage, CutState};
 
 impl CutRules {
-    /// Begins an opening, for the statements that wait. None begins while a table is sealed.
+    /// Begins an opening for the statements that wait. No opening begins while a table is sealed.
     pub fn open(&self, state: &mut CutState, opening: usize) -> bool {
         if state.openings[opening].begun || state.sealed {
             return false;
@@ -25,8 +25,9 @@ impl CutRules {
         self.is(CutBug::JoinsAfterClose) && now.version != 0 && !now.given
     }
 
-    /// Does what follows at once: cores answer as soon as nothing is under way, the version is
-    /// given as soon as all have closed, and every core that answers reads of it is read at.
+    /// Applies all steps that follow immediately: cores answer once none of their operations is in
+    /// progress, the opener gives out the version once all cores have closed, and readers read at
+    /// every core that answers.
     pub fn follow_up(&self, state: &mut CutState) {
         for opening in 0..self.case.openings {
             for core in 0..self.case.cores.len() {
@@ -52,7 +53,8 @@ impl CutRules {
         state.cores[core].epoch == state.openings[opening].epoch
     }
 
-    /// Takes a hold: once for each opening, of the core's own epoch, and for no second opening.
+    /// Pauses a core for an opening: once for each opening, in the core's own epoch, and only if
+    /// the core is not paused for another opening.
     pub fn hold(&self, state: &mut CutState, opening: usize, core: usize) -> bool {
         let now = state.openings[opening];
         let seen = state.cores[core].seen >> opening & 1 != 0;
@@ -102,13 +104,13 @@ impl CutRules {
         };
     }
 
-    /// Ends a hold that has lasted too long.
+    /// Ends the pause of a core, because it has lasted too long.
     pub fn expire(&self, state: &mut CutState, core: usize) -> bool {
         self.release_hold(state, core);
         true
     }
 
-    /// Releases a hold, and history if no snapshot needs it.
+    /// Ends the pause of a core, and drops its history if no snapshot needs it.
     pub fn release_hold(&self, state: &mut CutState, core: usize) {
         let own = &mut state.cores[core];
         own.hold = 0;
@@ -128,8 +130,8 @@ impl CutRules {
         cores.fold(0, |set, core| set | 1 << core)
     }
 
-    /// Chooses the version: the highest clock, once every core has answered. Statements have
-    /// joined the opening until now (R38).
+    /// Chooses the version, which is the highest clock, once every core has answered. Statements
+    /// may join the opening until this step (R38).
     pub fn close(&self, state: &mut CutState, opening: usize) -> bool {
         let must = self.acknowledged(state);
         let all = self.all(state, opening);
@@ -146,8 +148,8 @@ impl CutRules {
         true
     }
 
-    /// Takes a close: a core that still holds for this opening moves its clock to the version and
-    /// releases. Any other reports that it does not, and the opening is void.
+    /// Delivers a close: a core that is still paused for this opening moves its clock to the
+    /// version and resumes operations. Any other core rejects the close, and the opening is void.
     pub fn release(&self, state: &mut CutState, opening: usize, core: usize) -> bool {
         let now = state.openings[opening];
         let own = state.cores[core];

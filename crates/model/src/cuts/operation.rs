@@ -27,8 +27,8 @@ impl CutRules {
         self.case.chains[self.case.operations[operation].row]
     }
 
-    /// Returns the places of the chain that an epoch has: what a removed server held is not
-    /// replaced in the model.
+    /// Returns the places of the chain that exist in an epoch. The model does not replace the
+    /// places of a removed server.
     pub fn places(&self, state: &CutState, operation: usize, epoch: u8) -> Vec<usize> {
         let chain = self.chain(operation);
         let gone = |place: &usize| {
@@ -60,8 +60,8 @@ impl CutRules {
         })
     }
 
-    /// Begins an operation at its head: with a version above every one that the head knows, and
-    /// not while the head holds.
+    /// Begins an operation at its head, with a version above every version that the head knows. A
+    /// paused head begins no operation.
     pub fn begin(&self, state: &mut CutState, operation: usize, jump: u8) -> bool {
         let head_epoch = |core: usize| state.cores[core].epoch;
         let places = self.chain(operation);
@@ -96,7 +96,7 @@ impl CutRules {
         true
     }
 
-    /// Returns operations whose clients were answered, as a set.
+    /// Returns the operations that were acknowledged to their clients, as a set.
     pub fn acknowledged(&self, state: &CutState) -> u8 {
         let operations = state.operations.iter().enumerate();
         let answered = operations.filter(|(_, operation)| operation.acknowledged);
@@ -122,7 +122,7 @@ impl CutRules {
         }
     }
 
-    /// Takes a prepare.
+    /// Delivers a prepare.
     pub fn prepare(&self, state: &mut CutState, operation: usize, place: usize) -> bool {
         let chain = self.chain(operation);
         if place >= chain.len() {
@@ -143,7 +143,7 @@ impl CutRules {
         true
     }
 
-    /// Takes the decision from the place below.
+    /// Delivers the decision from the next place of the chain.
     pub fn decide(&self, state: &mut CutState, operation: usize, place: usize) -> bool {
         let chain = self.chain(operation);
         if place >= chain.len() || state.operations[operation].stages[place] != CutStage::Prepared {
@@ -186,7 +186,7 @@ impl CutRules {
         before.unwrap_or(self.case.operations.len() + row)
     }
 
-    /// Sends an operation again that has no outcome.
+    /// Resends an operation that has no outcome.
     pub fn resend(&self, state: &mut CutState, operation: usize) -> bool {
         let chain = self.chain(operation);
         for (place, core) in chain.iter().enumerate() {
@@ -198,7 +198,7 @@ impl CutRules {
         true
     }
 
-    /// Returns whether an operation is under way at a core.
+    /// Returns whether an operation is in progress at a core.
     pub fn is_under_way(&self, state: &CutState, core: usize) -> bool {
         (0..self.case.operations.len()).any(|operation| {
             let place = self

@@ -8,8 +8,8 @@ use super::planted::CutBug;
 use super::state::{CutStage, CutState};
 
 impl CutRules {
-    /// Restarts a core: its memory is gone, and with it holds, history and snapshots. `loses`: so
-    /// are prepares that it has forwarded before they were durable (R1).
+    /// Restarts a core, which loses its memory and so its pause, its history and its snapshots. If
+    /// `loses` is set, it also loses prepares that it forwarded before they were durable (R1).
     pub fn restart(&self, state: &mut CutState, core: usize, loses: bool) -> bool {
         if state.restarts_left == 0 || (state.removed | state.fenced) >> core & 1 != 0 {
             return false;
@@ -81,7 +81,7 @@ impl CutRules {
         }
     }
 
-    /// Takes up the next epoch: holds and snapshots of the one before end with it (R39).
+    /// Moves a core to the next epoch. Its pause and its snapshots of the earlier epoch end (R39).
     pub fn learn(&self, state: &mut CutState, core: usize) -> bool {
         let gone = (state.removed | state.fenced) >> core & 1 != 0;
         if gone || state.cores[core].epoch == state.epoch {
@@ -95,7 +95,7 @@ impl CutRules {
         true
     }
 
-    /// Removes a server, which may run on until the next epoch serves.
+    /// Removes a server, which may continue to run until the next epoch serves.
     pub fn lose(&self, state: &mut CutState, core: usize) -> bool {
         if state.losses_left == 0 || state.sealed {
             return false;
@@ -107,7 +107,8 @@ impl CutRules {
         true
     }
 
-    /// Resolves what is under way (R4), once every remaining core has sealed, and serves.
+    /// Resolves the operations in progress (R4) once every remaining core has sealed, and lets the
+    /// epoch serve.
     pub fn serve(&self, state: &mut CutState) -> bool {
         let gone = state.removed | state.fenced;
         let mut remaining = (0..self.case.cores.len()).filter(|core| gone >> core & 1 == 0);

@@ -3,17 +3,17 @@
 use super::case::{CORES_MAX, CutCase, OPENINGS_MAX, OPERATIONS_MAX, PLACES_MAX};
 use crate::packing::{packed_enums, packed_structs};
 
-/// No version is higher.
+/// The highest version that occurs.
 pub const VERSION_MAX: u8 = 30;
 
-/// One step. Cores, operations, places and openings are indices.
+/// One step of the model. Cores, operations, places and openings are indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutStep {
-    /// The head begins an operation, with a version so far beyond the next one.
+    /// The head begins an operation. Contains the distance of its version from the next version.
     Begin(usize, u8),
-    /// A prepare comes to the core of this place.
+    /// A prepare arrives at the core of this place.
     Prepare(usize, usize),
-    /// A decision comes to the core of this place.
+    /// A decision arrives at the core of this place.
     Decide(usize, usize),
     /// The head sends an operation again.
     Resend(usize),
@@ -21,13 +21,13 @@ pub enum CutStep {
     Open(usize),
     /// A statement joins an opening whose version is chosen, as only a planted bug allows.
     Join(usize),
-    /// A hold of an opening comes to a core.
+    /// The `Hold` of an opening arrives at a core.
     Hold(usize, usize),
     /// A core's hold expires.
     Expire(usize),
     /// The opener chooses the version.
     Close(usize),
-    /// The close comes to a core, and its acknowledgement back.
+    /// The `Close` of an opening arrives at a core, and its acknowledgement at the opener.
     Release(usize, usize),
     /// A core's history is full, or the lease of its snapshots is over.
     Trim(usize),
@@ -35,7 +35,7 @@ pub enum CutStep {
     Restart(usize, bool),
     /// A restarted core has back what it may have forgotten.
     Recover(usize),
-    /// A core takes up the next epoch.
+    /// A core learns of the next epoch.
     Learn(usize),
     /// A server is removed.
     Lose(usize),
@@ -46,11 +46,11 @@ pub enum CutStep {
 packed_enums! {
     /// How far an operation has come at a core.
     CutStage {
-        /// The core does not know it.
+        /// The core does not know the operation.
         Unknown,
-        /// It is prepared.
+        /// The operation is prepared.
         Prepared,
-        /// It is settled: the row has changed.
+        /// The operation is settled: the row has changed.
         Applied,
     }
 }
@@ -119,7 +119,7 @@ packed_structs! {
         read: [u8; 2],
     }
 
-    /// Everything.
+    /// A state of the model.
     CutState {
         /// The newest epoch.
         epoch: u8,
@@ -149,7 +149,7 @@ packed_structs! {
 }
 
 impl CutState {
-    /// Returns the beginning: nothing has happened, and the clocks differ.
+    /// Returns the initial state: no operation has begun, and the clocks differ.
     pub fn start(case: &CutCase) -> CutState {
         let mut state = CutState {
             restarts_left: case.restarts,

@@ -4,7 +4,7 @@ use super::operation::CutRules;
 use super::state::{CutStage, CutState, CutStep};
 
 impl CutRules {
-    /// Returns a step in words.
+    /// Returns a description of a step.
     pub fn step_in_words(&self, step: CutStep) -> String {
         let core_name = |core: usize| self.case.cores[core];
         let name = |operation: usize| self.case.operations[operation].name;
@@ -69,7 +69,7 @@ impl CutRules {
         }
     }
 
-    /// Returns what a step has changed, in words.
+    /// Returns a description of the changes that a step has made.
     pub fn changes_in_words(&self, before: &CutState, after: &CutState) -> Vec<String> {
         let mut changes = Vec::new();
         for (number, operation) in self.case.operations.iter().enumerate() {

@@ -3,33 +3,33 @@
 /// One small cluster.
 #[derive(Clone, Debug)]
 pub struct LeaseCase {
-    /// For the command line.
+    /// The name on the command line.
     pub name: &'static str,
     /// The course of the case, in words.
     pub about: &'static str,
-    /// Names of the cores. The first asks for leases.
+    /// The names of the cores. The first core asks for leases.
     pub cores: &'static [&'static str],
-    /// Cores that hold a partition of the table at the beginning, as a set.
+    /// The cores that hold a partition of the table in the initial state, as a set.
     pub holders: u8,
-    /// Failures that the table tolerates.
+    /// The number of failures that the table tolerates.
     pub tolerated: u8,
-    /// Sealings.
+    /// The number of sealings.
     pub seals: u8,
-    /// Ordinary changes of the table.
+    /// The number of changes of the table without a sealing.
     pub changes: u8,
-    /// Changes of other tables.
+    /// The number of changes of other tables.
     pub others: u8,
-    /// Restarts of vouchers.
+    /// The number of restarts of vouchers.
     pub restarts: u8,
-    /// The core that gives up its place in a move, and the one that takes it.
+    /// The giver and the taker of a move.
     pub moved: Option<(usize, usize)>,
-    /// A core whose place is given to another once it was removed, with the new core.
+    /// A core whose place goes to another core once it was removed, and that other core.
     pub replaced: Option<usize>,
     /// A core whose copy may be dropped.
     pub dropped: Option<usize>,
-    /// Whether the failures that the table tolerates may rise.
+    /// Whether the number of failures that the table tolerates may rise.
     pub raised: bool,
-    /// Cores with the same part, as a set: a story of one is a story of another.
+    /// Cores that have the same role, as a set. Exchanging them gives an equivalent run.
     pub alike: u8,
 }
 

@@ -5,7 +5,7 @@ use super::planted::LeaseBug;
 use super::state::{ASKER, LEASE, LeaseState, TableConfiguration};
 
 impl LeaseRules {
-    /// Takes up the next change at a core.
+    /// Delivers the next change to a core.
     pub fn learn(&self, state: &mut LeaseState, core: usize) -> bool {
         state.cores[core].number += 1;
         state.cores[core].number <= state.newest
@@ -30,7 +30,7 @@ impl LeaseRules {
         true
     }
 
-    /// Restarts a voucher: a change of its tables.
+    /// Restarts a voucher, which is a change of its tables.
     pub fn restart(&self, state: &mut LeaseState, core: usize) -> bool {
         if core == ASKER || state.restarts_left == 0 {
             return false;
@@ -140,7 +140,7 @@ impl LeaseRules {
         state.change(true, next)
     }
 
-    /// Begins to move a place: an ordinary change.
+    /// Begins to move a place, by a change without a sealing.
     pub fn begin_move(&self, state: &mut LeaseState) -> bool {
         let current = state.current();
         let Some((giver, taker)) = self.case.moved else {
@@ -155,7 +155,7 @@ impl LeaseRules {
         state.change(true, TableConfiguration { takers, ..current })
     }
 
-    /// Gives up a move: an ordinary change.
+    /// Cancels a move, by a change without a sealing.
     pub fn cancel_move(&self, state: &mut LeaseState) -> bool {
         let current = state.current();
         if current.takers == 0 || current.sealed || state.changes_left == 0 {
@@ -176,7 +176,8 @@ impl LeaseRules {
         state.change(true, next)
     }
 
-    /// Drops a copy, and with it all that its server holds of the table, as no rule allows.
+    /// Drops a copy, and so all partitions of the table on its server, without a sealing. Only a
+    /// planted bug does this.
     pub fn drop_copy(&self, state: &mut LeaseState) -> bool {
         let mut next = state.current();
         let may = self.is(LeaseBug::DroppedWithoutSeal) && !next.sealed && state.changes_left > 0;
@@ -189,7 +190,8 @@ impl LeaseRules {
         state.change(true, next)
     }
 
-    /// Raises the number of failures that the table tolerates, as no rule allows.
+    /// Raises the number of failures that the table tolerates, without a sealing. Only a planted
+    /// bug does this.
     pub fn raise_tolerance(&self, state: &mut LeaseState) -> bool {
         let mut next = state.current();
         let may = self.is(LeaseBug::ToleranceWithoutSeal) && !next.sealed;
@@ -211,7 +213,7 @@ impl LeaseRules {
         state.change(false, current)
     }
 
-    /// Acknowledges a write that the asker is no part of: all holders know the table's epoch.
+    /// Acknowledges a write in which the asker takes no part. All holders know the table's epoch.
     pub fn write(&self, state: &mut LeaseState) -> bool {
         let current = state.current();
         let holders = (0..self.case.cores.len()).filter(|core| current.holders >> core & 1 != 0);

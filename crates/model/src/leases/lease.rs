@@ -42,7 +42,7 @@ impl LeaseRules {
         self.bug == Some(bug)
     }
 
-    /// Forgets what no later step depends on, so that fewer states differ.
+    /// Drops the parts of the state on which no later step depends, so that fewer states differ.
     pub fn forget_idle(&self, state: &mut LeaseState) {
         let (newest, asker) = (state.newest, state.cores[ASKER].number);
         for number in 1..newest {
@@ -97,7 +97,7 @@ impl LeaseRules {
         true
     }
 
-    /// Asks a core to vouch for the asker. A newer question takes the place of an older one.
+    /// Sends a question of the asker to a core. A newer question replaces an older one.
     pub fn ask(&self, state: &mut LeaseState, voucher: usize) -> bool {
         if voucher == ASKER {
             return false;
@@ -110,8 +110,8 @@ impl LeaseRules {
         true
     }
 
-    /// Answers the asker's question, if the voucher knows no change that the asker does not know;
-    /// `ghost`: the process does that ran before.
+    /// Answers the asker's question, if the voucher knows no change that the asker does not know.
+    /// With `ghost`, the voucher's process from before its restart answers.
     pub fn vouch(&self, state: &mut LeaseState, voucher: usize, ghost: bool) -> bool {
         let core = &mut state.cores[voucher];
         let number = match ghost {
@@ -133,7 +133,7 @@ impl LeaseRules {
         true
     }
 
-    /// Notes the answer with the time of its question.
+    /// Records the answer, with the time of its question.
     pub fn receive(&self, state: &mut LeaseState, voucher: usize) -> bool {
         let number = state.cores[ASKER].number;
         let core = &mut state.cores[voucher];
@@ -165,7 +165,7 @@ impl LeaseRules {
         holders >> voucher & 1 != 0 || self.is(LeaseBug::StrangersVouch)
     }
 
-    /// Notes the coordinator's answer to a heartbeat: none comes to a server that was removed.
+    /// Records the coordinator's answer to a heartbeat. A removed server gets no answer.
     pub fn heartbeat(&self, state: &mut LeaseState) -> bool {
         if state.current().holders >> ASKER & 1 == 0 {
             return false;
@@ -199,8 +199,8 @@ impl LeaseRules {
         vouchers.count() >= needed
     }
 
-    /// Returns whether the asker could answer a read without a write that was acknowledged in a
-    /// later epoch.
+    /// Returns whether the asker could answer a read that misses a write acknowledged in a later
+    /// epoch.
     pub fn reads_behind(&self, state: &LeaseState) -> bool {
         let known = state.configuration(state.cores[ASKER].number);
         let serves = known.holders >> ASKER & 1 != 0 && !known.sealed;

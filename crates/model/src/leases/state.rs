@@ -3,41 +3,41 @@
 use super::case::LeaseCase;
 use crate::packing::packed_structs;
 
-/// Cores of a case, at most.
+/// The largest number of cores in a case.
 pub const CORES_MAX: usize = 5;
-/// Changes of a case, at most, the beginning included.
+/// The largest number of changes in a case, including the initial state.
 pub const NUMBERS_MAX: usize = 8;
 /// The core that asks for leases.
 pub const ASKER: usize = 0;
 /// The age at which a lease has ended.
 pub const LEASE: u8 = 1;
 
-/// One step. Cores are indices of the case.
+/// One step of the model. Cores are indexes into the case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseStep {
     /// A lease's worth of time passes.
     Tick,
     /// The asker asks a core to vouch for it.
     Ask(usize),
-    /// A core answers the question; or the process that it had before its restart does.
+    /// A core answers the question, or its process from before its restart does.
     Vouch(usize, bool),
     /// The answer arrives.
     Receive(usize),
     /// The coordinator answers a heartbeat of the asker.
     Heartbeat,
-    /// A core takes up the next change.
+    /// A core learns of the next change.
     Learn(usize),
-    /// A core reports that it has sealed the table and has resolved everything.
+    /// A core reports that it has sealed the table and has resolved all operations.
     Report(usize),
     /// A core restarts, which is a change of its tables.
     Restart(usize),
     /// The coordinator seals the table and removes these cores from it.
     Seal(u8),
-    /// The coordinator lets the table serve; and makes the changes that wait for that.
+    /// The coordinator lets the table serve, and makes the changes that wait for this.
     Serve(bool),
     /// A place of the table begins to move.
     BeginMove,
-    /// The move is given up.
+    /// The move is cancelled.
     CancelMove,
     /// A copy is dropped.
     DropCopy,
@@ -102,7 +102,7 @@ packed_structs! {
         grant: Option<LeaseGrant>,
     }
 
-    /// Everything.
+    /// A state of the model.
     LeaseState {
         /// The number of the newest change.
         newest: u8,
@@ -128,7 +128,7 @@ packed_structs! {
 }
 
 impl LeaseState {
-    /// Returns the beginning: all cores know the first change, and nothing was asked for of late.
+    /// Returns the initial state: all cores know the first change, and no request is outstanding.
     pub fn start(case: &LeaseCase) -> LeaseState {
         let mut state = LeaseState {
             newest: 1,
@@ -184,7 +184,8 @@ impl LeaseState {
         renamed
     }
 
-    /// Adds a change, which concerns the table or another; false if the case has no room for it.
+    /// Adds a change of the table or of another table. Returns false if the case permits no further
+    /// change.
     pub fn change(&mut self, concerns: bool, configuration: TableConfiguration) -> bool {
         if usize::from(self.newest) + 1 == NUMBERS_MAX {
             return false;

@@ -16,7 +16,7 @@ impl LeaseRules {
         }
     }
 
-    /// Returns a step in words.
+    /// Returns a description of a step.
     pub fn step_in_words(&self, state: &LeaseState, step: LeaseStep) -> String {
         let name = |core: usize| self.case.cores[core];
         let asker = name(ASKER);
@@ -56,7 +56,7 @@ impl LeaseRules {
         }
     }
 
-    /// Returns what a step has changed, in words.
+    /// Returns a description of the changes that a step has made.
     pub fn changes_in_words(&self, before: &LeaseState, after: &LeaseState) -> Vec<String> {
         let mut changes = Vec::new();
         if before.newest != after.newest {

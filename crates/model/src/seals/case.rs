@@ -9,7 +9,7 @@ pub const A: u8 = 1;
 /// Table B, as a set of tables.
 pub const B: u8 = 2;
 
-/// How an operation comes to its members.
+/// The way in which an operation reaches its members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Down a chain, whose last member decides.
@@ -21,32 +21,32 @@ pub enum Way {
 /// An operation.
 #[derive(Clone, Debug)]
 pub struct SealedOperation {
-    /// For stories.
+    /// The name of the operation in traces.
     pub name: &'static str,
-    /// Its tables, as a set.
+    /// The operation's tables, as a set.
     pub tables: u8,
-    /// Cores that take part; of a chain in its order.
+    /// The cores that take part, in the order of the chain if there is one.
     pub members: &'static [usize],
-    /// How it comes to them.
+    /// The way in which the operation reaches the members.
     pub way: Way,
 }
 
 /// One small cluster.
 #[derive(Clone, Debug)]
 pub struct SealCase {
-    /// For the command line.
+    /// The name on the command line.
     pub name: &'static str,
     /// The course of the case, in words.
     pub about: &'static str,
     /// Names of the cores.
     pub cores: &'static [&'static str],
-    /// By core: tables that it holds, as a set.
+    /// For each core, the tables of which it holds partitions, as a set.
     pub holds: &'static [u8],
-    /// Operations.
+    /// The operations of the case.
     pub operations: Vec<SealedOperation>,
-    /// Servers that may be lost.
+    /// The number of servers that may be lost.
     pub losses: u8,
-    /// Seals without a loss that may come.
+    /// The number of seals without a loss that may happen.
     pub changes: u8,
     /// The core that may vote no.
     pub refuses: Option<usize>,

@@ -5,7 +5,7 @@ use super::state::{SealOutcome, SealStage, SealState, SealStep};
 use crate::search::StateSpace;
 
 impl SealRules {
-    /// Returns what is wrong with a state, if anything is.
+    /// Returns a description of the property that a state violates, if it violates one.
     pub fn broken_invariant(&self, state: &SealState) -> Option<String> {
         let mut operations = 0..self.case.operations.len();
         operations.find_map(|operation| {
@@ -90,7 +90,8 @@ impl SealRules {
         (!moves).then(|| format!("R44: {name} waits for a seal that does not concern it"))
     }
 
-    /// Returns what is wrong with a state in which nothing more happens unless a fault does.
+    /// Returns a description of the work that is unfinished in a state in which only faults can
+    /// still happen.
     pub fn unfinished(&self, state: &SealState) -> Option<String> {
         if state.current().sealed != 0 {
             return Some("I16: a table never serves again".into());

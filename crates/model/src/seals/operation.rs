@@ -36,8 +36,8 @@ impl SealRules {
         }
     }
 
-    /// Returns places of members that were there when an operation began: of those that a table has
-    /// lost before, no replacement is in the model.
+    /// Returns the places of the members that existed when an operation began. The model has no
+    /// replacements for members that were lost earlier.
     pub fn places(&self, state: &SealState, operation: usize) -> Vec<usize> {
         let begun = state.operations[operation].begun;
         let removed = state.changes[usize::from(begun)].removed;
@@ -46,13 +46,13 @@ impl SealRules {
         (0..members.len()).filter(there).collect()
     }
 
-    /// Returns whether a core is there: a removed server runs on until its leases have ended.
+    /// Returns whether a core runs. A removed server runs until its leases have ended.
     pub fn runs(&self, state: &SealState, core: usize) -> bool {
         state.fenced >> core & 1 == 0
     }
 
-    /// Returns whether a core takes part in an operation now: all its tables are in the epochs in
-    /// which it began, and none is sealed (R15, R44).
+    /// Returns whether a core takes part in an operation: all tables of the operation are in the
+    /// epochs in which it began, and none of them is sealed (R15, R44).
     pub fn takes_part(&self, state: &SealState, operation: usize, core: usize) -> bool {
         let begun = state.operations[operation].begun;
         let (view, then) = (state.view(core), state.changes[usize::from(begun)]);
@@ -93,7 +93,7 @@ impl SealRules {
         state.operations[operation].parts[place].stage = SealStage::Prepared;
     }
 
-    /// Takes a prepare at a member, which votes yes, or no if it `refuses`.
+    /// Delivers a prepare to a member, which votes yes, or no if `refuses` is set.
     pub fn prepare(
         &self,
         state: &mut SealState,
@@ -159,7 +159,7 @@ impl SealRules {
         true
     }
 
-    /// Takes the decision at a member: up a chain, or from the coordinator.
+    /// Delivers the decision to a member: up a chain, or from the coordinator.
     pub fn deliver(&self, state: &mut SealState, operation: usize, place: usize) -> bool {
         let now = state.operations[operation];
         let members = self.operation(operation).members;
@@ -214,7 +214,7 @@ impl SealRules {
         true
     }
 
-    /// Returns whether an operation has begun and not ended at a member that remains.
+    /// Returns whether an operation has begun and has not ended at some remaining member.
     pub fn is_unfinished(&self, state: &SealState, operation: usize) -> bool {
         let gone = state.current().removed | state.fenced;
         let members = self.operation(operation).members.iter();

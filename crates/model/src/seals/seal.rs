@@ -31,7 +31,7 @@ impl SealRules {
         )
     }
 
-    /// Seals a table that just changes.
+    /// Seals a table for a change without a lost server.
     pub fn change(&self, state: &mut SealState, table: u8) -> bool {
         let current = state.current();
         if state.changes_left == 0 {
@@ -42,7 +42,8 @@ impl SealRules {
         state.change(table, TableEpochs { sealed, ..current })
     }
 
-    /// Takes up the next change. A seal in it is durable with it, at every core (R16).
+    /// Moves a core to the next change. If the change contains a seal, the core's seal is durable
+    /// at once (R16).
     pub fn learn(&self, state: &mut SealState, core: usize) -> bool {
         state.numbers[core] += 1;
         let next = state.numbers[core];
@@ -148,9 +149,9 @@ impl SealRules {
         true
     }
 
-    /// Lets a table serve, once every core that may share an operation with it has resolved them
-    /// durably, and the leases of the servers that it has lost have ended. From here on the
-    /// outcomes may be seen.
+    /// Lets a table serve, under two conditions. Every core that may have a common operation with
+    /// it has durably resolved these operations, and the leases of its lost servers have ended.
+    /// Clients may see the outcomes after this step.
     pub fn serve(&self, state: &mut SealState, table: u8) -> bool {
         let current = state.current();
         let index = usize::from(table - 1);

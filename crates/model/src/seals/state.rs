@@ -3,29 +3,29 @@
 use super::case::{CORES_MAX, OPERATIONS_MAX, SealCase};
 use crate::packing::{packed_enums, packed_structs};
 
-/// Changes of a case, at most, the beginning included.
+/// The largest number of changes in a case, including the initial state.
 pub const NUMBERS_MAX: usize = 10;
 
-/// One step. Cores and operations are indices of the case.
+/// One step of the model. Cores and operations are indexes into the case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealStep {
     /// An operation begins.
     Begin(usize),
-    /// A prepare comes to the member of this place, which votes yes.
+    /// A prepare arrives at the member of this place, which votes yes.
     Prepare(usize, usize),
-    /// A prepare comes to the member of this place, which votes no.
+    /// A prepare arrives at the member of this place, which votes no.
     Refuse(usize, usize),
     /// The decider or the coordinator decides.
     Decide(usize),
-    /// The decision comes to the member of this place.
+    /// The decision arrives at the member of this place.
     Deliver(usize, usize),
-    /// The outcome may be seen: its coordinator answers the client.
+    /// The operation's coordinator answers the client, which then sees the outcome.
     Answer(usize),
-    /// A core takes up the next change.
+    /// A core learns of the next change.
     Learn(usize),
     /// A core applies the resolution of an operation.
     Resolve(usize, usize),
-    /// A server is lost, or is taken for lost: its tables are sealed.
+    /// A server is lost, or the coordinator assumes that it is. Its tables are sealed.
     Lose(usize),
     /// A table changes in a way that needs a seal.
     Change(u8),
@@ -38,21 +38,21 @@ pub enum SealStep {
 packed_enums! {
     /// How far an operation has come at a member.
     SealStage {
-        /// The member knows nothing of it.
+        /// The member does not know the operation.
         Unknown,
-        /// It is prepared durably, and the member has voted yes.
+        /// The operation is durably prepared, and the member has voted yes.
         Prepared,
         /// The member has voted no.
         Refused,
     }
 
-    /// The outcome of an operation, where it is known.
+    /// The outcome of an operation, if it is known.
     SealOutcome {
-        /// Not known.
+        /// The outcome is not known.
         Undecided,
-        /// It commits.
+        /// The operation commits.
         Commit,
-        /// It aborts.
+        /// The operation aborts.
         Abort,
     }
 }
@@ -94,7 +94,7 @@ packed_structs! {
         parts: [SealPart; CORES_MAX],
     }
 
-    /// Everything.
+    /// A state of the model.
     SealState {
         /// The number of the newest change.
         newest: u8,
@@ -118,7 +118,7 @@ packed_structs! {
 }
 
 impl SealState {
-    /// Returns the beginning: all cores know the first change.
+    /// Returns the initial state: all cores know the first change.
     pub fn start(case: &SealCase) -> SealState {
         let mut state = SealState {
             newest: 1,
@@ -134,7 +134,7 @@ impl SealState {
         state
     }
 
-    /// Returns what a core knows.
+    /// Returns the newest change that a core knows.
     pub fn view(&self, core: usize) -> TableEpochs {
         self.changes[usize::from(self.numbers[core])]
     }
@@ -144,7 +144,7 @@ impl SealState {
         self.changes[usize::from(self.newest)]
     }
 
-    /// Adds a change that concerns `tables`; false if there is no room for it.
+    /// Adds a change of `tables`. Returns false if the case permits no further change.
     pub fn change(&mut self, tables: u8, mut next: TableEpochs) -> bool {
         if usize::from(self.newest) + 1 == NUMBERS_MAX {
             return false;

@@ -12,7 +12,7 @@ impl SealRules {
         self.case.cores[self.operation(operation).members[place]]
     }
 
-    /// Returns a step in words.
+    /// Returns a description of a step.
     pub fn step_in_words(&self, state: &SealState, step: SealStep) -> String {
         let name = |operation: usize| self.operation(operation).name;
         let core_name = |core: usize| self.case.cores[core];
@@ -59,7 +59,7 @@ impl SealRules {
         }
     }
 
-    /// Returns what a step has changed, in words.
+    /// Returns a description of the changes that a step has made.
     pub fn changes_in_words(&self, before: &SealState, after: &SealState) -> Vec<String> {
         let mut changes = Vec::new();
         if before.newest != after.newest {

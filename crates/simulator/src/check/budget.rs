@@ -2,8 +2,8 @@
 
 use machines::core::{Backlog, CoreLimits};
 
-/// Compares what is under way in one core with its limits; its log brought `read_back` operations
-/// back.
+/// Compares the operations and requests in progress at one core with its limits. `read_back` is the
+/// number of operations that the core recovered from its log.
 pub fn within(
     backlog: &Backlog,
     limits: &CoreLimits,
@@ -53,7 +53,7 @@ fn requests_max(limits: &CoreLimits) -> usize {
     limits.requests_per_key_max + folded
 }
 
-/// Checks that nothing is left under way.
+/// Checks that a core has no operation or request in progress.
 pub fn empty(backlog: &Backlog) -> Result<(), String> {
     let asked = backlog.operations + backlog.queued_requests + backlog.waiting_reads;
     let kept = backlog.snapshots + backlog.history_bytes;

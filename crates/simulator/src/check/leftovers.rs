@@ -3,7 +3,8 @@
 
 use protocol::identity::{PartitionId, TableId};
 
-/// Checks the numbers of the sorted tables that a core keeps of a table.
+/// Checks that a core keeps only sorted tables of partitions that it holds, or that may return to
+/// it.
 pub fn none(
     kept: impl IntoIterator<Item = u64>,
     table: TableId,

@@ -22,7 +22,7 @@ pub mod waits;
 /// A property that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Its number in docs/rules.md, and the property in words.
+    /// The property's number in docs/rules.md, and its description.
     pub property: &'static str,
     /// The observation that violates it.
     pub text: String,

@@ -12,7 +12,7 @@ use crate::world::World;
 use crate::world::server::ServerPhase;
 
 impl World {
-    /// Plans the next fault of a kind.
+    /// Schedules the next fault of a kind.
     pub fn plan_fault(&mut self, fault: Fault) {
         let every_us = fault.every_us(&self.faults);
         if every_us > 0 {
@@ -133,8 +133,8 @@ impl World {
         }
     }
 
-    /// Partitions have been handed over, and their new holders lack the last changes: maybe the
-    /// power fails before they are there.
+    /// Handles a hand-over of partitions, whose new holders lack the last changes: with some
+    /// probability, cuts the power before these changes have arrived.
     pub fn maybe_kill_at_hand_over(&mut self) {
         if self.faults.cut_at_hand_over > 0.0 && self.random.chance(self.faults.cut_at_hand_over) {
             let delay_us = self.random.exponential(4 * self.faults.latency_us);
@@ -169,8 +169,8 @@ impl World {
         }
     }
 
-    /// Kills all processes at once, with all records that no disk has, unless that is more than the
-    /// table promises to survive. Now and then the coordinator is among them.
+    /// Kills all processes at once, and drops all unflushed records, unless the table does not
+    /// promise to survive that. With some probability the coordinator is killed, too.
     pub fn power_cut(&mut self) {
         self.trace.note(self.now_us, || "the power fails".into());
         let tail = match self.is_sync() {
@@ -287,7 +287,8 @@ impl World {
         }
     }
 
-    /// Faults stop: clogged connections flow, sleeping cores wake, down servers start.
+    /// Ends all faults: delayed connections deliver again, suspended cores resume, and servers that
+    /// are down start.
     pub fn end_faults(&mut self) {
         self.trace.note(self.now_us, || "faults stop".into());
         self.faults = self.plan.faults.calm();

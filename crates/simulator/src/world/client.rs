@@ -47,7 +47,7 @@ pub struct SimulatedClient {
     pub statements: BTreeMap<Ticket, SnapshotStatement>,
     /// How many such statements are under way.
     open_statements: usize,
-    /// Operations whose ends are of no interest.
+    /// Operations whose outcomes are not checked.
     pub asides: BTreeSet<Ticket>,
     /// Since when writes have been submitted.
     writes: BTreeMap<Ticket, u64>,
@@ -71,12 +71,12 @@ impl SimulatedClient {
         ticket
     }
 
-    /// Returns a time on its clock.
+    /// Returns a deadline on the client's clock.
     pub fn deadline_after(&self, now_us: u64, patience_us: u64) -> u64 {
         self.clock.now(now_us).monotonic_us + patience_us
     }
 
-    /// Notes that a statement which reads a snapshot has ended.
+    /// Records that a statement which reads a snapshot has ended.
     pub fn end_statement(&mut self) {
         self.open_statements -= 1;
     }
@@ -126,7 +126,7 @@ impl World {
         self.wake_client(number, self.now_us);
     }
 
-    /// Replaces a client, which dies with everything that it had in flight.
+    /// Kills a client with everything that it has in flight, and adds a new client.
     pub fn replace_client(&mut self) {
         let numbers: Vec<u64> = self.clients.keys().copied().collect();
         if numbers.is_empty() {
@@ -147,12 +147,12 @@ impl World {
         self.add_client();
     }
 
-    /// Returns whether all that clients wanted is done.
+    /// Returns whether all operations of clients have ended.
     pub fn clients_are_done(&self) -> bool {
         self.operations_left == 0 && self.clients.values().all(|client| client.is_idle())
     }
 
-    /// Returns what clients still wait for, in words.
+    /// Returns a description of the operations that clients still wait for.
     pub fn clients_left(&self) -> String {
         let submitted = self
             .clients
@@ -581,8 +581,8 @@ impl World {
         self.step_client(number, input);
     }
 
-    /// Clients that wait for writes ought to know an epoch that was first sent a while ago, as far
-    /// as they could ask all the while.
+    /// Checks that clients which wait for writes know an epoch that was first sent some time ago,
+    /// if they could reach the coordinator since.
     pub fn judge_news(&mut self, epoch: Epoch, coordinator_life: u64, announced_us: u64) {
         if !self.coordinator.leads(coordinator_life) {
             return;
@@ -665,7 +665,7 @@ impl World {
         self.history[index].1.operation.is_read()
     }
 
-    /// Returns the pages of a statement in the model's words.
+    /// Returns the pages of a statement as ranges of the model.
     pub fn ranges(&mut self, table: usize, ranges: &[Vec<RowPage>]) -> Result<Observation, String> {
         let mut found = Vec::new();
         for pages in ranges {

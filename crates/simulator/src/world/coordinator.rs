@@ -114,23 +114,23 @@ impl SimulatedCoordinator {
         }
     }
 
-    /// Returns whether it runs.
+    /// Returns whether the coordinator runs.
     pub fn is_running(&self) -> bool {
         self.machine.is_some()
     }
 
-    /// Returns whether this life of it runs and sends what it answers.
+    /// Returns whether this process of the coordinator runs and sends its answers.
     pub fn leads(&self, life: u64) -> bool {
         self.machine.is_some() && self.life == life && self.unsent.is_none()
     }
 
-    /// Returns the configuration, if it runs.
+    /// Returns the coordinator's configuration, if the coordinator runs.
     pub fn configuration(&self) -> Option<&Configuration> {
         self.machine.as_ref().map(Coordinator::configuration)
     }
 
-    /// Returns whether no member is being replaced and none moves, as far as it is known to have
-    /// been reported.
+    /// Returns whether no partition is being rebuilt or moved, according to the coordinator's
+    /// configuration.
     pub fn is_whole(&self) -> bool {
         self.configuration().is_some_and(|configuration| {
             let tables = configuration.tables.iter();
@@ -140,7 +140,7 @@ impl SimulatedCoordinator {
         })
     }
 
-    /// Returns the reason why it is not whole, in words.
+    /// Returns a description of the partitions that are being rebuilt or moved.
     pub fn unfinished_reason(&self) -> String {
         let Some(configuration) = self.configuration() else {
             return "; no coordinator runs".into();
@@ -160,8 +160,9 @@ impl SimulatedCoordinator {
         text
     }
 
-    /// Returns how many servers may lose their memory at a time: none while a member is being
-    /// replaced, and no more than every row survives where its copies are now.
+    /// Returns the number of servers that may lose their memory at a time: 0 while a partition is
+    /// being rebuilt, otherwise at most the number of failures that every row survives at its
+    /// present places.
     pub fn memories_tolerated(&self) -> usize {
         let configuration = self.configuration().filter(|_| self.is_whole());
         let proven = configuration.and_then(|configuration| {
@@ -209,7 +210,7 @@ impl World {
             .note(self.now_us, || "the coordinator restarts".into());
     }
 
-    /// Holds the coordinator's answers back for now, while it continues to run.
+    /// Holds back the coordinator's answers, while the coordinator continues to run.
     pub fn hold_coordinator(&mut self) {
         let process = &mut self.coordinator;
         if process.machine.is_some() {
@@ -217,8 +218,8 @@ impl World {
         }
     }
 
-    /// Replaces a stopped coordinator by another one: from the kept state, with clocks of its own.
-    /// The answers of the old one arrive in the time after.
+    /// Replaces a suspended coordinator by another coordinator, which starts from the stored state
+    /// with its own clocks. The old coordinator's answers arrive later.
     pub fn succeed_coordinator(&mut self) {
         let Some(unsent) = self.coordinator.unsent.take() else {
             return;
@@ -248,7 +249,7 @@ impl World {
         }
     }
 
-    /// Makes the coordinator end the epochs before of a table, though no server is to be replaced.
+    /// Makes the coordinator end the earlier epochs of a table, without replacing a server.
     pub fn seal_epoch(&mut self) {
         if let Some(machine) = &mut self.coordinator.machine {
             let tables = &machine.configuration().tables;
@@ -301,7 +302,7 @@ impl World {
         }
     }
 
-    /// Sends the answers that waited for a state to be kept.
+    /// Sends the answers that waited until a state was stored.
     pub fn coordinator_kept(&mut self, life: u64, version: u64) {
         let process = &mut self.coordinator;
         if process.life != life || process.machine.is_none() {

@@ -45,23 +45,23 @@ use server::SimulatedServer;
 pub struct World {
     /// The plan that the seed drew.
     pub plan: RunPlan,
-    /// The faults of this phase.
+    /// The rates of faults in the present phase.
     pub faults: Faults,
     /// Simulated time.
     pub now_us: u64,
     /// The events that are to come.
     pub queue: EventQueue,
-    /// Draws of the world itself.
+    /// The stream of random numbers of the world itself.
     pub random: Random,
-    /// When messages arrive.
+    /// The simulated network.
     pub network: Network,
-    /// The servers, by their place here.
+    /// The servers. Their indexes are used as places.
     pub servers: Vec<SimulatedServer>,
-    /// Their places by number.
+    /// The place of each server, by its number.
     pub places: BTreeMap<ServerId, usize>,
     /// The coordinator.
     pub coordinator: SimulatedCoordinator,
-    /// Those alive.
+    /// The clients that are alive, by number.
     pub clients: BTreeMap<u64, SimulatedClient>,
     /// The number of the next client.
     pub next_client: u64,
@@ -71,35 +71,35 @@ pub struct World {
     pub rolling: Option<usize>,
     /// The workload.
     pub generator: Generator,
-    /// Operations that are still to be begun.
+    /// The number of operations that clients have not begun yet.
     pub operations_left: u32,
-    /// The tables, once they are there.
+    /// The tables that were created.
     pub tables: Vec<SimulatedTable>,
     /// The newest epoch that was sent to any node.
     pub epoch: Epoch,
     /// The coordinator's answer to the creation of a table that has rows.
     pub created: Option<CoordinatorReply>,
-    /// Tables without rows that have come and gone.
+    /// The number of tables without rows that were created and dropped.
     pub bystanders: u32,
-    /// Every record.
+    /// All records on all disks.
     pub ledger: Ledger,
     /// The results that clients received.
     pub results: Results,
-    /// Leases that were given.
+    /// The leases that cores have received.
     pub leases: Leases,
-    /// Snapshots that were given out.
+    /// The snapshots whose T clients have received.
     pub snapshots: GivenSnapshots,
-    /// Rows by id and version, as reads showed them: a version has one content.
+    /// Rows by id and version, as reads returned them: each version has one content.
     pub contents: BTreeMap<(i64, u64), ModelRow>,
     /// The calls of clients and what they observed, with their group.
     pub history: Vec<(i64, Call<WorkloadOperation, Observation>)>,
-    /// Orders what is in the history.
+    /// A counter that orders the events of the history.
     pub moment: u64,
-    /// The first violation ends the run.
+    /// The first violation, which ends the run.
     pub violation: Option<Violation>,
     /// The trace.
     pub trace: Trace,
-    /// Events handled.
+    /// The number of events that were handled.
     pub events: u64,
 }
 
@@ -117,8 +117,8 @@ pub struct SimulatedTable {
 pub struct Connections {
     names: BTreeMap<(u64, CoreLife, u64), ClientId>,
     ends: Vec<(u64, CoreLife, u64)>,
-    /// The write behind a request that a core was asked, and the partition that it asks, by
-    /// connection and correlation.
+    /// For each request of a write, by connection and correlation: the operation, and the partition
+    /// that it was sent to.
     pub writes: BTreeMap<(ClientId, u64), (RequestId, PartitionId)>,
     /// The tables of which a snapshot was asked for, each with its epoch.
     pub snapshots: BTreeMap<(ClientId, u64), Vec<(TableId, Epoch)>>,
@@ -127,7 +127,8 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Returns the name of a client's connection to one life of a core, after so many breaks.
+    /// Returns the name of a client's connection to one life of a core. `breaks` counts the earlier
+    /// connections that broke.
     pub fn name(&mut self, client: u64, life: CoreLife, breaks: u64) -> ClientId {
         let key = (client, life, breaks);
         *self.names.entry(key).or_insert_with(|| {
@@ -192,8 +193,8 @@ impl World {
         }
     }
 
-    /// Handles events until `done` holds, at most until `limit_us` of simulated time. Returns
-    /// whether it was done; false as well after a violation.
+    /// Handles events until `done` returns true, at most until `limit_us` of simulated time.
+    /// Returns whether `done` returned true. Also ends, with false, after a violation.
     pub fn run(&mut self, limit_us: u64, done: impl Fn(&World) -> bool) -> bool {
         while self.violation.is_none() {
             if done(self) {
@@ -214,7 +215,7 @@ impl World {
         false
     }
 
-    /// Notes a violation, if there is one.
+    /// Records a violation, if there is one.
     pub fn check(&mut self, property: &'static str, result: Result<(), String>) {
         if let (Err(text), None) = (result, &self.violation) {
             let text = format!("{text} (at {} µs)", self.now_us);
@@ -260,7 +261,7 @@ impl World {
         })
     }
 
-    /// Returns whether acknowledged means flushed.
+    /// Returns whether the table is `sync`, so that acknowledged writes are flushed.
     pub fn is_sync(&self) -> bool {
         self.plan.schema.durability == Durability::Sync
     }
@@ -370,7 +371,7 @@ impl World {
         }
     }
 
-    /// Begins the faults of the plan.
+    /// Schedules the first fault of each kind in the plan.
     pub fn begin_faults(&mut self) {
         self.faults = self.plan.faults.clone();
         for fault in Fault::ALL {

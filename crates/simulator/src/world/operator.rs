@@ -28,12 +28,12 @@ const OLD_COPY_EVERY: u64 = 2;
 /// After this the newest one is put back, if the server was not let in.
 const OLD_COPY_US: u64 = 3_000 * MILLISECOND;
 
-/// The asker on an operator's behalf. Clients have other numbers.
+/// The sender of an operator's requests. Clients have other numbers.
 pub const OPERATOR: Node = Node::Client(0);
 
 impl World {
-    /// Requests, for an operator, one copy of a table more or one less, or another table, which
-    /// no client uses, or an end of it.
+    /// Requests, for an operator, that a copy is added or dropped, that another table is created
+    /// which no client uses, or that such a table is dropped.
     pub fn change_copies(&mut self) {
         if self.tables.is_empty() {
             return;
@@ -104,8 +104,8 @@ impl World {
         }
     }
 
-    /// Stops a server in order: it flushes what it has written, reports it as its last message, and
-    /// starts again soon.
+    /// Stops a server in order: the server flushes its log, sends `ask-stopped` as its last
+    /// message, and starts again soon.
     pub fn stop(&mut self, place: usize) {
         let server = &mut self.servers[place];
         let (ServerPhase::Running(cores), Some(id)) = (&server.state, server.id) else {
@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// Restarts a server. The next one is restarted when it runs again.
+    /// Restarts a server. The next server is restarted when this one runs again.
     pub fn roll(&mut self, place: usize) {
         let goes_on = self.faults.rolling_every_us > 0 && place < self.servers.len();
         self.rolling = goes_on.then_some(place);
@@ -177,7 +177,8 @@ impl World {
         }
     }
 
-    /// Restarts the next server a little later, if the others have waited for this one to run.
+    /// Schedules the restart of the next server, if this server was restarted as part of a rolling
+    /// restart.
     pub fn roll_on(&mut self, place: usize) {
         if self.rolling == Some(place) {
             let delay_us = self.random.exponential(self.plan.lease_us / 4);

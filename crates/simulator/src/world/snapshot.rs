@@ -88,7 +88,8 @@ impl World {
         }
     }
 
-    /// Handles the end of an operation of a statement. Returns the outcome if it is of none.
+    /// Handles the end of an operation of a statement. Returns the outcome unchanged if the
+    /// operation belongs to no statement.
     pub fn statement_learns(
         &mut self,
         number: u64,

@@ -5,13 +5,13 @@ use session::SessionFailure;
 /// An operation that a client waits for.
 #[derive(Clone, Copy, Debug)]
 pub struct SubmittedOperation {
-    /// Where it is in the history; none is a stale read.
+    /// The operation's position in the history; none for a stale read.
     pub history: Option<usize>,
-    /// The place of its table.
+    /// The position of its table in the list of tables.
     pub table: usize,
 }
 
-/// Checks that a valid operation of a client that never fails can end so.
+/// Checks that a valid operation of a client that does not crash may end with this failure.
 pub fn is_possible_failure(failure: &SessionFailure) -> Result<(), String> {
     match failure {
         SessionFailure::Deadline {

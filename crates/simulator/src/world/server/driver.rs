@@ -34,7 +34,7 @@ impl World {
         self.input(from, CoreInput::PeerConnected { core: to });
     }
 
-    /// Hands an input to a core, if that life of it still runs.
+    /// Passes an input to a core, if this life of the core still runs.
     pub fn input(&mut self, life: CoreLife, input: CoreInput) {
         self.with_core(life, |core, now, disk, effects| {
             core.step(now, input, disk, effects)
@@ -264,7 +264,7 @@ impl World {
         }
     }
 
-    /// Handles a core's deadline, or an earlier one that is no longer valid.
+    /// Handles a core's deadline. Ignores a deadline that was replaced by another one.
     pub fn core_tick(&mut self, life: CoreLife) {
         let Some(place) = self.alive(life) else {
             return;

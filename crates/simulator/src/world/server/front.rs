@@ -71,7 +71,7 @@ impl World {
         self.input(life, CoreInput::ClientGone { client });
     }
 
-    /// Writes a reply, after a last check of the lease: the value was read before (R15).
+    /// Sends a reply. First checks the lease again, because the value was read earlier (R15).
     pub fn reply_leaves(&mut self, life: CoreLife, reply: ClientReply) {
         let Some(place) = self.alive(life) else {
             return;

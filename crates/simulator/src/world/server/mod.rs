@@ -29,38 +29,38 @@ const JOIN_RETRY_US: u64 = 200 * MILLISECOND;
 pub struct SimulatedServer {
     /// Its number, once it has joined.
     pub id: Option<ServerId>,
-    /// Names its data folder.
+    /// The number of its data folder.
     pub disk: u64,
     /// The processes that joined with its folder, as the folder knows them.
     pub folder: Folder,
-    /// Counts its starts.
+    /// The number of its starts.
     pub life: u64,
-    /// Whether it runs.
+    /// The phase of the server's process.
     pub state: ServerPhase,
-    /// It stands still until then.
+    /// The time until which the process is suspended.
     pub paused_until_us: u64,
     /// Its clocks.
     pub clock: SimulatedClock,
-    /// One per core.
+    /// The disks, one for each core.
     pub disks: Vec<SimulatedDisk>,
     /// A request of an earlier process to join came after that of the present one, which it
     /// replaces: the present one is asked to stop, and its supervisor starts it again.
     pub joined_late: bool,
-    /// It comes back with an older copy of its folder, made no later than in this epoch; and until
-    /// when, for then an operator puts back the newest one.
+    /// The newest epoch that an older copy of its folder may have, if the server returns with one,
+    /// and the time at which an operator restores the newest folder.
     pub old: Option<(Epoch, u64)>,
-    /// A crash took memory from it that its peers may not have given back yet.
+    /// Whether a crash lost records that its peers may not have sent back yet.
     pub forgot: bool,
 }
 
-/// The facts that a folder keeps of processes, durably.
+/// The durable facts about processes in a data folder.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Folder {
-    /// The process that joined last.
+    /// The last process that joined with the folder.
     pub last: u64,
-    /// The incarnation that it got.
+    /// The incarnation of that process.
     pub incarnation: Incarnation,
-    /// A process that may have joined.
+    /// A process that has sent a request to join, and may have joined.
     pub attempt: Option<u64>,
 }
 
@@ -95,7 +95,8 @@ impl SimulatedServer {
         }
     }
 
-    /// Returns whether its cores know, with their peers' reports, all that they ever did.
+    /// Returns whether its cores know all their earlier votes and decisions, from their logs and
+    /// the reports of their peers.
     pub fn is_whole(&mut self) -> bool {
         let recovering = |core: &SimulatedCore| core.machine.is_recovering();
         if self.is_running() && !self.cores().iter().any(recovering) {
@@ -109,7 +110,7 @@ impl SimulatedServer {
         matches!(self.state, ServerPhase::Running(_))
     }
 
-    /// Returns its cores; none unless it runs.
+    /// Returns the server's cores, or none if the server does not run.
     pub fn cores(&self) -> &[SimulatedCore] {
         match &self.state {
             ServerPhase::Running(cores) => cores,
