@@ -325,7 +325,7 @@ async fn functions_that_only_say_that_they_are_immutable() {
     }
     let cluster = Cluster::start(1).await;
     let straight = connect(cluster.primary.socket()).await;
-    let catalogue = catalogue::read(&straight).await.unwrap();
+    let catalogue = catalogue::read(&straight).await.unwrap().catalogue;
     for name in [
         "pg_partition_root",
         "satisfies_hash_partition",

@@ -163,6 +163,8 @@ const THROUGH: &[&str] = &[
     // Roles, for which no trigger fires, before and after others.
     "CREATE ROLE first; CREATE TABLE of_first (id int PRIMARY KEY); CREATE ROLE second; ALTER ROLE second NOLOGIN;
      ALTER TABLE of_first OWNER TO second;; INSERT INTO of_first VALUES (1)",
+    "CREATE ROLE third; CREATE TABLE of_third (id int PRIMARY KEY); ALTER TABLE of_third OWNER TO third;;
+     DROP TABLE of_third; DROP ROLE third; CREATE ROLE third; GRANT third TO ann; GRANT SELECT ON account TO third",
     "CREATE ROLE owl;; GRANT ALL ON SCHEMA public TO owl;; GRANT INSERT (id) ON account TO owl;; DROP OWNED BY owl CASCADE",
     "CREATE ROLE dog;; ALTER TABLE mixed OWNER TO dog;; REASSIGN OWNED BY dog TO ann;; COMMENT ON ROLE dog IS 'a dog'",
     "CREATE ROLE bob;; ALTER TABLE fruit OWNER TO bob;; CREATE INDEX CONCURRENTLY ON fruit (name)",

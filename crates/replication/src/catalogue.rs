@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio_postgres::{Client, SimpleQueryRow};
 
 use super::ReplicationError;
-use super::query::{number, rows, value};
+use super::query::{self, number, rows, value};
+use super::snapshot::PgSnapshot;
 use pg_analysis::Catalogue;
 use pg_analysis::catalogue::{ColumnInfo, FIRST_USER_OID, Relation, RelationKind};
 use proxy_core::freshness::{ColumnNumber, TableOid};
@@ -104,9 +105,18 @@ const TRIES_MAX: usize = 50;
 /// Time between two of these tries.
 const TRY_WAIT: Duration = Duration::from_millis(20);
 
+/// A catalogue, and the snapshot in which it was read.
+#[derive(Debug)]
+pub struct CatalogueAt {
+    /// The catalogue.
+    pub catalogue: Catalogue,
+    /// The snapshot. The catalogue includes the changes of every commit that it shows.
+    pub snapshot: PgSnapshot,
+}
+
 /// Reads the catalogue, in one snapshot. Reads it again if views were dropped meanwhile, because
 /// PostgreSQL then no longer returns their definitions.
-pub async fn read(primary: &Client) -> Result<Catalogue, ReplicationError> {
+pub async fn read(primary: &Client) -> Result<CatalogueAt, ReplicationError> {
     for _ in 0..TRIES_MAX {
         match read_once(primary).await {
             Err(_) if !primary.is_closed() => tokio::time::sleep(TRY_WAIT).await,
@@ -116,7 +126,7 @@ pub async fn read(primary: &Client) -> Result<Catalogue, ReplicationError> {
     read_once(primary).await
 }
 
-async fn read_once(primary: &Client) -> Result<Catalogue, ReplicationError> {
+async fn read_once(primary: &Client) -> Result<CatalogueAt, ReplicationError> {
     primary
         .batch_execute(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = ''",
@@ -127,7 +137,8 @@ async fn read_once(primary: &Client) -> Result<Catalogue, ReplicationError> {
     catalogue
 }
 
-async fn read_in_snapshot(primary: &Client) -> Result<Catalogue, ReplicationError> {
+async fn read_in_snapshot(primary: &Client) -> Result<CatalogueAt, ReplicationError> {
+    let snapshot = query::one(primary, "SELECT pg_current_snapshot()").await?;
     let mut relations = BTreeMap::new();
     for row in rows(primary, RELATIONS).await? {
         let (name, relation) = relation(&row)?;
@@ -163,7 +174,7 @@ async fn read_in_snapshot(primary: &Client) -> Result<Catalogue, ReplicationErro
     }
     let casts = rows(primary, USER_CASTS).await?;
     let cast_count = casts.first().map(|row| value(row, 0)).transpose()?;
-    Ok(Catalogue {
+    let catalogue = Catalogue {
         relations: relations.into_values().collect(),
         immutable_functions: names(primary, IMMUTABLE).await?,
         steady_functions: names(primary, STEADY).await?,
@@ -172,6 +183,10 @@ async fn read_in_snapshot(primary: &Client) -> Result<Catalogue, ReplicationErro
         user_types: names(primary, USER_TYPES).await?,
         domains_with_default: names(primary, DOMAINS_WITH_DEFAULT).await?,
         has_user_casts: cast_count.as_deref() != Some("0"),
+    };
+    Ok(CatalogueAt {
+        catalogue,
+        snapshot: snapshot.parse()?,
     })
 }
 

@@ -371,7 +371,7 @@ impl Replication {
         let client = connect(&primary, "replex set-up").await?;
         // All that others have committed is before this place, as they are fenced.
         let (key, floor) = setup::prepare(&client).await?;
-        let analyser = Arc::new(Analyser::new(catalogue::read(&client).await?));
+        let analyser = Arc::new(Analyser::new(catalogue::read(&client).await?.catalogue));
         let manager = FreshnessManager::new(key, leadership.epoch, floor);
         let manager = Arc::new(Mutex::new(manager));
         let (joins, joined) = mpsc::channel(JOINS_MAX);

@@ -166,6 +166,8 @@ pub struct SlotReader {
     /// The slot no longer delivers commits before this place.
     confirmed: Tsid,
     recent: RecentCommits<StreamedCommit>,
+    /// The snapshot of the catalogue that the analyser has, if this reader has read it.
+    catalogue_at: Option<PgSnapshot>,
     /// The order in which commits became visible, as far as it is known.
     shown: ShownOrder<PgSnapshot>,
     /// Commits in doubt whose process is gone: if they are not read up to here, they did not
@@ -185,6 +187,7 @@ impl SlotReader {
             position: Tsid(0),
             confirmed: Tsid(0),
             recent: RecentCommits::default(),
+            catalogue_at: None,
             shown: ShownOrder::default(),
             doubts: BTreeMap::new(),
             events: EventLog::default(),
@@ -311,11 +314,15 @@ impl SlotReader {
         tstate: TState,
         catalogue_is_old: bool,
     ) -> Result<(), ReplicationError> {
-        if catalogue_is_old || tstate.has_statements {
+        // Of many changes of the schema that are read late, one reading shows all.
+        let is_read = |snapshot: &PgSnapshot| snapshot.shows(tstate.xid);
+        let is_old = !self.catalogue_at.as_ref().is_some_and(is_read);
+        if is_old && (catalogue_is_old || tstate.has_statements) {
             self.wait_until_shown(primary, tstate.xid).await?;
-            let catalogue = catalogue::read(primary).await?;
+            let read = catalogue::read(primary).await?;
+            self.catalogue_at = Some(read.snapshot);
             let analyser = &self.shared.analyser;
-            analyser.replace(catalogue);
+            analyser.replace(read.catalogue);
             let generation = analyser.generation();
             self.shared.manager().catalogue_replaced(generation);
         }

@@ -198,8 +198,12 @@ pub enum ReplayableChange {
 /// The schema changes of one transaction, in their order.
 #[derive(Debug, Default)]
 pub struct SchemaChanges {
-    /// Statements that the proxy wrote into the log itself, right before they run.
+    /// Statements that the proxy wrote into the log itself, before the client's text ran.
     announced: Vec<String>,
+    /// Those of them that no trigger sees, and that replicas have not been given. The proxy writes
+    /// them in front of the text, so their place among its other statements is known only when a
+    /// trigger has noted the text.
+    held: Vec<AnnouncedStatement>,
     /// The last text from the client with a statement that was noted.
     sent: Option<NotedText>,
     /// The text that a function ran last.
@@ -219,6 +223,8 @@ struct NotedText {
     /// The statements that change the schema and were not noted yet, in order. `None` is a
     /// statement that is not for replicas: it makes something temporary, or they have it already.
     rest: VecDeque<Option<String>>,
+    /// Those among them that the proxy has announced. They run as announced.
+    announced: Vec<AnnouncedStatement>,
     /// Why it cannot be run again.
     problem: Option<&'static str>,
     /// Whether the text runs scripts. Their statements are noted as if they were its own.
@@ -232,7 +238,14 @@ impl NotedText {
         self.at == at && self.text == text
     }
 
+    fn is_announced(&self, text: &str) -> bool {
+        self.announced.iter().any(|it| it.text == text)
+    }
+
     fn run(&self, text: String) -> ReplayableChange {
+        if let Some(announced) = self.announced.iter().find(|it| it.text == text) {
+            return ReplayableChange::Statement(announced.clone(), Vec::new());
+        }
         let statement = AnnouncedStatement {
             search_path: self.note.path.clone(),
             role: self.note.role.clone(),
@@ -261,7 +274,10 @@ impl NotedText {
         if let Some(why) = self.problem {
             return matters.then(|| note.lost(why)).into_iter().collect();
         }
-        let is_it = |it: &Option<String>| it.as_ref().is_none_or(|text| is_of(text, &note.tag));
+        let is_it = |it: &Option<String>| {
+            let is_it = |text: &String| !self.is_announced(text) && is_of(text, &note.tag);
+            it.as_ref().is_none_or(is_it)
+        };
         let Some(place) = self.rest.iter().position(is_it) else {
             return match self.is_unproven && matters {
                 true => vec![note.lost("the statement that ran it is unknown")],
@@ -284,10 +300,23 @@ impl NotedText {
 }
 
 impl SchemaChanges {
-    /// Records a statement that the proxy has written into the WAL. A trigger's record of the same
-    /// statement then adds nothing.
-    pub fn announced(&mut self, statement: &AnnouncedStatement) {
+    /// Handles a statement that the proxy has written into the WAL, and returns what replicas run
+    /// at once. A trigger's record of the same statement then adds nothing.
+    pub fn announced(&mut self, statement: AnnouncedStatement) -> Vec<ReplayableChange> {
         self.announced.push(statement.text.clone());
+        let fires = fires_triggers(&statement.text);
+        self.held.push(statement);
+        match fires {
+            true => self.take_held(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Returns the announced statements that were held back, because a change of rows follows.
+    pub fn take_held(&mut self) -> Vec<ReplayableChange> {
+        let held = self.held.drain(..);
+        held.map(|it| ReplayableChange::Statement(it, Vec::new()))
+            .collect()
     }
 
     /// Handles a trigger's record.
@@ -295,11 +324,16 @@ impl SchemaChanges {
         let mut found = Vec::new();
         let is_same = |it: &NotedText| it.is(&note.at, &note.query);
         if !self.sent.as_ref().is_some_and(is_same) {
-            found = self.end();
+            found = self.end_texts();
             let announced = std::mem::take(&mut self.announced);
-            let sent = self
-                .sent
-                .insert(begin(note, &note.query, announced, analyser));
+            let mut sent = begin(note, &note.query, announced, analyser);
+            let own =
+                |it: &AnnouncedStatement| sent.rest.iter().flatten().any(|own| *own == it.text);
+            let (own, others) = std::mem::take(&mut self.held).into_iter().partition(own);
+            self.held = others;
+            found.extend(self.take_held());
+            sent.announced = own;
+            let sent = self.sent.insert(sent);
             if sent.has_script {
                 found.extend(sent.take_rest());
             }
@@ -342,8 +376,15 @@ impl SchemaChanges {
         found
     }
 
-    /// Handles the end of the transaction, or of a text before the next one.
+    /// Handles the end of the transaction.
     pub fn end(&mut self) -> Vec<ReplayableChange> {
+        let mut rest = self.end_texts();
+        rest.extend(self.take_held());
+        rest
+    }
+
+    /// Returns what is left of the last text, because the next one begins or the transaction ends.
+    fn end_texts(&mut self) -> Vec<ReplayableChange> {
         let ended = [self.inner.take(), self.sent.take()].into_iter().flatten();
         ended.flat_map(|mut it| it.take_rest()).collect()
     }
@@ -361,6 +402,7 @@ fn begin(
         text: text.to_owned(),
         note: note.clone(),
         rest: VecDeque::new(),
+        announced: Vec::new(),
         problem: None,
         has_script: false,
         is_unproven: false,
@@ -375,11 +417,9 @@ fn begin(
                 begun.has_script |= is_of_extension(text);
                 let known = announced.iter().position(|it| it == text);
                 let is_news = known.map(|place| announced.remove(place)).is_none();
-                if !is_news && !fires_triggers(text) {
-                    // No note will come that is of it.
-                    continue;
-                }
-                let is_theirs = is_news && !is_of_our_schema(text);
+                // No note will come of what no trigger sees: it runs between the others.
+                let is_held = !is_news && !fires_triggers(text);
+                let is_theirs = is_held || is_news && !is_of_our_schema(text);
                 begun.rest.push_back(is_theirs.then(|| text.clone()));
             }
             StatementAction::Alone(text, _) | StatementAction::MayDiffer(text, _) => {
@@ -576,13 +616,15 @@ mod tests {
     fn announced_statements_are_known() {
         let mut changes = SchemaChanges::default();
         let announce = |changes: &mut SchemaChanges, text: &str| {
-            changes.announced(&AnnouncedStatement {
+            let at_once = changes.announced(AnnouncedStatement {
                 search_path: String::new(),
                 role: String::new(),
                 text: text.into(),
             });
+            at_once.len()
         };
-        announce(&mut changes, "CREATE TABLE a AS SELECT 1\nWITH NO DATA");
+        let table = "CREATE TABLE a AS SELECT 1\nWITH NO DATA";
+        assert_eq!(announce(&mut changes, table), 1);
         assert_eq!(
             found_by(
                 &mut changes,
@@ -591,13 +633,30 @@ mod tests {
             ),
             [""; 0]
         );
-        announce(&mut changes, "CREATE ROLE r");
+        assert_eq!(announce(&mut changes, "CREATE ROLE r"), 0);
         let prelude = unless_noted("NULL", "");
         let text = format!("SELECT 1; {prelude};CREATE ROLE r; CREATE TABLE b (a int)");
         assert_eq!(
             found_by(&mut changes, &text, &["CREATE TABLE"]),
-            ["CREATE TABLE b (a int)"]
+            ["CREATE ROLE r", "CREATE TABLE b (a int)"]
         );
+        // They run in the order of the text, although all were announced before it.
+        announce(&mut changes, "DROP ROLE r");
+        announce(&mut changes, "CREATE ROLE s");
+        let text = "DROP TABLE b; DROP ROLE r; CREATE ROLE s; GRANT s TO t; GRANT SELECT ON c TO s";
+        announce(&mut changes, "GRANT s TO t");
+        assert_eq!(
+            found_by(
+                &mut changes,
+                text,
+                &["drop:DROP TABLE", "~DROP TABLE", "GRANT"]
+            ),
+            text.split("; ").collect::<Vec<_>>()
+        );
+        announce(&mut changes, "DROP ROLE s");
+        assert_eq!(changes.take_held().len(), 1, "rows follow");
+        announce(&mut changes, "DROP ROLE t");
+        assert_eq!(changes.end().len(), 1, "the transaction ends");
         let text = format!("{prelude};{prelude};BEGIN; CREATE EXTENSION e; COMMIT");
         assert_eq!(found(&text, &["CREATE EXTENSION"]), ["CREATE EXTENSION e"]);
     }

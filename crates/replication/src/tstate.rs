@@ -156,11 +156,13 @@ impl TStateAssembler {
             | PgoutputMessage::Delete { relation, .. }
                 if self.own.contains(&relation) => {}
             PgoutputMessage::Insert { relation, new } => {
+                self.run_held();
                 let table = self.shape(relation)?;
                 self.write(&table, [&new]);
                 self.changes.push(CommitChange::Insert { table, new });
             }
             PgoutputMessage::Update { relation, old, new } => {
+                self.run_held();
                 let table = self.shape(relation)?;
                 let before = old
                     .as_ref()
@@ -169,6 +171,7 @@ impl TStateAssembler {
                 self.changes.push(CommitChange::Update { table, old, new });
             }
             PgoutputMessage::Delete { relation, old } => {
+                self.run_held();
                 let table = self.shape(relation)?;
                 let (OldTuple::Key(tuple) | OldTuple::Row(tuple)) = &old;
                 self.write(&table, [tuple]);
@@ -184,6 +187,7 @@ impl TStateAssembler {
                 if tables.is_empty() {
                     return Ok(());
                 }
+                self.run_held();
                 for table in &tables {
                     self.writes.insert(table.table, None);
                 }
@@ -202,8 +206,8 @@ impl TStateAssembler {
         match mark::MarkMessage::decode(prefix, content, key) {
             Some(mark::MarkMessage::Mark(mark)) => self.mark = Some(mark),
             Some(mark::MarkMessage::Statement(statement)) => {
-                self.schema_changes.announced(&statement);
-                self.found([ReplayableChange::Statement(statement, Vec::new())]);
+                let found = self.schema_changes.announced(statement);
+                self.found(found);
             }
             None => {}
         }
@@ -221,6 +225,12 @@ impl TStateAssembler {
             let found = self.schema_changes.noted(&note, analyser);
             self.found(found);
         }
+    }
+
+    /// Adds the announced statements that were held back, because a change of rows follows.
+    fn run_held(&mut self) {
+        let held = self.schema_changes.take_held();
+        self.found(held);
     }
 
     fn found(&mut self, found: impl IntoIterator<Item = ReplayableChange>) {

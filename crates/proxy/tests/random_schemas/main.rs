@@ -62,7 +62,7 @@ SELECT oprname || '|' || format_type(oprleft, NULL) || '|' || format_type(oprrig
                     AND (typtype = 'p' OR typname ~ '^(pg_|aclitem|gtsvector|_)')) ORDER BY 1";
 
 /// A node's schema without the parts that differ by nature (the text of checks, rows of
-/// materialised views).
+/// materialised views). A default `'now'` is the moment at which each server made it.
 const THERE: &str = "
 SELECT string_agg(line, E'\\n' ORDER BY line) FROM (
   SELECT format('%s.%s %s %s %s %s %s', nspname, relname, relkind, relpersistence, relacl, relowner::regrole, obj_description(c.oid, 'pg_class'))
@@ -70,7 +70,7 @@ SELECT string_agg(line, E'\\n' ORDER BY line) FROM (
    WHERE nspname IN ('public', 's1')
   UNION ALL
   SELECT format('%s.%s %s %s %s %s', attrelid::regclass, attname, format_type(atttypid, atttypmod), attnotnull, attgenerated,
-         pg_get_expr(adbin, adrelid))
+         regexp_replace(pg_get_expr(adbin, adrelid), '''[^'']*:\\d\\d\\.\\d+[^'']*''::time', '''now''::time', 'g'))
     FROM pg_attribute a LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
     JOIN pg_class c ON c.oid = attrelid JOIN pg_namespace n ON n.oid = relnamespace
    WHERE attnum > 0 AND NOT attisdropped AND nspname IN ('public', 's1')
