@@ -53,8 +53,9 @@ impl Client {
     /// the running operations have ended.
     ///
     /// # Errors
-    /// [`Error::Snapshot`] while a server with a copy of the tables is down or is being filled.
-    /// [`Error::Deadline`] if it could not be opened in time, [`Error::TableGone`].
+    /// [`Error::Snapshot`] while a server with partitions of the tables is down, or one of these
+    /// partitions is being rebuilt. [`Error::Deadline`] if it could not be opened in time,
+    /// [`Error::TableGone`].
     pub async fn snapshot(&self, tables: &[&Table]) -> Result<Snapshot, Error> {
         let ids: Vec<TableId> = tables.iter().map(|table| table.id()).collect();
         if ids.is_empty() {

@@ -1,5 +1,6 @@
-//! Tables that were dropped lately. A core or client that knows the configuration of a moment ago
-//! receives only what has changed since, and a table that is gone shows in no configuration.
+//! The last tables that were dropped. A core or client that knows an earlier configuration receives
+//! only the changes since that configuration. A configuration does not contain dropped tables, so
+//! the coordinator lists them here.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -10,12 +11,12 @@ use protocol::identity::{Epoch, TableId};
 /// Drops that are remembered.
 const DROPS_MAX: usize = 1024;
 
-/// The tables that were dropped since some epoch. It starts empty with each process.
+/// The tables that were dropped since epoch `since`. It is empty when the coordinator starts.
 #[derive(Debug)]
 pub(super) struct RecentDrops {
-    /// All drops of later epochs are known.
+    /// The record has all drops of later epochs.
     since: Epoch,
-    /// Each with the epoch in which the table was gone, rising.
+    /// The dropped tables, each with the first epoch without it, by ascending epoch.
     drops: VecDeque<(Epoch, TableId)>,
 }
 

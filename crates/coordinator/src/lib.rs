@@ -208,13 +208,12 @@ impl Coordinator {
         self.set_deadline(output);
     }
 
-    /// Returns the configuration as the machine holds it. It may not be kept yet: messages about it
-    /// outside of replies (a `Welcome`) wait for [`Coordinator::version`].
+    /// Returns the present configuration.
     pub fn configuration(&self) -> &Configuration {
         &self.state.configuration
     }
 
-    /// Returns the state as the machine holds it.
+    /// Returns the present state of the coordinator.
     pub fn state(&self) -> &CoordinatorState {
         &self.state
     }

@@ -60,7 +60,7 @@ const PROGRESS_VIEWS: &str = "pg_stat_progress_";
 const PUBLICATION_VIEWS: [&str; 2] = ["pg_publication", "pg_publication_tables"];
 const OWN_PUBLICATION: &str = "hihooi";
 
-/// The facts about a client by which its texts are read.
+/// The facts about a client that determine the meaning of its query strings.
 pub struct ClientIdentity<'a> {
     /// The number of its process, as it knows it.
     pub process: u32,
@@ -70,7 +70,7 @@ pub struct ClientIdentity<'a> {
     pub has_publication: bool,
 }
 
-/// The text that stands in the place of another one.
+/// The string that replaces a part of a query string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Replacement {
     /// This.
@@ -79,7 +79,7 @@ pub enum Replacement {
     ProcessOf(u32),
 }
 
-/// The changes that a text needs.
+/// The replacements that a query string needs before a server executes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientView {
     /// Ranges of bytes, in order, without overlaps.

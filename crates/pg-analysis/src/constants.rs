@@ -1,5 +1,5 @@
-//! Texts without their constants, so that texts that differ in their constants alone are analysed
-//! once.
+//! Query strings without their constants, so that strings that differ only in their constants are
+//! analysed once.
 //!
 //! Each plain constant, a whole number or a text in quotes, becomes a parameter. This is no lexer
 //! of SQL: where anything stands that would need one (comments, `$`, backslashes, texts with a
@@ -16,21 +16,21 @@ const VALUES_MAX: usize = 1000;
 /// Bytes by which parameters may be longer than their constants, mostly.
 const GROWTH: usize = 16;
 
-/// A text with parameters in place of its constants.
+/// A query string with parameters in place of its constants.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TextTemplate<'t> {
-    /// The text.
+    /// The query string.
     pub text: String,
     /// The values of its parameters, from `$1` on.
     pub values: Vec<Constant<'t>>,
 }
 
-/// A constant of a text.
+/// A constant of a query string.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Constant<'t> {
     /// A whole number.
     Number(Cow<'t, str>),
-    /// A quoted text. The server determines its type.
+    /// A string literal.
     Quoted(Cow<'t, str>),
 }
 
@@ -49,7 +49,8 @@ impl Constant<'_> {
     }
 }
 
-/// Returns the template of a text; none if it has no constants or is not understood.
+/// Returns the template of a query string. Returns none if the string has no constants, or has
+/// parts that this module does not recognise.
 pub fn template(text: &str) -> Option<TextTemplate<'_>> {
     let bytes = text.as_bytes();
     let mut out = String::with_capacity(text.len() + GROWTH);

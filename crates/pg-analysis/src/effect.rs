@@ -193,8 +193,7 @@ fn rollback_to(text: &[u8]) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// Returns the effect of the text of a simple query or a prepared statement. It may have several
-/// statements.
+/// Returns the state that a simple query or a prepared statement may leave in its session.
 pub fn of(text: &[u8]) -> SessionEffect {
     match by_words(text) {
         by_words @ (SessionEffect::KeepsSession | SessionEffect::ReadsSequenceState) => {
@@ -274,7 +273,7 @@ enum WordPlace {
     AfterSetting,
     /// After TIME, before ZONE.
     AfterTime,
-    /// After a word that a quoted text follows.
+    /// After a word that a string literal follows.
     BeforeText,
     /// After SET SESSION CHARACTERISTICS.
     OfIsolation,

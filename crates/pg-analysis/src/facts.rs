@@ -73,7 +73,7 @@ pub struct StatementFacts<'a> {
     pub calls: BTreeSet<(String, usize)>,
     /// The types to which it casts.
     pub casts: Vec<&'a TypeName>,
-    /// The statement's text constants.
+    /// The statement's string literals.
     pub texts: Vec<&'a str>,
     /// Whether it has operators.
     pub has_operators: bool,

@@ -39,7 +39,7 @@ pub struct BoundParameter<'a> {
 /// A key's value in a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyValue {
-    /// Canonical text.
+    /// The canonical string of the value.
     Known(Vec<u8>),
     /// The parameter `$n`, counted from 1, as a value of this type. If the client does not declare
     /// its type, it has this type only if the parameter occurs once. Otherwise the server uses its
@@ -51,7 +51,7 @@ pub enum KeyValue {
     },
 }
 
-/// Returns whether values of this column have one canonical text.
+/// Returns whether each value of this column has exactly one canonical string.
 pub fn is_canonical(column: &ColumnInfo) -> bool {
     match column.type_oid {
         BOOL | INT2 | INT4 | INT8 | UUID => true,

@@ -262,8 +262,8 @@ impl TableUse {
     }
 }
 
-/// The analysed statements of one text, in order. A text that does not parse is one statement that
-/// touches anything: the primary returns the error.
+/// The analysed statements of one query string, in order. A string that does not parse counts as
+/// one statement that touches anything: it runs on the primary.
 #[derive(Debug)]
 pub struct TextAnalysis {
     statements: Vec<AnalysedStatement>,
@@ -279,7 +279,7 @@ impl Deref for TextAnalysis {
     }
 }
 
-/// Analyses texts and remembers them.
+/// Analyses query strings and caches the results.
 #[derive(Debug)]
 pub struct Analyser {
     catalogue: RwLock<Arc<Catalogue>>,

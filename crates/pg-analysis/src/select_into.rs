@@ -67,7 +67,7 @@ fn table_length(text: &str, is_unlogged: bool) -> Option<usize> {
     }
 }
 
-/// Returns whether a text is one statement that creates an empty table from a query.
+/// Returns whether a query string is one statement that creates an empty table from a query.
 pub fn makes_empty(text: &str) -> bool {
     let Ok(tree) = pg_raw_parse::parse(text) else {
         return false;

@@ -17,8 +17,9 @@ use super::{
 use proxy_core::freshness::TableAccess;
 use proxy_core::touched::TEMPORARY_SCHEMA;
 
-/// Returns whether event triggers fire for each statement of the text that changes the schema. They
-/// do not fire for objects that all databases of a server share, nor for event triggers.
+/// Returns whether event triggers fire for each statement of the query string that changes the
+/// schema. They do not fire for objects that all databases of a server share, nor for event
+/// triggers.
 pub fn fires_triggers(text: &str) -> bool {
     let is_shared = |kind: ObjectType::Type| {
         [

@@ -25,7 +25,7 @@ impl<'a> ParseMessage<'a> {
         Ok(ParseMessage { name, rest })
     }
 
-    /// Returns the statement's text, if it is complete.
+    /// Returns the statement's query string, if it is complete.
     pub fn text(&self) -> Result<&'a [u8], Malformed> {
         split_string(self.rest).map(|(text, _)| text)
     }
@@ -143,7 +143,7 @@ pub fn executed_portal(body: &[u8]) -> Result<&[u8], Malformed> {
     split_string(body).map(|(portal, _)| portal)
 }
 
-/// Returns the text before the first zero byte, and the bytes after it.
+/// Returns the bytes before the first zero byte, and the bytes after it.
 pub fn split_string(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     match CStr::from_bytes_until_nul(bytes) {
         Ok(text) => Ok((text.to_bytes(), &bytes[text.count_bytes() + 1..])),

@@ -1,4 +1,4 @@
-//! Names and texts as they stand in SQL.
+//! Quoted identifiers and string literals of SQL.
 
 use alloc::format;
 use alloc::string::String;
@@ -8,7 +8,7 @@ pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Returns the SQL literal for a text, for `standard_conforming_strings = on`.
+/// Returns the SQL literal for a string, for `standard_conforming_strings = on`.
 pub fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }

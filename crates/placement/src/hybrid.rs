@@ -38,10 +38,11 @@ macro_rules! ensure {
 }
 
 impl Layout {
-    /// Returns a hybrid of several replexes with their divisions: equation (2) for two replexes,
-    /// section 3.3 of Replex for more. A lookup of a lost partition of one replex reads as many
-    /// partitions as the product of the divisions of the *others*. With (A, n1), (B, n2) a failure
-    /// in A costs n2 and a failure in B costs n1.
+    /// Returns a hybrid of several replexes, each with the number of divisions of its axis. It
+    /// follows equation (2) of the Replex paper for two replexes, and section 3.3 for more. A
+    /// lookup of a lost partition of one replex reads as many partitions as the product of the
+    /// divisions of the *other* replexes. With divisions n1 for A and n2 for B, a lookup costs n2
+    /// partitions after a failure in A, and n1 after a failure in B.
     pub fn hybrid(&self, name: &str, parts: &[(usize, u32)]) -> Result<Replex, GridError> {
         ensure!(
             parts.len() >= 2,

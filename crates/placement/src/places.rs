@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use crate::grid::Layout;
 
-/// The load of one whole copy of a table. It is large, so that a partition's share is a whole
-/// number.
+/// The load of one complete copy of a table. It is large, so that the load of one partition, its
+/// fraction of the copy, is a whole number.
 pub const LOAD_PER_COPY: u64 = 1 << 32;
 
 /// A server that can hold partitions.

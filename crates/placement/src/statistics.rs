@@ -11,8 +11,8 @@ pub fn median(values: &[f64]) -> f64 {
     percentile(values, 0.5)
 }
 
-/// Returns the value below which this share of the values lies; 0 is the least, 1 the greatest. NaN
-/// without values.
+/// Returns the value below which this fraction of the values lies; 0 gives the least value, 1 the
+/// greatest. NaN without values.
 pub fn percentile(values: &[f64], share: f64) -> f64 {
     percentiles(values, &[share])[0]
 }

@@ -16,12 +16,12 @@ use crate::value::{ColumnType, Value, ValueRef};
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// A text that is not a value of the requested type. The user must correct it.
+/// A string that is not a value of the requested type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueError {
     /// The requested type.
     pub column_type: ColumnType,
-    /// The text, truncated if it is long.
+    /// The string, truncated if it is long.
     pub text: String,
 }
 

@@ -18,7 +18,7 @@ use placement::Value;
 pub enum DecodeError {
     /// The input ended inside a value.
     Truncated,
-    /// An invalid tag, flag or text. Contains the type that was being read.
+    /// An invalid tag or flag, or a string that is not UTF-8.
     Invalid(&'static str),
     /// Bytes are left over after the value.
     TrailingBytes(usize),

@@ -76,10 +76,10 @@ pub struct Server {
     pub cores: Vec<String>,
     /// The server's state, as the coordinator knows it.
     pub state: ServerState,
-    /// The server's partitions move to other servers, until it holds none.
+    /// Whether the server's partitions move to other servers, until it holds none.
     pub is_draining: bool,
-    /// The server joined empty when the cluster had tables, and has not received its share of
-    /// partitions yet.
+    /// Whether the server joined empty when the cluster had tables, and may still receive
+    /// partitions to balance the load of the cores.
     pub is_new: bool,
 }
 
@@ -288,8 +288,8 @@ impl Configuration {
     }
 
     /// Returns whether partitions stay where they are until a server is lost, added, drained or
-    /// removed. All partitions must serve, none may move, and every server must have its share or
-    /// be down without partitions.
+    /// removed. All partitions must serve, none may move, and no server that is up may be
+    /// [new](Server::is_new). A server that is down must hold no partitions.
     pub fn is_at_rest(&self) -> bool {
         let is_up = |server: &Server| match server.state {
             ServerState::Up => !server.is_new,

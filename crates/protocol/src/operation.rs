@@ -69,7 +69,7 @@ pub enum RequestResult {
     Kept,
     /// There is no row with this pk (`Update`, `Delete`).
     NotFound,
-    /// The condition did not hold.
+    /// The condition was false or NULL.
     ConditionFailed,
     /// A row with this key exists, and its operation is committed (R8).
     Duplicate {

@@ -5,7 +5,7 @@ use alloc::string::String;
 use pg_wire::framing::WireMessage;
 use pg_wire::message;
 
-/// The state that a text leaves in its session.
+/// The state that a query string leaves in its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEffect {
     /// No state after its transaction. The next transaction may use another connection.
@@ -24,15 +24,15 @@ pub enum SessionEffect {
     KeepsSession,
 }
 
-/// The functions that parse texts of simple queries and prepared statements. A text may have
-/// several statements.
+/// The functions that parse the query strings of simple queries and prepared statements. A query
+/// string may have several statements.
 #[derive(Clone, Copy, Debug)]
 pub struct Grammar {
-    /// Returns the state that a text may leave behind.
+    /// Returns the state that a query string may leave in its session.
     pub effect: fn(&[u8]) -> SessionEffect,
-    /// Returns the savepoint of a text that begins with ROLLBACK TO.
+    /// Returns the savepoint of a query string that begins with ROLLBACK TO.
     pub rollback_to: fn(&[u8]) -> Option<String>,
-    /// Returns the number of statements in a text, or the syntax error.
+    /// Returns the number of statements in a query string, or the syntax error.
     pub statements: fn(&[u8]) -> Result<usize, String>,
 }
 

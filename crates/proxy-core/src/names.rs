@@ -2,7 +2,8 @@
 
 use alloc::vec::Vec;
 
-/// An effect of a text on the names of prepared statements. The text has no other effect.
+/// The effect of a query string on the names of prepared statements. The string has no other
+/// effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deallocation {
     /// `DEALLOCATE name`.
@@ -16,7 +17,7 @@ const NAME_LEN_MAX: usize = 63;
 /// Longer texts are looked at by servers only, in bytes.
 const TEXT_LEN_MAX: usize = 256;
 
-/// Returns the effect of a text if it is exactly one such command, without comments.
+/// Returns the effect of a query string if it is exactly one such command, without comments.
 pub fn command_of(text: &[u8]) -> Option<Deallocation> {
     // Most texts are something else.
     let text = text.trim_ascii();
@@ -38,23 +39,23 @@ pub fn command_of(text: &[u8]) -> Option<Deallocation> {
     name(rest).map(Deallocation::Deallocate)
 }
 
-/// Returns whether a text is `DEALLOCATE` and nothing else.
+/// Returns whether a query string is `DEALLOCATE` and nothing else.
 pub fn is_deallocate(text: &[u8]) -> bool {
     let first = text.trim_ascii_start().get(..b"deallocate".len());
     first.is_some_and(|word| word.eq_ignore_ascii_case(b"deallocate")) && command_of(text).is_some()
 }
 
-/// Returns whether a text uses the view of prepared statements, or its function.
+/// Returns whether a query string uses the view of prepared statements, or its function.
 pub fn looks_at_statements(text: &[u8]) -> bool {
     has_any(text, &[b"pg_prepared_statement"])
 }
 
-/// Returns whether a text may mention prepared statements by name.
+/// Returns whether a query string may mention prepared statements by name.
 pub fn mentions(text: &[u8]) -> bool {
     has_any(text, &[b"prepare", b"execute", b"allocate"])
 }
 
-/// Returns whether a text may change the meaning of statement names.
+/// Returns whether a query string may change the meaning of statement names.
 pub fn may_change_names(text: &[u8]) -> bool {
     has_any(text, &[b"prepare", b"allocate", b"discard"])
 }

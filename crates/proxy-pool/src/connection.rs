@@ -262,8 +262,7 @@ impl Connection {
         }
     }
 
-    /// Returns the columns of a query's only row, as text. NULL becomes an empty text. Call it
-    /// between sessions, outside of transactions.
+    /// Returns the columns of a query's only row, as strings. NULL becomes an empty string.
     pub async fn row(&mut self, query: &str) -> io::Result<Vec<String>> {
         let rows = self.rows(query).await?.map_err(io::Error::other)?;
         Ok(rows.into_iter().next_back().unwrap_or_default())

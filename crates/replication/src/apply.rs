@@ -18,7 +18,8 @@ use super::{ReplicationError, checks};
 use pg_analysis::replicas::at_replica;
 use pg_wire::quoting::{literal, quoted};
 
-/// The settings with which texts are read and written as in the primary's stream.
+/// The settings with which string literals are read and values are written in the same form as in
+/// the primary's stream.
 pub const AS_IMAGES: [(&str, &str); 9] = [
     ("standard_conforming_strings", "on"),
     ("DateStyle", "ISO, YMD"),
@@ -39,7 +40,7 @@ const ROWS_MIN: usize = 6;
 /// A statement, and the number of rows that it must affect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplyStatement {
-    /// The statement's text.
+    /// The SQL of the statement.
     pub sql: String,
     /// The number of rows, if it is known.
     pub row_count: Option<u64>,
@@ -57,11 +58,11 @@ pub enum ApplyPart {
 /// The same kind of change of several different rows of one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowBatch {
-    /// The text of the statement before its rows.
+    /// The SQL of the statement before its rows.
     pub head: String,
     /// The rows.
     pub rows: Vec<String>,
-    /// The text of the statement after its rows.
+    /// The SQL of the statement after its rows.
     pub tail: String,
 }
 

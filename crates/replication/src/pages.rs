@@ -47,8 +47,8 @@ impl BufferPages {
         }
     }
 
-    /// Returns the pages that lead to the newest one without a gap, and the others, which are
-    /// useless. Returns none without pages.
+    /// Returns the pages that are contiguous up to the newest page, and the pages before a gap,
+    /// which replicas cannot use.
     pub fn of(mut found: Vec<BufferPage>) -> Option<(BufferPages, Vec<BufferPage>)> {
         found.sort_by_key(|page| (page.until, std::cmp::Reverse(page.after)));
         let until = found.last()?.until;

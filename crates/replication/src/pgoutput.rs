@@ -17,7 +17,7 @@ pub enum TupleValue {
     Null,
     /// A large value that did not change and was not sent.
     Unchanged,
-    /// The value's text.
+    /// The value, as the string that the type's output function writes.
     Text(Bytes),
 }
 

@@ -11,7 +11,7 @@ pub const SERVING: &str = "serving";
 /// The progress of a task.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TaskProgress {
-    /// The completed share, from 0 to 1.
+    /// The completed fraction, from 0 to 1.
     pub share: f64,
     /// The estimated remaining time; none before anything is done.
     pub left: Option<Duration>,
@@ -31,7 +31,7 @@ impl TaskProgress {
 /// The status of a replica, for operators.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReplicaStatus {
-    /// The status as text.
+    /// The status, in words.
     pub text: String,
     /// The progress; none if the activity has no end.
     pub progress: Option<TaskProgress>,

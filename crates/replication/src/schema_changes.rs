@@ -200,7 +200,7 @@ pub enum ReplayableChange {
 pub struct SchemaChanges {
     /// Statements that the proxy wrote into the log itself, before the client's text ran.
     announced: Vec<String>,
-    /// Those of them that no trigger sees, and that replicas have not been given. The proxy writes
+    /// The announced statements that no trigger sees, and that replicas have not been given. The proxy writes
     /// them in front of the text, so their place among its other statements is known only when a
     /// trigger has noted the text.
     held: Vec<AnnouncedStatement>,
@@ -223,7 +223,7 @@ struct NotedText {
     /// The statements that change the schema and were not noted yet, in order. `None` is a
     /// statement that is not for replicas: it makes something temporary, or they have it already.
     rest: VecDeque<Option<String>>,
-    /// Those among them that the proxy has announced. They run as announced.
+    /// The statements of `rest` that the proxy has announced. They run as announced.
     announced: Vec<AnnouncedStatement>,
     /// Why it cannot be run again.
     problem: Option<&'static str>,

@@ -61,7 +61,7 @@ impl ChangeFile {
         }))
     }
 
-    /// Returns whether the next write has to be of the whole value.
+    /// Returns whether the next write must replace the whole value, not append a change.
     pub fn wants_value(&self) -> bool {
         self.log.is_none() || self.log_bytes > self.log_bytes_max
     }

@@ -49,7 +49,7 @@ pub enum SessionOperation {
     OpenSnapshot(Vec<TableId>),
     /// Renews a snapshot's lease.
     KeepSnapshot(SnapshotUse),
-    /// Ends a statement's share in a snapshot.
+    /// Ends a statement's lease on a snapshot.
     CloseSnapshot(SnapshotUse),
 }
 

@@ -1,8 +1,8 @@
 //! Everything that can go wrong with a statement, worded so that a person can fix it.
 //!
-//! Each variant names the thing and the remedy. A refusal by the store comes as
-//! [`SqlError::Store`], with the client's text. The rest was found before anything was sent, unless
-//! the variant's comment differs.
+//! Each variant names the thing and the remedy. A refusal by the store is returned as
+//! [`SqlError::Store`], with the client's message. The rest was found before anything was sent,
+//! unless the variant's comment differs.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use protocol::expression::ExpressionError;
 /// A statement that failed, or was not completed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SqlError {
-    /// The text is not in this dialect of SQL.
+    /// The statement is not valid in this dialect of SQL.
     Syntax(SyntaxError),
     /// PostgreSQL supports the statement, but the store does not.
     Unsupported {
@@ -155,16 +155,16 @@ pub struct StatementProgress {
     pub of: usize,
 }
 
-/// The place where a text is no valid SQL.
+/// A syntax error, with its position in the SQL string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
-    /// The expected text and the found text.
+    /// The expected token and the found token.
     pub message: String,
     /// The line number, from 1.
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
-    /// The text of the line.
+    /// The content of the line.
     pub source: String,
 }
 

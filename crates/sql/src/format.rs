@@ -19,8 +19,8 @@ pub enum OutputFormat {
     /// Aligned columns, and the number of rows.
     #[default]
     Table,
-    /// A header line and one line per row, by RFC 4180. NULL and an empty text are both an empty
-    /// field.
+    /// A header line and one line per row, by RFC 4180. NULL and an empty string are both written
+    /// as an empty field.
     Csv,
     /// One array of objects per statement, one object per line.
     Json,

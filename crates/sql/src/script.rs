@@ -1,8 +1,8 @@
 //! Cuts a text into statements, keeping where each token stands.
 //!
 //! The cut is by tokens, so a semicolon inside quotes or comments does not count. The meaning of a
-//! statement is for `parse`. Also here: whether a text is whole, which is how the shell knows that
-//! another line is wanted.
+//! statement is for `parse`. Also here: whether an SQL string is complete, so that the shell knows
+//! whether it needs another line.
 
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::keywords::Keyword;

@@ -330,7 +330,7 @@ impl FixedSetting {
         },
     ];
 
-    /// Returns whether a text means the fixed value.
+    /// Returns whether a string means the fixed value of the setting.
     pub fn is(&self, text: &str) -> bool {
         let text = text.to_ascii_lowercase();
         let known = [self.value.to_ascii_lowercase(), "default".to_string()];

@@ -198,8 +198,7 @@ pub struct CoreLimits {
     pub entry_page_max: usize,
     /// The most such entries per second, so that the core has time for requests.
     pub entries_per_second: u64,
-    /// The time for which cores hold back operations in the first attempt to open a snapshot. It
-    /// doubles with each further attempt.
+    /// The time for which cores pause in the first attempt to open a snapshot.
     pub snapshot_hold_us: u64,
     /// The time after which a snapshot ends if its client does not renew it.
     pub snapshot_lease_us: u64,

@@ -20,11 +20,11 @@ enum Duty {
     Fill,
     /// Adds missing local entries.
     MakeEntries,
-    /// Ends holds whose time has passed.
+    /// Ends holds of ranges whose time has passed.
     EndHolds,
     /// Opens and keeps snapshots for clients.
     ReviewOpenings,
-    /// Ends expired snapshots and holds of expired openings.
+    /// Ends expired snapshots, and pauses for expired openings.
     ExpireSnapshots,
     /// Renews leases, repeats questions of recoveries and seals, and ends waits that took too long.
     Heartbeat,

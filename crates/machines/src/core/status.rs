@@ -56,7 +56,8 @@ pub struct Backlog {
     pub completions: usize,
     /// The number of orders, over all partitions, whose local entries are incomplete.
     pub orders_unmade: usize,
-    /// Snapshots that the core knows, opens or holds for, and statements that wait for one.
+    /// The number of snapshots that the core knows, opens, or is paused for, plus the statements
+    /// that wait for one.
     pub snapshots: usize,
     /// Bytes of rows that the core keeps for snapshots.
     pub history_bytes: usize,

@@ -275,9 +275,8 @@ impl TableInfo {
         is_here.then(|| self.entry_key(replex, &row))
     }
 
-    /// Returns the effect of a change on a partition, and the keys that its operation holds there,
-    /// sorted: those of the entries, and the key or group of a constraint. Acquiring keys in this
-    /// order cannot deadlock (R7).
+    /// Returns the effect of a row change on a partition, and the keys that its operation holds at
+    /// this partition, sorted: the keys of the entries, and the key or group of a constraint.
     pub fn part(
         &self,
         partition: PartitionId,

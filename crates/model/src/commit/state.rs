@@ -26,7 +26,7 @@ pub enum ModelDecision {
 pub struct AnnouncedOutcome {
     /// The outcome.
     pub decision: ModelDecision,
-    /// It may be seen.
+    /// Whether clients may see the outcome.
     pub settled: bool,
     /// Whether every later member of the chain knows the outcome, because it has come up the chain.
     pub in_order: bool,
@@ -94,12 +94,12 @@ pub enum MessageContent {
     Decision {
         /// The outcome.
         decision: ModelDecision,
-        /// It may be seen.
+        /// Whether clients may see the outcome.
         settled: bool,
     },
     /// The sender knows the outcome, and asks whether the next member knows it.
     Confirm {
-        /// It may be seen.
+        /// Whether clients may see the outcome.
         settled: bool,
     },
 }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use pg_wire::quoting::name_length;
 
-/// A name in a text, as PostgreSQL stores it.
+/// A name in a query string, in the form in which PostgreSQL stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundName<'t> {
     /// The name, in lower case unless it was quoted.
@@ -17,8 +17,7 @@ pub struct FoundName<'t> {
     pub is_called: bool,
 }
 
-/// Returns the names of a text, in order. Returns none if it has an identifier with Unicode
-/// escapes, which could spell any name.
+/// Returns the names in a query string, in order.
 pub fn of(text: &str) -> Option<Vec<FoundName<'_>>> {
     let mut found: Vec<FoundName<'_>> = Vec::new();
     // The first sign after a name, past white space and comments, shows whether it is called.

@@ -1,4 +1,4 @@
-//! The state that a text leaves behind in its session, by PostgreSQL's own grammar.
+//! The state that a query string leaves in its session, by PostgreSQL's own grammar.
 //!
 //! A statement is known by its kind, and by the functions that it calls anywhere.
 
@@ -23,7 +23,8 @@ const TEMPORARY: u8 = b't';
 /// server under upgrade.
 const KEEPS_CALLS_OF: &[&str] = &["binary_upgrade_", "dblink"];
 
-/// Returns the state that a text leaves behind; none if the text is unknown.
+/// Returns the state that a query string leaves in its session; none if the grammar cannot parse
+/// the string.
 pub fn of(text: &[u8]) -> Option<SessionEffect> {
     // A backslash may be an escape, or in another encoding a part of a character.
     if text.len() > TEXT_LENGTH_MAX || text.contains(&b'\\') {

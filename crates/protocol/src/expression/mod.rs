@@ -57,9 +57,9 @@ pub enum UnaryOperator {
 /// Operators with two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BinaryOperator {
-    /// Both hold.
+    /// Logical AND.
     And,
-    /// At least one holds.
+    /// Logical OR.
     Or,
     /// Equal.
     Equal,
@@ -83,7 +83,7 @@ pub enum BinaryOperator {
     Divide,
     /// Remainder; by zero is an error.
     Modulo,
-    /// Text or bytes one after the other.
+    /// The concatenation of two strings or byte strings.
     Concatenate,
     /// Text matches a pattern with `%` and `_`.
     Like,
@@ -143,7 +143,7 @@ pub enum ExpressionError {
     DivisionByZero,
     /// A `LIKE` pattern that ends in its escape character.
     PatternEnd,
-    /// A text or bytes that no row could hold.
+    /// A string or bytes value that is longer than a row may be.
     TooLong {
         /// The length in bytes.
         bytes: usize,

@@ -236,7 +236,7 @@ impl FillReport {
         self.obstacles.truncate(OBSTACLES_MAX);
     }
 
-    /// Returns the completed share in percent, below 100.
+    /// Returns the completed fraction in percent, below 100.
     pub fn percent(&self) -> u64 {
         let (done, all) = match self.of_rows {
             0 => (self.sources_done, self.sources),

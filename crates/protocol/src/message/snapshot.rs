@@ -21,13 +21,15 @@ pub enum SnapshotRequest {
         /// The tables.
         tables: Vec<(TableId, Epoch)>,
     },
-    /// Renews the lease, because the statement still reads. Only its own client may send it (R51).
+    /// Renews the statement's lease, because it still reads. Only the statement's own client may
+    /// send this (R51).
     Keep(SnapshotUse),
-    /// Ends the statement's share. Only its own client may send it (R51).
+    /// Ends the statement's lease. Only the statement's own client may send this (R51).
     Close(SnapshotUse),
 }
 
-/// A statement's share in a snapshot. Several statements can share one opening.
+/// A statement's lease on a snapshot. Several statements can read one snapshot, each with its own
+/// lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SnapshotUse {
     /// The snapshot.
@@ -45,14 +47,14 @@ pub enum SnapshotReply {
     Opened(OpenedSnapshot),
     /// The lease is renewed for `lease_us`.
     Kept,
-    /// The statement has no share in the snapshot any more.
+    /// The statement's lease has ended.
     Closed,
 }
 
 /// A snapshot that a statement may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenedSnapshot {
-    /// The share, for reads and for [`SnapshotRequest::Keep`] and `Close`.
+    /// The lease, to be named in reads, in [`SnapshotRequest::Keep`] and in `Close`.
     pub share: SnapshotUse,
     /// T: the snapshot has every version up to this one, and none above.
     pub at: Version,
@@ -72,36 +74,38 @@ pub enum SnapshotFailure {
     HistoryFull,
     /// The client did not renew the lease in time.
     LeaseOver,
-    /// A server with copies of the tables is down or is being filled. Reads at one version need all
-    /// copies.
+    /// A server with partitions of the tables is down, or one of these partitions is being rebuilt.
+    /// Reads at one version need all partitions.
     ServerMissing(ServerId),
     /// Operations in progress did not end in time, or too many snapshots are open or being opened.
     Busy,
-    /// The client reads as many snapshots as one client may (R52).
+    /// The client already reads 32 snapshots of this opener, the most that one client may read
+    /// (R52).
     TooMany,
 }
 
 /// A message between the core that opens a snapshot and the cores of its tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SnapshotMessage {
-    /// Requests a hold: begin no operation of these tables as their head, keep history, and report
-    /// once no operation of them is in progress.
+    /// Asks the receiver to pause: it begins no operation of these tables as their head, keeps
+    /// history, and answers `Held` once no operation of them is in progress.
     Hold {
         /// The opening.
         snapshot: SnapshotId,
-        /// The tables, each with the epoch in which it is opened.
+        /// The tables, each with its epoch.
         tables: Vec<(TableId, Epoch)>,
-        /// The hold ends by itself after this many microseconds.
+        /// The pause ends by itself after this many microseconds.
         hold_us: u64,
     },
-    /// The sender holds, and has no operation in progress.
+    /// The sender is paused for the opening, and has no operation of its tables in progress.
     Held {
         /// The opening.
         snapshot: SnapshotId,
-        /// The highest version that the sender has given or received.
+        /// The highest version that the sender has assigned or received.
         clock: Version,
     },
-    /// Ends the hold: move the clock to T, record the snapshot, and begin operations again.
+    /// Closes the opening: the receiver moves its clock to T, records the snapshot, and begins
+    /// operations again.
     Close {
         /// The opening.
         snapshot: SnapshotId,
@@ -110,23 +114,23 @@ pub enum SnapshotMessage {
         /// The snapshot ends when the receiver gets no `Keep` for this many microseconds.
         lease_us: u64,
     },
-    /// The sender has closed.
+    /// The sender has carried out `Close`.
     Closed {
         /// The opening.
         snapshot: SnapshotId,
     },
-    /// The sender does not take part in the opening, or no longer.
+    /// The sender does not take part in the opening, or has left it.
     Refused {
         /// The opening.
         snapshot: SnapshotId,
-        /// Why.
+        /// The reason.
         reason: SnapshotFailure,
     },
     /// A statement still reads the snapshot: renew its lease.
     Keep {
         /// The snapshot.
         snapshot: SnapshotId,
-        /// From now on.
+        /// The duration of the renewed lease, from the receipt of this message, in microseconds.
         lease_us: u64,
     },
     /// No statement reads the snapshot any more, or the opening has failed.
@@ -185,8 +189,9 @@ impl fmt::Display for SnapshotFailure {
             ),
             SnapshotFailure::ServerMissing(server) => write!(
                 f,
-                "server {} is down or is being filled, and a snapshot needs every server of its \
-                 tables: try again once `replex admin status` shows it serving",
+                "server {} is down, or one of its partitions is being rebuilt, and a snapshot needs \
+                 all partitions of its tables: try again once `replex admin status` shows the \
+                 server as serving and lists no fills",
                 server.0
             ),
             SnapshotFailure::Busy => write!(

@@ -126,7 +126,7 @@ impl<T: Ord + Copy> CountedItems<T> {
         few.keys().any(|item| many.contains_key(item))
     }
 
-    /// Adds the other set's items and counts.
+    /// Adds the items and counts of another set.
     pub fn merge(&mut self, other: &CountedItems<T>) {
         self.all += other.all;
         for (item, count) in &other.named {

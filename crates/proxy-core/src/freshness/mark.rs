@@ -69,7 +69,7 @@ pub struct AnnouncedStatement {
     pub search_path: String,
     /// The role that ran it and owns its objects. Replicas run it as this role.
     pub role: String,
-    /// The statement's text.
+    /// The statement's query string.
     pub text: String,
 }
 

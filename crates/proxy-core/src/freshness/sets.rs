@@ -289,7 +289,7 @@ impl AccessSets {
             || tables.any(|(table, _)| other.place(*table).is_ok())
     }
 
-    /// Adds the other's sets.
+    /// Adds the tables and items of `other`.
     pub fn merge(&mut self, other: &AccessSets) {
         self.any_readers += other.any_readers;
         self.any_writers += other.any_writers;

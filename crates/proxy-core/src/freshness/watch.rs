@@ -147,9 +147,8 @@ impl WatchedCommits {
         }
     }
 
-    /// Returns whether a snapshot taken since then may have one commit without another one that was
-    /// visible before. If the replica may show commits early, also returns whether the snapshot may
-    /// have a commit that is not visible on the primary yet.
+    /// Returns whether a snapshot that was taken since the watch began may contain a commit and
+    /// lack another commit that was visible earlier.
     pub fn is_torn(
         &self,
         watch: &ReadWatch,
@@ -161,8 +160,8 @@ impl WatchedCommits {
         is_early || self.tears(watch, unknown, (indexes, pending))
     }
 
-    /// Returns whether the replica's present state, as far as it is known, has one commit without
-    /// another one that may have been visible before.
+    /// Returns whether the replica's present state, as far as it is known, may contain a commit and
+    /// lack another commit that was visible earlier.
     pub fn is_split(
         &self,
         watch: &ReadWatch,

@@ -265,7 +265,7 @@ impl DetachedSession<'_> {
     }
 }
 
-/// Returns whether a text only ends a transaction.
+/// Returns whether a query string only ends a transaction.
 pub fn is_end(text: &[u8]) -> bool {
     matches!(
         command_of(text),

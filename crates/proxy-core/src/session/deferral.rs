@@ -38,7 +38,8 @@ impl Deferral {
         self.usual = usual;
     }
 
-    /// Makes transactions with one snapshot take it on the primary from now on.
+    /// Makes later transactions with one snapshot of this session take their snapshot on the
+    /// primary.
     pub fn keep_snapshots(&mut self) {
         self.keeps_snapshots = true;
     }
@@ -67,7 +68,7 @@ impl Deferral {
 /// A transaction on no server.
 #[derive(Debug)]
 pub(super) struct DeferredBlock {
-    /// The text that began it.
+    /// The query string that began the transaction.
     pub begin: String,
     pub snapshots: SnapshotScope,
     /// Whether one of its statements has failed. Then it can only end.
@@ -77,7 +78,7 @@ pub(super) struct DeferredBlock {
 }
 
 impl DeferredBlock {
-    /// Returns a transaction that this text begins.
+    /// Returns a transaction that this query string begins.
     pub fn begun(text: &[u8], snapshots: SnapshotScope) -> DeferredBlock {
         DeferredBlock {
             begin: String::from_utf8_lossy(text).into_owned(),

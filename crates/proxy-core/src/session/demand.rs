@@ -21,8 +21,8 @@ const UNSUPPORTED: &str = "0A000";
 /// A statement of a batch.
 #[derive(Clone, Debug)]
 pub enum StatementText<'a> {
-    /// The text of a simple query, which may have several statements, and the state that it may
-    /// leave behind.
+    /// The query string of a simple query, which may have several statements, and the state that it
+    /// may leave in its session.
     Simple(&'a [u8], SessionEffect),
     /// A statement that extended messages prepare.
     Prepared(Arc<PreparedStatement>),
@@ -33,7 +33,7 @@ pub enum StatementText<'a> {
 }
 
 impl StatementText<'_> {
-    /// Returns the text, if it is known.
+    /// Returns the query string, if it is known.
     pub fn text(&self) -> Option<&[u8]> {
         match self {
             StatementText::Simple(text, _) => Some(text),

@@ -127,7 +127,7 @@ pub enum ReadyCause {
 pub struct Prelude {
     /// The number of statements whose CommandComplete is outstanding.
     pub statements: usize,
-    /// The length of their text in characters.
+    /// The length of the client's query string in characters.
     pub length: usize,
 }
 

@@ -138,7 +138,7 @@ impl PreparedStatement {
         Some(Cow::Owned(again))
     }
 
-    /// Returns its text, without the zero byte.
+    /// Returns the statement's query string, without the zero byte.
     pub fn text(&self) -> Option<&[u8]> {
         let (text, _) = message::split_string(self.body.as_deref()?).ok()?;
         Some(text)

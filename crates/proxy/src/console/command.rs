@@ -103,7 +103,7 @@ pub const HELP: &[(&str, &str)] = &[
     ),
 ];
 
-/// Returns the commands of a text, which are separated by `;`.
+/// Returns the commands of a query string, which are separated by `;`.
 pub fn split(text: &str) -> Vec<&str> {
     let mut is_quoted = false;
     let parts = text.split(|sign: char| {

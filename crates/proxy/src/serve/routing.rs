@@ -356,8 +356,7 @@ impl Routing {
         trace::described(sets, &self.analyser.catalogue())
     }
 
-    /// Returns the analysis of a text. `reading` states how the server parses it; none if that is
-    /// unknown.
+    /// Returns the analysis of a query string.
     pub fn touched(
         &self,
         text: &StatementText<'_>,

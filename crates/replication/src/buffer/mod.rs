@@ -117,7 +117,8 @@ impl TransactionsBuffer {
         self.options.is_for_all
     }
 
-    /// Returns the position up to which it has everything on disk; none before that is known.
+    /// Returns the position up to which the buffer has every commit on disk; none while this
+    /// position is not known.
     pub fn until(&self) -> Option<Tsid> {
         self.state().pages.as_ref().map(BufferPages::until)
     }

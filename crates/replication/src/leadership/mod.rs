@@ -23,8 +23,8 @@
 //!   the primary shows them. These clients commit nothing after. So the new manager needs nothing
 //!   of the old one's.
 //! - When it begins, no lease of an earlier epoch is valid. So no other proxy relays a replica's
-//!   answer to a client that asks after its first commit. An answer whose lease was valid when it
-//!   was looked at, and which is relayed later, is one to a question from before that commit.
+//!   answer to a client that asks after its first commit. If the lease was valid when it was
+//!   checked, and the answer is relayed later, the client had sent its query before that commit.
 //! - A replica executes for one epoch at a time: see `fence`.
 //!
 //! A proxy whose session at the primary is lost tries to get the lock again. If it does, and the

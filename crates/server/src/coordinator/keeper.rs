@@ -14,8 +14,7 @@ use crate::error::ServerError;
 /// A keeper's event for the coordinator's role.
 #[derive(Debug)]
 pub(super) enum KeeperEvent {
-    /// This coordinator leads from this state. Its changes since the last stored state are void.
-    /// `reason` is set if it led before.
+    /// This coordinator leads, beginning with this state.
     Lead {
         state: Box<CoordinatorState>,
         reason: String,

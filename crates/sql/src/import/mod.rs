@@ -1,9 +1,9 @@
 //! CSV into a table, and a table into CSV.
 //!
 //! The header names the columns, in any order; a column that is missing gets its default. Fields
-//! are read by the type of their column, as quoted literals are. An empty field is NULL where that
-//! is allowed, else an empty text. Rows are operations of their own, many at a time. An import that
-//! ended early reports from which line another one goes on.
+//! are read by the type of their column, as quoted literals are. An empty field is NULL if the
+//! column allows NULL, otherwise an empty string. Rows are operations of their own, many at a time.
+//! An import that ended early reports from which line another one goes on.
 
 mod export;
 mod header;
@@ -46,7 +46,7 @@ pub struct ImportOptions {
     pub on_conflict: ImportConflict,
     /// Whether to continue after an invalid line.
     pub skip_errors: bool,
-    /// A text that means NULL, in addition to the empty field.
+    /// A string that means NULL, in addition to the empty field.
     pub null: Option<String>,
     /// The number of rows in flight at the same time. A table with a dense index allows one.
     pub in_flight: usize,

@@ -28,7 +28,7 @@ use crate::script::{self, StatementTokens};
 use crate::spelling::name;
 use crate::statement::Statement;
 
-/// A statement, and the line of the text on which it begins.
+/// A statement, and the line of the SQL string on which it begins.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParsedStatement {
     /// The statement.
@@ -37,7 +37,7 @@ pub struct ParsedStatement {
     pub line: usize,
 }
 
-/// An invalid statement, and the line of the text on which it begins.
+/// An invalid statement, and the line of the SQL string on which it begins.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParseError {
     /// The error.
@@ -65,8 +65,7 @@ impl ParseError {
     }
 }
 
-/// Returns all statements of a text. A `CREATE INDEX` directly after the `CREATE TABLE` of its
-/// table becomes part of that statement.
+/// Returns all statements of an SQL string.
 pub fn parse(text: &str) -> Result<Vec<ParsedStatement>, ParseError> {
     let pieces = script::split(text).map_err(|error| ParseError {
         line: error.line,

@@ -98,8 +98,8 @@ impl<S: Store> SqlSession<S> {
         self.settings
     }
 
-    /// Runs all statements of a text, and stops at the first one that fails. If the text does not
-    /// parse, it runs none.
+    /// Runs all statements of an SQL string, and stops at the first one that fails. If the string
+    /// does not parse, it runs no statement.
     pub async fn run_text(&mut self, text: &str) -> Result<Vec<StatementOutcome>, ParseError> {
         let mut outcomes = Vec::new();
         for parsed in parse(text)? {

@@ -9,7 +9,7 @@ use crate::store::Store;
 
 use super::{ScriptError, Shell, ShellOutput};
 
-/// A script whose text is being read.
+/// A script that is being read.
 #[derive(Debug)]
 pub struct ScriptFeed {
     /// The script's name in errors.
@@ -22,12 +22,12 @@ pub struct ScriptFeed {
     failures_before: usize,
 }
 
-/// Whether more text of a script may follow.
+/// Whether more of a script may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScriptInput {
     /// More may follow.
     Open,
-    /// The text is complete.
+    /// The script is complete.
     Ended,
 }
 

@@ -107,9 +107,9 @@ fn range_of(table: TableId) -> RangeInclusive<PartitionId> {
 }
 
 impl Partitions {
-    /// Adopts a new configuration, in which these tables differ from the earlier one. During the
-    /// replay, a partition that this core has given to another one still counts as held, because
-    /// the log has operations of it.
+    /// Adopts a new configuration, in which these tables differ from the earlier one. While the
+    /// core replays its log, a partition that it has handed over to another core still counts as
+    /// held, because the log contains operations on it.
     pub fn follow(
         &mut self,
         view: &ClusterView,
@@ -150,7 +150,8 @@ impl Partitions {
         self.peers.count(table, info);
     }
 
-    /// Returns the cores that hold partitions of a table of which one is held here; this core, too.
+    /// Returns the cores that hold partitions of a table, if this core holds one, too. The result
+    /// includes this core.
     pub fn holders_of_same_tables(&self) -> impl Iterator<Item = CoreId> {
         self.peers.cores()
     }
@@ -227,7 +228,7 @@ impl Partitions {
         Ok(())
     }
 
-    /// Notes that a request, a read or a hold waits in a partition.
+    /// Records that a request, a read or a hold waits in a partition.
     pub fn note_waiting(&mut self, id: PartitionId) {
         self.waited_in.insert(id);
     }

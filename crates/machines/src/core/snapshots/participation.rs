@@ -75,7 +75,8 @@ impl CutHold {
 }
 
 impl Participation {
-    /// Returns whether operations of a table must not begin now.
+    /// Returns whether this core is paused for an opening of a table, so that it begins no
+    /// operations of the table.
     pub fn holds(&self, table: TableId) -> bool {
         let hold = self.hold.as_ref();
         hold.is_some_and(|hold| hold.holds(table)) && !planted::is(Bug::HoldBeginsOperations)
@@ -86,7 +87,7 @@ impl Participation {
         self.known.len()
     }
 
-    /// Returns the number of snapshots that this core knows or holds for.
+    /// Returns the number of snapshots that this core knows, plus 1 if it is paused for an opening.
     pub fn count(&self) -> usize {
         self.known.len() + usize::from(self.hold.is_some())
     }
@@ -96,7 +97,7 @@ impl Participation {
         self.history.bytes()
     }
 
-    /// Returns the time of the next check for expired snapshots and holds.
+    /// Returns the time of the next check for expired snapshots and pauses.
     pub fn due_us(&self) -> Option<u64> {
         let hold = self.hold.iter().map(|hold| match hold.interrupted {
             Some(_) => 0,
