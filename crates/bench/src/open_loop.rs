@@ -16,7 +16,7 @@ pub struct TimedOperation {
     pub number: u64,
     pub intended: Duration,
     pub ended: Duration,
-    /// It returned an error.
+    /// Whether the operation returned an error.
     pub failed: bool,
 }
 

@@ -86,7 +86,7 @@ impl Drop for BenchProcess {
     }
 }
 
-/// How the servers of a cluster run.
+/// The kind of servers of a cluster.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServerKind {
     /// Whether the servers keep everything in memory, to measure without a disk.

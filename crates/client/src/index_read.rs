@@ -19,7 +19,7 @@ const CUTS_MAX: usize = 4;
 /// The part that lookups, ranges and scans have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct IndexRead {
-    /// As it was when its partitions were chosen.
+    /// The definition of the table with which the partitions of the read were chosen.
     pub table: Table,
     rows: IndexRows,
     /// How often its partitions were chosen.
@@ -37,7 +37,7 @@ pub(crate) struct IndexRows {
     pub index: Option<String>,
     /// Values that these columns have in all of the rows.
     pub equated: Vec<(usize, Value)>,
-    /// There can be no such row.
+    /// Whether the conditions exclude every row, so that no partition is read.
     pub none: bool,
 }
 

@@ -63,12 +63,12 @@ pub struct Table {
 
 /// An index, or the primary key, with its replex.
 pub(crate) struct PlacedIndex<'a> {
-    /// Its name; none is the primary key.
+    /// The name of the index; none for the primary key.
     pub name: Option<&'a str>,
     pub replex: u8,
     /// The columns of its key.
     pub columns: &'a [usize],
-    /// How many of the first columns determine the partition.
+    /// The number of leading columns that determine the partition.
     pub partition_columns: usize,
 }
 

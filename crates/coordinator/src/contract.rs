@@ -82,7 +82,7 @@ pub struct CoordinatorSettings {
     /// The time from the end of a silent server's lease until other servers receive its partitions;
     /// `u64::MAX` is never.
     pub replace_after_us: u64,
-    /// The same after a server has reported its stop.
+    /// The time after which a server that has reported its stop is replaced.
     pub replace_stopped_after_us: u64,
 }
 

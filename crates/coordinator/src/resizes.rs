@@ -14,7 +14,7 @@ pub(super) struct ResizeTracker {
 }
 
 impl ResizeTracker {
-    /// Returns those of a configuration.
+    /// Returns the changes of the number of partitions that a configuration has in progress.
     pub fn new(configuration: &Configuration) -> ResizeTracker {
         let mut tracker = ResizeTracker::default();
         configuration.tables.iter().for_each(|it| tracker.note(it));
@@ -28,7 +28,7 @@ impl ResizeTracker {
         }
     }
 
-    /// Returns all of them.
+    /// Returns the tables whose number of partitions is being changed.
     pub fn tables(&self) -> Vec<TableId> {
         self.tables.iter().copied().collect()
     }

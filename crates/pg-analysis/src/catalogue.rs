@@ -34,7 +34,7 @@ pub struct ColumnInfo {
     /// Whether equal values have equal text: its type is no text, or its collation is
     /// deterministic.
     pub deterministic: bool,
-    /// Whether it is an identity that no statement can set.
+    /// Whether the column is an identity column that no statement can set.
     pub always_generated: bool,
     /// The operator with which the index of the replica identity finds its values, as SQL, if users
     /// have created it.

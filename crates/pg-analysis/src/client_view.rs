@@ -339,7 +339,7 @@ fn without_own(text: &str, range: &RangeVar) -> Option<(Range<usize>, Replacemen
     Some((start..start + length, Replacement::Text(by)))
 }
 
-/// Returns the number that a parameter's value is, if it may be that of a process.
+/// Returns the integer in a parameter's value, if it can be a process number.
 pub fn process_of_value(value: &[u8], is_binary: bool) -> Option<u32> {
     match (is_binary, value.len()) {
         (true, 4) => value.try_into().ok().map(u32::from_be_bytes),

@@ -35,7 +35,7 @@ pub enum Constant<'t> {
 }
 
 impl Constant<'_> {
-    /// Returns its value as a parameter.
+    /// Returns the constant's value as a parameter.
     pub fn parameter(&self) -> BoundParameter<'_> {
         let (type_oid, value) = match self {
             Constant::Number(digits) => (keys::INT8, digits),

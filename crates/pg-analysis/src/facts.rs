@@ -36,7 +36,7 @@ impl QualifiedName {
 pub struct StatementFacts<'a> {
     /// The reason why it needs the primary; none if it does not.
     pub primary: Option<&'static str>,
-    /// Whether it may touch tables that it does not name.
+    /// Whether the statement may touch tables that it does not name.
     pub unknown: bool,
     /// The tables that it reads.
     pub reads: BTreeSet<QualifiedName>,
@@ -53,19 +53,19 @@ pub struct StatementFacts<'a> {
     pub whole_rows: BTreeSet<String>,
     /// The names of the tables that it reads, within the statement.
     pub called: BTreeSet<String>,
-    /// Whether it uses all columns of a table, or gives columns other names.
+    /// Whether the statement uses all columns of a table, or gives columns other names.
     pub star: bool,
     /// Names of WITH queries.
     pub with_names: BTreeSet<String>,
     /// The number of queries.
     pub query_count: usize,
-    /// Whether it depends on the time or on settings.
+    /// Whether the statement depends on the time or on settings.
     pub stable: bool,
-    /// Whether it asks for the time at which its transaction began.
+    /// Whether the statement reads the time at which its transaction began.
     pub transaction_time: bool,
     /// The numbers of its parameters.
     pub parameters: BTreeSet<i32>,
-    /// Whether it locks the rows that it reads.
+    /// Whether the statement locks the rows that it reads.
     pub locks: bool,
     /// Parameters that occur more than once.
     pub repeated_parameters: BTreeSet<i32>,
@@ -75,9 +75,9 @@ pub struct StatementFacts<'a> {
     pub casts: Vec<&'a TypeName>,
     /// The statement's string literals.
     pub texts: Vec<&'a str>,
-    /// Whether it has operators.
+    /// Whether the statement has operators.
     pub has_operators: bool,
-    /// Whether it uses an SQL keyword for the time, or for the current user.
+    /// Whether the statement uses an SQL keyword for the time, or for the current user.
     pub asks_for_time: bool,
 }
 

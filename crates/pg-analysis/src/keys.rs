@@ -30,7 +30,7 @@ const CONJUNCTS_MAX: usize = 1000;
 pub struct BoundParameter<'a> {
     /// The OID of its type; 0 if the client left it to the server.
     pub type_oid: u32,
-    /// Whether it is in binary format.
+    /// Whether the parameter is in binary format.
     pub binary: bool,
     /// The bytes of the value; none for NULL.
     pub value: Option<&'a [u8]>,
@@ -83,7 +83,7 @@ pub fn row(values: &[KeyValue], parameters: &[BoundParameter<'_>]) -> Option<Row
     is_known.then_some(row)
 }
 
-/// Returns the key's values if WHERE fixes all of them by equality.
+/// Returns the key's values if WHERE equates all key columns with values.
 pub fn of_where(
     relation: &Relation,
     aliases: &[&str],

@@ -219,7 +219,7 @@ impl AnalysedStatement {
         (reads && key.iter().all(is_number)).then_some(key.len())
     }
 
-    /// Returns its read and write sets, with these parameters.
+    /// Returns the read and write sets of the statement with these parameters.
     pub fn sets(&self, parameters: &[BoundParameter<'_>]) -> AccessSets {
         let mut sets = match (self.writes_anything, self.reads_anything) {
             (true, _) => AccessSets::writes_anything(),

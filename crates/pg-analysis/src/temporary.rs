@@ -34,7 +34,8 @@ pub struct TemporaryNames {
     pub count: usize,
     /// The number of names that are certainly temporary.
     pub temporary_count: usize,
-    /// Whether all of them may be temporary. Then the statement affects no other table.
+    /// Whether all tables of the statement may be temporary. Then the statement affects no
+    /// permanent table.
     pub may_be_all: bool,
 }
 

@@ -6,7 +6,7 @@ use proxy_core::touched::{CombinedAnalysis, WRITES};
 use crate::{AnalysedStatement, BoundParameter, StatementAction, TransactionCommand};
 
 impl AnalysedStatement {
-    /// Adds the effect of this statement with its parameters to that of earlier statements.
+    /// Adds the effect of this statement with its parameters to the effects of earlier statements.
     pub fn add_to(&self, touched: &mut CombinedAnalysis, parameters: &[BoundParameter<'_>]) {
         touched.count += 1;
         touched.of_transaction_time |= self.of_transaction_time;

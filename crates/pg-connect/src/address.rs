@@ -19,7 +19,7 @@ pub struct Address {
     pub port: u16,
     /// The user of the proxy's own connections.
     pub user: String,
-    /// That user's password.
+    /// The user's password.
     pub password: Option<String>,
     /// The database that is replicated.
     pub database: String,

@@ -99,7 +99,7 @@ pub struct BufferedStream {
 }
 
 impl BufferedStream {
-    /// Returns its socket, if it is a TCP socket.
+    /// Returns the socket of the stream, if it is a TCP socket.
     pub fn network(&self) -> Option<&TcpStream> {
         match &self.stream {
             Stream::Plain(socket) => Some(socket),
@@ -122,7 +122,7 @@ impl BufferedStream {
         }
     }
 
-    /// Returns whether it uses TLS.
+    /// Returns whether the stream uses TLS.
     pub fn is_encrypted(&self) -> bool {
         matches!(self.stream, Stream::Tls(_))
     }

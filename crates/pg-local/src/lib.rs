@@ -77,7 +77,7 @@ impl Postgres {
         Postgres::start_in(&std::env::temp_dir(), settings)
     }
 
-    /// Returns the same, with its folder in this one, which everybody must be able to reach.
+    /// Starts a server with its folder below `base`, which every user must be able to reach.
     pub fn start_in(base: &Path, settings: &[&str]) -> io::Result<Postgres> {
         let mut postgres = Postgres::stopped(base, settings)?;
         let mut command = postgres.command("initdb")?;
@@ -183,7 +183,7 @@ impl Postgres {
         self.folder.path().join("data")
     }
 
-    /// Returns its log.
+    /// Returns the path of the server's log.
     pub fn log(&self) -> PathBuf {
         self.folder.path().join("log")
     }
@@ -198,7 +198,7 @@ impl Postgres {
         SocketAddr::from((self.host, self.port))
     }
 
-    /// Returns its address for the superuser and this database.
+    /// Returns the server's address for the superuser and this database.
     pub fn address(&self, database: &str) -> Address {
         Address {
             host: self.host.to_string(),

@@ -58,7 +58,7 @@ impl<'a> BindMessage<'a> {
 /// A parameter's value in a Bind message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParameterValue<'a> {
-    /// Whether it is in binary format.
+    /// Whether the value is in binary format.
     pub binary: bool,
     /// The bytes of the value; none for NULL.
     pub bytes: Option<&'a [u8]>,

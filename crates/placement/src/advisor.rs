@@ -15,7 +15,7 @@ use crate::grid::Layout;
 /// differ only by their coordinates, so the sample is representative.
 pub const SAMPLES_MAX: usize = 64;
 
-/// How many partitions reads by one replex's sorting key visit after failures.
+/// The number of partitions that reads by one replex's sorting key visit after failures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Amplification {
     /// Index into [`Layout::replexes`].

@@ -16,7 +16,7 @@ use crate::slots::SlotConstraints;
 /// the time when very many partitions are lost. Up to three failures never reach it.
 pub const COVER_STEPS_MAX: u32 = 1 << 20;
 
-/// How a member of a cover finds the requested rows.
+/// The way in which a member of a cover finds the requested rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RowAccess {
     /// The replex's own sort order serves the lookup.
@@ -70,7 +70,7 @@ pub struct CoverMember {
     pub replex: usize,
     /// The partition's number within the replex.
     pub partition: u32,
-    /// How it finds the rows.
+    /// The way in which the member finds the rows.
     pub access: RowAccess,
     /// The slots of the rows that the member must return. Another member may return other rows of
     /// the partition, which would otherwise appear twice.

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 pub struct FurtherCopy {
     /// The name, unique among the copies and different from the table's.
     pub name: String,
-    /// How it is partitioned.
+    /// The partitioning of the copy.
     pub cut: Cut,
 }
 

@@ -32,7 +32,7 @@ pub struct Relocation<'a> {
 }
 
 impl Placement {
-    /// Returns the partitions whose cores differ in `other`, with the cores there.
+    /// Returns the partitions whose cores differ in `other`, with their cores in `other`.
     pub fn moves_to(&self, other: &Placement) -> Vec<(Cell, HostCore)> {
         let replexes = self.replexes.iter().zip(&other.replexes).enumerate();
         let cells = replexes.flat_map(|(replex, (from, to))| {

@@ -35,7 +35,7 @@ pub struct TableReport {
     pub decision_position: usize,
     /// Whether copies keep local entries; see [`Schema::local_entries`].
     pub local_entries: bool,
-    /// When a write is acknowledged.
+    /// The durability of the table, which determines when a write is acknowledged.
     pub durability: Durability,
     /// The copies, by number.
     pub replexes: Vec<ReplexReport>,
@@ -60,7 +60,7 @@ pub struct ReplexReport {
     /// The number of partitions that a read by this replex visits after the loss of its own
     /// partition.
     pub after_one_failure: Spread,
-    /// The same after the loss of one of those, too.
+    /// The number of partitions that a lookup visits after a second failure.
     pub after_two_failures: Spread,
 }
 

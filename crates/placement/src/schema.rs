@@ -89,7 +89,8 @@ pub struct Schema {
     pub local_entries: bool,
     /// When a write is acknowledged.
     pub durability: Durability,
-    /// How many of the first columns of the primary key choose the partition; none is all.
+    /// The number of leading columns of the primary key that determine the partition; none means
+    /// all columns.
     pub primary_partition_columns: Option<u8>,
 }
 

@@ -11,9 +11,9 @@ use alloc::vec::Vec;
 /// slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Residue {
-    /// As in [`crate::Axis`]; at least 1.
+    /// The value of the same name in [`crate::Axis`], at least 1.
     pub stride: u32,
-    /// As in [`crate::Axis`]; at least 1.
+    /// The value of the same name in [`crate::Axis`], at least 1.
     pub divisions: u32,
     /// Below `divisions`.
     pub coordinate: u32,

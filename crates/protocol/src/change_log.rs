@@ -33,7 +33,7 @@ pub struct LogDamaged {
 pub struct ChangeLog<T> {
     /// In the order in which they were written.
     pub changes: Vec<T>,
-    /// So many bytes hold them; a torn record may follow.
+    /// The number of bytes of the complete records. A torn record may follow.
     pub whole_bytes: usize,
 }
 

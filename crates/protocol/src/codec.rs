@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the same, for bytes that may take so much memory.
+    /// Returns a reader of bytes whose decoded lists may take up to `memory` bytes.
     pub fn with_memory(bytes: &'a [u8], memory: usize) -> Self {
         Reader {
             memory,

@@ -144,7 +144,7 @@ pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, FrameError> {
     decode_within(bytes, FrameLimits::Ordinary)
 }
 
-/// Does the same on a connection with these limits.
+/// Decodes a frame like [`decode`], on a connection with these limits.
 pub fn decode_within(
     bytes: &[u8],
     limits: FrameLimits,

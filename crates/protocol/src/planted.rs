@@ -29,7 +29,7 @@ macro_rules! bugs {
                 match self { $(Bug::$bug => $rule),+ }
             }
 
-            /// Returns a description of its effect.
+            /// Returns a description of the bug's effect.
             pub fn description(self) -> &'static str {
                 match self { $(Bug::$bug => concat!($($text),+)),+ }
             }

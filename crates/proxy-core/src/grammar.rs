@@ -69,7 +69,8 @@ impl SessionEffect {
         }
     }
 
-    /// Returns whether it changes only settings with which sessions can share connections.
+    /// Returns whether the effect is only a change of settings with which sessions can share
+    /// connections.
     pub fn is_of_settings(self) -> bool {
         matches!(
             self,

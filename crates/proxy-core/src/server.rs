@@ -18,7 +18,7 @@ pub type ReportedParameters = BTreeMap<Bytes, Bytes>;
 /// Identifies a statement among those of all clients: a hash of its text and parameter types.
 pub type StatementId = [u8; 16];
 
-/// Identifies an unnamed statement: the client's session, and its count there.
+/// The identity of an unnamed statement: the client's session, and a count within the session.
 pub type UnnamedId = (u64, u64);
 
 /// The position of a preparation in the order of all preparations by all clients.
@@ -36,7 +36,7 @@ impl PreparationNumber {
 /// The statements of a server connection.
 pub type ServerStatements = BTreeMap<StatementId, StatementUse>;
 
-/// When a statement was prepared and last used on a connection.
+/// The times at which a statement was prepared and last used on a connection.
 #[derive(Debug)]
 pub struct StatementUse {
     since: PreparationNumber,

@@ -21,13 +21,13 @@ pub fn is_temporary_schema(name: &str) -> bool {
 /// The combined analysis of some statements.
 #[derive(Clone, Debug, Default)]
 pub struct CombinedAnalysis {
-    /// Everything that they touch.
+    /// The read and write sets of the statements.
     pub sets: AccessSets,
     /// The rows that they lock, among other things.
     pub locked: AccessSets,
     /// The reason why they need the primary; none if they are reads that any server can answer.
     pub needs_primary: Option<&'static str>,
-    /// Whether their transaction may end with one of them.
+    /// Whether the transaction of the statements may end with one of them.
     pub may_end: bool,
     /// Schema changes that replicas run, in order.
     pub schema: Vec<String>,
@@ -37,7 +37,7 @@ pub struct CombinedAnalysis {
     pub of_transaction_time: bool,
     /// Whether they begin with BEGIN, so that later statements run inside a transaction.
     pub begins: bool,
-    /// How many of them begin or end a transaction or a savepoint.
+    /// The number of statements that begin or end a transaction or a savepoint.
     pub commands: usize,
     /// The reason why they are refused; none if they are not.
     pub refused: Option<&'static str>,

@@ -200,7 +200,7 @@ impl ConnectionKey {
             == (&other.user, &other.database, &other.settings)
     }
 
-    /// Returns the same key for another database.
+    /// Returns this key with another database.
     pub fn of_database<'a>(&'a self, database: &str) -> Cow<'a, ConnectionKey> {
         if self.database == database {
             return Cow::Borrowed(self);

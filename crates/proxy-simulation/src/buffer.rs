@@ -31,7 +31,7 @@ pub(crate) struct Buffer {
     /// Whether it has lost something that was on its disks, or let it go for want of room.
     pub has_lost: bool,
     rows: Vec<(BufferPage, Vec<Given>)>,
-    /// As the proxy knows them; none before it has looked.
+    /// The pages that the proxy knows; none before it has read the table.
     pub pages: Option<BufferPages>,
     /// Given to it, and not written; none while it does not follow.
     queue: Option<VecDeque<Given>>,

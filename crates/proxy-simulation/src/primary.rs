@@ -119,7 +119,7 @@ impl Statement {
 /// A commit in the log.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// Where its record ends.
+    /// The position after the commit's record.
     pub tsid: Tsid,
     pub changes: Vec<Change>,
     pub has_statements: bool,
@@ -127,11 +127,11 @@ pub(crate) struct Entry {
     pub message: Option<(String, Vec<u8>)>,
     /// The primary shows it.
     pub is_shown: bool,
-    /// How many were shown before it.
+    /// The number of commits that became visible before it; none while it is not visible.
     pub shown_at: Option<u64>,
-    /// It came by the proxy.
+    /// Whether the commit came through the proxy.
     pub is_ours: bool,
-    /// When its happening was first known: to its client, or to a reader that saw it.
+    /// The time at which the commit was first known: to its client, or to a reader that saw it.
     pub known_at: Option<u64>,
 }
 
@@ -182,7 +182,7 @@ impl Primary {
         self.last_backend
     }
 
-    /// Returns whether a connection's process is there.
+    /// Returns whether a connection's server process runs.
     pub fn is_alive(&self, backend: i32) -> bool {
         self.backends.contains_key(&backend)
     }

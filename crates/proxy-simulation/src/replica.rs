@@ -24,7 +24,7 @@ pub(crate) struct Commit {
 /// The database.
 #[derive(Debug)]
 pub(crate) struct Database {
-    /// How often it has started.
+    /// The number of times that the replica has started.
     pub life: u64,
     pub is_up: bool,
     /// The visible data, and the position that it reports.
@@ -193,7 +193,7 @@ enum Reply {
 /// The Extractor of one replica, from its start to its end.
 #[derive(Debug)]
 pub(crate) struct Extractor {
-    /// The lock that it holds there.
+    /// The advisory lock that the Extractor holds at the replica.
     pub lock: ServerLife,
     /// The life of the database that it speaks to.
     pub life: u64,
@@ -240,7 +240,7 @@ impl Extractor {
         self.queue.push_back((tsid, commit));
     }
 
-    /// Queues the report that there is no other commit up to here.
+    /// Queues the report that no further commit exists up to a position.
     pub fn give_nothing(&mut self, until: Tsid) {
         if self.queue.back().is_none_or(|(last, _)| *last < until) {
             self.give(until, None);

@@ -10,7 +10,7 @@ use proxy_core::writes::SessionWrites;
 /// A simulated session. Its writes are noted by the real code.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
-    /// Its connection to the primary.
+    /// The session's connection to the primary.
     pub backend: Option<i32>,
     pub writes: SessionWrites,
     pub doing: Doing,
@@ -52,7 +52,7 @@ pub(crate) struct Read {
     pub reads: Reads,
     pub level: ConsistencyLevel,
     pub started: u64,
-    /// It takes its snapshot late.
+    /// Whether a read of the session takes its snapshot late.
     pub is_slow: bool,
     pub watch: Option<ReadWatch>,
 }

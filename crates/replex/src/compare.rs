@@ -173,8 +173,8 @@ impl Inspector {
         Ok(table.readable().map(name).collect())
     }
 
-    /// Has partitions of a table refilled, and waits until they serve. `on_progress` receives how
-    /// many do not yet.
+    /// Makes partitions of a table void, and waits until they are filled again and serve.
+    /// `on_progress` receives the number of partitions that do not serve yet.
     ///
     /// # Errors
     /// The coordinator refuses, or time is up.

@@ -6,17 +6,17 @@ use std::fmt;
 /// Why a command failed. `Display` shows the event, its object, and the remedy.
 #[derive(Debug)]
 pub enum CommandFailure {
-    /// It did not work, or a check found something wrong.
+    /// The command failed, or a check found a problem.
     Failed(String),
     /// The command line is wrong in a way that its grammar cannot detect.
     Usage(String),
-    /// The cluster cannot be reached; may be tried again.
+    /// The cluster cannot be reached. The user may retry.
     Unreachable(String),
     /// Ctrl-C, SIGTERM or a closed terminal.
     Interrupted,
-    /// The same, with the work that was complete by then.
+    /// The command was interrupted. Contains the work that it had completed.
     InterruptedAfter(String),
-    /// The error was printed already.
+    /// The command failed, and has already printed the error.
     Reported,
     /// The reader of stdout has left, which is no failure; or it cannot be written, which the end
     /// of the command reports.

@@ -48,7 +48,7 @@ pub fn january(columns: &[Column]) -> Result<Vec<Vec<Value>>, CommandFailure> {
         .map_err(CommandFailure::at("read the flights inside replex"))
 }
 
-/// Checks that the file of the whole year exists, before anything is started for it.
+/// Checks that the file of the whole year exists, before the demo starts any process.
 pub fn check_year(path: &Path) -> Result<(), CommandFailure> {
     open_year(path).map(drop)
 }

@@ -36,19 +36,19 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 /// The reason why a copy cannot be read.
 #[derive(Debug)]
 pub enum InspectError {
-    /// There is no such table; the ones there are.
+    /// The table does not exist. Contains the names of the existing tables.
     NoTable(Vec<String>),
-    /// No coordinator answers; may be tried again.
+    /// No coordinator answers. The caller may retry.
     NoCoordinator(String),
-    /// A core has not answered in time, or refuses; may be tried again when it serves.
+    /// A core did not answer in time, or refused the request. The caller may retry when the core
+    /// serves.
     Core(String),
-    /// The partition's server is down, or the partition is being filled: only of an inspector that
-    /// leaves these out.
+    /// The partition's server is down, or the partition is being rebuilt. Only an inspector that
+    /// skips such partitions returns this.
     Absent(PartitionId),
-    /// The snapshot that is read has ended: only within an attempt.
+    /// The snapshot of the read has ended. It is returned only within an attempt.
     SnapshotEnded(SnapshotFailure),
-    /// The copies of the table have changed again and again while they were read; may be tried
-    /// again.
+    /// The copies of the table changed during each attempt to read them. The caller may retry.
     CopiesChanged,
 }
 
@@ -95,15 +95,15 @@ impl std::error::Error for InspectError {}
 pub struct CopySum {
     /// The replex's name.
     pub name: String,
-    /// Its partitions.
+    /// The number of partitions of the copy.
     pub partitions: u32,
-    /// Servers that hold them, by rising number.
+    /// The servers that hold these partitions, by ascending number.
     pub servers: Vec<u32>,
-    /// How many rows.
+    /// The number of rows.
     pub rows: u64,
-    /// Equal for equal sets of (pk, version, row).
+    /// The checksum of the copy, which is equal for equal sets of (pk, version, row).
     pub sum: u64,
-    /// Partitions that were left out, by number, with the server that ought to have them.
+    /// The partitions that were not read, each with the server that should hold it.
     pub absent: BTreeMap<u32, u32>,
 }
 
@@ -118,7 +118,7 @@ pub fn are_equal(copies: &[CopySum]) -> bool {
 /// Rows of a copy in the order of their bytes: `placement::row` and the version.
 pub type CopyRows = BTreeMap<Vec<u8>, Version>;
 
-/// Asks cores one by one.
+/// Reads copies by requests to single cores.
 pub struct Inspector {
     coordinators: Vec<String>,
     /// No core is waited for beyond this.
@@ -158,14 +158,15 @@ impl Inspector {
         Ok(inspector)
     }
 
-    /// Limits the requests to cores to about one part of the time in so many.
+    /// Pauses after each answer of a core, so that requests take about one part in `parts` of the
+    /// time.
     pub fn paced(mut self, parts: u32) -> Self {
         self.rests = parts.saturating_sub(1);
         self
     }
 
-    /// Leaves out partitions on servers that are down, and partitions that are being filled, from
-    /// now on.
+    /// Skips partitions on servers that are down, and partitions that are being rebuilt, in all
+    /// later reads.
     pub fn leaving_out(mut self) -> Self {
         self.leaves_out = true;
         self
@@ -192,7 +193,7 @@ impl Inspector {
         }
     }
 
-    /// Returns the configuration that it goes by.
+    /// Returns the configuration that this inspector uses.
     pub fn configuration(&self) -> &Configuration {
         &self.configuration
     }
@@ -559,7 +560,7 @@ pub(crate) fn read(partition: PartitionId, start: &Bytes) -> Read {
     }
 }
 
-/// Returns the configuration as the coordinator at this address holds it.
+/// Fetches the configuration from the coordinator at this address.
 ///
 /// # Errors
 /// The coordinator does not answer, the process at this address is not a coordinator, or its answer

@@ -9,13 +9,13 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 /// The capabilities of stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Screen {
-    /// It is a terminal, and understands colours and lines.
+    /// Whether stdout is a terminal that supports colours and lines.
     pub is_terminal: bool,
     colours: bool,
 }
 
 impl Screen {
-    /// Returns the properties of stdout now. `NO_COLOR` turns colours off, see
+    /// Returns the present properties of stdout. `NO_COLOR` turns colours off, see
     /// <https://no-color.org>.
     pub fn of_stdout() -> Screen {
         let is_terminal = stdout().is_terminal();

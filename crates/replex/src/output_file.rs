@@ -79,7 +79,7 @@ impl OutputFile {
         &self.file
     }
 
-    /// Returns whether it is a regular file, which appears at the end.
+    /// Returns whether the output is a regular file, which appears when it is complete.
     pub fn is_regular(&self) -> bool {
         self.replacement.is_some()
     }

@@ -33,7 +33,7 @@ impl Story {
         say!("\n{}", self.screen.bold(title));
     }
 
-    /// Prints something.
+    /// Prints a paragraph.
     pub fn say(&self, text: impl Display) {
         say!("   {text}");
     }
@@ -45,7 +45,7 @@ impl Story {
         }
     }
 
-    /// Claims something, which holds or does not.
+    /// Records and prints a claim, with whether it holds.
     pub fn claim(&mut self, text: impl Into<String>, holds: bool) {
         let text = text.into();
         let mark = if holds {
@@ -57,7 +57,7 @@ impl Story {
         self.claims.push((text, holds));
     }
 
-    /// Prints how it went; fails if a claim did not hold.
+    /// Prints the result of all claims, and fails if one of them did not hold.
     pub fn verdict(&self, started: Instant) -> Result<(), CommandFailure> {
         let broken = self.claims.iter().filter(|(_, holds)| !holds);
         let broken: Vec<&str> = broken.map(|(text, _)| text.as_str()).collect();

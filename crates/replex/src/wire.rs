@@ -25,7 +25,7 @@ pub struct FrameConnection {
 }
 
 impl FrameConnection {
-    /// Connects and sends nothing yet.
+    /// Connects without sending a message.
     ///
     /// # Errors
     /// No process listens there; may be tried again.
@@ -55,7 +55,7 @@ impl FrameConnection {
         }
     }
 
-    /// Asks the coordinator.
+    /// Sends a request to the coordinator, and returns the answer.
     ///
     /// # Errors
     /// The connection broke, or the other side sends an unexpected message.
@@ -66,7 +66,7 @@ impl FrameConnection {
         }
     }
 
-    /// Asks a coordinator for the leader: itself, another one or none.
+    /// Asks a coordinator which coordinator leads.
     ///
     /// # Errors
     /// As [`FrameConnection::ask`].
@@ -77,7 +77,7 @@ impl FrameConnection {
         }
     }
 
-    /// Asks a core.
+    /// Sends a request to a core, and returns the reply.
     ///
     /// # Errors
     /// As [`FrameConnection::ask`].

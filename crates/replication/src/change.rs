@@ -64,7 +64,7 @@ pub struct TableShape {
 pub struct ShapeColumn {
     /// The column's name.
     pub name: String,
-    /// Whether it is part of the replica identity.
+    /// Whether the column is part of the replica identity.
     pub in_key: bool,
     /// Whether UPDATE can set it: it is no identity that is always generated.
     pub settable: bool,

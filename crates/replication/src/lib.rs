@@ -284,7 +284,7 @@ pub struct StartedReplication {
     pub analyser: Arc<Analyser>,
 }
 
-/// How a new replica uses the data that its database already has.
+/// The way in which a new replica uses the data that its database already has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExistingData {
     /// If the database was a replica, it continues from there. Otherwise it must be empty.
@@ -295,10 +295,10 @@ pub enum ExistingData {
     Converted,
 }
 
-/// How a new replica gets its data.
+/// The way in which a new replica gets its data.
 #[derive(Clone, Debug)]
 pub struct ReplicaIntake {
-    /// How it uses the data that its database already has.
+    /// The way in which the replica uses the data that its database already has.
     pub contents: ExistingData,
     /// The replica to copy if it must be filled; none copies the primary.
     pub seed: Option<Address>,
@@ -318,7 +318,7 @@ impl From<ExistingData> for ReplicaIntake {
 pub struct ReplicationSettings {
     /// The number of connections to each replica that execute commits.
     pub replay_connections: u16,
-    /// The most waiting commits that one of them executes as one transaction.
+    /// The largest number of waiting commits that one connection executes as one transaction.
     pub replay_group: u16,
     /// The buffer of commits for offline replicas; none if there is none.
     pub buffer: Option<buffer::BufferOptions>,
@@ -421,7 +421,7 @@ impl Replication {
         &self.shared.lease
     }
 
-    /// Returns its epoch, which is higher than that of every earlier proxy.
+    /// Returns the proxy's epoch, which is higher than the epoch of every earlier proxy.
     pub fn epoch(&self) -> u64 {
         self.shared.epoch
     }

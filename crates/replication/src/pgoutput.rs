@@ -42,7 +42,7 @@ pub struct RelationMessage {
 /// A column of such a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelationColumn {
-    /// Whether it is part of the replica identity.
+    /// Whether the column is part of the replica identity.
     pub in_key: bool,
     /// The column's name.
     pub name: String,

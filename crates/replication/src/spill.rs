@@ -45,8 +45,7 @@ impl SpillFile {
         })
     }
 
-    /// Appends the statements for these changes. After an error the earlier contents are still
-    /// there.
+    /// Appends the statements for these changes. If this fails, the earlier contents remain.
     pub async fn add(&mut self, changes: &[CommitChange]) -> io::Result<()> {
         if self.failure.is_some() {
             return Ok(());
@@ -74,7 +73,7 @@ impl SpillFile {
         self.failure = failure;
     }
 
-    /// Returns its bytes.
+    /// Returns the length of the file in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }

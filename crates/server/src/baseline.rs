@@ -42,7 +42,7 @@ impl Baseline {
         })
     }
 
-    /// Returns its address with the real port.
+    /// Returns the listening address, with the port that the system chose.
     pub fn address(&self) -> SocketAddr {
         self.event_loop.address()
     }

@@ -40,7 +40,7 @@ impl Default for ConfigurationFile {
 }
 
 impl ConfigurationFile {
-    /// Reads the configuration. Returns none if no usable configuration is there.
+    /// Reads the configuration. Returns none if the folder has no usable configuration.
     ///
     /// # Errors
     /// A system call fails.

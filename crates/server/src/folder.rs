@@ -62,7 +62,7 @@ impl DataFolder {
         })
     }
 
-    /// Returns its path.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -98,7 +98,7 @@ impl DataFolder {
         write().map_err(ServerError::io(format!("replace {}", path.display())))
     }
 
-    /// Creates a file, or empties the one that is there; that is durable when this returns.
+    /// Creates a file, or empties an existing one. The change is durable when this returns.
     ///
     /// # Errors
     /// A system call fails.

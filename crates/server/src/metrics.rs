@@ -39,7 +39,7 @@ impl Metrics {
         Ok(Metrics { listener, address })
     }
 
-    /// Returns its address with the real port.
+    /// Returns the listening address, with the port that the system chose.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -41,7 +41,7 @@ pub struct ServerOptions {
     pub loop_limits: event_loop::LoopLimits,
     /// The limits of each core's machine.
     pub machine_limits: CoreLimits,
-    /// Where a core keeps its data.
+    /// The location of a core's data.
     pub storage: StorageOptions,
     /// The memory of each core's tables, its checkpoints and its log, if its data are in the
     /// folder. Whether the folder may be new is not set here, because the folder has that
@@ -49,7 +49,7 @@ pub struct ServerOptions {
     pub store: StoreOptions,
 }
 
-/// Where a core keeps its data.
+/// The location of a core's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorageOptions {
     /// In the data folder.
@@ -83,7 +83,7 @@ impl ServerOptions {
 /// The options of a coordinator.
 #[derive(Clone, Debug)]
 pub struct CoordinatorOptions {
-    /// Where its state is stored.
+    /// The location of the coordinator's state.
     pub state: StateOptions,
     /// The listen address; port 0 uses a free port.
     pub listen: SocketAddr,
@@ -100,7 +100,7 @@ pub struct CoordinatorOptions {
     pub loop_limits: event_loop::LoopLimits,
 }
 
-/// Where a coordinator's state is stored.
+/// The location of a coordinator's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StateOptions {
     /// In a folder, created if it is missing, by one coordinator.

@@ -20,9 +20,9 @@ use crate::disk::{Recovered, SimulatedDisk};
 /// A running core.
 #[derive(Debug)]
 pub struct SimulatedCore {
-    /// Its machine.
+    /// The core's state machine.
     pub machine: CoreMachine,
-    /// Its tables.
+    /// The core's sorted tables.
     pub tables: MemoryTables,
     /// The number of operations that the core recovered from its log.
     pub read_back: usize,
@@ -61,9 +61,9 @@ pub struct Effects {
 pub struct SimulatedCoreStart {
     /// The id of the core.
     pub core: CoreId,
-    /// Its incarnation.
+    /// The incarnation of the core's server.
     pub incarnation: Incarnation,
-    /// Its limits.
+    /// The limits of the machine.
     pub limits: CoreLimits,
     /// The configuration that the coordinator gave it.
     pub configuration: Arc<Configuration>,

@@ -14,7 +14,7 @@ use session::{SessionOperation, Ticket};
 use crate::fault::Fault;
 use crate::network::Node;
 
-/// Something that will happen.
+/// An event in the queue.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A message arrives.

@@ -85,11 +85,11 @@ impl LedgerOperation {
 /// The records that one member of a chain has on its disk.
 #[derive(Clone, Debug, Default)]
 pub struct LedgerMember {
-    /// Its prepare.
+    /// The member's prepare record, by core and position.
     pub prepared: Option<(CoreId, Position)>,
     /// The votes in it.
     pub votes: Vec<Vote>,
-    /// Its decision's record.
+    /// The member's decision record, by core and position.
     pub decided: Option<(CoreId, Position)>,
     /// Its decision.
     decision: Option<Decision>,

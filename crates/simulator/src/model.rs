@@ -48,7 +48,7 @@ pub enum ColumnChange {
 pub struct Condition {
     /// The column; never NULL here.
     pub column: usize,
-    /// Its value.
+    /// The value that the column must have.
     pub value: i64,
 }
 
@@ -76,7 +76,7 @@ pub enum WorkloadOperation {
 }
 
 impl WorkloadOperation {
-    /// Returns whether it changes nothing.
+    /// Returns whether the operation only reads.
     pub fn is_read(&self) -> bool {
         matches!(
             self,
@@ -90,7 +90,7 @@ impl WorkloadOperation {
 pub struct PartitionRange {
     /// The copy, by its place in the model.
     pub replex: usize,
-    /// Its partition.
+    /// The partition of the replex.
     pub partition: u32,
     /// Lowest sorting key, or a prefix of it.
     pub low: Vec<i64>,
@@ -151,7 +151,7 @@ pub struct Copy {
     pub columns: Vec<usize>,
     /// The constraint that it demands.
     pub demand: IndexConstraint,
-    /// How many partitions it has.
+    /// The number of partitions of the replex.
     pub partitions: u32,
     /// The partition of a row: the only thing that `placement` computes here.
     pub partition: Rc<PartitionOf>,

@@ -42,7 +42,7 @@ struct Link {
     breaks: u64,
 }
 
-/// When a message arrives: never, once or twice.
+/// The arrival times of a message: none, one or two.
 pub type Arrivals = [Option<u64>; 2];
 
 impl Network {

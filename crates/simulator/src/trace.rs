@@ -6,7 +6,7 @@ use crate::network::{Arrivals, Node};
 /// The output of the history: standard output, or none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trace {
-    /// Whether it is printed.
+    /// Whether the history is printed.
     pub on: bool,
 }
 

@@ -121,7 +121,7 @@ impl Model {
         self.state.lock().unwrap().moment_rows_max = rows;
     }
 
-    /// Makes all openings of snapshots fail from now on, for this reason.
+    /// Makes all later openings of snapshots fail with this reason.
     pub fn refuse_snapshots(&self, why: &str) {
         self.state.lock().unwrap().without_snapshots = Some(why.into());
     }

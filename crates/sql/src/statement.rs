@@ -108,7 +108,7 @@ pub enum IndexKind {
 }
 
 impl IndexKind {
-    /// Returns its name after `USING`.
+    /// Returns the name of this kind of copy after `USING`.
     pub fn using(&self) -> &'static str {
         match self {
             IndexKind::Sorted { .. } => "btree",
@@ -131,7 +131,7 @@ impl std::fmt::Display for CreateIndex {
     }
 }
 
-/// The table of a statement, and its alias there.
+/// The table of a statement, and its alias in the statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableName {
     /// The table's name.
@@ -353,7 +353,7 @@ impl Setting {
     /// All settings.
     pub const ALL: [Setting; 3] = [Setting::Scan, Setting::ScanRows, Setting::StaleReads];
 
-    /// Returns its name in SQL.
+    /// Returns the name in SQL.
     pub fn name(self) -> &'static str {
         match self {
             Setting::Scan => "scan",

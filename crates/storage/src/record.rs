@@ -31,7 +31,7 @@ pub struct SegmentKey {
     pub identity: u64,
     /// The position of the first record in the segment.
     pub first: Position,
-    /// How often a restart has copied this segment (R23).
+    /// The number of times that a restart has copied this segment (R23).
     pub generation: u32,
 }
 

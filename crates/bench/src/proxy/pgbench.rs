@@ -24,7 +24,7 @@ const LOGGED_SHARE: &str = "0.1";
 /// The kernel counts the time of processes that have ended in hundredths of a second.
 const TICK_US: f64 = 10_000.0;
 
-/// How statements are sent.
+/// The protocol by which pgbench sends statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// Simple queries.
@@ -34,7 +34,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Returns its name, which pgbench uses, too.
+    /// Returns the protocol's name, as pgbench's option takes it.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Simple => "simple",

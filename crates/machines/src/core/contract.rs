@@ -96,7 +96,7 @@ pub struct CoreOutput {
 /// One record for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRecord {
-    /// Its position. The machine counts positions, and the log must agree.
+    /// The record's position in the log. The machine counts positions, and the log must agree.
     pub position: Position,
     /// The epoch in which it was written (R24).
     pub epoch: Epoch,

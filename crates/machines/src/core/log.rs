@@ -181,7 +181,7 @@ impl CoreLog {
         self.is_complete = true;
     }
 
-    /// Returns whether the log has everything that the earlier process had.
+    /// Returns whether the log has every record that the earlier process had.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }

@@ -177,7 +177,7 @@ impl Member {
         self.resolved_in
     }
 
-    /// Returns whether readers may see the outcome here.
+    /// Returns whether readers may see the operation's outcome at this member.
     pub fn is_settled(&self) -> bool {
         self.settled
     }

@@ -71,7 +71,7 @@ pub(crate) struct ReplexInfo {
     /// The orders in which its partitions keep local entries: those of copies that serve. In orders
     /// of other copies, rows can have keys that are too long.
     pub entry_orders: Vec<u8>,
-    /// Whether it is being added and has never served.
+    /// Whether the copy is being added and has never served.
     pub is_building: bool,
 }
 

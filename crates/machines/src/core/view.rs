@@ -88,12 +88,12 @@ impl ClusterView {
         &self.configuration
     }
 
-    /// Returns its epoch.
+    /// Returns the epoch of the configuration.
     pub fn epoch(&self) -> Epoch {
         self.configuration.epoch
     }
 
-    /// Returns a table's epoch, or that of the configuration if it has no such table.
+    /// Returns a table's epoch, or the configuration's epoch if it has no such table.
     pub fn table_epoch(&self, table: TableId) -> Epoch {
         self.tables.get(&table).map_or(self.epoch(), |it| it.epoch)
     }

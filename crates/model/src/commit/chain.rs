@@ -12,7 +12,7 @@ use crate::commit::state::{
     AnnouncedOutcome, MemberPart, MessageContent, ModelDecision, ModelMessage, ModelState, Stage,
 };
 
-/// The rules of a case, one of them broken if a bug is planted.
+/// The rules of a case. A planted bug breaks one rule.
 #[derive(Clone, Debug)]
 pub struct CaseRules<'a> {
     /// The case.

@@ -32,7 +32,7 @@ pub struct AnnouncedOutcome {
     pub in_order: bool,
 }
 
-/// How far an operation has come at a member.
+/// The stage of an operation at a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
     /// The member does not know the operation.

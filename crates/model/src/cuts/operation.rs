@@ -7,7 +7,7 @@ use super::case::CutCase;
 use super::planted::CutBug;
 use super::state::{CutStage, CutState, VERSION_MAX};
 
-/// The rules of a case, one of them broken if a bug is planted.
+/// The rules of a case. A planted bug breaks one rule.
 #[derive(Clone, Debug)]
 pub struct CutRules {
     /// The case.

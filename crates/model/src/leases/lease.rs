@@ -5,7 +5,7 @@ use super::planted::LeaseBug;
 use super::state::TableConfiguration;
 use super::state::{ASKER, CORES_MAX, LEASE, LeaseExchange, LeaseGrant, LeaseState};
 
-/// The rules of a case, one of them broken if a bug is planted.
+/// The rules of a case. A planted bug breaks one rule.
 #[derive(Clone, Debug)]
 pub struct LeaseRules {
     /// The case.

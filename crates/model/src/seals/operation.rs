@@ -8,7 +8,7 @@ use super::case::{SealCase, SealedOperation, Way};
 use super::planted::SealBug;
 use super::state::{SealOutcome, SealPart, SealStage, SealState};
 
-/// The rules of a case, one of them broken if a bug is planted.
+/// The rules of a case. A planted bug breaks one rule.
 #[derive(Clone, Debug)]
 pub struct SealRules {
     /// The case.

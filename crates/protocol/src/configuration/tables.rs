@@ -131,7 +131,7 @@ impl PlacedTables {
         self.shared().map(|table| &**table)
     }
 
-    /// Returns the same with the pointers.
+    /// Returns the tables as the shared pointers to them, in the order of their ids.
     pub fn shared(&self) -> impl DoubleEndedIterator<Item = &Arc<PlacedTable>> + Clone {
         self.runs.iter().flat_map(|run| &run.tables)
     }

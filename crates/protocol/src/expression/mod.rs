@@ -237,7 +237,7 @@ impl fmt::Display for ExpressionError {
 impl core::error::Error for ExpressionError {}
 
 impl BinaryOperator {
-    /// Returns whether it compares its operands by their order.
+    /// Returns whether the operator compares its operands by their order.
     pub fn is_comparison(self) -> bool {
         matches!(
             self,

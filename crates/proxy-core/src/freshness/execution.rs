@@ -34,11 +34,11 @@ pub struct Task {
     pub sets: AccessSets,
     /// The task's approximate size in bytes.
     pub length: usize,
-    /// Which transactions may be in its group.
+    /// The transactions that may be in one group with this one.
     pub sharing: GroupSharing,
 }
 
-/// Which other transactions may be in the group of one.
+/// The transactions that may be in one group with a given transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupSharing {
     /// Transactions before and after it.

@@ -51,7 +51,7 @@ use crate::planted::{self, ProxyBug};
 /// Rows that come to RIndex between two prunings, at most: a commit may write many.
 const PRUNE_ROWS: usize = 4096;
 
-/// How much a manager remembers.
+/// The limits of a manager's indexes.
 #[derive(Clone, Copy, Debug)]
 pub struct ManagerLimits {
     /// Commits between two prunings of RIndex.
@@ -71,7 +71,7 @@ impl Default for ManagerLimits {
 }
 
 impl ManagerLimits {
-    /// So little that tests prune at all.
+    /// Limits that are so low that tests reach them.
     pub const SMALL: ManagerLimits = ManagerLimits {
         prune_interval: 8,
         rows_for_unavailable_max: 4,
@@ -97,7 +97,7 @@ pub enum ConsistencyLevel {
     OneCopy,
 }
 
-/// Where a read goes, and why.
+/// The server of a read, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadTarget {
     /// The primary.
@@ -142,7 +142,7 @@ pub struct ReceivedCommit<'a> {
     pub mark: Option<Mark>,
     /// The written rows, from its row images.
     pub writes: &'a AccessSets,
-    /// Whether it has statements like DDL. Row images do not show their effects.
+    /// Whether the commit has statements such as DDL, whose effects row images do not show.
     pub has_statements: bool,
     /// The primary showed every commit up to here before it showed this one; 0 if that is not known
     /// of any.

@@ -33,15 +33,15 @@ pub struct ServerLife(pub i64);
 pub struct Replica {
     /// The replica's state.
     pub state: ReplicaState,
-    /// It has every commit up to this TSID, as last reported.
+    /// The TSID up to which the replica has every commit, as last reported.
     pub applied: Tsid,
     /// The life of its server for which that was reported; none before replication has connected.
     pub life: Option<ServerLife>,
-    /// Whether it may show commits before the primary does, as a standby may.
+    /// Whether the replica may show commits before the primary does, as a standby may.
     pub shows_early: bool,
-    /// The number of reads that run there.
+    /// The number of reads that run at the replica.
     pub running: u64,
-    /// The number of reads that were sent there.
+    /// The number of reads that were sent to the replica.
     pub served: u64,
 }
 

@@ -7,7 +7,7 @@
 use super::items::{ColumnNumber, CountedItems, RowHash, TableOid};
 use alloc::vec::Vec;
 
-/// How precisely it is known what a statement or transaction touches in one table.
+/// The precision with which the proxy knows what a statement or transaction touches in one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AffectingClass {
     /// Particular rows, identified by the canonical key (the paper's RAS).
@@ -32,7 +32,7 @@ pub struct TableAccess {
 /// Columns and rows of one table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableParts {
-    /// The columns. An INSERT or DELETE writes all of them.
+    /// The columns. An INSERT or DELETE writes all columns of its table.
     pub columns: CountedItems<ColumnNumber>,
     /// The rows, if the class is [`AffectingClass::Rows`]; otherwise empty.
     pub rows: CountedItems<RowHash>,
@@ -106,7 +106,7 @@ pub struct TableSets {
 }
 
 impl TableSets {
-    /// Returns the affecting class: that of all statements if they agree, otherwise the whole
+    /// Returns the affecting class: the class of all statements if they agree, otherwise the whole
     /// table.
     pub fn class(&self) -> AffectingClass {
         match self.statements {

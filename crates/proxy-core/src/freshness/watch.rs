@@ -74,14 +74,15 @@ impl ReadWatch {
     }
 }
 
-/// When a commit became visible on the primary, as far as that is known.
+/// The time at which a commit became visible on the primary, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub struct VisibilityOrder {
-    /// None if its transaction has no mark in it, such as a write around the proxy.
+    /// The id of the transaction. None if the transaction has no mark, such as a write that
+    /// bypassed the proxy.
     pub id: Option<TStateId>,
     /// None if it is not known whether the primary shows it.
     pub shown: Option<ShownBefore>,
-    /// It became visible after every commit up to here.
+    /// The TSID up to which all commits became visible before this one.
     pub hidden_until: Tsid,
 }
 

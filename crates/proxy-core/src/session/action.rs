@@ -186,7 +186,7 @@ pub enum SessionEnding {
     Lost(Report),
 }
 
-/// How the waiting batch runs on a server.
+/// The way in which the waiting batch runs on a server.
 #[derive(Debug)]
 pub struct Attachment {
     /// The server.
@@ -222,12 +222,12 @@ pub enum AttachedServer {
     Snapshot(TableOidMap),
 }
 
-/// How a batch of reads runs at a replica.
+/// The way in which a batch of reads runs at a replica.
 #[derive(Debug)]
 pub struct ReplicaRead {
     /// The reply that proves that the batch has taken its snapshots, if a proof is needed.
     pub proof: SnapshotProof,
-    /// The OIDs of its tables there.
+    /// The OIDs of the batch's tables at the replica.
     pub numbers: TableOidMap,
     /// The batch's prepared form, if the batch is one simple query. If that fails, the original
     /// query runs on the primary.
@@ -248,7 +248,7 @@ pub struct ComingMessage<'a> {
     /// Set if the server is a replica with the transaction's snapshot. States whether everything
     /// sent to it is answered.
     pub snapshot: Option<SnapshotState>,
-    /// Whether it runs inside a transaction that the client has begun.
+    /// Whether the batch runs inside a transaction that the client has begun.
     pub is_inside: bool,
     /// Whether that transaction has failed.
     pub is_failed: bool,
@@ -302,7 +302,7 @@ pub struct MessageTreatment {
     /// Statements that run before the message in the same transaction, and whose replies the client
     /// does not see.
     pub prelude: Vec<String>,
-    /// Whether it only changes the schema, see [`Attachment::is_schema_only`].
+    /// Whether the batch only changes the schema, see [`Attachment::is_schema_only`].
     pub is_schema_only: bool,
     /// A notice for the client, after the replies to its earlier messages.
     pub notice: Option<Report>,

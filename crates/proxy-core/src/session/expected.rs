@@ -106,7 +106,7 @@ pub enum MessageUndo {
 }
 
 impl MessageUndo {
-    /// Returns whether it restores statements that were removed by name.
+    /// Returns whether the message restores statements that were removed by name.
     pub fn is_of_names(&self) -> bool {
         matches!(self, MessageUndo::Restore(..) | MessageUndo::RestoreAll(..))
     }
@@ -138,7 +138,7 @@ pub struct ExpectedReply {
     pub kind: ReplyKind,
     /// Whether the session itself sent the message. Then the client does not see the reply.
     pub is_hidden: bool,
-    /// Whether it may fail without a report.
+    /// Whether the message may fail without a report to the client.
     pub is_optional: bool,
     /// Only for a simple query: the statements before the client's, whose replies the client does
     /// not see.

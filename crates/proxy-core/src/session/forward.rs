@@ -27,7 +27,7 @@ const RUN_UNNAMED: &[u8] = b"D\0\0\0\x06P\0E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04";
 pub(super) struct Forwarding {
     /// The known content of the message.
     pub known: HeldMessageContent,
-    /// Whether it only changes the schema, whatever other keywords its text has.
+    /// Whether the message only changes the schema, whatever other keywords its query string has.
     pub is_schema_only: bool,
     /// The statements before it, if it is a simple query.
     pub prelude: Prelude,

@@ -79,7 +79,7 @@ impl PrimaryState {
 /// The session's state at a replica.
 #[derive(Debug)]
 pub(super) struct ReplicaSide {
-    /// The OIDs of tables there.
+    /// The OIDs of tables at the attached server.
     pub numbers: TableOidMap,
     pub runs: ReplicaWork,
 }

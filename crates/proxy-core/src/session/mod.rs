@@ -114,7 +114,7 @@ pub struct PeerOutput {
     pub to_server: BytesMut,
 }
 
-/// When a session keeps its server until it ends.
+/// The conditions under which a session keeps its server until it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PinningPolicy {
     /// Once it has run a statement that may leave state on it: transaction pooling.
@@ -143,9 +143,9 @@ pub struct SessionOptions {
     pub process: u32,
     /// The settings that were reported to the client.
     pub parameters: Arc<ReportedParameters>,
-    /// When it keeps its servers.
+    /// The conditions under which sessions keep their servers.
     pub pinning: PinningPolicy,
-    /// How statements are read.
+    /// The functions that parse statements.
     pub grammar: Grammar,
     /// The snapshots of transactions that do not ask for others, if they need not begin on a
     /// server.

@@ -35,7 +35,7 @@ pub(super) struct GatheringPhase {
 pub(super) struct WantingPhase {
     pub transaction: DetachedTransaction,
     pub held: HeldMessages,
-    /// The failure of the batch at a replica, if it ran there.
+    /// The failure of the batch at a replica, if the batch ran at a replica.
     pub failure: Option<BatchFailure>,
 }
 

@@ -45,7 +45,7 @@ pub struct ClientSettings {
     pub level: ConsistencyLevel,
     /// The precision of the analysis of reads.
     pub classes: ClassPrecision,
-    /// Which reads may run on another server than their transaction.
+    /// The reads that may run on another server than their transaction.
     pub balancing: ReadBalancing,
 }
 

@@ -36,7 +36,7 @@ pub struct PreparedStatement {
     pub body: Option<Bytes>,
     /// The state that it may leave behind.
     pub effect: SessionEffect,
-    /// When the client prepared it.
+    /// The number of the preparation by the client.
     pub since: PreparationNumber,
     /// The statement's description for the client, once a server has described it.
     pub described: Option<Arc<Description>>,

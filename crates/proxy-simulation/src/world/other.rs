@@ -8,9 +8,9 @@ use proxy_core::freshness::ReplicaId;
 
 /// A second proxy that waits to take over, with a transactions buffer of its own.
 pub(super) struct Other {
-    /// It has no follower while this proxy is not the active one.
+    /// The other proxy's buffer. It follows no commits while that proxy is not active.
     pub buffer: Buffer,
-    /// Whether it is there, and takes over if the active one dies.
+    /// Whether the other proxy stands by, and takes over if the active one dies.
     pub waits: bool,
     /// Replicas that lagged behind the slot when it came: if it takes over, no source has their
     /// missing commits.

@@ -23,9 +23,9 @@ pub struct ConnectedClient {
     pub address: Option<SocketAddr>,
     /// The time of its login.
     pub since: Instant,
-    /// How often it got a server.
+    /// The number of times that the session was attached to a server.
     pub batches: AtomicU64,
-    /// The server that it uses now.
+    /// The server that the session uses now.
     pub server: Mutex<Option<RouteTarget>>,
 }
 

@@ -33,7 +33,7 @@ pub struct ProcessRequest {
 
 /// Another session's process, which stays its own until this is dropped.
 pub struct ProcessLoan {
-    /// Its number at the primary.
+    /// The number of the session's process at the primary.
     pub process: u32,
     _until: oneshot::Sender<()>,
 }

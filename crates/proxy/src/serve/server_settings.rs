@@ -7,7 +7,7 @@ use std::time::Duration;
 use pg_wire::settings;
 use proxy_pool::{Connection, ConnectionKey, KnownSettings, StartSettings};
 
-/// How servers parse a session's statements.
+/// The settings by which servers parse a session's statements.
 #[derive(Clone, Debug, Default)]
 pub struct ParseContext {
     /// The schemas in which names are looked up.
@@ -50,9 +50,9 @@ impl IsolationLevel {
 pub struct ServerSettings {
     /// User, database and settings.
     pub key: ConnectionKey,
-    /// The same key for reads at replicas, where a write fails.
+    /// The key of the session's connections to replicas, where a write fails.
     pub reads: ConnectionKey,
-    /// How servers parse its statements.
+    /// The settings by which servers parse the session's statements.
     pub reading: ParseContext,
     /// The default isolation level of its transactions.
     pub isolation: IsolationLevel,

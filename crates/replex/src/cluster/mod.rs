@@ -28,15 +28,15 @@ const LEADER_ANSWERS_WITHIN: Duration = Duration::from_millis(500);
 /// Between two questions whether something has come about.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-/// Where a process runs.
+/// The environment of a process: network, address and data folder.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// A command that goes on as the command in its further arguments, in the same process, as
-    /// `nsenter` does; empty is none.
+    /// A command that executes its further arguments in the same process, as `nsenter` does; empty
+    /// means none.
     pub launcher: Vec<String>,
     /// The address to listen at.
     pub address: IpAddr,
-    /// The folder for data; none is one in the cluster's folder.
+    /// The folder for data; none means a folder in the cluster's folder.
     pub folder: Option<PathBuf>,
 }
 
@@ -67,26 +67,28 @@ impl Host {
     }
 }
 
-/// How a cluster is started.
+/// The options with which a cluster is started.
 #[derive(Clone, Debug)]
 pub struct ClusterOptions {
     /// The program: this process's own file, or a test's build.
     pub program: PathBuf,
-    /// Where its folder is made; none is the system's temporary folder.
+    /// The parent of the cluster's folder; none means the system's temporary folder.
     pub parent: Option<PathBuf>,
-    /// How many servers.
+    /// The number of servers.
     pub servers: usize,
-    /// How many coordinators; more than one only with `etcd`.
+    /// The number of coordinators; more than one only with `etcd`.
     pub coordinators: usize,
-    /// The members of the etcd that keeps the coordinators' state; none is a folder.
+    /// The members of the etcd that has the coordinators' state; without members the state is in a
+    /// folder.
     pub etcd: Vec<String>,
     /// Further arguments of each coordinator.
     pub coordinator_arguments: Vec<String>,
     /// Further arguments of each server.
     pub server_arguments: Vec<String>,
-    /// Where the coordinators run.
+    /// The environment of the coordinators.
     pub coordinator_host: Host,
-    /// Where the servers run, by position; those beyond run as this process does.
+    /// The environments of the servers, by position. Further servers run in the environment of this
+    /// process.
     pub server_hosts: Vec<Host>,
     /// Whether the processes end with this one.
     pub life: ProcessLife,
@@ -158,7 +160,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Starts a coordinator, at the address that it had before if it had one.
+    /// Starts a coordinator, at its earlier address if it has run before.
     ///
     /// # Errors
     /// The coordinator did not start.
@@ -199,18 +201,18 @@ impl Cluster {
         Ok(())
     }
 
-    /// Gives coordinators that are started from now on these further arguments.
+    /// Sets further arguments for coordinators that are started after this call.
     pub fn set_coordinator_arguments(&mut self, arguments: Vec<String>) {
         self.options.coordinator_arguments = arguments;
     }
 
-    /// Has coordinators that are started from now on keep their state in this etcd, or in the
-    /// folder if it is none.
+    /// Makes coordinators that are started after this call keep their state in this etcd, or in the
+    /// folder if `etcd` is none.
     pub fn set_etcd(&mut self, urls: Vec<String>) {
         self.options.etcd = urls;
     }
 
-    /// Adds a server with a folder of its own; gives its position, from 0.
+    /// Adds a server with its own folder. Returns its position, from 0.
     ///
     /// # Errors
     /// The server did not start.
@@ -270,7 +272,7 @@ impl Cluster {
         folder.unwrap_or_else(|| self.path.join(format!("server-{}", position + 1)))
     }
 
-    /// Returns how many servers were started, including the ended ones.
+    /// Returns the number of servers that were started, including ended ones.
     pub fn server_count(&self) -> usize {
         self.servers.len()
     }
@@ -293,7 +295,7 @@ impl Cluster {
         process.expect("the caller knows that this coordinator runs")
     }
 
-    /// Returns which coordinator leads, once one does.
+    /// Waits until a coordinator leads, and returns its position.
     ///
     /// # Errors
     /// None does in time, or a process has ended on its own.
@@ -318,7 +320,7 @@ impl Cluster {
         }
     }
 
-    /// Returns every process that runs.
+    /// Returns all running processes.
     pub fn processes(&self) -> impl Iterator<Item = &Process> {
         let coordinators = self.coordinators.iter().flatten();
         coordinators.chain(self.servers.iter().flatten())
@@ -347,7 +349,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until a server has ended on its own, as one must whose disk fails. Returns how.
+    /// Waits until a server has ended by itself, as a server with a failing disk must. Returns its
+    /// exit status.
     ///
     /// # Errors
     /// The server was not running, or did not end within the time. In the second case it keeps
@@ -383,7 +386,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Stops a server's process in its tracks (SIGSTOP), as a long pause of its machine would.
+    /// Suspends a server's process (SIGSTOP), like a long pause of its machine.
     ///
     /// # Errors
     /// The server has ended.
@@ -391,7 +394,7 @@ impl Cluster {
         self.server(position).signal(Signal::STOP)
     }
 
-    /// Lets a paused server go on (SIGCONT).
+    /// Resumes a suspended server (SIGCONT).
     ///
     /// # Errors
     /// The server has ended.
@@ -399,7 +402,7 @@ impl Cluster {
         self.server(position).signal(Signal::CONT)
     }
 
-    /// Checks that no process has ended on its own. The error shows the end of its log.
+    /// Checks that no process has ended by itself.
     ///
     /// # Errors
     /// A process has ended by itself. The error contains the end of the process's log.
@@ -411,7 +414,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Returns the configuration as the coordinator that leads holds it.
+    /// Returns the configuration of the leading coordinator.
     ///
     /// # Errors
     /// No coordinator answers.
@@ -432,7 +435,7 @@ impl Cluster {
         inspect::counters(address).await
     }
 
-    /// Waits until the coordinator's configuration is as it should be.
+    /// Waits until the coordinator's configuration satisfies a condition.
     ///
     /// # Errors
     /// The condition is not met in time, or a process has ended by itself. The error contains
@@ -499,8 +502,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Lets processes and folder outlive this value; gives the folder and the process ids, the
-    /// coordinator's first. Only processes that were started detached outlive this process too.
+    /// Leaves the processes and the folder when this value is dropped. Returns the folder and the
+    /// process ids, the coordinator's first. Only detached processes also outlive this process.
     pub fn keep(mut self) -> (PathBuf, Vec<u32>) {
         let ids = self.processes().map(Process::id).collect();
         let coordinators = self.coordinators.iter_mut().flatten();

@@ -38,9 +38,9 @@ pub struct Process {
 /// Whether children end with the process that started them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessLife {
-    /// They end with it, also when it is killed.
+    /// The children end when the process that started them ends or is killed.
     WithParent,
-    /// They go on after it.
+    /// The children continue when the process that started them ends.
     Detached,
 }
 
@@ -122,17 +122,17 @@ impl Process {
         }
     }
 
-    /// Returns its name.
+    /// Returns the name of the process.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns its id.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Returns a word of its `ready` line.
+    /// Returns the value of a key in the process's `ready` line.
     pub fn ready_value(&self, key: &str) -> Option<&str> {
         let found = self.ready.iter().find(|(known, _)| known == key);
         found.map(|(_, value)| value.as_str())
@@ -146,7 +146,7 @@ impl Process {
         Ok(kill_process(self.pid, signal)?)
     }
 
-    /// Ends it at once, as a crash would, and waits until it is gone.
+    /// Kills the process (SIGKILL), and waits until it has ended.
     ///
     /// # Errors
     /// The process had already ended.
@@ -157,7 +157,7 @@ impl Process {
         self.child.kill().await
     }
 
-    /// Ends it in order and waits until it is gone.
+    /// Stops the process in order (SIGTERM), and waits until it has ended.
     ///
     /// # Errors
     /// The process had already ended, or does not end.
@@ -169,7 +169,7 @@ impl Process {
         self.wait(STOPPED_WITHIN).await
     }
 
-    /// Waits until it ends on its own.
+    /// Waits until the process ends by itself.
     ///
     /// # Errors
     /// The process does not end within the time.
@@ -180,7 +180,7 @@ impl Process {
         }
     }
 
-    /// Checks that it runs. The error states how it ended.
+    /// Checks that the process runs.
     ///
     /// # Errors
     /// The process has ended.
@@ -203,12 +203,12 @@ impl Process {
         Ok(kilobytes << 10)
     }
 
-    /// Returns its output to stderr so far.
+    /// Returns the process's output to stderr so far.
     pub fn log_text(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Lets it outlive this value.
+    /// Leaves the process running when this value is dropped.
     pub fn release(&mut self) {
         self.released = true;
     }

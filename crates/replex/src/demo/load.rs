@@ -20,7 +20,7 @@ const IN_FLIGHT: usize = 256;
 pub struct LoadSummary {
     /// Rows that were acknowledged.
     pub rows: Vec<Vec<Value>>,
-    /// How long it took.
+    /// The duration of the load.
     pub elapsed: Duration,
     /// The longest time between two acknowledgements.
     pub longest_gap: Duration,
@@ -35,7 +35,7 @@ impl Drop for RunningLoad {
     }
 }
 
-/// How far a load is, for the user that watches.
+/// The progress of a load, to be displayed.
 #[derive(Clone, Default)]
 pub struct LoadProgress(Arc<AtomicU64>);
 
@@ -63,7 +63,7 @@ pub fn bar_of(length: u64, text: &str) -> ProgressBar {
     bar
 }
 
-/// Inserts all rows, and returns the acknowledged ones, which without an error is all of them.
+/// Inserts all rows, and returns the acknowledged rows. Without an error these are all rows.
 pub async fn load(
     flights: Flights,
     rows: Vec<Vec<Value>>,

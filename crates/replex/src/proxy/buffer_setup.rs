@@ -19,7 +19,7 @@ pub struct BufferSetup {
     _store: Option<EmbeddedStore>,
     /// The buffer.
     pub buffer: buffer::BufferOptions,
-    /// Where it is, for people.
+    /// The location of the buffer, to be displayed.
     pub place: String,
 }
 

@@ -90,7 +90,7 @@ struct BufferState {
 pub struct BufferStatus {
     /// The buffer's activity, or its error.
     pub text: String,
-    /// Whether it follows the slot.
+    /// Whether the buffer follows the slot.
     pub is_following: bool,
     /// The first and the last position that it covers; none before it was reached.
     pub covered: Option<(Tsid, Tsid)>,
@@ -123,18 +123,18 @@ impl TransactionsBuffer {
         self.state().pages.as_ref().map(BufferPages::until)
     }
 
-    /// Returns whether it has every commit after this position.
+    /// Returns whether the buffer has every commit after this position.
     pub fn covers(&self, place: Tsid) -> bool {
         let state = self.state();
         state.pages.as_ref().is_some_and(|it| it.covers(place))
     }
 
-    /// Returns whether it has every commit after this position, and at least one.
+    /// Returns whether the buffer has every commit after this position, and at least one.
     pub fn has_after(&self, place: Tsid) -> bool {
         self.page_after(place).is_some()
     }
 
-    /// Returns its status.
+    /// Returns the status of the buffer.
     pub fn status(&self) -> BufferStatus {
         let state = self.state();
         let pages = state.pages.as_ref();

@@ -92,7 +92,7 @@ impl Lease {
         self.0.has_standby.load(Ordering::Acquire)
     }
 
-    /// Returns whether it has ended for good.
+    /// Returns whether the lease has ended for good.
     pub fn has_ended(&self) -> bool {
         self.0.has_ended.load(Ordering::Acquire)
     }

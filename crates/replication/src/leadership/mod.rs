@@ -73,7 +73,7 @@ const KEPT_OUT_AFTER: Duration = Duration::from_secs(2);
 /// The leadership of this proxy: it is active until the lease ends. Dropping it gives up.
 #[derive(Debug)]
 pub struct ProxyLeadership {
-    /// The epoch, which is higher than that of every earlier proxy.
+    /// The epoch, which is higher than the epoch of every earlier proxy.
     pub epoch: u64,
     /// The active proxy's lease.
     pub lease: Lease,

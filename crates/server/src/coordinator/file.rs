@@ -39,7 +39,7 @@ impl StateFolder {
         })
     }
 
-    /// Returns its location, for people.
+    /// Returns the location of the folder, to be displayed.
     pub fn place(&self) -> String {
         format!("folder {}", self.folder.path().display())
     }

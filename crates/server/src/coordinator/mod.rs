@@ -91,7 +91,7 @@ impl CoordinatorProcess {
         Ok(CoordinatorProcess { event_loop, role })
     }
 
-    /// Returns its address with the real port.
+    /// Returns the listening address, with the port that the system chose.
     pub fn address(&self) -> SocketAddr {
         self.event_loop.address()
     }

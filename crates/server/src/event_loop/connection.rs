@@ -47,14 +47,14 @@ pub(super) struct Connection {
     pub readable: bool,
     /// Whether the other side has closed the connection or it broke. Then it is read until its end.
     pub hung_up: bool,
-    /// Whether it is on the loop's list of connections to read.
+    /// Whether the connection is on the loop's list of connections to read.
     pub listed: bool,
     /// The number of unanswered requests.
     pub unanswered: usize,
     /// The bytes to write, from `sent` on.
     pub outgoing: Vec<u8>,
     sent: usize,
-    /// Whether it is on the loop's list of connections to write.
+    /// Whether the connection is on the loop's list of connections to write.
     pub dirty: bool,
     /// Whether the socket is full. The system reports when it is not.
     pub blocked: bool,

@@ -165,7 +165,7 @@ impl EventLoop {
         })
     }
 
-    /// Returns its address with the real port.
+    /// Returns the listening address, with the port that the system chose.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -65,7 +65,7 @@ pub struct World {
     pub clients: BTreeMap<u64, SimulatedClient>,
     /// The number of the next client.
     pub next_client: u64,
-    /// Connections of clients to cores, by their names there.
+    /// The clients' connections to cores.
     pub connections: Connections,
     /// The server whose turn it is, while all are restarted in order.
     pub rolling: Option<usize>,
@@ -106,7 +106,7 @@ pub struct World {
 /// A table that clients use.
 #[derive(Clone, Debug)]
 pub struct SimulatedTable {
-    /// Its number.
+    /// The table's number.
     pub id: TableId,
     /// The table in the model's words and the protocol's.
     pub translation: Rc<Translation>,

@@ -62,7 +62,7 @@ impl Decimal {
         })
     }
 
-    /// Returns its position among the 64-bit integers.
+    /// Returns the number's position among the 64-bit integers.
     pub fn place(&self) -> Place {
         let outside = match self.negative {
             true => Place::Below,

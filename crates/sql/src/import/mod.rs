@@ -105,7 +105,7 @@ pub struct ImportError {
     pub line: Option<u64>,
     /// The error.
     pub error: SqlError,
-    /// How much was imported.
+    /// The summary of the imported rows.
     pub summary: Box<ImportSummary>,
 }
 

@@ -12,18 +12,18 @@ use super::facts::{Facts, KnownEnd, RangeEnd};
 /// The most combinations of values that one statement looks up. A longer list is read by a scan.
 pub const KEYS_MAX: usize = 1024;
 
-/// Where and how a statement reads.
+/// The access path of a read: the replex, and the part of it that is read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Access {
     /// The replex, as an index into the table's layout.
     pub replex: usize,
-    /// How much of it is read.
+    /// The part of the replex that is read.
     pub kind: AccessKind,
     /// The ranges to read, in the order of their keys. It is empty if no row can match.
     pub segments: Vec<Segment>,
     /// The columns that order rows within a partition.
     pub order_columns: Vec<usize>,
-    /// How many of these columns each segment fixes to one value.
+    /// The number of these columns that each segment equates with one value.
     pub fixed: usize,
     /// The range of the next of these columns.
     pub range: ValueRange,
@@ -38,7 +38,7 @@ pub struct ValueRange {
     pub upper: Option<RangeEnd>,
 }
 
-/// How much of a replex is read.
+/// The part of a replex that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AccessKind {
     /// Nothing, because no row can match.

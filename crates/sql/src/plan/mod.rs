@@ -129,7 +129,7 @@ pub enum StatementPlan {
 pub struct ReadPlan {
     /// The table.
     pub table: TableId,
-    /// Where to read.
+    /// The access path of the read.
     pub access: Access,
     /// The limit of the read. Set if no index serves it and the statement does not request a scan.
     pub unasked: Option<UnaskedScan>,

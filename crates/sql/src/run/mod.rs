@@ -93,7 +93,7 @@ impl<S: Store> SqlSession<S> {
         &self.store
     }
 
-    /// Returns its settings.
+    /// Returns the settings of the session.
     pub fn settings(&self) -> SessionSettings {
         self.settings
     }

@@ -41,7 +41,7 @@ const GATHERED_BYTES_MAX: usize = 1024 * 1024;
 /// A record takes at most this share of a segment.
 const RECORD_SHARE: u64 = 4;
 
-/// How a log is kept. One core's log takes three segments of disk at rest.
+/// The options of a log. One core's log takes three segments of disk at rest.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
     /// Random number drawn when the log was created; the same at every later opening (R16).
@@ -52,7 +52,8 @@ pub struct LogOptions {
     pub replay_from: Position,
     /// Bytes of a segment file: its first block and the records.
     pub segment_bytes: u64,
-    /// How long records of [`FlushTiming::Interval`] gather in memory before they are written.
+    /// The time for which records of [`FlushTiming::Interval`] are collected in memory before they
+    /// are written.
     pub write_interval: Duration,
     /// Longest time that a record of [`FlushTiming::Interval`], once written, stays unflushed.
     pub flush_interval: Duration,
@@ -73,7 +74,7 @@ impl LogOptions {
     }
 }
 
-/// When a record must be durable.
+/// The time by which a record must be durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushTiming {
     /// As soon as the disk can: for tables of durability `sync`, and for seals and decisions.

@@ -12,6 +12,7 @@ pub(crate) struct QueuedRequest {
     pub digest: u64,
     pub mutation: Mutation,
     pub since_us: u64,
-    /// Whether it was part of an aborted operation, and now runs alone.
+    /// Whether the request was part of an aborted operation, and now runs in an operation of its
+    /// own.
     pub alone: bool,
 }

@@ -70,7 +70,7 @@ impl Inquiry {
         }
     }
 
-    /// Asks one peer, if it is one of them and has not reported completely.
+    /// Asks one peer, if the recovering core needs its reports and does not have all of them yet.
     pub fn ask(&mut self, to: CoreId, output: &mut CoreOutput) {
         let Some(attempts) = self.peers.get_mut(&to) else {
             return;

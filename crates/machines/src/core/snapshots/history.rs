@@ -58,12 +58,12 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Returns its approximate memory in bytes.
+    /// Returns the approximate memory of the history in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Returns whether it has grown so much that a search for unneeded rows is worthwhile.
+    /// Returns whether the history has grown so much that a search for unneeded rows is worthwhile.
     pub fn has_grown(&self) -> bool {
         self.bytes > 2 * self.bytes_trimmed + GROWTH_BYTES
     }

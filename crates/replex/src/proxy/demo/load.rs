@@ -46,7 +46,7 @@ pub struct LoadSeen {
     pub torn: AtomicU64,
     /// Reads that failed because the replica where they ran was lost.
     pub lost: AtomicU64,
-    /// Anything else that failed.
+    /// The number of statements that failed for another reason.
     pub failed: AtomicU64,
     stop: AtomicBool,
 }

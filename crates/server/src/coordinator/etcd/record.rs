@@ -206,7 +206,8 @@ impl Record {
         self.write(term, &manifest, &bytes)
     }
 
-    /// Records in the state that it has moved, so that no coordinator continues from it here.
+    /// Records in the stored state that the state has moved, so that no coordinator continues with
+    /// this copy.
     pub fn hand_over(
         &mut self,
         term: LeaderRevisions,

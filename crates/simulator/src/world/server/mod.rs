@@ -27,7 +27,7 @@ const JOIN_RETRY_US: u64 = 200 * MILLISECOND;
 /// One server.
 #[derive(Debug)]
 pub struct SimulatedServer {
-    /// Its number, once it has joined.
+    /// The server's number, once it has joined.
     pub id: Option<ServerId>,
     /// The number of its data folder.
     pub disk: u64,
@@ -39,7 +39,7 @@ pub struct SimulatedServer {
     pub state: ServerPhase,
     /// The time until which the process is suspended.
     pub paused_until_us: u64,
-    /// Its clocks.
+    /// The server's clocks.
     pub clock: SimulatedClock,
     /// The disks, one for each core.
     pub disks: Vec<SimulatedDisk>,
