@@ -23,7 +23,8 @@ pub struct BaselineChain {
 }
 
 impl BaselineChain {
-    /// Starts `length` processes, each knowing the one before; logs go to `folder`.
+    /// Starts `length` processes. Each process but the first forwards frames to the previous one.
+    /// Their logs are in `folder`.
     ///
     /// # Errors
     /// A process does not start.

@@ -17,7 +17,7 @@ pub struct MeasureOptions {
     /// The number of pairs of baseline and store. With fewer than five pairs, medians mean little.
     #[arg(long, default_value_t = 5, global = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub pairs: u32,
-    /// Rows loaded before anything is measured.
+    /// The number of rows that are loaded before a measurement.
     #[arg(long, default_value_t = 20_000, global = true, value_parser = clap::value_parser!(u64).range(2..))]
     pub rows: u64,
     /// Rows that `memory` loads; S11 asks for 10,000,000, which takes some minutes.

@@ -33,7 +33,7 @@ pub struct LineChart {
     pub series: Vec<(String, Vec<(f64, f64)>)>,
 }
 
-/// A chart of bars. Each group has one value for each series, or none without such a figure.
+/// A chart of bars. Each group has one value for each series, or none if the figure does not exist.
 #[derive(Clone, Debug)]
 pub struct BarChart {
     pub title: String,

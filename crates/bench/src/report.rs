@@ -58,7 +58,7 @@ impl FigureReport {
         });
     }
 
-    /// Adds a figure beside its baseline, measured in pairs with it.
+    /// Adds a figure and its baseline, which were measured in pairs.
     pub fn pair(
         &mut self,
         (id, target): (&str, &str),

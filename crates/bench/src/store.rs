@@ -35,7 +35,7 @@ const UP_PAUSE: Duration = Duration::from_millis(100);
 /// The shape of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowShape {
-    /// Rows loaded before anything is measured.
+    /// The number of rows that are loaded before a measurement.
     pub rows: u64,
     pub field_bytes: usize,
 }
@@ -58,7 +58,7 @@ pub fn failed(error: client::Error) -> io::Error {
     io::Error::other(error.to_string())
 }
 
-/// Connects `count` clients, each with connections of its own.
+/// Connects `count` clients, which share no connections.
 ///
 /// # Errors
 /// The cluster cannot be reached.

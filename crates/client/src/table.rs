@@ -66,7 +66,7 @@ pub(crate) struct PlacedIndex<'a> {
     /// The name of the index; none for the primary key.
     pub name: Option<&'a str>,
     pub replex: u8,
-    /// The columns of its key.
+    /// The columns of the index's key.
     pub columns: &'a [usize],
     /// The number of leading columns that determine the partition.
     pub partition_columns: usize,

@@ -138,7 +138,7 @@ impl Refused {
 }
 
 impl Coordinator {
-    /// Returns a coordinator that goes on from `state`. Call [`Coordinator::start`] next.
+    /// Returns a coordinator that continues with `state`. Call [`Coordinator::start`] next.
     pub fn new(state: CoordinatorState, settings: CoordinatorSettings) -> Coordinator {
         Coordinator {
             settings,

@@ -110,7 +110,7 @@ impl fmt::Display for ReplicaReport {
 
 /// The requirements of a suite on its servers.
 pub struct SuiteRequirements {
-    /// The database that it runs in.
+    /// The database in which the suite runs.
     pub database: &'static str,
     /// Settings of the primary.
     pub settings: &'static [&'static str],

@@ -32,11 +32,11 @@ pub struct StudiedCase {
 pub struct StudiedBug {
     /// The name on the command line.
     pub name: &'static str,
-    /// The rule that it breaks.
+    /// The rule that the bug breaks.
     pub rule: &'static str,
     /// The effect of the bug, in words.
     pub description: &'static str,
-    /// The case in which it shows.
+    /// The case in which the search finds the bug.
     pub case: &'static str,
     /// A function that searches the case with the bug planted.
     pub search: Box<dyn Fn(SearchLimits) -> Findings>,

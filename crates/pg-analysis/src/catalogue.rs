@@ -29,7 +29,7 @@ pub struct ColumnInfo {
     pub number: ColumnNumber,
     /// The column's name.
     pub name: String,
-    /// The OID of its type.
+    /// The OID of the column's type.
     pub type_oid: u32,
     /// Whether equal values have equal text: its type is no text, or its collation is
     /// deterministic.
@@ -52,11 +52,11 @@ pub struct Relation {
     pub columns: Vec<ColumnInfo>,
     /// The canonical key: the columns of its replica identity, if that is the primary key.
     pub key: Vec<ColumnNumber>,
-    /// The columns of its other unique indexes, by their OIDs.
+    /// The columns of the table's other unique indexes, by the OIDs of the indexes.
     pub unique_keys: Vec<(u32, Vec<ColumnNumber>)>,
-    /// Whether the slot delivers its changes with a key or as whole rows.
+    /// Whether the slot delivers the table's changes with a key or as whole rows.
     pub replicated: bool,
-    /// Whether its rows are in partitions.
+    /// Whether the table is partitioned.
     pub is_partitioned: bool,
     /// Whether row security restricts which rows a statement sees.
     pub row_security: bool,

@@ -62,7 +62,7 @@ const OWN_PUBLICATION: &str = "hihooi";
 
 /// The facts about a client that determine the meaning of its query strings.
 pub struct ClientIdentity<'a> {
-    /// The number of its process, as it knows it.
+    /// The process number that the client has received with its cancel key.
     pub process: u32,
     /// Returns whether another client that is logged in has this number.
     pub is_client: &'a dyn Fn(u32) -> bool,
@@ -84,7 +84,7 @@ pub enum Replacement {
 pub struct ClientView {
     /// Ranges of bytes, in order, without overlaps.
     pub edits: Vec<(Range<usize>, Replacement)>,
-    /// Whether a parameter of it may be the number of a client.
+    /// Whether a parameter of the query may be the process number of a client.
     pub has_process_parameters: bool,
 }
 
@@ -352,7 +352,7 @@ pub fn process_of_value(value: &[u8], is_binary: bool) -> Option<u32> {
     }
 }
 
-/// Returns a process number as such a value, of as many bytes.
+/// Returns a process number as a parameter's value, with the same length in bytes.
 pub fn value_of_process(process: u32, is_binary: bool, length: usize) -> Vec<u8> {
     match is_binary {
         true if length == 8 => u64::from(process).to_be_bytes().to_vec(),

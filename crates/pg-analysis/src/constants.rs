@@ -21,7 +21,7 @@ const GROWTH: usize = 16;
 pub struct TextTemplate<'t> {
     /// The query string.
     pub text: String,
-    /// The values of its parameters, from `$1` on.
+    /// The values of the template's parameters, from `$1` on.
     pub values: Vec<Constant<'t>>,
 }
 

@@ -34,11 +34,11 @@ impl QualifiedName {
 /// tree.
 #[derive(Debug, Default)]
 pub struct StatementFacts<'a> {
-    /// The reason why it needs the primary; none if it does not.
+    /// The reason why the statement needs the primary; none if it does not.
     pub primary: Option<&'static str>,
     /// Whether the statement may touch tables that it does not name.
     pub unknown: bool,
-    /// The tables that it reads.
+    /// The tables that the statement reads.
     pub reads: BTreeSet<QualifiedName>,
     /// The number of reads of tables. Two reads of one table count as two.
     pub read_count: usize,
@@ -46,7 +46,7 @@ pub struct StatementFacts<'a> {
     pub inner_writes: BTreeSet<QualifiedName>,
     /// All names that may be columns, without their tables.
     pub names: BTreeSet<String>,
-    /// The names among them that stand alone in a place where the type of a whole row would be
+    /// The names of these that stand alone in a place where the type of a whole row would be
     /// visible.
     pub bare_names: BTreeSet<String>,
     /// The tables whose whole rows are used where their type is visible: `coalesce(t.*)`.
@@ -63,15 +63,15 @@ pub struct StatementFacts<'a> {
     pub stable: bool,
     /// Whether the statement reads the time at which its transaction began.
     pub transaction_time: bool,
-    /// The numbers of its parameters.
+    /// The numbers of the statement's parameters.
     pub parameters: BTreeSet<i32>,
     /// Whether the statement locks the rows that it reads.
     pub locks: bool,
     /// Parameters that occur more than once.
     pub repeated_parameters: BTreeSet<i32>,
-    /// The functions that it calls, by name and number of arguments.
+    /// The functions that the statement calls, by name and number of arguments.
     pub calls: BTreeSet<(String, usize)>,
-    /// The types to which it casts.
+    /// The types to which the statement casts values.
     pub casts: Vec<&'a TypeName>,
     /// The statement's string literals.
     pub texts: Vec<&'a str>,

@@ -116,7 +116,7 @@ const STABLE: &[&str] = &[
     "websearch_to_tsquery",
 ];
 
-/// The functions among them that return or use the time at which the transaction began.
+/// The stable functions that return or use the time at which the transaction began.
 pub const OF_TRANSACTION_TIME: &[&str] = &["age", "now", "transaction_timestamp"];
 
 /// Texts that PostgreSQL reads as the time at which the transaction began, or as a day beside it.

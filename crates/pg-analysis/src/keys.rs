@@ -28,7 +28,7 @@ const CONJUNCTS_MAX: usize = 1000;
 /// A parameter's value from a Bind message.
 #[derive(Clone, Copy, Debug)]
 pub struct BoundParameter<'a> {
-    /// The OID of its type; 0 if the client left it to the server.
+    /// The OID of the parameter's type; 0 if the client left it to the server.
     pub type_oid: u32,
     /// Whether the parameter is in binary format.
     pub binary: bool,

@@ -109,7 +109,7 @@ pub enum TransactionCommand {
 /// One statement, analysed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnalysedStatement {
-    /// The way to execute it.
+    /// The way to execute the statement.
     pub action: StatementAction,
     tables: Vec<TableUse>,
     /// The relations that its text names, with views as such.
@@ -190,15 +190,15 @@ impl AnalysedStatement {
         &self.named
     }
 
-    /// Returns whether its sets are smaller where parameters are known.
+    /// Returns whether the statement's read and write sets are smaller if its parameters are known.
     pub fn is_by_parameters(&self) -> bool {
         let rows = self.tables.iter().flat_map(|table| &table.rows);
         let mut values = rows.flatten();
         values.any(|value| matches!(value, KeyValue::Parameter { .. }))
     }
 
-    /// Returns how many parameters it has, if it reads one row of one table by a key of whole
-    /// numbers and they are all the key's values, each once.
+    /// Returns the number of parameters, if the statement reads one row of one table by a key of
+    /// whole numbers and each parameter is the value of one key column.
     pub fn key_parameters(&self) -> Option<usize> {
         let [only] = &self.tables[..] else {
             return None;
@@ -267,7 +267,7 @@ impl TableUse {
 #[derive(Debug)]
 pub struct TextAnalysis {
     statements: Vec<AnalysedStatement>,
-    /// The prepared form of its only statement, once a caller has requested it.
+    /// The prepared form of the string's only statement, once a caller has requested it.
     pub prepared: OnceLock<Arc<PreparedStatement>>,
 }
 
@@ -325,7 +325,7 @@ impl Analyser {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Returns the catalogue as it is now.
+    /// Returns the present catalogue.
     pub fn catalogue(&self) -> Arc<Catalogue> {
         let catalogue = self.catalogue.read();
         Arc::clone(&catalogue.unwrap_or_else(PoisonError::into_inner))

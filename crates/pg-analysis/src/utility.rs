@@ -235,7 +235,7 @@ pub fn detached_concurrently(command: Node<'_>) -> Option<&RangeVar> {
     }
 }
 
-/// Returns whether the statement concerns objects of this kind, which belong to no schema.
+/// Returns whether the statement concerns objects of the given kind, which are not in a schema.
 pub fn concerns(node: Node<'_>, kind: ObjectType::Type) -> bool {
     kind_of(node) == Some(kind)
 }

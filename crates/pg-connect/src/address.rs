@@ -33,7 +33,7 @@ impl Address {
         (&self.host, self.port, &self.database)
     }
 
-    /// Returns the path of its Unix socket; none if it has none.
+    /// Returns the path of the Unix socket at this address; none for a TCP address.
     pub fn socket(&self) -> Option<PathBuf> {
         let folder = self.host.starts_with('/').then(|| Path::new(&self.host));
         folder.map(|folder| socket_in(folder, self.port))

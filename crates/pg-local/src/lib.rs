@@ -132,7 +132,7 @@ impl Postgres {
         Ok(command)
     }
 
-    /// Starts it again, on a port that is free.
+    /// Starts the server again, on a free port.
     pub fn restart(&mut self) -> io::Result<()> {
         let mut last = Ok(());
         for _ in 0..TRIES_MAX {
@@ -144,12 +144,12 @@ impl Postgres {
         last
     }
 
-    /// Starts it again, where it was.
+    /// Starts the server again, on the same port.
     pub fn start_again(&mut self) -> io::Result<()> {
         self.restart_at(self.port)
     }
 
-    /// Starts it again, on this port.
+    /// Starts the server again, on the given port.
     pub fn restart_at(&mut self, port: u16) -> io::Result<()> {
         self.kill();
         self.port = port;
@@ -178,7 +178,7 @@ impl Postgres {
         Ok(wait(&receiver))
     }
 
-    /// Returns the folder of its data.
+    /// Returns the data folder of the server.
     pub fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
@@ -188,12 +188,12 @@ impl Postgres {
         self.folder.path().join("log")
     }
 
-    /// Returns where its programs are.
+    /// Returns the folder of PostgreSQL's programs.
     pub fn programs(&self) -> &Path {
         &self.programs
     }
 
-    /// Returns where it listens.
+    /// Returns the server's listening address.
     pub fn socket(&self) -> SocketAddr {
         SocketAddr::from((self.host, self.port))
     }
@@ -232,7 +232,7 @@ impl Postgres {
         Ok(())
     }
 
-    /// Returns the number of its first process, while it runs.
+    /// Returns the id of the server's first process, while it runs.
     pub fn process(&self) -> Option<u32> {
         self.process.as_ref().map(Child::id)
     }

@@ -43,7 +43,7 @@ pub enum StreamPiece<'a> {
 pub struct WireMessage<'a> {
     /// Header and body, as received.
     pub frame: &'a [u8],
-    /// The number of its bytes that have not arrived; 0 for a complete message.
+    /// The number of bytes of the message that have not arrived; 0 for a complete message.
     pub rest: usize,
 }
 

@@ -26,7 +26,7 @@ pub mod startup;
 use alloc::string::String;
 use core::fmt;
 
-/// A peer's bytes are not PostgreSQL's protocol. The caller decides whether the connection goes on.
+/// A peer's bytes are not PostgreSQL's protocol. The caller decides whether to keep the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed(String);
 

@@ -64,12 +64,12 @@ pub struct Share {
 pub struct Dimension {
     /// The column, as an index into the table's columns.
     pub column: usize,
-    /// The number of divisions of its values; at least 1.
+    /// The number of divisions of the column's values, at least 1.
     pub divisions: u32,
 }
 
 impl FurtherCopy {
-    /// Returns the number of replexes that it stands for.
+    /// Returns the number of replexes that this further copy stands for.
     pub fn replex_count(&self) -> usize {
         match &self.cut {
             Cut::HybridsBetween { factors, .. } => factors.len().saturating_sub(1),
@@ -86,7 +86,7 @@ impl FurtherCopy {
             .collect()
     }
 
-    /// Returns the indexes that it refers to; none is the primary key.
+    /// Returns the indexes from which the copy is derived; none stands for the primary key.
     pub fn indexes(&self) -> Vec<Option<usize>> {
         match &self.cut {
             Cut::Hybrid { shares } => shares.iter().map(|share| share.index).collect(),

@@ -23,7 +23,7 @@ pub type Cell = (usize, usize);
 pub struct Relocation<'a> {
     /// The table's grids.
     pub layout: &'a Layout,
-    /// The number of failures that it must survive.
+    /// The number of failures that the table must survive.
     pub failures_tolerated: u32,
     /// The present placement.
     pub placement: &'a Placement,

@@ -55,7 +55,7 @@ pub struct ReplexReport {
     pub partitions: u32,
     /// The names of the columns that sort rows within a partition.
     pub sorted_by: Vec<String>,
-    /// The servers that hold its partitions, ascending; empty without a placement.
+    /// The servers that hold the copy's partitions, ascending; empty without a placement.
     pub servers: Vec<u32>,
     /// The number of partitions that a read by this replex visits after the loss of its own
     /// partition.

@@ -25,7 +25,7 @@ pub const PARTITIONS_MAX: u32 = 4096;
 pub struct Column {
     /// The name, unique within the table.
     pub name: String,
-    /// The type of its values.
+    /// The type of the column's values.
     pub column_type: ColumnType,
     /// Whether NULL is allowed.
     pub nullable: bool,

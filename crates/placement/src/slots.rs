@@ -20,12 +20,12 @@ pub struct Residue {
 }
 
 impl Residue {
-    /// Returns whether its numbers are valid.
+    /// Returns whether the residue's numbers are valid.
     pub fn is_possible(self) -> bool {
         self.stride > 0 && self.coordinate < self.divisions
     }
 
-    /// Returns whether a slot satisfies it.
+    /// Returns whether a slot has this residue.
     pub fn admits(self, slot: u32) -> bool {
         slot / self.stride % self.divisions == self.coordinate
     }

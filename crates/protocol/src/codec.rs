@@ -346,8 +346,8 @@ impl<T: Wire> Wire for Box<T> {
     }
 }
 
-/// Bytes as one value: their length as `u32`, then the bytes. It is a type of its own because a
-/// list of `u8` would be read byte by byte.
+/// A byte string: its length as `u32`, then the bytes. It is a separate type because a list of `u8`
+/// would be read byte by byte.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(pub Vec<u8>);
 

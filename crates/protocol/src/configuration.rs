@@ -118,7 +118,7 @@ pub struct PlacedTable {
 /// The place of one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The core that holds it.
+    /// The core that holds the partition.
     pub core: CoreId,
     /// Whether the core may answer reads of it.
     pub state: PartitionState,
@@ -137,7 +137,7 @@ pub struct Place {
 pub struct Tenure {
     /// The core.
     pub core: CoreId,
-    /// The epoch in which it began, as in [`Place::since`].
+    /// The epoch in which the tenure began, as in [`Place::since`].
     pub since: Epoch,
 }
 

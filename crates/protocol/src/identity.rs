@@ -127,7 +127,7 @@ impl OperationId {
 /// unique after restarts of that core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SnapshotId {
-    /// The core that opens it.
+    /// The core that opens the snapshot.
     pub opener: CoreId,
     /// The incarnation of that core.
     pub incarnation: Incarnation,

@@ -82,7 +82,7 @@ pub struct Welcome {
     pub cluster: u64,
     /// The core that answers; none for a coordinator.
     pub core: Option<(CoreId, Incarnation)>,
-    /// The epoch of its configuration.
+    /// The epoch of the sender's configuration.
     pub epoch: Epoch,
 }
 

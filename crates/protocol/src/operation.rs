@@ -167,7 +167,7 @@ pub enum Vote {
 pub struct Prepare {
     /// The operation's name.
     pub operation: OperationId,
-    /// The epoch in which it began.
+    /// The epoch in which the operation began.
     pub epoch: Epoch,
     /// All operations of the same head core before this one are finished at every member. Members
     /// forget them, and recognise late duplicates of them by it.
@@ -180,7 +180,7 @@ pub struct Prepare {
     pub votes: Vec<Vote>,
     /// The changes of rows.
     pub changes: Vec<RowChange>,
-    /// The requests that it completes.
+    /// The requests that the operation completes.
     pub requests: Vec<RequestRecord>,
 }
 

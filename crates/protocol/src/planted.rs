@@ -24,7 +24,7 @@ macro_rules! bugs {
                 match self { $(Bug::$bug => $name),+ }
             }
 
-            /// Returns the rule that it breaks.
+            /// Returns the rule that the bug breaks.
             pub fn rule(self) -> &'static str {
                 match self { $(Bug::$bug => $rule),+ }
             }

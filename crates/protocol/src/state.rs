@@ -66,7 +66,7 @@ pub struct ServerMember {
     pub instance: u64,
     /// The process that joined last has reported its stop.
     pub has_stopped: bool,
-    /// Whether the coordinator trusts its folder when the server returns.
+    /// Whether the coordinator trusts the server's folder when the server returns.
     pub trust: FolderTrust,
     /// The position up to which the log of each core was durable at its last report.
     pub logs: Vec<Position>,

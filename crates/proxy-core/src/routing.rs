@@ -47,25 +47,26 @@ pub struct RoutingQuestion<'a> {
     pub situation: SessionSituation<'a>,
     /// The analysis of the statements.
     pub touched: &'a CombinedAnalysis,
-    /// Whether they are all statements of their batch.
+    /// Whether the statements are all statements of their batch.
     pub is_whole: bool,
-    /// Whether they leave no state in the session.
+    /// Whether the statements leave no state in the session.
     pub leaves_nothing: bool,
-    /// Whether they only end their transaction.
+    /// Whether the statements only end their transaction.
     pub is_end: bool,
-    /// Whether they share portals with other batches of their transaction.
+    /// Whether the statements share portals with other batches of their transaction.
     pub shares_portals: bool,
     /// Whether the session keeps its connection.
     pub is_pinned: bool,
     /// Whether the transaction is SERIALIZABLE, so that its reads are checked at the commit.
     pub is_serializable: bool,
-    /// Whether they ran at a replica before, and failed there or had their answer discarded.
+    /// Whether the statements ran at a replica before, and failed there or had their answer
+    /// discarded.
     pub has_failed: bool,
 }
 
 impl<'a> RoutingQuestion<'a> {
-    /// Returns the question for a whole batch that leaves no state, of a session without special
-    /// settings.
+    /// Returns the routing question for a complete batch that leaves no state, in a session without
+    /// special settings.
     pub fn of(
         situation: SessionSituation<'a>,
         touched: &'a CombinedAnalysis,

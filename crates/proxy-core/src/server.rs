@@ -126,7 +126,7 @@ impl ServerConnection {
         }
     }
 
-    /// Records that all prepared statements are gone, as after DEALLOCATE ALL.
+    /// Records that the server has dropped all prepared statements, as after DEALLOCATE ALL.
     pub fn forget_all(&mut self) {
         self.prepared.clear();
         self.unnamed = None;

@@ -23,36 +23,37 @@ pub fn is_temporary_schema(name: &str) -> bool {
 pub struct CombinedAnalysis {
     /// The read and write sets of the statements.
     pub sets: AccessSets,
-    /// The rows that they lock, among other things.
+    /// The rows and other objects that the statements lock.
     pub locked: AccessSets,
-    /// The reason why they need the primary; none if they are reads that any server can answer.
+    /// The reason why the statements need the primary; none if they are reads that any server can
+    /// answer.
     pub needs_primary: Option<&'static str>,
     /// Whether the transaction of the statements may end with one of them.
     pub may_end: bool,
     /// Schema changes that replicas run, in order.
     pub schema: Vec<String>,
-    /// Whether they may change the search path or the role of later statements.
+    /// Whether the statements may change the search path or the role of later statements.
     pub changes_settings: bool,
-    /// Whether they ask for the time at which their transaction began.
+    /// Whether the statements read the time at which their transaction began.
     pub of_transaction_time: bool,
-    /// Whether they begin with BEGIN, so that later statements run inside a transaction.
+    /// Whether the statements begin with BEGIN, so that later statements run inside a transaction.
     pub begins: bool,
     /// The number of statements that begin or end a transaction or a savepoint.
     pub commands: usize,
-    /// The reason why they are refused; none if they are not.
+    /// The reason why the proxy rejects the statements; none if it does not.
     pub refused: Option<&'static str>,
     /// The number of statements.
     pub count: usize,
     /// The oldest catalogue with which they were analysed, see `Analyser::generation`.
     pub generation: Option<u64>,
-    /// The tables and views that their reads name.
+    /// The tables and views that the reads among the statements name.
     pub named: BTreeSet<TableOid>,
     /// The prepared form of the only statement, if its result is the same.
     pub prepared_form: Option<PreparedForm>,
 }
 
 impl CombinedAnalysis {
-    /// Returns the reply that proves that they have taken their snapshots at a replica.
+    /// Returns the reply that proves that the statements have taken their snapshots at a replica.
     pub fn proof(&self) -> SnapshotProof {
         match self.count {
             1 => SnapshotProof::First,
@@ -60,7 +61,7 @@ impl CombinedAnalysis {
         }
     }
 
-    /// Returns the tables whose rows their answers may have.
+    /// Returns the tables whose rows the answers of the statements may have.
     pub fn named(&self) -> NamedTables {
         NamedTables {
             tables: self.named.clone(),
@@ -123,7 +124,7 @@ impl CombinedAnalysis {
 pub struct NamedTables {
     /// The OIDs of the named tables on the primary.
     pub tables: BTreeSet<TableOid>,
-    /// The catalogue from which they are known.
+    /// The number of the catalogue with which the statements were analysed.
     pub generation: Option<u64>,
 }
 

@@ -67,8 +67,8 @@ impl SessionWrites {
         core::mem::take(&mut self.has_run_anything)
     }
 
-    /// Returns whether the transaction has changed its settings, so that names in it may mean
-    /// something else.
+    /// Returns whether the transaction has changed its settings, so that its names may mean other
+    /// objects.
     pub fn has_settings(&self) -> bool {
         self.has_settings
     }

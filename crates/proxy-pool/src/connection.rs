@@ -294,9 +294,9 @@ impl Connection {
         }
     }
 
-    /// Returns the settings that its session has changed since the login, without the application
-    /// name, which servers report. Returns none if another connection could not get the same
-    /// settings.
+    /// Returns the settings that the session on this connection has changed since the login,
+    /// without the application name, which servers report. Returns none if another connection could
+    /// not get the same settings.
     pub async fn changed(&mut self) -> io::Result<Option<ChangedSettings>> {
         let rows = tokio::time::timeout(RESET_TIMEOUT, self.rows(CHANGED)).await;
         let Ok(rows) = rows.map_err(io::Error::other)?? else {
@@ -352,7 +352,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Records that it has the settings of this key now. Its login is that of the key.
+    /// Records that the connection now has the settings of this key. The key must have the
+    /// connection's login.
     pub fn becomes(&mut self, key: &ConnectionKey) {
         if self.key != *key {
             self.server.outdate();
@@ -386,8 +387,8 @@ impl Connection {
         }
     }
 
-    /// Handles settings and notices that arrived while it was idle. Returns false if anything else
-    /// arrived, because the connection is then useless.
+    /// Handles settings and notices that arrived while the connection was idle. Returns false if
+    /// other messages arrived, because the connection is then useless.
     pub fn take_in(&mut self) -> bool {
         loop {
             let (tag, length) = match self.cutter.next(&self.peer.input) {

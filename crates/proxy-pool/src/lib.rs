@@ -41,15 +41,15 @@ const TOO_MANY: &str = "53300";
 /// The properties that sessions must have in common to share connections.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnectionKey {
-    /// The user that they log in as.
+    /// The user of the login.
     pub user: String,
     /// The database.
     pub database: String,
-    /// The settings that they start with.
+    /// The settings at the login.
     pub settings: StartSettings,
-    /// The settings that they have changed since. Servers get them after the login, so that RESET
-    /// restores the session's initial values. The field is last, so that keys with the same login
-    /// are neighbours.
+    /// The settings that sessions have changed since the login. Servers get them after the login,
+    /// so that RESET restores the session's initial values. The field is last, so that keys with
+    /// the same login are neighbours.
     pub changed: StartSettings,
 }
 

@@ -26,9 +26,10 @@ impl LogPlaced for Given {
 /// The simulated transactions buffer. It survives crashes of its store, unless it is lost.
 #[derive(Debug)]
 pub(crate) struct Buffer {
-    /// Whether its store answers.
+    /// Whether the buffer's store answers.
     pub is_up: bool,
-    /// Whether it has lost something that was on its disks, or let it go for want of room.
+    /// Whether the buffer has lost pages that were on its disks, or has dropped pages for lack of
+    /// space.
     pub has_lost: bool,
     rows: Vec<(BufferPage, Vec<Given>)>,
     /// The pages that the proxy knows; none before it has read the table.
@@ -74,7 +75,7 @@ impl Buffer {
         self.rows.clear();
     }
 
-    /// Forgets the pages and the queue: no proxy knows anything of the buffer any more.
+    /// Drops the proxy's knowledge of the pages, and the queue, because the proxy has ended.
     pub fn leave(&mut self) {
         self.pages = None;
         self.queue = None;

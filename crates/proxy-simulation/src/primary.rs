@@ -125,7 +125,7 @@ pub(crate) struct Entry {
     pub has_statements: bool,
     /// Prefix and bytes of a message in it.
     pub message: Option<(String, Vec<u8>)>,
-    /// The primary shows it.
+    /// Whether the commit is visible on the primary.
     pub is_shown: bool,
     /// The number of commits that became visible before it; none while it is not visible.
     pub shown_at: Option<u64>,
@@ -263,7 +263,7 @@ impl Primary {
         self.backends.remove(&backend);
     }
 
-    /// Runs a statement that writes a message into the log, as a transaction of its own.
+    /// Runs a statement that writes a message into the log, in a separate transaction.
     pub fn emit(&mut self, sql: &str) {
         self.append(Vec::new(), false, Some(emitted(sql)));
         self.show_at(self.log.len() - 1);

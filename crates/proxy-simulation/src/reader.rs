@@ -121,7 +121,7 @@ impl Reader {
         self.given.remove(&id);
     }
 
-    /// Returns whether the reader can go on.
+    /// Returns whether the reader can continue.
     pub fn can_go_on(&self, primary: &Primary) -> bool {
         match self.unshown {
             Some(place) => primary.log[place].is_shown,

@@ -97,7 +97,7 @@ impl Database {
         self.left.clear();
     }
 
-    /// Notes that an Extractor is gone. Its transactions in this life of the database remain.
+    /// Records that an Extractor has ended. Its transactions in this life of the database remain.
     pub fn leave(&mut self, extractor: &Extractor) {
         if extractor.life == self.life {
             self.left

@@ -33,8 +33,8 @@ pub struct EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// Starts it, with the data in this folder. The folder is made if it is not there. Returns when
-    /// it serves.
+    /// Starts the store, with its data in this folder, which is created if it is missing. Returns
+    /// when the store serves.
     ///
     /// # Errors
     /// The folder cannot be used: another process has it, or it is damaged.
@@ -80,7 +80,7 @@ impl EmbeddedStore {
         Ok(store)
     }
 
-    /// Returns where its coordinator is.
+    /// Returns the address of the store's coordinator.
     pub fn coordinator(&self) -> SocketAddr {
         self.coordinator
     }

@@ -15,7 +15,8 @@ use sql::statement::Statement;
 /// January 2013: 27,004 flights.
 const JANUARY: &[u8] = include_bytes!("../../../data/flights-2013-01.csv.gz");
 
-/// The statement that creates their table. Three copies, so any two servers may be lost.
+/// The statement that creates the table of flights. The table has three copies, so any two servers
+/// may be lost.
 pub const CREATE_TABLE: &str = "\
 CREATE TABLE flights (
   id BIGINT PRIMARY KEY,

@@ -88,7 +88,7 @@ impl Screen {
     }
 }
 
-/// Returns a number with its thousands apart, as in 27,004.
+/// Returns a number with separators of thousands, as in 27,004.
 pub fn count(number: impl Into<u64>) -> String {
     let digits = number.into().to_string();
     let mut text = String::new();

@@ -48,12 +48,12 @@ pub struct TableShape {
     pub name: String,
     /// The table's columns, in order.
     pub columns: Vec<ShapeColumn>,
-    /// Whether the key columns identify its rows. Otherwise all values do.
+    /// Whether the key columns identify the table's rows. Otherwise the proxy compares all values.
     pub has_key: bool,
-    /// Whether these are all of its columns, in its order. Then rows can be written as values of
-    /// its row type.
+    /// Whether the change has all columns of the table, in the table's order. Then rows can be
+    /// written as values of the table's row type.
     pub is_whole: bool,
-    /// Whether its rows are in partitions.
+    /// Whether the table is partitioned.
     pub is_partitioned: bool,
     /// Positions of other unique keys' columns, by index.
     unique_keys: Vec<(u32, Vec<usize>)>,
@@ -66,11 +66,12 @@ pub struct ShapeColumn {
     pub name: String,
     /// Whether the column is part of the replica identity.
     pub in_key: bool,
-    /// Whether UPDATE can set it: it is no identity that is always generated.
+    /// Whether UPDATE can set the column. It cannot set an identity column that is always
+    /// generated.
     pub settable: bool,
-    /// The OID of its type on the primary.
+    /// The OID of the column's type on the primary.
     pub type_oid: u32,
-    /// The operator with which its index finds a key, as SQL.
+    /// The operator with which the column's index finds a key, as SQL.
     pub equality: String,
 }
 

@@ -73,7 +73,7 @@ impl<C: LogPlaced> RecentCommits<C> {
         self.commits.iter()
     }
 
-    /// Returns whether it has every commit after this position, and at least one.
+    /// Returns whether this source has every commit after this position, and at least one.
     pub fn has_every_commit_after(&self, place: Tsid) -> bool {
         !self.commits.is_empty() && (place >= self.after || planted::is(ProxyBug::RecentHasGaps))
     }

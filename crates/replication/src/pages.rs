@@ -14,11 +14,11 @@ use proxy_core::planted::{self, ProxyBug};
 pub struct BufferPage {
     /// The epoch of the proxy that wrote it.
     pub epoch: u64,
-    /// The position before its first commit.
+    /// The position before the page's first commit.
     pub after: Tsid,
     /// The position up to which it has all commits.
     pub until: Tsid,
-    /// The number of its rows in the table.
+    /// The number of the page's rows in the table.
     pub parts: u32,
     /// The bytes of these rows.
     pub length: u64,

@@ -39,14 +39,14 @@ pub struct RelationMessage {
     pub columns: Vec<RelationColumn>,
 }
 
-/// A column of such a table.
+/// A column of a described table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelationColumn {
     /// Whether the column is part of the replica identity.
     pub in_key: bool,
     /// The column's name.
     pub name: String,
-    /// The OID of its type on the primary.
+    /// The OID of the column's type on the primary.
     pub type_oid: u32,
 }
 

@@ -13,7 +13,7 @@ pub const SERVING: &str = "serving";
 pub struct TaskProgress {
     /// The completed fraction, from 0 to 1.
     pub share: f64,
-    /// The estimated remaining time; none before anything is done.
+    /// The estimated remaining time; none while the completed fraction is 0.
     pub left: Option<Duration>,
 }
 

@@ -93,7 +93,7 @@ pub async fn join(
     answered.await.map_err(|_| ended())
 }
 
-/// The answer to such a request.
+/// The answer to a request to join the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinAnswer {
     /// The follower gets every following commit.
@@ -134,7 +134,7 @@ pub enum StreamedCommit {
 }
 
 impl StreamedCommit {
-    /// Returns its position.
+    /// Returns the position of the commit.
     pub fn tsid(&self) -> Tsid {
         match self {
             StreamedCommit::Transaction(tstate) => tstate.tsid,

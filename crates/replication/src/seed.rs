@@ -65,7 +65,7 @@ pub struct ReplicaFill<'a> {
     pub shared: &'a Shared,
     /// The replica's number.
     pub id: ReplicaId,
-    /// The address of its database.
+    /// The address of the replica's database.
     pub replica: &'a Address,
     /// A connection to its database.
     pub control: &'a Client,

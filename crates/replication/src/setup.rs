@@ -18,7 +18,8 @@ pub const FLUSHER: i32 = -1;
 pub struct ReplicaStart {
     /// It has every commit up to here, except as `seed` states.
     pub applied: Tsid,
-    /// The snapshot from which it was filled, until it has passed the snapshot.
+    /// The snapshot from which the replica was filled; none once the replica has all commits up to
+    /// it.
     pub seed: Option<SeedSnapshot>,
 }
 

@@ -30,7 +30,7 @@ const REPLAYED: &str = "SELECT CASE WHEN pg_is_in_recovery()
 /// The position at which a server stopped being a standby.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimelineFork {
-    /// The timeline that it had followed, as eight digits.
+    /// The timeline that the standby had followed, as eight digits.
     pub timeline: String,
     /// It has exactly the commits of that timeline whose records end at or before this position.
     pub at: Tsid,
@@ -102,7 +102,7 @@ pub async fn follow(
     }
 }
 
-/// Returns the position of its replay.
+/// Returns the replay position of the standby.
 pub async fn position(standby: &Client) -> Result<Tsid, ReplicationError> {
     let silent = |_| ReplicationError::Connection("it does not answer".into());
     let answer = timeout(ANSWER_MAX, one(standby, REPLAYED)).await;

@@ -35,7 +35,7 @@ const OWN_SCHEMA: &str = "hihooi";
 pub struct TState {
     /// The TSID of the commit.
     pub tsid: Tsid,
-    /// The lower half of its transaction's number on the primary.
+    /// The lower half of the transaction's number on the primary.
     pub xid: u32,
     /// The commit's mark; none if the commit bypassed the proxy.
     pub mark: Option<Mark>,
@@ -43,7 +43,7 @@ pub struct TState {
     pub effect: CommitEffect,
     /// The commit's writes; everything, if it has statements.
     pub sets: AccessSets,
-    /// Whether it has statements, such as DDL.
+    /// Whether the commit has statements, such as DDL.
     pub has_statements: bool,
     /// The approximate memory of this value in bytes.
     pub length: usize,
@@ -70,7 +70,7 @@ pub struct RecordedChanges {
 }
 
 impl RecordedChanges {
-    /// Returns their statements.
+    /// Returns the statements of these commits.
     pub fn parts(&self) -> Result<Vec<ApplyPart>, ReplicationError> {
         match &self.failure {
             Some(failure) => Err(ReplicationError::Stream(failure.clone())),

@@ -47,7 +47,7 @@ impl Baseline {
         self.event_loop.address()
     }
 
-    /// Returns a handle to stop it.
+    /// Returns a handle that stops the baseline.
     pub fn handle(&self) -> LoopHandle {
         self.event_loop.handle()
     }

@@ -25,8 +25,8 @@ const ENVELOPE: Envelope = Envelope {
 pub struct ServerIdentity {
     /// Identifies the folder.
     pub disk: u64,
-    /// The number of cores with a log in the folder. If such a log is missing, that is a loss: the
-    /// core is not new.
+    /// The number of cores with a log in the folder. If a log of one of these cores is missing, it
+    /// was lost: the core is not new.
     pub cores: u16,
     /// The cluster, and the server's number there, once it has joined.
     pub joined: Option<(u64, ServerId)>,

@@ -18,7 +18,8 @@ use crate::event_loop;
 pub struct ServerOptions {
     /// The server's data folder, created if it is missing.
     pub folder: PathBuf,
-    /// The address of its first core. The others use the next ports. Port 0 uses free ports.
+    /// The address of the server's first core. The other cores use the next ports. Port 0 uses free
+    /// ports.
     pub listen: SocketAddr,
     /// The address that others connect to, if it differs from the listen address.
     pub advertise: Option<IpAddr>,
@@ -96,7 +97,7 @@ pub struct CoordinatorOptions {
     /// Set to rebuild the state from the servers, because it is lost or an older copy. The
     /// coordinator does not wait for the given servers, which are lost for good.
     pub recover: Option<BTreeSet<ServerId>>,
-    /// The limits of its event loop.
+    /// The limits of the event loop.
     pub loop_limits: event_loop::LoopLimits,
 }
 

@@ -180,7 +180,7 @@ impl ServerProcess {
         &self.addresses
     }
 
-    /// Returns a handle to stop it.
+    /// Returns a handle that stops the server.
     pub fn stopper(&self) -> Stopper {
         Stopper {
             handles: self.loops.iter().map(EventLoop::handle).collect(),

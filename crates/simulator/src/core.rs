@@ -30,7 +30,7 @@ pub struct SimulatedCore {
     pub tick_at_us: Option<u64>,
     /// The core's next deadline, on its own monotonic clock.
     pub deadline_us: u64,
-    /// The position up to which the flush under way will make the log durable.
+    /// The position up to which the running flush will make the log durable.
     pub flushing: Option<Position>,
     /// Whether a message or a reply waits for a flush.
     pub flush_wanted: bool,
@@ -67,7 +67,7 @@ pub struct SimulatedCoreStart {
     pub limits: CoreLimits,
     /// The configuration that the coordinator gave it.
     pub configuration: Arc<Configuration>,
-    /// The tables and records that its disk gave it.
+    /// The tables and records that the core recovered from its disk.
     pub recovered: Recovered,
 }
 

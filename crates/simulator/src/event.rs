@@ -90,7 +90,7 @@ pub struct CoreLife {
     pub life: u64,
 }
 
-/// A message under way.
+/// A message in flight.
 #[derive(Clone, Debug)]
 pub struct Packet {
     /// The sender.

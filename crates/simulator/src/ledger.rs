@@ -27,7 +27,7 @@ pub struct Ledger {
     sealing: BTreeMap<(CoreId, TableId), (Position, Epoch)>,
 }
 
-/// A result that has a record of its own.
+/// A result that was logged in a separate record, without an operation.
 #[derive(Debug)]
 pub struct CompletionRecord {
     /// The core and the position of the record.
@@ -87,7 +87,7 @@ impl LedgerOperation {
 pub struct LedgerMember {
     /// The member's prepare record, by core and position.
     pub prepared: Option<(CoreId, Position)>,
-    /// The votes in it.
+    /// The votes in the prepare.
     pub votes: Vec<Vote>,
     /// The member's decision record, by core and position.
     pub decided: Option<(CoreId, Position)>,

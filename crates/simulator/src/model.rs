@@ -149,7 +149,7 @@ pub struct Copy {
     pub number: usize,
     /// The sorting key, without the primary key behind it.
     pub columns: Vec<usize>,
-    /// The constraint that it demands.
+    /// The constraint of the replex.
     pub demand: IndexConstraint,
     /// The number of partitions of the replex.
     pub partitions: u32,

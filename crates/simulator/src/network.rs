@@ -107,7 +107,7 @@ impl Network {
         }
     }
 
-    /// Breaks the connection, and drops the messages that are under way.
+    /// Breaks the connection between two nodes, and drops its messages in flight.
     pub fn break_connection(&mut self, from: Node, to: Node) {
         let link = self.links.entry((from, to)).or_default();
         link.breaks += 1;

@@ -145,8 +145,8 @@ pub enum SqlError {
     },
 }
 
-/// How much of a statement of many rows was completed before it stopped. Each row is an operation
-/// of its own.
+/// The part of a statement of many rows that was completed before it stopped. Each row is a
+/// separate operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatementProgress {
     /// The number of changed rows.

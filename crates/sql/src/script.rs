@@ -15,7 +15,7 @@ use crate::error::SyntaxError;
 pub(crate) struct StatementTokens {
     /// The tokens, including spaces and comments.
     pub tokens: Vec<TokenWithSpan>,
-    /// The line of its first token that is no space, from 1.
+    /// The line of the statement's first token that is not a space, from 1.
     pub line: usize,
 }
 

@@ -136,7 +136,7 @@ impl std::fmt::Display for CreateIndex {
 pub struct TableName {
     /// The table's name.
     pub name: String,
-    /// The alias that qualifies its columns; none if its own name does.
+    /// The alias that qualifies the table's columns; none if the table's own name does.
     pub alias: Option<String>,
 }
 

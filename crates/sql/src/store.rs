@@ -107,7 +107,8 @@ pub struct StoreError {
     pub message: String,
     /// Whether the change may have taken effect (R14). Then it must not be reported as failed.
     pub unknown: bool,
-    /// Whether the table or partition is gone, so that the statement must be planned again.
+    /// Whether the table or partition does not exist any more, so that the statement must be
+    /// planned again.
     pub stale: bool,
     /// Whether the snapshot has ended, so that the statement must run again.
     pub snapshot_ended: bool,

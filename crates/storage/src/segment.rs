@@ -10,8 +10,8 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::StorageError;
 use crate::record::SegmentKey;
 
-/// The bytes before the first record: a block of its own, so that writing records never rewrites
-/// it.
+/// The bytes before the first record. They are a separate block, so that writing records never
+/// rewrites them.
 pub const BLOCK_BYTES: usize = 4096;
 
 /// The format of log files that this program writes, and the newest one that it reads.

@@ -103,7 +103,7 @@ impl DatabaseSite {
         self.folder.path().join("buffer")
     }
 
-    /// Stops the proxy; databases go on.
+    /// Stops the proxy. The databases continue to run.
     ///
     /// # Errors
     /// The system call that waits for the proxy's process fails.

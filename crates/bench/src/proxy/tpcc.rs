@@ -56,8 +56,8 @@ pub fn stock_level() -> String {
     )
 }
 
-/// Returns the script of TPC-C section 2.4. Stock is locked in the order of items, so that none
-/// waits for the other.
+/// Returns the script of TPC-C section 2.4. It locks the stock in the order of items, so
+/// transactions cannot deadlock.
 pub fn new_order(reads: TpccReads) -> String {
     let mut text = format!(
         "\\set w random(1, {WAREHOUSES})\n\

@@ -24,7 +24,7 @@ pub struct Suite {
     pub name: &'static str,
     /// The project, its version, and which of its tests run.
     pub about: &'static str,
-    /// The requirements of its servers.
+    /// The requirements of the suite on its servers.
     pub needs: SuiteRequirements,
     /// Differences that are known, in the form that `known` reads.
     pub known: &'static str,

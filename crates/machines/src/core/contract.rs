@@ -98,7 +98,7 @@ pub struct CoreOutput {
 pub struct LogRecord {
     /// The record's position in the log. The machine counts positions, and the log must agree.
     pub position: Position,
-    /// The epoch in which it was written (R24).
+    /// The epoch in which the record was written (R24).
     pub epoch: Epoch,
     /// `Sync` requests a flush now. `Replicated` waits for the next flush.
     pub durability: Durability,
@@ -183,7 +183,7 @@ pub struct CoreLimits {
     /// The most keys that a member of a cover visits for one page of a fill. A request that arrives
     /// meanwhile waits so long.
     pub fill_page_keys_max: usize,
-    /// The most bytes of rows in such a page.
+    /// The largest number of bytes of rows in one page of a fill.
     pub fill_page_bytes_max: usize,
     /// The most such pages that a core awaits at a time.
     pub fill_pages_max: usize,

@@ -66,7 +66,7 @@ pub(crate) struct IncomingDecision {
 }
 
 impl Member {
-    /// Returns a new member at its place in the chain.
+    /// Returns a new member for one place of the chain.
     pub fn new(
         prepare: Arc<Prepare>,
         table: Arc<TableInfo>,
@@ -108,17 +108,17 @@ impl Member {
         }
     }
 
-    /// Returns the number of keys that it holds.
+    /// Returns the number of keys that the operation holds at this member.
     pub fn granted(&self) -> usize {
         self.granted
     }
 
-    /// Records that it holds the next of its keys.
+    /// Records that the operation has acquired the next key.
     pub fn grant(&mut self) {
         self.granted += 1;
     }
 
-    /// Records that it held all of its keys before a restart.
+    /// Records that the operation held all of its keys before a restart.
     pub fn grant_all(&mut self) {
         self.granted = self.held.len();
     }
@@ -182,13 +182,14 @@ impl Member {
         self.settled
     }
 
-    /// Returns whether its settlement waits only for an earlier operation on one of its keys.
+    /// Returns whether the operation waits to settle only because of an earlier operation on one of
+    /// its keys.
     pub fn settle_waits(&self) -> bool {
         self.settle_waits
     }
 
-    /// Records that it must wait to settle, because an earlier operation on one of its keys is not
-    /// settled.
+    /// Records that the operation must wait to settle, because an earlier operation on one of its
+    /// keys is not settled.
     pub fn wait_to_settle(&mut self) {
         self.settle_waits = true;
     }
@@ -202,8 +203,8 @@ impl Member {
         decision.expect("only a decided operation is settled")
     }
 
-    /// Returns whether it has confirmed that the outcome is durable at it and at all members after
-    /// it.
+    /// Returns whether this member has confirmed that the outcome is durable at it and at all later
+    /// members.
     pub fn is_confirmed(&self) -> bool {
         self.confirmed
     }
@@ -296,13 +297,13 @@ impl Member {
         }
     }
 
-    /// Returns the lowest version of its changes.
+    /// Returns the lowest version of the operation's changes.
     pub fn oldest_version(&self) -> Version {
         let versions = self.prepare.changes.iter().map(|change| change.version);
         versions.min().unwrap_or_default()
     }
 
-    /// Returns the highest version of its changes.
+    /// Returns the highest version of the operation's changes.
     pub fn newest_version(&self) -> Version {
         let versions = self.prepare.changes.iter().map(|change| change.version);
         versions.max().unwrap_or_default()

@@ -19,7 +19,7 @@ use protocol::operation::{OldRow, Prepare, RowChange, Vote};
 #[derive(Debug)]
 pub(crate) struct TableInfo {
     pub id: TableId,
-    /// The epoch of its last change.
+    /// The epoch of the table's last change.
     pub epoch: Epoch,
     /// Set while its chains are stopped.
     pub sealing: Option<Sealing>,
@@ -68,8 +68,8 @@ pub(crate) struct ReplexInfo {
     pub constraint: Option<Constraint>,
     /// The number of the order of its entries (`Layout::order_of`).
     pub order: u8,
-    /// The orders in which its partitions keep local entries: those of copies that serve. In orders
-    /// of other copies, rows can have keys that are too long.
+    /// The orders in which the copy's partitions keep local entries: the orders of copies that
+    /// serve. In orders of other copies, rows can have keys that are too long.
     pub entry_orders: Vec<u8>,
     /// Whether the copy is being added and has never served.
     pub is_building: bool,

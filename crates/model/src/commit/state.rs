@@ -111,7 +111,7 @@ pub struct ModelMessage {
     pub operation: usize,
     /// The place of the receiver in the chain.
     pub to: usize,
-    /// The epoch in which it was sent.
+    /// The epoch in which the message was sent.
     pub epoch: u8,
     /// The content of the message.
     pub content: MessageContent,

@@ -105,7 +105,7 @@ impl TlsPolicy {
 pub struct TlsIdentity {
     /// The configuration for the TLS library.
     pub config: Arc<ServerConfig>,
-    /// The channel binding of their logins.
+    /// The channel binding of logins with this certificate.
     pub end_point: Option<Vec<u8>>,
 }
 

@@ -11,8 +11,8 @@ use super::PlacedTable;
 use crate::identity::{CoreId, Epoch};
 use crate::planted::{self, Bug};
 
-/// Returns the name under which progress and failures of such a change are reported. No copy has
-/// this name.
+/// Returns the name under which the progress and the failure of a change of the number of
+/// partitions are reported. No copy has this name.
 pub fn resize_name(partitions: u32) -> String {
     format!("partitions = {partitions}")
 }
@@ -54,8 +54,8 @@ impl PlacedTable {
         before
     }
 
-    /// Returns the table after its successors have replaced the earlier copies. It has their number
-    /// of partitions.
+    /// Returns the table after its successors have replaced the earlier copies. The table then has
+    /// the successors' number of partitions.
     pub fn with_promoted(&self) -> PlacedTable {
         let mut table = self.clone();
         if let Some(partitions) = self.layout.next_partitions() {

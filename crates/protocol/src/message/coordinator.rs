@@ -157,9 +157,9 @@ pub struct RecallReport {
     pub core: CoreId,
     /// The server's incarnation.
     pub incarnation: Incarnation,
-    /// Whether its process serves. Otherwise it waits to join.
+    /// Whether the server's process serves. Otherwise the process waits to join.
     pub runs: bool,
-    /// The report on its folder, with the running process as the last one.
+    /// The report on the server's folder, with the running process as the last one.
     pub folder: FolderReport,
     /// Sessions with lower numbers have ended, as far as the core knows.
     pub session_floor: SessionId,
@@ -195,7 +195,7 @@ pub struct FillReport {
     pub replex: u8,
     /// The number of partitions.
     pub partitions: u32,
-    /// The number of members of their covers.
+    /// The number of members of the partitions' covers.
     pub sources: u64,
     /// The number of members that have sent everything.
     pub sources_done: u64,
@@ -370,10 +370,10 @@ pub enum CoordinatorReply {
 pub struct Shortage {
     /// The server.
     pub server: ServerId,
-    /// The writes for which it has space.
+    /// The writes for which the server's disk has space.
     pub room: Room,
-    /// The reason why its partitions stay there, for people; none if they move to servers with
-    /// space.
+    /// The reason why the server's partitions cannot move, to be displayed; none if they move to
+    /// servers with space.
     pub stays: Option<String>,
 }
 

@@ -30,7 +30,7 @@ const WINDOW: usize = 16;
 /// A transaction to execute.
 #[derive(Debug)]
 pub struct Task {
-    /// The sets of its statements.
+    /// The read and write sets of the transaction's statements.
     pub sets: AccessSets,
     /// The task's approximate size in bytes.
     pub length: usize,

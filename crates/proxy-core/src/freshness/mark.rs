@@ -67,7 +67,8 @@ pub struct Mark {
 pub struct AnnouncedStatement {
     /// The value of `search_path` with which it ran.
     pub search_path: String,
-    /// The role that ran it and owns its objects. Replicas run it as this role.
+    /// The role that ran the statement and owns its objects. Replicas run the statement as this
+    /// role.
     pub role: String,
     /// The statement's query string.
     pub text: String,

@@ -138,7 +138,8 @@ pub enum PrimaryReason {
 pub struct ReceivedCommit<'a> {
     /// The commit's place in the order of commits.
     pub tsid: Tsid,
-    /// Our own mark in it; none in most commits, as a mark has a transaction of its own.
+    /// The proxy's own mark in the commit; none in most commits, because a mark is written in a
+    /// separate transaction.
     pub mark: Option<Mark>,
     /// The written rows, from its row images.
     pub writes: &'a AccessSets,
@@ -228,9 +229,9 @@ impl FreshnessManager {
         &self.key
     }
 
-    /// Notes a newer catalogue. Pending writes were determined by an older catalogue, and may have
-    /// run on the newer tables: with a trigger, or a foreign key, that it did not know of. So it
-    /// may write anything (R33).
+    /// Records a newer catalogue. Pending writes were determined with an older catalogue, and may
+    /// have run on the newer tables, with a trigger or a foreign key that the older catalogue
+    /// lacks. So each of them counts as a write of everything (R33).
     pub fn catalogue_replaced(&mut self, generation: u64) {
         self.generation = generation;
         self.pending.widen();
@@ -374,8 +375,8 @@ impl FreshnessManager {
         }
     }
 
-    /// Returns whether a replica still serves and has `need`: it may have gone, or gone back, while
-    /// a read that was routed there waited for a connection.
+    /// Returns whether a replica still serves and has `need`. It may have been removed, or have
+    /// lost commits in a crash, while the read waited for a connection.
     pub fn has(&self, id: ReplicaId, need: Tsid) -> bool {
         self.replicas.has(id, need) || planted::is(ProxyBug::GoneBackServes)
     }

@@ -45,8 +45,8 @@ pub struct TimedOutWaits {
 }
 
 impl FreshnessManager {
-    /// Records that a read begins to wait. A transaction waits for its snapshot in the same way: it
-    /// must see every commit, because it may read anything.
+    /// Records that a read begins to wait. A transaction waits for its snapshot in the same way. It
+    /// must see every commit, because it may read any table.
     pub fn moment(&self, reads: &AccessSets, level: ConsistencyLevel) -> ReadMoment {
         let reads = match level {
             ConsistencyLevel::RsiPc => AccessSets::reads_anything(),

@@ -35,7 +35,8 @@ pub struct Replica {
     pub state: ReplicaState,
     /// The TSID up to which the replica has every commit, as last reported.
     pub applied: Tsid,
-    /// The life of its server for which that was reported; none before replication has connected.
+    /// The life of the replica's server in which this was reported; none before replication has
+    /// connected.
     pub life: Option<ServerLife>,
     /// Whether the replica may show commits before the primary does, as a standby may.
     pub shows_early: bool,
@@ -118,8 +119,8 @@ impl ReplicaMap {
     }
 
     /// Returns the serving replica with the fewest running reads that has `need` and fulfils
-    /// `is_good`, with its life and its TSID. Of several, it returns the one that has served the
-    /// fewest reads.
+    /// `is_good`, with its life and its TSID. If several replicas have equally few, it returns the
+    /// replica that has served the fewest reads.
     pub fn least_loaded(
         &self,
         need: Tsid,

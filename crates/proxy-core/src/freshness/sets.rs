@@ -23,9 +23,9 @@ pub enum AffectingClass {
 pub struct TableAccess {
     /// The affecting class.
     pub class: AffectingClass,
-    /// The parts that it reads; none if it reads nothing of the table.
+    /// The parts that the statement reads; none if it reads nothing of the table.
     pub reads: Option<TableParts>,
-    /// The parts that it writes; none if it writes nothing of the table.
+    /// The parts that the statement writes; none if it writes nothing of the table.
     pub writes: Option<TableParts>,
 }
 
@@ -193,7 +193,7 @@ pub struct AccessSets {
 }
 
 impl AccessSets {
-    /// Returns the sets of a read that may read anything (R33).
+    /// Returns the sets of a read that may read any table (R33).
     pub fn reads_anything() -> AccessSets {
         AccessSets {
             any_readers: 1,
@@ -201,7 +201,7 @@ impl AccessSets {
         }
     }
 
-    /// Returns the sets of a write that may write anything (R33).
+    /// Returns the sets of a write that may write any table (R33).
     pub fn writes_anything() -> AccessSets {
         AccessSets {
             any_readers: 1,
@@ -217,7 +217,7 @@ impl AccessSets {
         }
     }
 
-    /// Returns whether they read at most one row.
+    /// Returns whether the sets read at most one row.
     pub fn read_one_row(&self) -> bool {
         let is_row = |(_, sets): &(TableOid, TableSets)| {
             let rows = &sets.read.rows;
@@ -250,22 +250,22 @@ impl AccessSets {
         &mut self.tables[place].1
     }
 
-    /// Returns whether they may read any table.
+    /// Returns whether the sets may read any table.
     pub fn may_read_anything(&self) -> bool {
         self.any_readers > 0
     }
 
-    /// Returns whether they may write any table.
+    /// Returns whether the sets may write any table.
     pub fn may_write_anything(&self) -> bool {
         self.any_writers > 0
     }
 
-    /// Returns whether they read and write nothing.
+    /// Returns whether the sets are empty.
     pub fn is_empty(&self) -> bool {
         self.any_readers == 0 && self.any_writers == 0 && self.tables.is_empty()
     }
 
-    /// Returns whether they write something.
+    /// Returns whether the sets have a write.
     pub fn is_written(&self) -> bool {
         self.any_writers > 0 || self.tables.iter().any(|(_, sets)| sets.is_written())
     }

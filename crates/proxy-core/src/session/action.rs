@@ -296,8 +296,8 @@ pub enum RunKind {
 /// How a message is handled on its way to a server.
 #[derive(Debug, Default)]
 pub struct MessageTreatment {
-    /// If set, the message does not run. The server raises this error instead, so that the
-    /// transaction fails as after an error of its own.
+    /// If set, the message does not run. Instead the server raises this error, so that the
+    /// transaction fails as after an error of the server itself.
     pub raises: Option<Report>,
     /// Statements that run before the message in the same transaction, and whose replies the client
     /// does not see.
@@ -306,7 +306,7 @@ pub struct MessageTreatment {
     pub is_schema_only: bool,
     /// A notice for the client, after the replies to its earlier messages.
     pub notice: Option<Report>,
-    /// The OIDs of tables that it reads at a replica: there, and on the primary.
+    /// The OIDs of the tables that the batch reads at a replica: the replica's, and the primary's.
     pub numbers: Vec<(u32, u32)>,
 }
 

@@ -114,13 +114,13 @@ impl RetryableBatch {
         }
     }
 
-    /// Returns the outstanding proof of its snapshots.
+    /// Returns the reply that is still needed to prove that the batch's snapshots were taken.
     pub fn proof(&self) -> SnapshotProof {
         self.proof
     }
 
-    /// Records that its snapshots are valid. Returns true if the batch cannot run again any more,
-    /// because it is unchanged and stands alone. Then its answer is relayed.
+    /// Records that the batch's snapshots are valid. Returns true if the batch cannot run again any
+    /// more, because it is unchanged and stands alone. Then its answer is relayed.
     pub fn accept_snapshot(&mut self, is_alone: bool, out: &mut PeerOutput) -> bool {
         self.proof = SnapshotProof::None;
         let is_settled = is_alone && !self.has_prepared_form;
@@ -130,8 +130,8 @@ impl RetryableBatch {
         is_settled
     }
 
-    /// Records that its answer is invalid: its snapshots are torn, or the answer is too long to be
-    /// held until they are checked.
+    /// Records that the batch's answer is invalid: its snapshots are torn, or the answer is too
+    /// long to be buffered until they are checked.
     pub fn discard_answer(&mut self) {
         self.proof = SnapshotProof::None;
         self.fault = Some(BatchFault::Torn);
@@ -144,7 +144,7 @@ impl RetryableBatch {
         may_run_again && report.code != QUERY_CANCELED
     }
 
-    /// Records its first failure.
+    /// Records the first failure of the batch.
     pub fn note_failure(&mut self, report: &Report) {
         self.fault
             .get_or_insert_with(|| BatchFault::Error(report.clone()));

@@ -71,7 +71,7 @@ pub(super) struct DeferredBlock {
     /// The query string that began the transaction.
     pub begin: String,
     pub snapshots: SnapshotScope,
-    /// Whether one of its statements has failed. Then it can only end.
+    /// Whether a statement of the transaction has failed. Then the transaction can only end.
     pub is_failed: bool,
     /// Why its server is lost, if that is still to be reported to the client.
     lost: Option<Report>,

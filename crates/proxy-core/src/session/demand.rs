@@ -44,8 +44,8 @@ impl StatementText<'_> {
         }
     }
 
-    /// Returns the types of its first parameters, as the client has declared them, by their OIDs on
-    /// the primary.
+    /// Returns the types of the statement's first parameters, as the client has declared them, by
+    /// their OIDs on the primary.
     pub fn parameter_types(&self) -> impl Iterator<Item = u32> {
         let prepared = match self {
             StatementText::Prepared(prepared) | StatementText::Bound(prepared, _) => Some(prepared),
@@ -54,7 +54,7 @@ impl StatementText<'_> {
         prepared.into_iter().flat_map(|it| it.parameter_types())
     }
 
-    /// Returns the state that it may leave behind in its session.
+    /// Returns the state that the batch may leave in its session.
     pub fn effect(&self) -> SessionEffect {
         match self {
             StatementText::Simple(_, effect) => *effect,
@@ -83,12 +83,12 @@ pub struct WaitingBatch<'a> {
     pub shares_portals: bool,
     /// Whether the session keeps the server that it gets.
     pub is_pinned: bool,
-    /// The reason why it must go to the primary, if it ran at a replica before.
+    /// The reason why the batch must go to the primary, if it ran at a replica before.
     pub fault: Option<&'a BatchFault>,
 }
 
 impl WaitingBatch<'_> {
-    /// Returns the reason why it must not get a server.
+    /// Returns the reason why the batch must not run on any server.
     pub fn refusal(&self) -> Option<Report> {
         let first = self.texts.first()?;
         (first.effect() == SessionEffect::ReadsSequenceState).then(|| {

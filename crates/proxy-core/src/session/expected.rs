@@ -134,7 +134,7 @@ pub struct Prelude {
 /// An outstanding reply.
 #[derive(Debug)]
 pub struct ExpectedReply {
-    /// The kind of message that it answers.
+    /// The kind of message that the reply answers.
     pub kind: ReplyKind,
     /// Whether the session itself sent the message. Then the client does not see the reply.
     pub is_hidden: bool,
@@ -271,8 +271,8 @@ impl ReplyQueue {
         self.entries.push_back(expected);
     }
 
-    /// Records that the end of a COPY's data is sent, before it is known whether the last message
-    /// reads any.
+    /// Records that the client has sent the end of a COPY's data. It is not known yet whether the
+    /// last message starts a COPY that reads this data.
     pub fn copy_ends(&mut self) {
         if let Some(last) = self.entries.back_mut() {
             last.ends_copy = last.kind == ReplyKind::Execute;

@@ -29,7 +29,7 @@ pub(super) struct Forwarding {
     pub known: HeldMessageContent,
     /// Whether the message only changes the schema, whatever other keywords its query string has.
     pub is_schema_only: bool,
-    /// The statements before it, if it is a simple query.
+    /// The statements that the proxy sends before the message, if the message is a simple query.
     pub prelude: Prelude,
     /// The batch's prepared form, if it is a simple query.
     pub prepared_form: Option<PreparedForm>,

@@ -60,7 +60,7 @@ pub(super) enum AttachedRole {
 /// The session's state on the primary.
 #[derive(Debug)]
 pub(super) struct PrimaryState {
-    /// Whether its transaction was deferred, is at READ COMMITTED, and has not ended.
+    /// Whether the session's transaction was deferred, is at READ COMMITTED, and has not ended.
     pub is_read_committed: bool,
     /// Whether the server has announced that it ends the session.
     pub is_end_reported: bool,
@@ -166,7 +166,7 @@ impl DetachedTransaction {
         matches!(self, DetachedTransaction::Deferred(block) if block.is_reported())
     }
 
-    /// Returns the unfinished work on its server.
+    /// Returns the unfinished work on the attached server.
     pub fn leftover(&self) -> SessionLeftover {
         match self {
             DetachedTransaction::Waiting(_) => SessionLeftover::Transaction,
@@ -182,7 +182,7 @@ impl DetachedTransaction {
 pub(super) struct WaitingTransaction {
     /// The connection to the primary.
     pub link: ServerLink,
-    /// Whether the client's unnamed portal is no longer the one on the primary.
+    /// Whether the unnamed portal on the primary is not the client's present one any more.
     pub portal_is_old: bool,
 }
 
@@ -329,7 +329,7 @@ impl ServerLink {
         matches!(self.role, AttachedRole::Replica(_))
     }
 
-    /// Returns whether the transaction has its snapshot here, at a replica.
+    /// Returns whether the transaction has its snapshot at the attached server, a replica.
     pub fn has_snapshot(&self) -> bool {
         matches!(
             self.role,

@@ -41,7 +41,7 @@ const NAMES: [&str; 4] = [
 pub struct ClientSettings {
     /// Whether the client gets a notice about the route of each batch.
     pub trace: TraceSetting,
-    /// The consistency of its reads.
+    /// The consistency level of the session's reads.
     pub level: ConsistencyLevel,
     /// The precision of the analysis of reads.
     pub classes: ClassPrecision,

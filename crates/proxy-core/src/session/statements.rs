@@ -34,7 +34,7 @@ pub struct PreparedStatement {
     /// Text, zero byte and parameter types, to prepare it on another server; none if it was too
     /// long to be kept.
     pub body: Option<Bytes>,
-    /// The state that it may leave behind.
+    /// The state that the statement may leave in its session.
     pub effect: SessionEffect,
     /// The number of the preparation by the client.
     pub since: PreparationNumber,
@@ -144,7 +144,8 @@ impl PreparedStatement {
         Some(text)
     }
 
-    /// Returns the OIDs of its first parameters' types; 0 lets the server determine the type.
+    /// Returns the OIDs of the types of the statement's first parameters; 0 lets the server
+    /// determine the type.
     pub fn parameter_types(&self) -> impl Iterator<Item = u32> {
         let body = self.body.as_deref().unwrap_or_default();
         let types = message::split_string(body).ok();

@@ -15,13 +15,13 @@ pub type RouteTarget = Option<ReplicaId>;
 /// A client that is logged in.
 #[derive(Debug)]
 pub struct ConnectedClient {
-    /// The user that it logged in as.
+    /// The user of the login.
     pub user: String,
     /// The client's database.
     pub database: String,
     /// The client's IP address and port; none over a Unix socket.
     pub address: Option<SocketAddr>,
-    /// The time of its login.
+    /// The time of the login.
     pub since: Instant,
     /// The number of times that the session was attached to a server.
     pub batches: AtomicU64,
@@ -84,7 +84,7 @@ impl ClientEntry<'_> {
         self.set(Some(server));
     }
 
-    /// Records that the client returns its server.
+    /// Records that the session returns its connection.
     pub fn leaves(&self) {
         self.set(None);
     }

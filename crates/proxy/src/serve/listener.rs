@@ -74,7 +74,7 @@ pub struct UnixSocket {
 
 impl UnixSocket {
     /// Creates the socket for this port in a folder. It replaces the socket of a process that has
-    /// ended, and fails if the path has anything else.
+    /// ended, and fails if another file has the path.
     pub async fn bind(folder: &Path, port: u16) -> io::Result<UnixSocket> {
         let path = socket_in(folder, port);
         let mut lock = SocketLock::take(with_suffix(&path, ".lock"))?;

@@ -23,7 +23,7 @@ const REQUESTS_MAX: usize = 16;
 /// Connections whose users are remembered, before those that were closed are forgotten.
 const USERS_MIN: usize = 64;
 
-/// A question for a session's process at the primary.
+/// A request for the number of a session's process at the primary.
 pub struct ProcessRequest {
     /// Gets its number.
     pub answer: oneshot::Sender<u32>,

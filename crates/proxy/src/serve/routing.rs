@@ -60,7 +60,7 @@ pub struct Routing {
 
 /// The route of a read.
 pub struct ReadRoute {
-    /// The reason.
+    /// The reason for this route.
     pub reason: RoutingReason,
     /// The replica; none for the primary.
     pub replica: Option<ChosenReplica>,
@@ -83,11 +83,11 @@ impl ReadRoute {
 pub struct ChosenReplica {
     /// The replica's number.
     pub id: ReplicaId,
-    /// The connections to it.
+    /// The pool of connections to the server.
     pub node: Arc<ServerNode>,
     /// The TSID that the read must see.
     pub need: Tsid,
-    /// The life of its server for which it was chosen.
+    /// The life of the replica's server for which the replica was chosen.
     pub life: ServerLife,
     /// Set if the read may be torn. Once its snapshots are taken, the manager must check it.
     pub watched: Option<Box<(ReadWatch, SnapshotProof)>>,

@@ -54,7 +54,7 @@ pub struct ServerSettings {
     pub reads: ConnectionKey,
     /// The settings by which servers parse the session's statements.
     pub reading: ParseContext,
-    /// The default isolation level of its transactions.
+    /// The default isolation level of the session's transactions.
     pub isolation: IsolationLevel,
     /// The longest time for which the client may leave a transaction idle; none is no limit.
     pub idle_max: Option<Duration>,
@@ -143,7 +143,7 @@ const SETTING_NAMES: [&str; 14] = [
 pub struct InitialReading {
     /// The initial settings of a session.
     pub server_settings: ServerSettings,
-    /// Whether its role may log in now.
+    /// Whether the session's role may log in now.
     pub may_log_in: bool,
 }
 

@@ -96,7 +96,7 @@ impl Flights {
             .partition_of_values(self.by_tail(), |_| tail.as_ref())
     }
 
-    /// Returns the server that holds it, as it was when the table was created.
+    /// Returns the server that held the partition of a tail number when the table was created.
     pub fn tail_server(&self, tail: &Value) -> ServerId {
         let placement = &self.table.definition().placement[self.by_tail()];
         placement[self.tail_partition(tail) as usize].core.server

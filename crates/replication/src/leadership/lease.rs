@@ -10,7 +10,8 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
-/// The time for which a proxy is active after it has sent a question that the primary answers.
+/// The duration of the lease: a proxy may assume that it is active for this time after it has sent
+/// a query that the primary answers.
 pub const LEASE: Duration = Duration::from_secs(3);
 /// The time after which the lease of another proxy has certainly ended, even if its clock is slower
 /// by a tenth.
@@ -81,13 +82,13 @@ impl Lease {
     }
 
     /// Returns whether the primary has confirmed that no other proxy is active, in answer to a
-    /// question at this time or later.
+    /// query that was sent at this time or later.
     pub fn is_proven_since(&self, moment: BootTime) -> bool {
         let until = self.0.until.load(Ordering::Acquire);
         !self.has_ended() && moment.after(LEASE).nanoseconds() <= until
     }
 
-    /// Returns whether another proxy stood by at the last question.
+    /// Returns whether another proxy stood by at the last query.
     pub fn has_standby(&self) -> bool {
         self.0.has_standby.load(Ordering::Acquire)
     }
@@ -132,7 +133,7 @@ impl Lease {
 pub struct LeaderHeartbeat {
     /// The epoch of the leader.
     pub epoch: u64,
-    /// The number of its heartbeats so far.
+    /// The number of heartbeats of the active proxy so far.
     pub number: u64,
 }
 

@@ -226,7 +226,7 @@ impl LeaderLock {
         })
     }
 
-    /// Makes the next epoch the one after `epoch`, without waiting for other proxies.
+    /// Sets the epoch to `epoch` + 1, without waiting for other proxies.
     pub async fn begin_after(&self, epoch: u64) -> Result<(), ReplicationError> {
         let raise = format!(
             "UPDATE hihooi.leader SET epoch = greatest(epoch, {epoch}), is_released = true, name = ''"

@@ -96,7 +96,7 @@ impl CoordinatorProcess {
         self.event_loop.address()
     }
 
-    /// Returns a handle to stop it.
+    /// Returns a handle that stops the coordinator.
     pub fn handle(&self) -> LoopHandle {
         self.event_loop.handle()
     }

@@ -127,8 +127,8 @@ impl Peers {
         }
     }
 
-    /// Adopts a new configuration: connects again to cores that have moved, and disconnects from
-    /// cores that are gone.
+    /// Adopts a new configuration: reconnects to cores whose address has changed, and disconnects
+    /// from removed cores.
     pub fn follow(&mut self, io: &mut Io, configuration: &Configuration) {
         self.links.retain(|core, link| {
             let address = configuration.address(*core);

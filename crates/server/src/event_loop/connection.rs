@@ -39,7 +39,7 @@ pub(super) struct Connection {
     pub partial: Vec<u8>,
     /// Whether `partial` may contain complete frames.
     pub undispatched: bool,
-    /// The frames that it takes.
+    /// The limits of the frames that the connection accepts.
     pub frame_limits: FrameLimits,
     /// The bytes of an incomplete large frame, counted for the loop's limit.
     pub claimed_bytes: usize,
@@ -60,7 +60,8 @@ pub(super) struct Connection {
     pub blocked: bool,
     /// Whether the handler has accepted a first frame.
     pub greeted: bool,
-    /// The time since which it has been in a state that may not last, see `patience_us`.
+    /// The time since which the connection has been in a state with a time limit, see
+    /// `patience_us`.
     pub since_us: u64,
 }
 

@@ -92,7 +92,7 @@ impl Io {
     }
 
     /// Queues a frame. If the connection is not open yet, the frame waits. Returns false without
-    /// queueing if the connection is gone or closing.
+    /// queueing if the connection has ended or is being closed.
     pub fn send(&mut self, id: ConnectionId, correlation: u64, message: &Message) -> bool {
         let Some(connection) = find_in(&mut self.slots, id) else {
             return false;
@@ -117,8 +117,8 @@ impl Io {
         true
     }
 
-    /// Returns the bytes that wait to be written; 0 if the connection is gone. Senders that can
-    /// repeat messages check this first.
+    /// Returns the number of bytes that wait to be written; 0 if the connection has ended. Senders
+    /// that can repeat messages check this first.
     pub fn queued_bytes(&self, id: ConnectionId) -> usize {
         self.look(id).map_or(0, Connection::queued_bytes)
     }

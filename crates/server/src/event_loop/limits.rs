@@ -30,7 +30,8 @@ pub struct LoopLimits {
     pub patience_us: u64,
     /// The longest time in which the other side must notice that the connection is closed.
     pub farewell_us: u64,
-    /// The interval of the checks, while a connection is in such a state.
+    /// The interval at which the loop checks the time limits of connections, while a connection is
+    /// in a state with a time limit.
     pub sweep_us: u64,
     /// The longest time to stop.
     pub stop_us: u64,

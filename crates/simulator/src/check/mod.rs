@@ -24,6 +24,6 @@ pub mod waits;
 pub struct Violation {
     /// The property's number in docs/rules.md, and its description.
     pub property: &'static str,
-    /// The observation that violates it.
+    /// The observation that violates the property.
     pub text: String,
 }

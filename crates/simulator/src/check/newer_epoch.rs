@@ -15,9 +15,9 @@ pub const LEARNS_WITHIN_US: u64 = 1_500_000;
 pub struct WaitingClient {
     /// The client.
     pub client: u64,
-    /// The epoch of its configuration.
+    /// The epoch of the client's configuration.
     pub known: Epoch,
-    /// The time since which its oldest write has been without a result.
+    /// The time since which the client's oldest write has been without a result.
     pub since_us: u64,
 }
 

@@ -185,7 +185,7 @@ impl SimulatedCoordinator {
 }
 
 impl World {
-    /// Starts the coordinator from its kept state.
+    /// Starts the coordinator with its stored state.
     pub fn start_coordinator(&mut self) {
         let process = &mut self.coordinator;
         if process.machine.is_some() {

@@ -67,7 +67,7 @@ pub struct World {
     pub next_client: u64,
     /// The clients' connections to cores.
     pub connections: Connections,
-    /// The server whose turn it is, while all are restarted in order.
+    /// The server that is being restarted in a rolling restart; none outside of one.
     pub rolling: Option<usize>,
     /// The workload.
     pub generator: Generator,

@@ -7,7 +7,7 @@ use session::SessionFailure;
 pub struct SubmittedOperation {
     /// The operation's position in the history; none for a stale read.
     pub history: Option<usize>,
-    /// The position of its table in the list of tables.
+    /// The position of the operation's table in the list of tables.
     pub table: usize,
 }
 

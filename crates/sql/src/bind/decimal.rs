@@ -107,8 +107,8 @@ impl Decimal {
         i64::try_from(value).ok()
     }
 
-    /// Returns all its digits without an exponent, as PostgreSQL prints a number; none if there are
-    /// too many digits.
+    /// Returns all digits of the number without an exponent, as PostgreSQL prints it; none if there
+    /// are too many digits.
     pub fn to_plain(&self) -> Option<String> {
         if self.exponent.max(1) + self.scale > PLAIN_DIGITS_MAX {
             return None;

@@ -27,7 +27,7 @@ const DEPTH_MAX: usize = 64;
 pub(crate) struct Scope<'a> {
     /// The table; none if only constants are allowed.
     pub schema: Option<&'a Schema>,
-    /// The alias that qualifies its columns; none if its own name does.
+    /// The alias that qualifies the table's columns; none if the table's own name does.
     pub alias: Option<&'a str>,
     /// Whether `EXCLUDED` stands for a proposed row.
     pub excluded: bool,

@@ -33,7 +33,7 @@ pub(super) struct Fact {
 pub(super) struct KnownKeys {
     /// The values, ascending; NULL for `IS NULL`.
     pub keys: Vec<Value>,
-    /// The conjuncts that determine it.
+    /// The conjuncts that determine these values.
     pub conjuncts: Vec<usize>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct KnownKeys {
 pub(super) struct KnownEnd {
     /// The bound.
     pub end: RangeEnd,
-    /// The conjunct that determines it.
+    /// The conjunct that determines the bound.
     pub conjunct: usize,
 }
 

@@ -191,7 +191,7 @@ pub struct SortKey {
     pub nulls_first: bool,
 }
 
-/// An `INSERT`: one mutation per row, each an operation of its own.
+/// An `INSERT`: one mutation for each row, each in a separate operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InsertPlan {
     /// The table.

@@ -65,7 +65,7 @@ pub struct ResultRows {
 pub struct OutputColumn {
     /// The column's name, which need not be unique.
     pub name: String,
-    /// The type of its values; none if they are always NULL.
+    /// The type of the column's values; none if they are always NULL.
     pub column_type: Option<ColumnType>,
 }
 

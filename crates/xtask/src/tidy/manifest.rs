@@ -11,9 +11,9 @@ pub struct Dependency {
     pub name: String,
     /// Line, from 1.
     pub line: usize,
-    /// Whether it points at a folder.
+    /// Whether the dependency names a folder.
     pub has_path: bool,
-    /// Whether it takes version and features from the workspace.
+    /// Whether the dependency takes its version and features from the workspace.
     pub from_workspace: bool,
     /// Whether the line above is a comment.
     pub has_comment: bool,

@@ -27,7 +27,7 @@ pub struct ModuleTree<'a> {
 
 /// A module, in a file of its own or inline.
 pub struct Module<'a> {
-    /// The file that has its text.
+    /// The file that contains the module.
     pub file: &'a File,
     /// Paths of more than one word in its text, imports included.
     pub paths: Vec<NamedPath>,

@@ -19,7 +19,7 @@ const REGISTRY_HOSTS: &[&str] = &[
     concat!("deb.debian", ".org"),
 ];
 
-/// Returns lines that name such a path or host.
+/// Returns lines that name a path or a host of one machine.
 pub fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for file in &tree.files {

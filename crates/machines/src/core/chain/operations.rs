@@ -130,7 +130,7 @@ pub(crate) struct Confirmations {
 }
 
 impl Confirmations {
-    /// Returns the time at which they must be sent.
+    /// Returns the time at which the collected messages must be sent.
     pub fn due_us(&self) -> Option<u64> {
         self.due_us
     }

@@ -81,7 +81,7 @@ impl Requests {
         running.map_or_else(Vec::new, |running| core::mem::take(&mut running.askers))
     }
 
-    /// Forgets a client whose connection is gone.
+    /// Drops the state of a client whose connection has ended.
     pub fn forget_client(&mut self, client: ClientId) {
         for running in self.running.values_mut() {
             running.askers.retain(|asker| asker.client != client);

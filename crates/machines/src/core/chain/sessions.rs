@@ -126,7 +126,7 @@ impl Sessions {
         session.completed.insert(record.request.number, completed);
     }
 
-    /// Records a result that has a log record or a checkpoint entry of its own.
+    /// Records a result that has its own log record or checkpoint entry.
     pub fn keep(&mut self, head: PartitionId, record: &RequestRecord) {
         self.complete(head, record, &record.result);
         let session = self.sessions.get_mut(&record.request.session);

@@ -37,7 +37,7 @@ pub(crate) struct Partition {
     pub table: Arc<TableInfo>,
     /// The keys that unsettled operations hold (R7, R10).
     pub locks: Locks,
-    /// The orders in which its rows have local entries.
+    /// The orders in which the partition's rows have local entries.
     pub orders: EntryOrders,
     /// Reads that wait for decisions (R10).
     pub reads: Vec<WaitingRead>,

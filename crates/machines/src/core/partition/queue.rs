@@ -8,7 +8,7 @@ use protocol::operation::Mutation;
 pub(crate) struct QueuedRequest {
     pub request: RequestId,
     pub acknowledged_below: u64,
-    /// The hash of its body.
+    /// The hash of the request's body.
     pub digest: u64,
     pub mutation: Mutation,
     pub since_us: u64,

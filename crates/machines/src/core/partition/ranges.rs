@@ -19,7 +19,7 @@ use crate::core::table::TableInfo;
 pub(crate) struct WaitingRead {
     pub asker: ReplyDestination,
     pub read: Read,
-    /// The operations that it waits for. It is answered once none is left.
+    /// The operations that the read waits for. The core answers the read once none of them is left.
     pub waits_for: BTreeSet<OperationId>,
     pub since_us: u64,
 }

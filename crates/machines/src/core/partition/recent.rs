@@ -28,7 +28,7 @@ pub(crate) struct RecentChanges {
 pub(crate) struct RecentChange {
     at_us: u64,
     pub prepare: Arc<Prepare>,
-    /// The keys that it held there, in the partition's own order.
+    /// The keys that the operation held in the partition, in the partition's own order.
     pub keys: Vec<Vec<u8>>,
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Rows<'a> {
     pub id: PartitionId,
     /// The orders in which the rows have local entries.
     pub orders: &'a [u8],
-    /// The orders among them in which some rows have no entries yet.
+    /// The orders of these in which some rows have no entries yet.
     pub unmade: &'a [u8],
 }
 

@@ -8,7 +8,7 @@ use protocol::identity::{Epoch, PartitionId, TableId};
 /// A partition's tenure as this core's log has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LoggedTenure {
-    /// The epoch in which it began.
+    /// The epoch in which the tenure began.
     pub since: Epoch,
     /// Whether the partition has all rows that its giver had when the place's epoch began, or has
     /// no giver.

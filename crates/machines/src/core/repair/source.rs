@@ -10,7 +10,7 @@ pub(crate) struct CoverProgress {
     /// The key to continue from; none once the member has sent everything.
     pub next: Option<Bytes>,
     pub timer: RetryTimer,
-    /// The number of rows that it has visited, and its approximate number of rows.
+    /// The number of rows that the member has visited, and its approximate number of rows.
     pub rows: u64,
     pub of_rows: u64,
 }

@@ -109,7 +109,7 @@ pub async fn routing(story: &mut Story, stage: &Stage) -> Result<(), CommandFail
     Ok(())
 }
 
-/// Clients begin to read and write, and go on until the end.
+/// Starts clients that read and write until the end of the demo.
 pub async fn load(story: &mut Story, stage: &Stage) -> Result<DemoLoad, CommandFailure> {
     story.chapter("Clients read and write through the proxy, and go on from here to the end");
     let load = DemoLoad::start(&stage.proxy).await?;

@@ -51,9 +51,9 @@ pub struct LoadSeen {
     stop: AtomicBool,
 }
 
-/// A load that goes on until it is stopped or dropped.
+/// A load that runs until it is stopped or dropped.
 pub struct DemoLoad {
-    /// The observations of its clients.
+    /// The observations of the load's clients.
     pub seen: Arc<LoadSeen>,
     clients: JoinSet<u64>,
 }

@@ -22,8 +22,8 @@ pub(super) const PART_BYTES: usize = 512 << 10;
 pub(crate) struct Manifest {
     /// The state's version, which the keys of its parts contain.
     pub version: u64,
-    /// The instance that wrote it. If an answer was lost, a coordinator recognises its own state by
-    /// it.
+    /// The instance that wrote the manifest. If an answer was lost, a coordinator recognises its
+    /// own state by this number.
     pub instance: u64,
     /// The number of bytes of all parts together.
     pub bytes: u64,

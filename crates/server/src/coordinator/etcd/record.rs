@@ -31,7 +31,7 @@ pub(crate) struct CoordinatorLease {
 /// The revisions of etcd that a leader's transactions check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeaderRevisions {
-    /// The revision at which its key was created.
+    /// The revision at which the key `leader` was created.
     pub made_at: i64,
     /// The revision at which the manifest was last changed; 0 if there is none.
     pub changed_at: i64,
@@ -195,7 +195,7 @@ impl Record {
         }))
     }
 
-    /// Stores a state in place of the one that `term` knows.
+    /// Stores a state, which replaces the state that `term` knows.
     pub fn keep(
         &mut self,
         term: LeaderRevisions,

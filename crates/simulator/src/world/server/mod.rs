@@ -29,11 +29,11 @@ const JOIN_RETRY_US: u64 = 200 * MILLISECOND;
 pub struct SimulatedServer {
     /// The server's number, once it has joined.
     pub id: Option<ServerId>,
-    /// The number of its data folder.
+    /// The number of the server's data folder.
     pub disk: u64,
     /// The processes that joined with its folder, as the folder knows them.
     pub folder: Folder,
-    /// The number of its starts.
+    /// The number of the server's starts.
     pub life: u64,
     /// The phase of the server's process.
     pub state: ServerPhase,
@@ -49,7 +49,7 @@ pub struct SimulatedServer {
     /// The newest epoch that an older copy of its folder may have, if the server returns with one,
     /// and the time at which an operator restores the newest folder.
     pub old: Option<(Epoch, u64)>,
-    /// Whether a crash lost records that its peers may not have sent back yet.
+    /// Whether a crash lost records that the server's peers may not have sent back yet.
     pub forgot: bool,
 }
 
@@ -95,8 +95,8 @@ impl SimulatedServer {
         }
     }
 
-    /// Returns whether its cores know all their earlier votes and decisions, from their logs and
-    /// the reports of their peers.
+    /// Returns whether the server's cores know all their earlier votes and decisions, from their
+    /// logs and the reports of their peers.
     pub fn is_whole(&mut self) -> bool {
         let recovering = |core: &SimulatedCore| core.machine.is_recovering();
         if self.is_running() && !self.cores().iter().any(recovering) {
@@ -105,7 +105,7 @@ impl SimulatedServer {
         !self.forgot
     }
 
-    /// Returns whether its cores run.
+    /// Returns whether the server's cores run.
     pub fn is_running(&self) -> bool {
         matches!(self.state, ServerPhase::Running(_))
     }
