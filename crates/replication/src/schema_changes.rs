@@ -200,9 +200,9 @@ pub enum ReplayableChange {
 pub struct SchemaChanges {
     /// Statements that the proxy wrote into the log itself, before the client's text ran.
     announced: Vec<String>,
-    /// The announced statements that no trigger sees, and that replicas have not been given. The proxy writes
-    /// them in front of the text, so their place among its other statements is known only when a
-    /// trigger has noted the text.
+    /// The announced statements that no trigger sees, and that replicas have not been given. The
+    /// proxy writes them in front of the text, so their place among its other statements is known
+    /// only when a trigger has noted the text.
     held: Vec<AnnouncedStatement>,
     /// The last text from the client with a statement that was noted.
     sent: Option<NotedText>,
