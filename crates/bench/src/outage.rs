@@ -1,9 +1,9 @@
-//! A cluster that loses servers for good while it is read and written: how much is read meanwhile,
-//! how long writes wait, at how many partitions a lookup is answered, and when all is filled again
-//! (Replex sections 5.2 to 5.4).
+//! A cluster that loses servers for good during reads and writes. It measures the rate of reads
+//! during the recovery, the wait of writes, the number of partitions that a lookup visits, and the
+//! time until all partitions are filled (Replex sections 5.2 to 5.4).
 //!
-//! A lost server is given up as soon as its lease is over, and comes back after each run as a
-//! spare, with nothing to hold. So one cluster, once loaded, serves for many runs.
+//! A lost server is replaced as soon as its lease has ended, and returns after each run as a spare
+//! server without partitions. So a cluster is loaded once and used for many runs.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

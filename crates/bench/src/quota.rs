@@ -59,7 +59,7 @@ impl Quota {
     /// Limits a process and all its present and future children together to a fraction of a core.
     ///
     /// # Errors
-    /// There is no such controller, or no right to it.
+    /// The machine has no CPU controller of control groups, or this user may not use it.
     pub fn of(process: u32, share: CoreShare) -> io::Result<Quota> {
         let quota = Quota::empty(&process.to_string(), share.quota_us())?;
         let procs = quota.0.join("cgroup.procs");
@@ -89,7 +89,7 @@ impl Quota {
 /// Checks that this machine permits CPU quotas.
 ///
 /// # Errors
-/// There is no such controller, or no right to it.
+/// The machine has no CPU controller of control groups, or this user may not use it.
 #[cfg(feature = "proxy")]
 pub fn try_out() -> io::Result<()> {
     remove_leftovers()?;
@@ -99,7 +99,7 @@ pub fn try_out() -> io::Result<()> {
 /// Removes control groups whose process has ended, which a killed run has left.
 ///
 /// # Errors
-/// There is no such controller.
+/// The machine has no CPU controller of control groups.
 pub fn remove_leftovers() -> io::Result<()> {
     for entry in fs::read_dir(CONTROLLER)? {
         let entry = entry?;

@@ -1,11 +1,11 @@
-//! Folders that servers come back with (R16, R25).
+//! The data folders with which servers return (R16, R25).
 //!
-//! A folder keeps which process joined last on it, durably, before that process serves anything. So
-//! one that names an earlier process is an older copy, and so is one whose log ends before a
-//! position that was durable. It lacks what its server had acknowledged since: rows, and votes.
-//! Such a server is not let in as it is. The earlier epochs of its tables end as if it were lost
-//! for good, its partitions are void and stay where they are, and once that serves it is let in and
-//! fills them from the other copies.
+//! Before a process serves, it records durably in its folder that it has joined. So a folder that
+//! names an earlier process is an older copy, and so is a folder whose log ends before a position
+//! that was durable. An older copy lacks rows and votes that its server had acknowledged. A server
+//! with such a folder may not join at once. The earlier epochs of its tables end as if the server
+//! were lost for good. Its partitions stay assigned to it, but their rows are void. Once the tables
+//! serve again, the server joins and fills its partitions from the other copies.
 //!
 //! | folder | the rows have other copies | the server |
 //! |---|---|---|

@@ -1,5 +1,5 @@
-//! Partitions move while all servers serve: off servers that are drained, apart again where copies
-//! had to be put together, evenly onto servers that are new.
+//! Partitions move while all servers serve: off drained servers, apart again if copies had to share
+//! a server, and onto new servers to balance the load.
 //!
 //! | step | epoch |
 //! |---|---|
@@ -8,14 +8,16 @@
 //! | the takers hold the places, and get the last changes | serves |
 //! | a place is whole: it serves, and its giver forgets it | an ordinary one |
 //!
-//! No move begins while a server with partitions is down, another move goes on, a place is
-//! rebuilding or a table is sealed: first what is lost is replaced. A table's moves are handed over
-//! once all of them are level, unless a server with partitions is down. Other tables may be sealed
-//! or rebuilding then. Loads are evened out only onto servers that came with nothing, and after
-//! that no more: tables that are created and dropped move no partitions. Each batch is proven to
-//! leave the tables as tolerant as they were, and ends where a server is removed or a copy of the
-//! table goes, for then the proof holds no more. A server that was lost of late takes nothing for a
-//! while, longer each time, so that one that comes and goes does not keep partitions moving.
+//! No move begins while a server with partitions is down, another move is in progress, a place is
+//! rebuilding or a table is sealed, because lost partitions are rebuilt first. A table's moves are
+//! handed over once all of them are level, unless a server with partitions is down. Other tables
+//! may be sealed or rebuilding at that time. The coordinator balances load only onto servers that
+//! joined empty, and only until they have their share. So creating and dropping tables moves no
+//! partitions. The coordinator proves that each batch leaves the tables able to survive as many
+//! failures as before. It cancels a batch if a server is removed or a copy of the table is dropped,
+//! because the proof is then no longer valid. A server that was lost receives no partitions for
+//! some time after its return, longer after each loss, so that a server that crashes repeatedly
+//! does not keep partitions moving.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;

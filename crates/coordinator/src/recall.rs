@@ -1,16 +1,16 @@
 //! Rebuilding the state from what the servers know, when it is lost or an older copy.
 //!
-//! A server that speaks of a later epoch than the coordinator's proves that the state is older than
-//! what was promised. While the coordinator recovers its state, it makes no decisions: leases do
-//! not end, no server joins, no session is opened. Each server is asked for the configuration that
-//! it holds. The newest of them is the state again once every server that it calls up has reported
-//! its own. A table serves after a seal only once each of its remaining cores has reported the
-//! seal, so the report of one of these prevents a return to a configuration before it. Then numbers
-//! jump ahead, so that none is given twice: epochs, incarnations, servers, tables and sessions (R13
-//! to R16).
+//! If a server has a later epoch than the coordinator, the coordinator's state is older than a
+//! state that it has announced. While the coordinator recovers its state, it makes no decisions:
+//! leases do not end, no server joins, no session is opened. The coordinator asks each server for
+//! its configuration. The newest of these configurations becomes the state once every server that
+//! it lists as up has reported. A table serves after a seal only once each of its remaining cores
+//! has reported the seal. So the report of any of these cores prevents a return to a configuration
+//! before the seal. Then the coordinator raises all numbers by a large step, so that none is
+//! assigned twice: epochs, incarnations, servers, tables and sessions (R13 to R16).
 //!
-//! Facts that only the lost state had are gone: changes of copies that had not begun are to be
-//! requested again.
+//! Facts that only the lost state had are lost: operators must repeat changes of copies that had
+//! not begun.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;

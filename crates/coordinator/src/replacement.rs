@@ -1,6 +1,6 @@
-//! Where the partitions of removed servers go: onto a spare, else spread over those that hold the
-//! same replex, as long as what the table tolerates stays proven; else wherever there is a server,
-//! with a notice to operators.
+//! The places of the partitions of removed servers. They go to a spare server. Without a spare,
+//! they are spread over servers that hold the same replex, if the table then still survives
+//! `failures_tolerated` failures. Otherwise they go to any server, with a notice to operators.
 
 use alloc::collections::BTreeSet;
 use alloc::format;

@@ -1,9 +1,10 @@
-//! Servers whose disks have no room for writes: their partitions move to servers with room, as long
-//! as these can hold it as tolerantly as is stated.
+//! Servers whose disks have no room for writes. Their partitions move to servers with room, if each
+//! table then still survives `failures_tolerated` failures.
 //!
-//! Cores report the room on their disks with each heartbeat. Nothing of it is kept. A server with
-//! no room takes nothing, and gives batch after batch until it has room again: then it keeps the
-//! rest. Lost servers are replaced first, also onto a disk that is full if there is no other.
+//! Cores report the room on their disks with each heartbeat. The coordinator does not store these
+//! reports. A server without room receives no partitions, and gives batch after batch until it has
+//! room again. Then it keeps its remaining partitions. Lost servers are replaced first, if
+//! necessary onto a server with a full disk.
 
 use alloc::collections::BTreeSet;
 use alloc::format;

@@ -1,11 +1,12 @@
-//! Members that are lost for good are replaced: the earlier epochs of the tables that they held are
-//! sealed and resolved by those that remain, then an epoch of each table serves in which others
-//! hold their partitions (R4, R5, R15). Other tables do not notice (R44).
+//! Servers that are lost for good are replaced. The remaining servers seal and resolve the earlier
+//! epochs of the tables of which a lost server held partitions. Then an epoch of each table serves
+//! in which other servers hold these partitions (R4, R5, R15). Other tables are not affected (R44).
 //!
-//! A server that fell silent is given up at once by default, for its rows take no writes until
-//! then. A server that has reported its stop has time to come back. While epochs end that is only
-//! [`PATIENCE_US`], for they do not end without it, and nothing is written until then. A server
-//! that comes back before the new epoch serves takes part again.
+//! By default a silent server is replaced as soon as its lease has ended, because its rows accept
+//! no writes until it is replaced. A server that has reported its stop has time to return. While
+//! epochs end, this time is only [`PATIENCE_US`], because the epochs cannot end without the server
+//! and their tables accept no writes. A server that returns before the new epoch serves takes part
+//! again.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;

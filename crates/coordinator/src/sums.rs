@@ -1,8 +1,8 @@
 //! Sums over all tables: what each core and server holds, and the size of the configuration.
 //!
-//! They follow the configuration by the tables that have changed, so that creating a table costs
-//! the same in a cluster of ten thousand as in an empty one. In the middle of a change, before its
-//! epoch begins, a sum is that of the last epoch and what differs by then.
+//! The sums are updated from the tables that have changed, so that creating a table costs the same
+//! in a cluster of ten thousand tables as in an empty one. During a change, before its epoch
+//! begins, a sum covers the last epoch and the changes made so far.
 
 use alloc::collections::BTreeMap;
 

@@ -1,7 +1,9 @@
-//! Tables: created with a placement that is proven to tolerate what they state, and dropped.
+//! Creation and removal of tables. A table is created only with a placement that provably survives
+//! `failures_tolerated` failures.
 //!
-//! Either is answered once every core concerned knows of it, so that what a client does next is not
-//! refused; a server that has fallen silent is not waited for.
+//! The coordinator answers both requests once every core with partitions of the table has reported
+//! the new epoch, so that these cores do not reject the client's next request. It does not wait for
+//! a server that is silent.
 
 use alloc::collections::BTreeSet;
 use alloc::format;

@@ -64,7 +64,7 @@ const OWN_PUBLICATION: &str = "hihooi";
 pub struct ClientIdentity<'a> {
     /// The process number that the client has received with its cancel key.
     pub process: u32,
-    /// Returns whether another client that is logged in has this number.
+    /// A function that returns whether a logged-in client other than this one has a process number.
     pub is_client: &'a dyn Fn(u32) -> bool,
     /// Whether the proxy has its publication in the client's database.
     pub has_publication: bool,

@@ -127,8 +127,8 @@ impl BufferPages {
         replaced
     }
 
-    /// Removes and returns the oldest page if there are more bytes than this. It never removes the
-    /// newest page.
+    /// Removes and returns the oldest page if all pages together have more than `length_max` bytes.
+    /// It never removes the newest page.
     pub fn take_surplus(&mut self, length_max: u64) -> Option<BufferPage> {
         if self.length <= length_max || self.all.len() < 2 {
             return None;

@@ -72,14 +72,14 @@ pub enum SessionInput {
     },
     /// A requested connection is open. `epoch` is that of its `Welcome`.
     Connected {
-        /// The destination.
+        /// The core that receives the message.
         core: CoreId,
         /// The core's epoch.
         epoch: Epoch,
     },
     /// A connection broke or could not be opened.
     Disconnected {
-        /// The destination.
+        /// The core that receives the message.
         core: CoreId,
     },
     /// A core answered.
@@ -132,7 +132,7 @@ pub struct SessionOutput {
 /// One attempt to send a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {
-    /// The destination.
+    /// The core that receives the message.
     pub core: CoreId,
     /// The number that the reply repeats. It is never reused.
     pub correlation: u64,

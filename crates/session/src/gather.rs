@@ -4,13 +4,13 @@
 //! merged by key if an order is needed. Memory is bounded: it keeps at most two pages per
 //! partition, and requests no page whose rows exceed the limit.
 //!
-//! Three ways lead to pages. A small result is read as of one moment (R35): a *moment* of all
-//! partitions ([`Gather::moment_reads`]). Its pages are handed in together. A larger result comes
-//! page by page from a *snapshot* ([`Gather::read_at`]). Without one, neither one epoch nor one
-//! moment of all pages is promised (R12). Every row that did not change meanwhile is returned
-//! exactly once, because a row has one place in the order of a replex. A row that moves in the
-//! order of an index replex while it is read may be missed or be seen twice. The primary replex has
-//! no such moves.
+//! There are three kinds of reads. A small result is read as of one moment (R35): a *moment* of all
+//! partitions ([`Gather::moment_reads`]). The caller passes all of its pages at once. A larger
+//! result is read page by page from a *snapshot* ([`Gather::read_at`]). Without a snapshot, the
+//! pages need not have one epoch or show one moment (R12). Every row that does not change during
+//! the read is returned exactly once, because a row has one place in the order of a replex. A row
+//! that moves in the order of an index replex during the read may be missed or returned twice. Rows
+//! do not move in the primary replex.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

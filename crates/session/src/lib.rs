@@ -9,8 +9,8 @@
 //!                            ▲                          ▲             │ refused, broken, silent
 //!                            └──── stale epoch ─────────┴── Pausing ◀─┘
 //! ```
-//! Only an attempt that was refused is known to have done nothing. A request whose connection broke
-//! may have happened, so from then on the request ends with its result or as `Unknown`.
+//! Only a refused attempt certainly had no effect. A request whose connection broke may have taken
+//! effect, so it then ends with its result or as `Unknown`.
 //!
 //! A read whose partition is lost goes to a cover instead (`redirect`). Several ranges that must
 //! show one moment are read in rounds (`moment`). Both divide a request into parts, which are

@@ -1,9 +1,10 @@
-//! One of six servers killed under reads and writes that start at fixed moments: latencies before,
-//! until its lease is over and the rest serves, while its partitions are filled, and after that.
+//! One of six servers is killed during reads and writes that start at fixed times. The experiment
+//! measures latencies before the kill, until the lease has ended and the other servers serve, while
+//! the partitions are filled, and after that.
 //!
 //! Left out: hybrids, loads that the machine cannot keep up with, and a coordinator that waits for
-//! a silent server to return. An operation belongs to the lease if any part of it lies between the
-//! kill and the moment when the rest serves.
+//! a silent server to return. An operation is counted in the phase *lease* if any part of it lies
+//! between the kill and the moment when the other servers serve.
 
 use std::cell::Cell;
 use std::io;

@@ -1,4 +1,4 @@
-//! Snapshots: how long one takes to open, and what they cost those who write meanwhile (Q2, Q3).
+//! Snapshots: the time to open one, and their cost for writes at the same time (Q2, Q3).
 //!
 //! Left out: reads of a snapshot, whose pages cost what other pages do, and a snapshot of so many
 //! changes that its history does not fit.

@@ -1,21 +1,21 @@
 //! How quickly a replica catches up, with several connections and with one (H5).
 //!
-//! Serial replay, to which all is compared, has one connection and makes each commit a transaction
-//! of its own, as the paper means it. The proxy's default differs in two ways: it has more
-//! connections, and it executes commits that wait in groups. Each is measured without the other,
-//! too.
+//! The baseline is serial replay: one connection, and a separate transaction for each commit, as in
+//! the paper. The proxy's default differs in two ways: it has more connections, and it executes
+//! waiting commits in groups. Each difference is also measured alone.
 //!
-//! It has missed it in two ways. The proxy was stopped: then the primary's slot gives it, and the
-//! primary decodes its log meanwhile. Or the replica was: then the transactions buffer has kept it.
+//! The replica misses the load in two ways. In the first, the proxy is stopped. Then the primary's
+//! slot delivers the load later, and the primary decodes its WAL during the replay. In the second,
+//! the replica is stopped. Then the transactions buffer has the load.
 //!
-//! The load is TPC-C's two transactions that write most, New-Order and Payment, as often as there
-//! (45 to 43), over ten warehouses: it goes to the primary directly. Orders have ten lines, which
-//! is TPC-C's mean, customers are found by number, and reads that leave nothing behind are left
-//! out. The time is that between two commits at the replica, the first and the last of its missed
-//! commits, by its own clock.
+//! The load goes to the primary directly. It consists of TPC-C's two transactions that write most,
+//! New-Order and Payment, in the standard proportion (45 to 43), over ten warehouses. Orders have
+//! ten lines, which is TPC-C's mean, customers are found by number, and reads without effect on
+//! later statements are left out. The measured time is the time between the first and the last of
+//! the missed commits at the replica, by the replica's clock.
 //!
-//! And how long a replica takes for one statement that changes many rows, beside its time at the
-//! primary.
+//! The experiment also measures the time that a replica needs for one statement that changes many
+//! rows, beside the statement's time at the primary.
 
 use std::io;
 use std::time::Instant;

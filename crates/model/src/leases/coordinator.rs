@@ -85,9 +85,10 @@ impl LeaseRules {
         sealed
     }
 
-    /// Lets the table serve, once every holder has reported and no removed server can have a
-    /// lease. A server ceases to hold the table here, or where it is removed: all holders have
-    /// reported. So does the number of tolerated failures rise.
+    /// Lets the table serve, once every holder has reported and no removed server can have a lease.
+    /// Only in this step, or when it is removed, a server stops holding partitions of the table,
+    /// because all holders have reported. The number of tolerated failures also rises only in this
+    /// step.
     pub fn serve(&self, state: &mut LeaseState, changes: bool) -> bool {
         let current = state.current();
         let holders = (0..self.case.cores.len()).filter(|core| current.holders >> core & 1 != 0);

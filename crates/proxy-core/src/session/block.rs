@@ -1,17 +1,19 @@
 //! Transactions that have begun, but on no server yet.
 //!
-//! In a session that defers them, `BEGIN` is answered here. At READ COMMITTED each statement sees
-//! the transactions that have committed when that statement begins. As long as the transaction only
-//! reads, each may run anywhere on its own (P1). The transaction begins on the primary in front of
-//! the first batch that goes there; from then on it is one like any other. A transaction that never
-//! gets there ends here, too.
+//! In a session that defers transactions, this module answers `BEGIN`. At READ COMMITTED each
+//! statement sees the transactions that have committed when that statement begins. As long as the
+//! transaction only reads, each of its statements may run on any server (P1). The transaction
+//! begins on the primary before the first batch that goes to the primary. After that it is an
+//! ordinary transaction of the primary. A transaction without such a batch also ends in this
+//! module.
 //!
-//! One at REPEATABLE READ that is to read only has a *snapshot* for all of its statements, which is
-//! taken in front of the first batch, on the server that this goes to: there it stays. If that was
-//! a replica which dies, the transaction has failed, on no server.
+//! A REPEATABLE READ, READ ONLY transaction has one *snapshot* for all of its statements. The
+//! snapshot is taken before the first batch, on the server that runs this batch, and the
+//! transaction stays on that server. If that server is a replica that crashes, the transaction has
+//! failed, and is on no server.
 //!
-//! Invariant: while there is a [`DeferredBlock`], the session has no transaction on a server. So it
-//! is no part of the session's state on the primary.
+//! Invariant: while there is a [`DeferredBlock`], the session has no transaction on a server. So
+//! the block is not part of the session's state on the primary.
 
 use alloc::format;
 use alloc::sync::Arc;

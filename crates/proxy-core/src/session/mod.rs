@@ -147,8 +147,8 @@ pub struct SessionOptions {
     pub pinning: PinningPolicy,
     /// The functions that parse statements.
     pub grammar: Grammar,
-    /// The snapshots of transactions that do not ask for others, if they need not begin on a
-    /// server.
+    /// The scope of snapshots in transactions whose BEGIN names no isolation level; none if such
+    /// transactions must begin on a server.
     pub snapshots: Option<SnapshotScope>,
 }
 

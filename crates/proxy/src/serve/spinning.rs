@@ -1,6 +1,6 @@
-//! Looking for messages for a while before a thread sleeps, which is an option. A thread that is
-//! awake, with its data still in the processor's caches, receives a message at once, and burns that
-//! processor meanwhile.
+//! An option for a thread to poll for messages for some time before it sleeps. A thread that is
+//! awake, with its data in the processor's caches, receives a message at once, but uses the whole
+//! processor while it polls.
 //!
 //! It is for the thread that serves sessions with a scheduler of one thread. While a task of it is
 //! ready, that looks for messages without sleeping: this task stays ready for as long as something

@@ -1,5 +1,6 @@
-//! The chapter in which a server is lost for good: a hybrid keeps lookups cheap meanwhile, writes
-//! go on, others rebuild its partitions, and nothing is lost (Replex sections 2.4, 3.1 and 5.2).
+//! The chapter in which a server is lost for good. A hybrid keeps lookups cheap during the
+//! recovery, writes continue, other servers rebuild the partitions, and no row is lost (Replex
+//! sections 2.4, 3.1 and 5.2).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,10 +1,10 @@
 //! The interface between the role and the place that keeps a coordinator's state, and that decides
 //! which coordinator may write it.
 //!
-//! Invariants: between two `KeeperEvent::Lead` at most one state is led from. `KeeperEvent::Kept`
-//! comes only for states of the present leadership, and means that any coordinator that leads from
-//! then on begins with that state or a later one. Before another coordinator begins to lead,
-//! `leads_until_us` has passed here.
+//! Invariants: Between two `KeeperEvent::Lead` the coordinator leads with at most one state.
+//! `KeeperEvent::Kept` is sent only for states of the present leadership, and means that every
+//! later leader begins with that state or a newer one. Before another coordinator begins to lead,
+//! `leads_until_us` has passed at this one.
 
 use protocol::message::Leadership;
 use protocol::state::CoordinatorState;

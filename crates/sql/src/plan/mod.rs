@@ -1,9 +1,9 @@
 //! The meaning of a statement over a configuration: pure, so that it can be tested without a
 //! cluster.
 //!
-//! A plan names the partitions of a replex to read, their filters, and the mutations to send. It
-//! holds no promise: if the configuration has moved on, the client notices (R15) and the statement
-//! is planned again.
+//! A plan names the partitions of a replex to read, their filters, and the mutations to send. A
+//! plan may become invalid: if the configuration has changed, the client detects that (R15) and the
+//! statement is planned again.
 
 mod access;
 mod access_path;

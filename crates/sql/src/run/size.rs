@@ -1,7 +1,7 @@
 //! Keeps statements that no index serves, and that ask for no scan, from reading large tables.
 //!
 //! The rows of the table are counted before the statement reads, and again while it reads, because
-//! the table can grow meanwhile. The count is not exact at one moment.
+//! the table can grow during the read. The count need not be exact for one moment.
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use protocol::codec::Bytes;

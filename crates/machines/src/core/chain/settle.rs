@@ -1,8 +1,8 @@
 //! Settling an operation: rows change, keys are released, waiting operations continue.
 //!
-//! Before this, nothing of an operation is in the tables (R3). All of it happens in one step, so no
-//! reader sees half of it. Waiting reads are answered before the next operation on their keys
-//! begins (R10, first come first served).
+//! Before an operation settles, the tables have none of its changes (R3). A member settles an
+//! operation in one step, so no reader sees a part of it. Waiting reads are answered before the
+//! next operation on their keys begins (R10, first come first served).
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

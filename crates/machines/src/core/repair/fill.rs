@@ -1,17 +1,17 @@
 //! Filling a rebuilding partition from its cover (R17, R19, R20).
 //!
-//! A place rebuilds from the beginning of an epoch of its table. Before this epoch all of the
-//! table's operations are settled. From then on its partition takes part in all chains, so it
-//! receives every later change itself. It lacks exactly the rows that its cover had then. All of
-//! `fill_*` relies on these invariants:
+//! A place rebuilds from the beginning of an epoch of its table. All operations of the table's
+//! earlier epochs are settled when this epoch begins. In this epoch its partition takes part in all
+//! chains, so it receives every later change itself. It lacks exactly the rows that its cover had
+//! when the epoch began. All of `fill_*` relies on these invariants:
 //!
-//! - A row that no chain has changed since is the same in the cover, whenever it is looked at. A
-//!   row that was changed is here already, or has left its version among the departures. So pages
-//!   may come late, twice and in any order, and a fill may begin again at any time: the higher
-//!   version wins.
-//! - Only rows that won are logged, so that the log read again gives the same tables.
-//! - The core fills, and its cover gives, only after recovery: settled rows that a peer has yet to
-//!   report are missing before.
+//! - A row that no chain has changed since the epoch began is always the same in the cover. Of a
+//!   changed row, the partition has the row, or the version at which it left, among the departures.
+//!   So pages may arrive late, twice and in any order, and a fill may begin again at any time: the
+//!   higher version wins.
+//! - The core logs only rows that it has accepted, so a replay of the log gives the same tables.
+//! - A core fills a partition, or sends pages as a member of a cover, only after its own recovery.
+//!   Before that, its tables may lack settled rows that a peer has yet to report.
 //!
 //! The cover's members are in `fill_source`, rows that are needed at once in `fill_fetch`,
 //! completion records in `fill_completions`. The coordinator decides when a place rebuilds, and

@@ -7,11 +7,11 @@
 //! | rebuilds here, moved *from* the giver | takes the last changes, then votes | keeps its rows |
 //! | serves here | serves | drops its rows |
 //!
-//! Invariants: A core that receives a partition is in no chain before it holds the place. It votes
-//! on nothing before it is *whole*, durably. Until then its rows are only a copy of the giver's,
-//! and may be compared again at any time. The received rows are exact: one question is outstanding
-//! at a time, and its answer replaces the rows, whatever their versions. So earlier rows, maybe
-//! from an old disk, are only a hint (R25).
+//! Invariants: A core that receives a partition is not a member of chains before it holds the
+//! place. It casts no votes before the place is durably *whole*. While the place is not whole, its
+//! rows are only a copy of the giver's, and may be compared again at any time. The received rows
+//! are exact: one question is outstanding at a time, and its answer replaces the rows, whatever
+//! their versions. So earlier rows, for example from an old disk, are only a hint (R25).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;

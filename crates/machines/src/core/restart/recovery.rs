@@ -1,13 +1,14 @@
 //! A restarted core asks its peers what it may have forgotten, after it has read its log.
 //!
 //! A member may forward a prepare before the prepare is durable (R1). So the log can lack votes
-//! that this core has cast, and another vote could commit two rows with one unique key. So a
-//! restarted core votes on nothing of a table until every peer has reported each operation of the
-//! table that both take part in. It adopts its own votes from these reports. Peers keep operations
-//! until every member has the outcome durably (`confirm`), so no operation is missing. Late
-//! messages of its earlier life are dropped by their incarnation. Until then the core answers no
-//! reads either. The decider shows an outcome while prepares of earlier members may not be durable.
-//! A member that has lost such a prepare would return the old row afterwards.
+//! that this core has cast, and a second vote could commit two rows with one unique key. So a
+//! restarted core casts no votes on a table until every peer has reported each operation of the
+//! table in which both cores are members. It adopts its own votes from these reports. Peers keep
+//! operations until every member has the outcome durably (`confirm`), so no operation is missing.
+//! Messages from before the restart are dropped because of their incarnation. Until all peers have
+//! reported, the core does not answer reads either. The decider shows an outcome while prepares of
+//! earlier members may not be durable. A member that has lost such a prepare would return the old
+//! row after the decider has returned the new one.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;

@@ -10,9 +10,9 @@
 //!   gives T to the statements, once all have closed
 //! ```
 //!
-//! A hold expires, and a core that has not held without interruption refuses to close: the opening
-//! is void then. A core answers reads at T from rows with a version up to T and from its `history`.
-//! The reasons for each step are in `docs/design/2026-11-26-drained-cuts.md`.
+//! A pause expires. A core that has not been paused without interruption rejects `Close`, and the
+//! opening is void. A core answers reads at T from rows with a version up to T and from its
+//! `history`. The reasons for each step are in `docs/design/2026-11-26-drained-cuts.md`.
 //!
 //! Nothing of this is logged. A restarted core knows no snapshot, and its restart begins a new
 //! epoch of its tables.

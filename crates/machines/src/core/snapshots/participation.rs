@@ -1,4 +1,5 @@
-//! The part of one core in snapshots: its hold, the snapshots that it knows, and their history.
+//! The part of one core in snapshots: the opening for which it is paused, the snapshots that it
+//! knows, and their history.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
