@@ -7,7 +7,7 @@ use std::io;
 /// field of each thread's `schedstat`. Threads that have ended are not counted.
 ///
 /// # Errors
-/// The process is gone.
+/// The process has ended.
 pub fn process_us(id: u32) -> io::Result<f64> {
     let mut nanoseconds = 0;
     for text in of_threads(id, "schedstat")? {
@@ -24,7 +24,7 @@ pub fn process_us(id: u32) -> io::Result<f64> {
 /// microseconds, to the kernel's tick of 10 ms.
 ///
 /// # Errors
-/// The process is gone.
+/// The process has ended.
 pub fn with_ended_us(id: u32) -> io::Result<f64> {
     const TICK_US: f64 = 10_000.0;
     let text = fs::read_to_string(format!("/proc/{id}/stat"))?;
@@ -40,7 +40,7 @@ pub fn with_ended_us(id: u32) -> io::Result<f64> {
 /// Returns the CPU time of several processes together, in microseconds.
 ///
 /// # Errors
-/// A process is gone.
+/// A process has ended.
 pub fn processes_us(ids: &[u32]) -> io::Result<f64> {
     ids.iter().map(|id| process_us(*id)).sum()
 }
@@ -48,7 +48,7 @@ pub fn processes_us(ids: &[u32]) -> io::Result<f64> {
 /// Returns the processes that a process has started and that still run.
 ///
 /// # Errors
-/// The process is gone.
+/// The process has ended.
 pub fn children(id: u32) -> io::Result<Vec<u32>> {
     let mut children = Vec::new();
     for text in of_threads(id, "children")? {
@@ -83,7 +83,7 @@ fn has_ended(error: &io::Error) -> bool {
 /// Returns the resident memory of a process, in bytes.
 ///
 /// # Errors
-/// The process is gone.
+/// The process has ended.
 pub fn resident_bytes(id: u32) -> io::Result<u64> {
     let text = fs::read_to_string(format!("/proc/{id}/status"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));

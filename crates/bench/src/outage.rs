@@ -105,7 +105,7 @@ pub struct OutageOutcome {
     pub recovery_seconds: f64,
 }
 
-/// The effect of the loss of servers on a cluster without other clients.
+/// The measurements of a loss of servers in a cluster without other clients.
 #[derive(Clone, Copy, Debug)]
 pub struct IdleRecovery {
     /// The number of partitions that a lookup of a lost row visits: as computed from the grid, and

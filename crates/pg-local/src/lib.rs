@@ -266,7 +266,7 @@ pub fn without_root(command: &mut Command) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns a temporary folder of the user that [`without_root`] sets for commands.
+/// Creates a temporary folder that belongs to the user under which [`without_root`] runs commands.
 pub fn folder_in(base: &Path, prefix: &str) -> io::Result<TempDir> {
     let folder = TempDir::with_prefix_in(prefix, base)?;
     if is_root()? {

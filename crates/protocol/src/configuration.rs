@@ -200,8 +200,8 @@ impl Place {
         }
     }
 
-    /// Returns the place without some servers from `epoch` on. If the place named one of them as
-    /// its other core, rows from that server become void.
+    /// Returns the place after some servers were removed in `epoch`. If one of them was the other
+    /// core of the place's move, rows from that server become void.
     pub fn without(self, is_removed: impl Fn(ServerId) -> bool, epoch: Epoch) -> Place {
         let lost = self.moving.filter(|it| is_removed(it.tenure().core.server));
         let (since, moving) = match lost {

@@ -63,8 +63,9 @@ pub struct ServerConnection {
 }
 
 impl ServerConnection {
-    /// Returns since when a statement is prepared on the connection, or sent to be, with its
-    /// description; none if it is not. The call counts as a use.
+    /// Returns the time since which a statement is prepared on the connection, or its preparation
+    /// was sent, with its description; none if it is neither. The call counts as a use of the
+    /// statement.
     pub fn uses(
         &mut self,
         id: &StatementId,

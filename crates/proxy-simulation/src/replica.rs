@@ -195,7 +195,7 @@ enum Reply {
 pub(crate) struct Extractor {
     /// The advisory lock that the Extractor holds at the replica.
     pub lock: ServerLife,
-    /// The life of the database that it speaks to.
+    /// The life of the database to which the Extractor is connected.
     pub life: u64,
     schedule: ReplaySchedule,
     /// The commits that the reader has sent, and that were not received.

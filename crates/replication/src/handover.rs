@@ -126,10 +126,10 @@ pub fn source<C: LogPlaced>(
     }
 }
 
-/// Returns the position up to which the slot may drop the WAL, as far as replicas are concerned;
-/// none if there are none. A replica in `unavailable` whose missing commits are in the buffer needs
-/// the WAL only from the buffer's end on. If a standby proxy does not have this buffer, `slot` is
-/// its position: that proxy needs all commits after it.
+/// Returns the position up to which the slot may drop the WAL, considering only replicas; none
+/// without replicas. A replica in `unavailable` whose missing commits are in the buffer needs the
+/// WAL only from the buffer's end on. If a standby proxy does not have this buffer, `slot` is the
+/// slot's position: that proxy needs all commits after it.
 pub fn forgettable(
     durable: &BTreeMap<ReplicaId, Tsid>,
     unavailable: &BTreeSet<ReplicaId>,

@@ -136,7 +136,7 @@ impl Model {
         self.state.lock().unwrap().snapshots
     }
 
-    /// Executes these mutations of the only table after this many more pages were read.
+    /// Executes these mutations of the only table once `pages` further pages were read.
     pub fn grow_after(&self, pages: usize, mutations: Vec<Mutation>) {
         self.state.lock().unwrap().growth = Some((pages, mutations));
     }

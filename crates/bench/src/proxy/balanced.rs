@@ -24,7 +24,7 @@ use crate::report::FigureReport;
 use crate::store::FIELDS;
 
 const REPLICAS: [usize; 3] = [1, 2, 4];
-/// In a hundred operations.
+/// The number of reads in a hundred operations.
 pub const READS: u32 = 85;
 pub const INSERTS: u32 = 15;
 /// Rows that one client inserts in a run, at most.
@@ -264,18 +264,18 @@ fn plot(sizes: &[Size], with_pgpool: bool) -> LineChart {
     }
 }
 
-/// One row, of which some are popular.
+/// The script that reads one row. Some rows are more popular than others.
 pub const READ: &str = "\\set z random_zipfian(1, :rows, 1.001)\n\
     \\set key permute(:z - 1, :rows)\n\
     SELECT * FROM usertable WHERE key = :key;\n";
 
-/// Some rows from one on that is popular.
+/// The script that reads a range of rows from a popular row on.
 pub const SCAN: &str = "\\set z random_zipfian(1, :rows, 1.001)\n\
     \\set key permute(:z - 1, :rows)\n\
     \\set count random(1, 100)\n\
     SELECT * FROM usertable WHERE key >= :key ORDER BY key LIMIT :count;\n";
 
-/// A field of one row.
+/// The script that updates a field of one row.
 pub const UPDATE: &str = "\\set z random_zipfian(1, :rows, 1.001)\n\
     \\set key permute(:z - 1, :rows)\n\
     \\set field random(1000000000, 9999999999)\n\
@@ -300,7 +300,7 @@ pub fn insert() -> String {
     format!("{sets}INSERT INTO usertable VALUES ({values});\n")
 }
 
-/// Returns the statements that make the table with so many rows.
+/// Returns the statements that create the table with `rows` rows.
 pub fn schema(rows: u64) -> String {
     let columns = (0..FIELDS).map(|field| format!("field{field} text"));
     let columns: Vec<String> = columns.collect();

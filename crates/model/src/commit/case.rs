@@ -3,11 +3,11 @@
 //! A member stands for one partition on a server of its own. A chain lists members with the
 //! position of their replex, from 1, which is what n, f, k and x count (R3).
 
-/// More members than any case has.
+/// An upper bound for the number of members in a case.
 pub const MEMBERS_MAX: usize = 6;
-/// More operations than any case has.
+/// An upper bound for the number of operations in a case.
 pub const OPERATIONS_MAX: usize = 3;
-/// A chain's longest: a move through four replexes has one place more.
+/// An upper bound for the length of a chain: a move through four replexes has five places.
 pub const PLACES_MAX: usize = 5;
 
 /// One member's part in one operation, as the operation's keys determine it.

@@ -1,12 +1,12 @@
 //! Cases: two heads whose chains share no core, and what happens.
 
-/// More cores than any case has.
+/// An upper bound for the number of cores in a case.
 pub const CORES_MAX: usize = 5;
-/// More operations than any case has.
+/// An upper bound for the number of operations in a case.
 pub const OPERATIONS_MAX: usize = 3;
-/// A chain's longest.
+/// An upper bound for the length of a chain.
 pub const PLACES_MAX: usize = 3;
-/// More openings than any case has.
+/// An upper bound for the number of openings in a case.
 pub const OPENINGS_MAX: usize = 2;
 
 /// An operation that writes one row. Every core of the row's chain has a copy of the row.

@@ -1,8 +1,8 @@
 //! Cases: two tables on cores that partly hold both, operations of one or both, and what happens.
 
-/// More cores than any case has.
+/// An upper bound for the number of cores in a case.
 pub const CORES_MAX: usize = 5;
-/// More operations than any case has.
+/// An upper bound for the number of operations in a case.
 pub const OPERATIONS_MAX: usize = 2;
 /// Table A, as a set of tables.
 pub const A: u8 = 1;

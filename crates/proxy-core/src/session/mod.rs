@@ -160,7 +160,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Makes a session that has just logged in.
+    /// Returns a session that has just logged in.
     pub fn new(options: SessionOptions) -> Session {
         Session {
             client: ClientState {

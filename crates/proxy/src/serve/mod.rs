@@ -288,7 +288,7 @@ impl Proxy {
         Arc::clone(&admission.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the clients that are logged in, and the numbers of their batches.
+    /// Returns the clients that are logged in, with the number of batches of each.
     pub fn visitors(&self) -> &Clients {
         &self.visitors
     }

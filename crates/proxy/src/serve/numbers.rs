@@ -48,8 +48,8 @@ impl TableNumbers {
 }
 
 impl TableNumbers {
-    /// Returns the OIDs of these tables at a replica. If one is unknown, asks the replica by
-    /// `connection`, which must be between two batches.
+    /// Returns the OIDs of these tables at a replica. If the cache lacks an OID, it asks the
+    /// replica by `connection`, which must be between two batches.
     pub async fn find(
         &self,
         analyser: &Analyser,

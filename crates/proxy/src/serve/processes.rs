@@ -39,7 +39,7 @@ pub struct ProcessLoan {
 }
 
 impl ProcessLoan {
-    /// Returns a loan, and what ends with it.
+    /// Returns a loan, and a receiver that completes when the loan is dropped.
     pub fn of(process: u32) -> (ProcessLoan, oneshot::Receiver<()>) {
         let (until, ends) = oneshot::channel();
         let loan = ProcessLoan {

@@ -10,7 +10,7 @@ use super::source;
 use crate::arguments::ClusterArguments;
 use crate::output::{Screen, count};
 
-/// Returns all tables.
+/// Returns the report of all tables.
 pub async fn list(
     cluster: &ClusterArguments,
     screen: Screen,
@@ -56,7 +56,7 @@ pub async fn list(
     })
 }
 
-/// Returns one table.
+/// Returns the report of one table.
 pub async fn show(
     cluster: &ClusterArguments,
     screen: Screen,
