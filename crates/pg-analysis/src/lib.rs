@@ -331,9 +331,9 @@ impl Analyser {
         Arc::clone(&catalogue.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the statements of a text with constants, and its template. Parameters stand for the
-    /// constants, so that texts that differ only there are analysed once. Otherwise as
-    /// [`Analyser::analyse`].
+    /// Returns the analysed statements of a query string with constants, and its template.
+    /// Parameters stand for the constants, so that strings that differ only in constants are
+    /// analysed once.
     pub fn analyse_with_constants<'t>(
         &self,
         text: &'t str,
@@ -350,7 +350,9 @@ impl Analyser {
         (self.analyse(text, search_path), None)
     }
 
-    /// Returns the statements of a text, with names looked up in the schemas of `search_path`.
+    /// Returns the analysed statements of a query string, with names looked up in the schemas of
+    /// `search_path`. Call this again for every execution, because the result changes with the
+    /// catalogue.
     ///
     /// Ask again for every execution: the answer changes with the catalogue.
     pub fn analyse(&self, text: &str, search_path: &[String]) -> Arc<TextAnalysis> {

@@ -85,17 +85,17 @@ pub fn is_own(name: &[u8]) -> bool {
     OWN.iter().any(is) || start.is_some_and(|start| is_word(start, OF_PLANNER))
 }
 
-/// Returns whether a setting may change the meaning of a text, other than by the schemas in which
-/// names are looked up.
+/// Returns whether a setting may change the meaning of a query string, other than by the schemas in
+/// which names are looked up.
 pub fn is_of_texts(name: &str) -> bool {
     OF_TEXTS
         .iter()
         .any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Returns whether a text only changes such settings by
-/// `SELECT set_config('name', value, false), …`. The text must contain their names, and `false`,
-/// which makes them outlast the transaction. Values may be parameters.
+/// Returns whether a query string only changes such settings by
+/// `SELECT set_config('name', value, false), …`. The string must contain their names, and `false`,
+/// which makes the settings last beyond the transaction.
 pub fn is_set_config(text: &[u8]) -> bool {
     // A backslash may be an escape, by `standard_conforming_strings`.
     let is_plain = text.is_ascii() && !text.contains(&b'\\');

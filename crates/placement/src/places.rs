@@ -26,7 +26,7 @@ pub struct PartitionHost {
 pub struct HostCore {
     /// [`PartitionHost::id`].
     pub server: u32,
-    /// Below [`PartitionHost::cores`].
+    /// The number of the core on its server, below [`PartitionHost::cores`].
     pub core: u16,
 }
 

@@ -21,7 +21,7 @@ use crate::codec::Wire;
 const MAGIC: &[u8; 4] = b"RPXc";
 const HEADER_BYTES: usize = 12;
 
-/// A log that is not what was written.
+/// The error for a damaged log: a bad record before a valid one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogDamaged {
     /// The offset of the first bad record.

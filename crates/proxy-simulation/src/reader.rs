@@ -90,8 +90,8 @@ impl Reader {
         source
     }
 
-    /// Adds the buffer, which needs the commits behind its last page and can have them from no
-    /// source but the reader.
+    /// Adds the buffer. It needs the commits after its last page, and only the reader can deliver
+    /// them.
     pub fn join_buffer(
         &mut self,
         buffer: &mut Buffer,

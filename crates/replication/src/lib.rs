@@ -276,7 +276,7 @@ pub struct Replication {
 
 /// A started replication, and the two objects that it shares with routing.
 pub struct StartedReplication {
-    /// The tasks.
+    /// The running tasks of replication.
     pub replication: Replication,
     /// The manager. Replication reports the replicas' positions to it, and routing reads them.
     pub manager: Arc<Mutex<FreshnessManager>>,

@@ -42,7 +42,7 @@ pub fn first(answer: &[SimpleQueryMessage]) -> Result<String, ReplicationError> 
     found.ok_or_else(|| ReplicationError::Connection("a query has no answer".into()))?
 }
 
-/// Returns the number in a text.
+/// Returns the number in a string.
 pub fn number(text: &str) -> Result<u64, ReplicationError> {
     let problem = |_| ReplicationError::Connection(format!("{text} is not a number"));
     text.parse().map_err(problem)

@@ -32,7 +32,8 @@ pub struct SeedSnapshot {
     pub until: Tsid,
 }
 
-/// The query for the tables whose changes would come without a key, as one text.
+/// The query for the tables whose changes would be delivered without a key. Its result is one
+/// string.
 pub const KEYLESS: &str = "
 SELECT coalesce(string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid), '')
   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -42,7 +43,8 @@ SELECT coalesce(string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid), '')
         (SELECT FROM pg_index i WHERE i.indrelid = c.oid
           AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END)";
 
-/// The query for the triggers and rules that would run again when rows are applied, as one text.
+/// The query for the triggers and rules that would run again when rows are applied. Its result is
+/// one string.
 pub const FIRING: &str = "
 SELECT coalesce(string_agg(it, ', ' ORDER BY it), '') FROM (
   SELECT format('trigger %I on %s', tgname, tgrelid::regclass) FROM pg_trigger WHERE NOT tgisinternal AND tgenabled IN ('A', 'R')

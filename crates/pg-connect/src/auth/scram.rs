@@ -32,8 +32,8 @@ impl ScramVerifier {
         ScramVerifier::parse(&text).expect("the library writes PostgreSQL's format")
     }
 
-    /// Parses `SCRAM-SHA-256$iterations:salt$stored key:server key`; none if the text is something
-    /// else.
+    /// Parses `SCRAM-SHA-256$iterations:salt$stored key:server key`. Returns none if the string has
+    /// another form.
     pub fn parse(text: &str) -> Option<ScramVerifier> {
         let (numbers, keys) = text.strip_prefix("SCRAM-SHA-256$")?.split_once('$')?;
         let (iterations, salt) = numbers.split_once(':')?;

@@ -38,7 +38,7 @@ pub struct CheckFinding {
     pub place: String,
     /// The finding's severity.
     pub weight: FindingWeight,
-    /// The finding, as text.
+    /// The finding, in words.
     pub what: String,
     /// The remedy; empty if none is needed.
     pub fix: String,

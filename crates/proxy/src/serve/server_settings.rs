@@ -45,7 +45,7 @@ impl IsolationLevel {
     }
 }
 
-/// The settings of a session on every server.
+/// The initial settings of a session, which are the same on every server.
 #[derive(Clone)]
 pub struct ServerSettings {
     /// User, database and settings.

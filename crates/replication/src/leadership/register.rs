@@ -46,7 +46,8 @@ pub struct RegisterChange {
 }
 
 impl RegisterChange {
-    /// Returns a change after which the database has this URL, or no entry.
+    /// Returns a change of the register that sets the URL of a database, or removes its entry if
+    /// `url` is none.
     pub fn of(address: &Address, url: Option<&str>) -> RegisterChange {
         let (host, port, database) = address.place();
         RegisterChange {
