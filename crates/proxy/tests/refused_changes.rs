@@ -375,6 +375,35 @@ const FILLS: &[(&str, bool)] = &[
         true,
     ),
     (
+        "CREATE VIEW w AS SELECT 'now'::timestamp AS at",
+        true,
+    ),
+    (
+        "CREATE OR REPLACE VIEW w AS SELECT id FROM t WHERE at < timestamp $$today$$",
+        true,
+    ),
+    (
+        "DO $do$ BEGIN CREATE VIEW w AS SELECT '[now,)'::tstzrange AS at; END $do$",
+        true,
+    ),
+    (
+        "CREATE MATERIALIZED VIEW w AS SELECT CAST('now' AS time) AS at",
+        true,
+    ),
+    (
+        "CREATE TABLE g (id int PRIMARY KEY, at timestamp GENERATED ALWAYS AS ('now'::timestamp) STORED)",
+        true,
+    ),
+    (
+        "ALTER TABLE t ADD g bool GENERATED ALWAYS AS (at < 'yesterday') STORED",
+        true,
+    ),
+    (
+        "CREATE VIEW w AS SELECT id FROM t WHERE at < now() AND at > '2020-01-01';; SELECT id FROM w;;
+         CREATE VIEW words AS SELECT id, 'today' AS word FROM t;; SELECT word FROM words",
+        false,
+    ),
+    (
         "CREATE FUNCTION g() RETURNS text LANGUAGE plpgsql AS $$ DECLARE l text; BEGIN
            EXECUTE 'EXPLAIN ANALYZE INSERT INTO t VALUES (7)' INTO l; RETURN l; END $$;; SELECT g()",
         false,

@@ -70,6 +70,20 @@ CREATE OR REPLACE FUNCTION hihooi.has_clock_word(statement text) RETURNS bool
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
   SELECT statement ~* '(^|[^[:alpha:]])(now|today|tomorrow|yesterday)($|[^[:alpha:]])'
 $function$;
+-- Whether a statement has a literal with such a word.
+CREATE OR REPLACE FUNCTION hihooi.has_clock_literal(statement text) RETURNS bool
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+  SELECT EXISTS (
+    SELECT FROM regexp_matches(regexp_replace(statement, '^(do\s+\$replex_noted\$.*\$replex_noted\$\s*;?\s*)', '', 'i'),
+                               '''((?:[^'']|'''')*)''|\$(\w*)\$(.*?)\$\2\$', 'g') AS literals (parts)
+     WHERE hihooi.has_clock_word(coalesce(parts[1], parts[3])))
+$function$;
+-- Whether a tree of nodes has a constant of a type whose input reads the clock.
+CREATE OR REPLACE FUNCTION hihooi.has_clock_constant(node text) RETURNS bool
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+  SELECT EXISTS (SELECT FROM regexp_matches(node, ':consttype (\d+)', 'g') AS types (numbers)
+                  WHERE hihooi.reads_clock(numbers[1]::oid))
+$function$;
 -- Whether a default, a tree of nodes, may give a column of this type another value elsewhere.
 CREATE OR REPLACE FUNCTION hihooi.default_differs(node text, type oid, statement text) RETURNS bool
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
@@ -174,6 +188,17 @@ BEGIN
       'what is ENABLE ALWAYS or ENABLE REPLICA would run again at replicas, where rows come with what it has done',
       'Use ENABLE alone.');
   END IF;
+  -- PostgreSQL reads the clock when the object is made: each server has its own constant.
+  IF hihooi.has_clock_literal(statement)
+     AND (EXISTS (SELECT FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class
+                   WHERE r.ev_class = relation AND c.relkind IN ('v', 'm') AND c.relpersistence = 'p'
+                     AND hihooi.has_clock_constant(r.ev_action::text))
+          OR EXISTS (SELECT FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid AND c.relpersistence = 'p'
+                                JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+                      WHERE a.attrelid = relation AND a.attgenerated = 's' AND hihooi.has_clock_constant(d.adbin::text))) THEN
+    PERFORM hihooi.refuse('a view or generated column with ''now'' or the like would have another time at each server',
+                          'Write the time itself; in a view, now() is the time of each query.');
+  END IF;
   IF NOT EXISTS (SELECT FROM pg_class WHERE oid = relation AND relkind IN ('r', 'p') AND relpersistence = 'p') THEN RETURN;
   END IF;
   IF statement ~* '\mfor\s+values\M' AND hihooi.bounds_differ(relation, statement) THEN
@@ -247,6 +272,7 @@ BEGIN
 END
 $function$;
 REVOKE ALL ON FUNCTION hihooi.refuse(text, text), hihooi.reads_clock(oid), hihooi.gives_the_same(pg_catalog.pg_proc),
-  hihooi.is_about(text, text, name), hihooi.columns_of(oid, text, text), hihooi.has_rows(oid), hihooi.has_clock_word(text),
+  hihooi.is_about(text, text, name), hihooi.columns_of(oid, text, text), hihooi.has_rows(oid), hihooi.has_clock_word(text), hihooi.has_clock_literal(text),
+  hihooi.has_clock_constant(text),
   hihooi.default_differs(text, oid, text), hihooi.bounds_differ(oid, text), hihooi.using_differs(text, oid[]), hihooi.check_rewrite(text),
   hihooi.check_table(oid, text, bool), hihooi.check_text(text, bool, bool, bool) FROM PUBLIC;

@@ -62,7 +62,8 @@ SELECT oprname || '|' || format_type(oprleft, NULL) || '|' || format_type(oprrig
                     AND (typtype = 'p' OR typname ~ '^(pg_|aclitem|gtsvector|_)')) ORDER BY 1";
 
 /// A node's schema without the parts that differ by nature (the text of checks, rows of
-/// materialised views). A default `'now'` is the moment at which each server made it.
+/// materialised views). In a default or a rule
+/// `'now'` is the moment at which each server made it.
 const THERE: &str = "
 SELECT string_agg(line, E'\\n' ORDER BY line) FROM (
   SELECT format('%s.%s %s %s %s %s %s', nspname, relname, relkind, relpersistence, relacl, relowner::regrole, obj_description(c.oid, 'pg_class'))
@@ -85,7 +86,7 @@ SELECT string_agg(line, E'\\n' ORDER BY line) FROM (
   UNION ALL SELECT format('%s %s', enumtypid::regtype, enumlabel) FROM pg_enum
   UNION ALL SELECT pg_get_triggerdef(t.oid) FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid
    WHERE NOT tgisinternal AND relpersistence <> 't'
-  UNION ALL SELECT pg_get_ruledef(oid) FROM pg_rewrite WHERE rulename <> '_RETURN' AND oid >= 16384
+  UNION ALL SELECT regexp_replace(pg_get_ruledef(oid), '''[^'']*:\\d\\d\\.\\d+[^'']*''::time', '''now''::time', 'g') FROM pg_rewrite WHERE rulename <> '_RETURN' AND oid >= 16384
      AND ev_class::regclass::text NOT LIKE 'pg\\_temp%') AS there (line)";
 /// The rows of each table that every node has.
 const ROWS: &str = "
