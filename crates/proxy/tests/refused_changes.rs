@@ -375,6 +375,10 @@ const FILLS: &[(&str, bool)] = &[
         true,
     ),
     (
+        "DROP TABLE l CASCADE; COMMIT; SELECT * FROM account; DROP TABLE t",
+        true,
+    ),
+    (
         "CREATE VIEW w AS SELECT 'now'::timestamp AS at",
         true,
     ),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, SimpleQueryRow};
 
 use super::ReplicationError;
@@ -114,22 +115,38 @@ pub struct CatalogueAt {
     pub snapshot: PgSnapshot,
 }
 
-/// Reads the catalogue, in one snapshot. Reads it again if views were dropped meanwhile, because
-/// PostgreSQL then no longer returns their definitions.
+/// Reads the catalogue, in one snapshot. Reads it again if views were dropped during the reading,
+/// because PostgreSQL then no longer returns their definitions.
+///
+/// To return a definition, PostgreSQL locks the tables of the view. If a client has locked one of
+/// them, the reading ends and begins again. Otherwise the client's `DROP … CASCADE` could meet a
+/// deadlock.
 pub async fn read(primary: &Client) -> Result<CatalogueAt, ReplicationError> {
-    for _ in 0..TRIES_MAX {
+    let mut tries = 0;
+    loop {
         match read_once(primary).await {
-            Err(_) if !primary.is_closed() => tokio::time::sleep(TRY_WAIT).await,
+            Err(error)
+                if !primary.is_closed() && (tries < TRIES_MAX || waited_for_lock(&error)) =>
+            {
+                tries += 1;
+                tokio::time::sleep(TRY_WAIT).await;
+            }
             read => return read,
         }
     }
-    read_once(primary).await
+}
+
+/// Returns whether the reading ended because a client holds a lock.
+fn waited_for_lock(error: &ReplicationError) -> bool {
+    let code = format!("({})", SqlState::LOCK_NOT_AVAILABLE.code());
+    matches!(error, ReplicationError::Connection(text) if text.ends_with(&code))
 }
 
 async fn read_once(primary: &Client) -> Result<CatalogueAt, ReplicationError> {
     primary
         .batch_execute(
-            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = ''",
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = ''; \
+             SET LOCAL lock_timeout = '200ms'",
         )
         .await?;
     let catalogue = read_in_snapshot(primary).await;

@@ -59,6 +59,8 @@ BEGIN
                       coalesce(o.address_names[1] OPERATOR(pg_catalog.<>) 'pg_temp', true))) THEN RETURN;
     END IF;
     lasts := true;
+    PERFORM hihooi.check_text(statement, pg_catalog.current_setting('standard_conforming_strings') OPERATOR(pg_catalog.=) 'on',
+                              inner_statement IS NULL, false);
     IF has_temporary AND EXISTS (
       SELECT FROM pg_catalog.pg_event_trigger_dropped_objects() AS o WHERE o.original AND o.is_temporary) THEN
       RAISE EXCEPTION USING ERRCODE = '0A000',
