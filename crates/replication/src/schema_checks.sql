@@ -70,11 +70,16 @@ CREATE OR REPLACE FUNCTION hihooi.has_clock_word(statement text) RETURNS bool
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
   SELECT statement ~* '(^|[^[:alpha:]])(now|today|tomorrow|yesterday)($|[^[:alpha:]])'
 $function$;
+-- The text behind what the proxy puts in front of it.
+CREATE OR REPLACE FUNCTION hihooi.behind_preludes(statement text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+  SELECT regexp_replace(statement, '^(do\s+\$replex_noted\$.*\$replex_noted\$\s*;?\s*)', '', 'i')
+$function$;
 -- Whether a statement has a literal with such a word.
 CREATE OR REPLACE FUNCTION hihooi.has_clock_literal(statement text) RETURNS bool
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
   SELECT EXISTS (
-    SELECT FROM regexp_matches(regexp_replace(statement, '^(do\s+\$replex_noted\$.*\$replex_noted\$\s*;?\s*)', '', 'i'),
+    SELECT FROM regexp_matches(hihooi.behind_preludes(statement),
                                '''((?:[^'']|'''')*)''|\$(\w*)\$(.*?)\$\2\$', 'g') AS literals (parts)
      WHERE hihooi.has_clock_word(coalesce(parts[1], parts[3])))
 $function$;
@@ -236,11 +241,10 @@ $function$;
 CREATE OR REPLACE FUNCTION hihooi.check_text(statement text, is_conforming bool, is_whole bool, makes_rows bool) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
 DECLARE
-  own constant text := '^(do\s+\$replex_noted\$.*\$replex_noted\$\s*;?\s*)';
-  bare text := regexp_replace(regexp_replace(regexp_replace(statement, own, '', 'i'), '\$(\w*?)\$.*?\$\1\$', '', 'g'), '''[^'']*''', '', 'g');
+  bare text := regexp_replace(regexp_replace(hihooi.behind_preludes(statement), '\$(\w*?)\$.*?\$\1\$', '', 'g'), '''[^'']*''', '', 'g');
   ends constant text := '\s*(begin|start\s+transaction|commit|end|rollback|abort|savepoint|release|prepare\s+transaction)\M';
 BEGIN
-  IF NOT is_conforming AND strpos(regexp_replace(statement, own, '', 'i'), '\') > 0 THEN
+  IF NOT is_conforming AND strpos(hihooi.behind_preludes(statement), '\') > 0 THEN
     PERFORM hihooi.refuse('a change of the schema with a backslash is not replicated while standard_conforming_strings is off',
                           'Set it on, and write E''...'' where the backslash is an escape.');
   END IF;
@@ -272,7 +276,7 @@ BEGIN
 END
 $function$;
 REVOKE ALL ON FUNCTION hihooi.refuse(text, text), hihooi.reads_clock(oid), hihooi.gives_the_same(pg_catalog.pg_proc),
-  hihooi.is_about(text, text, name), hihooi.columns_of(oid, text, text), hihooi.has_rows(oid), hihooi.has_clock_word(text), hihooi.has_clock_literal(text),
+  hihooi.is_about(text, text, name), hihooi.columns_of(oid, text, text), hihooi.has_rows(oid), hihooi.has_clock_word(text), hihooi.behind_preludes(text), hihooi.has_clock_literal(text),
   hihooi.has_clock_constant(text),
   hihooi.default_differs(text, oid, text), hihooi.bounds_differ(oid, text), hihooi.using_differs(text, oid[]), hihooi.check_rewrite(text),
   hihooi.check_table(oid, text, bool), hihooi.check_text(text, bool, bool, bool) FROM PUBLIC;

@@ -126,11 +126,8 @@ impl Source {
     /// Returns whether a page that continues at `next` leaves less of the range to read, so that
     /// the read ends whatever servers send.
     fn advances(&self, next: &Bytes, descending: bool) -> bool {
-        let end = self.end.as_ref();
-        match descending {
-            false => *next > self.start && end.is_none_or(|end| next < end),
-            true => *next >= self.start && end.is_none_or(|end| next < end),
-        }
+        let is_within = *next >= self.start && self.end.as_ref().is_none_or(|end| next < end);
+        is_within && (descending || *next != self.start)
     }
 }
 
