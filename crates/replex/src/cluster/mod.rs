@@ -435,11 +435,12 @@ impl Cluster {
         inspect::counters(address).await
     }
 
-    /// Waits until the coordinator's configuration satisfies a condition.
+    /// Waits until the coordinator's configuration satisfies a condition. While no coordinator gives
+    /// its configuration, for example because it recovers its state, it is asked again.
     ///
     /// # Errors
     /// The condition is not met in time, or a process has ended by itself. The error contains
-    /// `what`.
+    /// `what`, and why the last configuration was not given.
     pub async fn wait_until(
         &mut self,
         what: &str,
@@ -448,13 +449,14 @@ impl Cluster {
         let started = Instant::now();
         loop {
             self.check_processes()?;
-            let configuration = self.configuration().await?;
-            if holds(&configuration) {
-                return Ok(configuration);
-            }
+            let failure = match self.configuration().await {
+                Ok(configuration) if holds(&configuration) => return Ok(configuration),
+                Ok(_) => String::new(),
+                Err(error) => format!("; {error}"),
+            };
             if started.elapsed() > SETTLED_WITHIN {
                 let seconds = SETTLED_WITHIN.as_secs();
-                let text = format!("after {seconds} s still waiting for: {what}");
+                let text = format!("after {seconds} s still waiting for: {what}{failure}");
                 return Err(io::Error::new(io::ErrorKind::TimedOut, text));
             }
             tokio::time::sleep(ASK_AGAIN_AFTER).await;
