@@ -216,7 +216,16 @@ fn of_session(names: &NameScope<'_>, node: Node<'_>, text: &str) -> Option<Analy
                 ),
             ))
         }
-        _ if concerns(node, ObjectType::OBJECT_TABLESPACE) => primary("it concerns one server"),
+        _ if [
+            ObjectType::OBJECT_PUBLICATION,
+            ObjectType::OBJECT_SUBSCRIPTION,
+            ObjectType::OBJECT_TABLESPACE,
+        ]
+        .iter()
+        .any(|kind| concerns(node, *kind)) =>
+        {
+            primary("it concerns one server")
+        }
         _ if concerns(node, ObjectType::OBJECT_LARGEOBJECT) => {
             primary("large objects are on the primary only")
         }

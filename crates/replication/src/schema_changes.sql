@@ -73,6 +73,8 @@ BEGIN
        WHERE coalesce(o.object_identity OPERATOR(pg_catalog.<>) 'hihooi', true)
          AND coalesce(o.schema_name OPERATOR(pg_catalog.<>) 'hihooi'
                       AND o.schema_name OPERATOR(pg_catalog.<>) 'pg_temp', true)
+         -- These are on the primary only.
+         AND o.object_type OPERATOR(pg_catalog.!~*) '^(large object|publication|subscription)'
          AND NOT (has_temporary AND hihooi.is_on_temporary(o.classid, o.objid, o.schema_name)));
     IF lasts THEN
       PERFORM hihooi.check_text(statement, pg_catalog.current_setting('standard_conforming_strings') OPERATOR(pg_catalog.=) 'on',
