@@ -112,6 +112,25 @@ const CHANGES: &[&str] = &[
      REVOKE SELECT ON LARGE OBJECT 4242 FROM PUBLIC; ALTER LARGE OBJECT 4242 OWNER TO ann; COMMENT ON TABLE b IS 'y';;
      DO $$ BEGIN GRANT UPDATE ON LARGE OBJECT 4242 TO PUBLIC; COMMENT ON LARGE OBJECT 4242 IS 'z'; END $$;;
      SELECT lo_unlink(4242)",
+    // The log of a TRUNCATE does not name tables that are partitioned or unlogged, though they refer to
+    // those that it names.
+    "CREATE TABLE prim (a int PRIMARY KEY); CREATE TABLE refs (a int REFERENCES prim) PARTITION BY RANGE (a);
+     CREATE TABLE ref_1 PARTITION OF refs FOR VALUES FROM (0) TO (100);
+     CREATE TABLE ref_2 PARTITION OF refs FOR VALUES FROM (100) TO (200) PARTITION BY RANGE (a);
+     CREATE TABLE ref_3 PARTITION OF ref_2 DEFAULT; INSERT INTO prim VALUES (1), (100); INSERT INTO refs VALUES (1), (100);;
+     TRUNCATE prim, refs;; INSERT INTO prim VALUES (1), (100); INSERT INTO refs VALUES (1), (100);;
+     TRUNCATE ref_2;; TRUNCATE prim CASCADE;; INSERT INTO prim VALUES (1); INSERT INTO refs VALUES (1); TRUNCATE refs",
+    "CREATE UNLOGGED TABLE quick (id serial, a int REFERENCES prim); INSERT INTO quick (a) VALUES (1);; TRUNCATE prim, refs, quick;;
+     INSERT INTO prim VALUES (1); INSERT INTO quick (a) VALUES (1); TRUNCATE prim RESTART IDENTITY CASCADE;; DROP TABLE quick",
+    "CREATE TABLE key_of (a int PRIMARY KEY) PARTITION BY RANGE (a); CREATE TABLE key_1 PARTITION OF key_of FOR VALUES FROM (0) TO (10);
+     CREATE TABLE key_2 PARTITION OF key_of FOR VALUES FROM (10) TO (20); INSERT INTO key_of VALUES (1), (11);
+     CREATE TABLE user_of (a int PRIMARY KEY REFERENCES key_of, next int REFERENCES user_of) PARTITION BY RANGE (a);
+     CREATE TABLE user_1 PARTITION OF user_of FOR VALUES FROM (0) TO (20); INSERT INTO user_of VALUES (1, 1), (11, 1);;
+     TRUNCATE key_1 CASCADE;; INSERT INTO user_of VALUES (11, 11); TRUNCATE key_of, user_of;; DROP TABLE user_of, key_of",
+    "CREATE TABLE elder (a int PRIMARY KEY); CREATE TABLE younger (b int PRIMARY KEY) INHERITS (elder);
+     CREATE TABLE to_elder (id int PRIMARY KEY, a int REFERENCES elder); INSERT INTO elder VALUES (1); INSERT INTO younger VALUES (2, 2);
+     INSERT INTO to_elder VALUES (1, 1);; TRUNCATE ONLY elder CASCADE;; INSERT INTO elder VALUES (1); INSERT INTO to_elder VALUES (1, 1);;
+     TRUNCATE younger;; INSERT INTO younger VALUES (2, 2); TRUNCATE elder, to_elder;; DROP TABLE elder CASCADE",
     // Objects other than tables.
     "CREATE TYPE mood AS ENUM ('sad', 'glad'); ALTER TABLE b ADD mood mood DEFAULT 'glad'; INSERT INTO b VALUES (2)",
     "ALTER TYPE mood ADD VALUE 'merry'",

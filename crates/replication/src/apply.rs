@@ -141,7 +141,12 @@ fn steps(change: &CommitChange) -> Result<Vec<ApplyStatement>, ReplicationError>
                 false => "",
             };
             let tables: Vec<String> = tables.iter().map(|table| truncated(table)).collect();
-            vec![any(format!("TRUNCATE {}{restart}", tables.join(", ")))]
+            // The log does not name the partitioned and the unlogged tables that were emptied. Each
+            // table that refers to a named one was, or the primary had refused the TRUNCATE.
+            vec![any(format!(
+                "TRUNCATE {}{restart} CASCADE",
+                tables.join(", ")
+            ))]
         }
         CommitChange::Statement(statement, settings) => {
             let set = |name: &str, value: &str| {
