@@ -20,7 +20,7 @@ use protocol::message::{SealReport, SealStage};
 
 use super::{Coordinator, CoordinatorOutput, Outcome, Refused};
 
-/// How long the end of an epoch waits for a server that was stopped in order: as long as a restart.
+/// How long the end of an epoch waits for a server that was stopped cleanly: as long as a restart.
 const PATIENCE_US: u64 = 5_000_000;
 /// Tables that a note names.
 const NAMES_MAX: usize = 3;
@@ -30,7 +30,7 @@ const NAMES_MAX: usize = 3;
 pub(super) struct SealTracker {
     /// When servers that are down are to be replaced.
     due_us: BTreeMap<ServerId, u64>,
-    /// The same for those that were stopped in order and that the end of epochs waits for.
+    /// The same for those that were stopped cleanly and that the end of epochs waits for.
     waited_for_us: BTreeMap<ServerId, u64>,
     /// The reports of cores.
     reports: BTreeMap<CoreId, CoreSeals>,
@@ -236,7 +236,7 @@ impl Coordinator {
         self.end_seals(now, output);
     }
 
-    /// Notes which servers that were stopped in order the end of epochs waits for.
+    /// Notes which servers that were stopped cleanly the end of epochs waits for.
     fn wait_for_stopped(&mut self, now: ClockReading) {
         let is_resolved = |core: &CoreId, table: &PlacedTable| {
             let report = self.seals.of(*core, table);

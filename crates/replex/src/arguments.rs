@@ -223,7 +223,7 @@ pub struct CoordinatorArguments {
     /// is over, or `never`. Until then writes to its rows wait.
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
     pub replace_after: Duration,
-    /// The same for a server that was stopped in order, and may just be started again. While writes
+    /// The same for a server that was stopped cleanly, and may just be started again. While writes
     /// wait for it (an epoch ends), it has 5 seconds, or those of --replace-after if that is more.
     #[arg(long, value_name = "SECONDS", default_value = "never", value_parser = seconds)]
     pub replace_stopped_after: Duration,

@@ -58,7 +58,7 @@ enum Kind {
     KillAll,
     /// A server stands still until its lease is over, and goes on.
     Pause,
-    /// One server after the other is stopped in order and started again.
+    /// One server after the other is stopped cleanly and started again.
     Rolling,
     /// A server is killed for good and replaced; much later it comes back.
     Lose,

@@ -6,10 +6,10 @@
 //! - `extractor` executes commits in parallel at one replica and commits them in order; `schedule`
 //!   decides, `apply` writes the statements.
 //! - `buffer` keeps commits for offline replicas, if that is requested.
-//! - `divergence` compares them with the primary.
-//! - `standby` follows a streaming standby of the primary, which needs none of these.
-//! - `seed` fills a new replica while the primary goes on; `convert` makes one of a standby.
-//! - `checkpoint` waits until all servers are past a place.
+//! - `divergence` compares the rows of each replica with those of the primary.
+//! - `standby` follows a streaming standby of the primary. PostgreSQL itself replicates to it.
+//! - `seed` fills a new replica while the primary serves; `convert` makes a standby a replica.
+//! - `checkpoint` waits until every server has all commits up to a WAL position on its disk.
 //! - `handover` decides which source gives commits to a replica that has been offline.
 //! - `catalogue` reads the primary's catalogue for `pg-analysis`.
 //! - `promotion` makes a replica the primary after the primary is gone.

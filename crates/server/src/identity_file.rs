@@ -36,7 +36,7 @@ pub struct ServerIdentity {
     pub incarnation: Incarnation,
     /// The instance of a process that has asked to join, and does not know the result yet.
     pub attempt: Option<u64>,
-    /// Whether the last process ended in order: the log has everything, durably.
+    /// Whether the last process ended cleanly: the log has everything, durably.
     pub has_stopped: bool,
     /// Whether the log is older than the coordinator's record of it.
     pub is_old: bool,

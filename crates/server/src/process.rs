@@ -514,7 +514,7 @@ struct CoreStart {
     configuration: Arc<Configuration>,
     options: ServerOptions,
     folder: FolderReport,
-    /// The process before ended in order: its log has all that it had.
+    /// The process before ended cleanly: its log has all that it had.
     is_complete: bool,
     coordinators: Vec<SocketAddr>,
     clock: Clock,

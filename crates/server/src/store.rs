@@ -63,7 +63,7 @@ pub trait CoreStore {
     /// The process must stop.
     fn checkpoint(&mut self, retain_from: Position) -> Result<(), ServerError>;
 
-    /// Returns whether reading the log again would take long, so that a process that ends in order
+    /// Returns whether reading the log again would take long, so that a process that ends cleanly
     /// had better take a checkpoint first.
     fn checkpoint_pays(&self) -> bool;
 

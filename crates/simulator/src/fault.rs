@@ -27,7 +27,7 @@ pub enum Fault {
     Drain,
     /// A copy is added to the table or dropped.
     Copies,
-    /// A server stops in order.
+    /// A server stops cleanly.
     Stop,
     /// All servers are restarted in order.
     Rolling,

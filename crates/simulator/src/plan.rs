@@ -128,9 +128,9 @@ pub struct Faults {
     /// The interval at which a copy of a table is added or dropped, or another table is created or
     /// dropped.
     pub copies_every_us: u64,
-    /// The interval at which a server stops in order and starts again.
+    /// The interval at which a server stops cleanly and starts again.
     pub stop_every_us: u64,
-    /// The interval at which all servers are stopped in order and started again, one after the
+    /// The interval at which all servers are stopped cleanly and started again, one after the
     /// other.
     pub rolling_every_us: u64,
     /// The interval at which the coordinator is suspended and another coordinator replaces it.

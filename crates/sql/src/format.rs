@@ -55,8 +55,8 @@ impl fmt::Display for OutputFormat {
     }
 }
 
-/// Writes the outcome of a statement. If programs read the rows, everything but rows goes to
-/// `beside`.
+/// Writes the outcome of a statement to `out`. In the formats CSV and JSON, `out` gets only rows:
+/// a result such as `UPDATE 3` goes to `beside`, and titles are left out.
 ///
 /// # Errors
 /// Errors of `out` and `beside`.

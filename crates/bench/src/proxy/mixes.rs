@@ -1,7 +1,10 @@
-//! TPC-C and YCSB in the paper's mixes. Each database is held to an equal share of a core. Varied
-//! are the level of consistency with more and more replicas (the paper's Figures 2 and 3 and, of
-//! the times, 4), serial and parallel replay (Figure 7), reads that wait for a replica, and coarser
-//! routing over two replicas (Figures 6 and 8).
+//! TPC-C and YCSB in the paper's mixes. Each database is held to an equal share of a core. Four
+//! things are varied:
+//!
+//! - the level of consistency, with 1, 2 and 4 replicas (the paper's Figures 2 to 4)
+//! - whether replicas apply commits one after the other or in parallel (Figure 7)
+//! - whether reads wait for a replica
+//! - the affecting class by which reads are routed, with two replicas (Figures 6 and 8)
 //!
 //! YCSB is as in `balanced`; its range scans take up to 100 rows from a key on.
 
@@ -17,11 +20,11 @@ use crate::pairs::Measurements;
 use crate::plot::{AxisScale, BarChart, LineChart};
 use crate::report::FigureReport;
 
-/// With so many replicas levels are compared.
+/// The numbers of replicas with which levels of consistency are compared.
 const REPLICAS: &[usize] = &[1, 2, 4];
-/// With so many the rest is, as in the paper.
+/// The number of replicas for all other comparisons, as in the paper.
 const TWO: &[usize] = &[2];
-/// With so many it shows the gain of waiting.
+/// The number of replicas that shows the gain of waiting.
 const FOUR: &[usize] = &[4];
 
 /// A way to run a mix.

@@ -176,7 +176,7 @@ impl CoreLog {
         self.is_replaying
     }
 
-    /// Records that the earlier process ended in order.
+    /// Records that the earlier process ended cleanly.
     pub fn note_complete(&mut self) {
         self.is_complete = true;
     }

@@ -220,7 +220,7 @@ impl CoreMachine {
         self.view.configuration()
     }
 
-    /// Records that the earlier process ended in order and that this is its log. So the log has
+    /// Records that the earlier process ended cleanly and that this is its log. So the log has
     /// everything that the process had (R4). Call it before the start.
     pub fn note_complete(&mut self) {
         self.log.note_complete();

@@ -179,7 +179,7 @@ pub struct FolderReport {
     pub incarnation: Incarnation,
     /// The epoch of the newest configuration in the folder.
     pub epoch: Epoch,
-    /// Whether that instance ended in order: none of its cores serves any more.
+    /// Whether that instance ended cleanly: none of its cores serves any more.
     pub has_stopped: bool,
     /// Whether the log is shorter than the coordinator's record of it.
     pub is_old: bool,

@@ -1,7 +1,7 @@
 //! Algorithm 1: whether two transactions, or groups of transactions, are independent.
 //!
-//! One departure: a table that both transactions only read makes neither dependent, whatever the
-//! classes. The paper's line 6 looks at every common table once one table conflicts.
+//! One difference from the paper: a table that both transactions only read is ignored, whatever the
+//! classes. The paper's line 6 compares every common table as soon as one of them conflicts.
 
 use super::sets::{AccessSets, AffectingClass, TableParts, TableSets};
 

@@ -105,7 +105,7 @@ impl DeferredBlock {
         self.lost = None;
     }
 
-    /// Returns the reason why nothing more runs in it.
+    /// Returns the error for the next statement of a failed transaction; none if it has not failed.
     pub fn failure(&self) -> Option<Report> {
         let lost = || self.lost.clone().unwrap_or_else(in_failed_transaction);
         self.is_failed.then(lost)

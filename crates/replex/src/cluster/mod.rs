@@ -435,12 +435,12 @@ impl Cluster {
         inspect::counters(address).await
     }
 
-    /// Waits until the coordinator's configuration satisfies a condition. While no coordinator gives
-    /// its configuration, for example because it recovers its state, it is asked again.
+    /// Waits until the coordinator's configuration satisfies a condition. If no coordinator returns
+    /// one, for example because it recovers its state, this function asks again.
     ///
     /// # Errors
     /// The condition is not met in time, or a process has ended by itself. The error contains
-    /// `what`, and why the last configuration was not given.
+    /// `what` and the last failure to get a configuration.
     pub async fn wait_until(
         &mut self,
         what: &str,

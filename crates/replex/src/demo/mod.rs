@@ -132,7 +132,7 @@ fn print_how_to_go_on(cluster: Cluster) {
     say!("  {replex} admin table show flights");
     say!("  {replex} admin check flights");
     say!("\nEnd it, and remove its data:\n");
-    // At once: a process that ends in order might still write while its folder is removed.
+    // At once: a process that ends cleanly might still write while its folder is removed.
     say!("  kill -9 {}", ids.join(" "));
     say!("  rm -r {}", folder.display());
 }

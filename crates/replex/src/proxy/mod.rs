@@ -67,8 +67,8 @@ fn threads(arguments: &ServeArguments) -> u16 {
     file::with_file(arguments).map_or(1, |arguments| arguments.threads)
 }
 
-/// With so many threads, or one for each processor. A single one needs no scheduler that hands
-/// tasks to others, which takes longer for each message.
+/// Makes a runtime with `threads` threads, or with one for each processor. A runtime of one thread
+/// has no scheduler that passes tasks to other threads, and handles each message sooner.
 fn runtime(threads: Option<u16>) -> Result<tokio::runtime::Runtime, CommandFailure> {
     let mut builder = match threads {
         Some(1) => tokio::runtime::Builder::new_current_thread(),

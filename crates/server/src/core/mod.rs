@@ -38,7 +38,7 @@ const REPLIES_GATHERED_MAX: usize = 64;
 const REPLY_BYTES_GATHERED_MAX: usize = 256 << 10;
 /// A failure that keeps happening is noted once in this time, in microseconds.
 const NOTE_PAUSE_US: u64 = 10_000_000;
-/// How long a core that ends in order works on a checkpoint, for the next start to be quick.
+/// How long a core that ends cleanly works on a checkpoint, for the next start to be quick.
 const CLOSING_CHECKPOINT_MAX: Duration = Duration::from_secs(5);
 
 /// The other side of a connection.

@@ -1,5 +1,5 @@
 //! The actions of operators on a cluster in use: a table gets one copy more or one less, servers
-//! are stopped in order and started again, one alone or all in turn.
+//! are stopped cleanly and started again, one alone or all in turn.
 
 use placement::{Constraint, FurtherCopy, Index, Schema};
 use protocol::configuration::PlacedTable;
@@ -21,7 +21,7 @@ const COPIES_MAX: usize = 6;
 const RESIZES: f64 = 0.3;
 /// The most partitions that a table is cut into.
 const PARTITIONS_MAX: u64 = 7;
-/// Mean time from a server's stop in order to its next start.
+/// Mean time from a server's clean stop to its next start.
 const STOPPED_US: u64 = 20 * MILLISECOND;
 /// One in so many of these stops is used to put back an older copy of the folder.
 const OLD_COPY_EVERY: u64 = 2;
@@ -131,7 +131,7 @@ impl World {
         let epoch = cores[0].machine.epoch();
         self.put_back(place, epoch);
         self.trace
-            .note(self.now_us, || format!("machine {place} stops in order"));
+            .note(self.now_us, || format!("machine {place} stops cleanly"));
         let down_us = self.random.exponential(STOPPED_US);
         self.crash(place, UnflushedTail::Kept, down_us);
         let request = CoordinatorRequest::Stopped {
