@@ -119,8 +119,8 @@ const STABLE: &[&str] = &[
 /// The stable functions that return or use the time at which the transaction began.
 pub const OF_TRANSACTION_TIME: &[&str] = &["age", "now", "transaction_timestamp"];
 
-/// Texts that PostgreSQL reads relative to the start of the transaction: as this time (`now`), or as
-/// the midnight of this day, of the next or of the previous day.
+/// Texts that PostgreSQL reads relative to the start of the transaction: as this time (`now`), or
+/// as the midnight of this day, of the next or of the previous day.
 pub const TIMES: &[&str] = &["now", "today", "tomorrow", "yesterday"];
 
 /// Volatile functions whose effects, if they have any, are sequences' values, chance, locks or

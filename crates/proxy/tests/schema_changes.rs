@@ -112,8 +112,8 @@ const CHANGES: &[&str] = &[
      REVOKE SELECT ON LARGE OBJECT 4242 FROM PUBLIC; ALTER LARGE OBJECT 4242 OWNER TO ann; COMMENT ON TABLE b IS 'y';;
      DO $$ BEGIN GRANT UPDATE ON LARGE OBJECT 4242 TO PUBLIC; COMMENT ON LARGE OBJECT 4242 IS 'z'; END $$;;
      SELECT lo_unlink(4242)",
-    // The log of a TRUNCATE does not name tables that are partitioned or unlogged, though they refer
-    // to those that it names.
+    // The log of a TRUNCATE does not name tables that are partitioned or unlogged, though they
+    // refer to those that it names.
     "CREATE TABLE prim (a int PRIMARY KEY); CREATE TABLE refs (a int REFERENCES prim) PARTITION BY RANGE (a);
      CREATE TABLE ref_1 PARTITION OF refs FOR VALUES FROM (0) TO (100);
      CREATE TABLE ref_2 PARTITION OF refs FOR VALUES FROM (100) TO (200) PARTITION BY RANGE (a);
