@@ -40,7 +40,7 @@ pub enum BenchCommand {
     Lookup,
     /// Inserts through three replexes: S2, S3, S6.
     Insert,
-    /// `replex import` of CSV beside PostgreSQL's COPY, which must be installed: S12.
+    /// `replex import` of CSV, compared with COPY of PostgreSQL, which must be installed: S12.
     Import,
     /// 64 writers of one row: S9.
     HotKey,
@@ -56,7 +56,7 @@ pub enum BenchCommand {
     Ycsb,
     /// CPU time per operation with 3, 6, 12 and 24 servers: S10.
     Servers,
-    /// Memory beside the data held, and restarts: S11.
+    /// Memory compared with the size of the stored data, and restarts: S11.
     Memory,
     /// The rebuild of a server's partitions, without other load: F3.
     Rebuild,
@@ -74,7 +74,7 @@ pub enum BenchCommand {
     /// All measurements except `import`, those that lose servers, which take many minutes, and
     /// those of the proxy.
     All,
-    /// The PostgreSQL proxy, beside its alternatives: H1 to H5.
+    /// The PostgreSQL proxy, compared with its alternatives: H1 to H5.
     #[cfg(feature = "proxy")]
     #[command(subcommand)]
     Proxy(crate::proxy::Measurement),

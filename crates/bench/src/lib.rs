@@ -1,4 +1,5 @@
-//! Measuring Replex: every figure beside a baseline from the same run, interleaved, as medians.
+//! Measuring Replex: every figure is compared with a baseline from the same run, interleaved, as
+//! medians.
 //!
 //! Machines are shared and noisy, so an absolute figure means little: the result is the ratio to an
 //! echo, a chain of echoes or a flush of the same size, and CPU time per operation, which noise

@@ -180,7 +180,7 @@ impl BarChart {
     }
 }
 
-/// Title, legend, and the axis of values with its lines.
+/// Returns the beginning of a chart: title, legend, and the axis of values with its lines.
 fn frame(title: &str, y_name: &str, names: &[&str], y: &Axis) -> String {
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
@@ -245,7 +245,8 @@ fn escaped(words: &str) -> String {
     words.replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Returns a number as short as its size allows.
+/// Returns a number as text: with no digit after the point from 10 on, at most one from 1 on, and
+/// two below 1.
 fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

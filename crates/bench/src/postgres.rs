@@ -1,8 +1,9 @@
-//! A PostgreSQL as a user would install it, to measure beside: Debian's programs, default settings,
-//! a folder of its own below the one under measurement, a Unix socket in it, and no port.
+//! A PostgreSQL server as a user would install it, for comparison with Replex: Debian's programs,
+//! default settings, a folder of its own below the folder under measurement, a Unix socket in this
+//! folder, and no port.
 //!
-//! PostgreSQL does not run as root: there it runs as a user without privileges. Stopped when
-//! dropped.
+//! PostgreSQL refuses to run as root, so root starts it as a user without privileges. Dropping the
+//! value stops the server.
 
 use std::fs;
 use std::io::{self, Write};
@@ -14,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use crate::cpu;
 
-/// How long it may take to serve.
+/// The time within which a started server must answer.
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// Between two looks at whether it does.
+/// The pause between two checks of whether the server answers.
 const READY_PAUSE: Duration = Duration::from_millis(20);
 /// The user and the group without privileges.
 const UNPRIVILEGED: u32 = 65_534;
@@ -30,7 +31,8 @@ pub struct DebianPostgres {
     folder: tempfile::TempDir,
 }
 
-/// Returns where PostgreSQL's programs are, if it is installed: the newest of Debian's folders.
+/// Returns the folder of PostgreSQL's programs, the newest of Debian's; none if PostgreSQL is not
+/// installed.
 fn programs() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
     let folders = versions.map(|version| version.path().join("bin"));
@@ -151,7 +153,7 @@ impl Drop for DebianPostgres {
     }
 }
 
-/// Returns one of PostgreSQL's programs, run as a user that is not root.
+/// Returns a command that runs one of PostgreSQL's programs as a user other than root.
 fn command(programs: &Path, program: &str, folder: &Path) -> io::Result<Command> {
     let mut command = Command::new(programs.join(program));
     command.current_dir(folder).stdin(Stdio::null());

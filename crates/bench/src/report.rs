@@ -144,7 +144,8 @@ impl FigureLine {
     }
 }
 
-/// Returns a value with three significant digits; nothing for a value that was not measured.
+/// Returns a value as text, with two digits after the point, one from 10 on, and none from 100 on.
+/// The text is empty for a value that was not measured.
 pub fn shown(value: f64) -> String {
     match value.abs() {
         _ if value.is_nan() => String::new(),

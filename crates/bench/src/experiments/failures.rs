@@ -1,4 +1,4 @@
-//! The common code of measurements of lost servers: several runs reported beside the paper's
+//! The common code of measurements of lost servers: several runs, reported with the paper's
 //! figures.
 
 use crate::options::MeasureOptions;
@@ -15,7 +15,7 @@ pub fn kilobyte_rows(options: &MeasureOptions) -> u64 {
     (options.failure_rows / KILOBYTE_SHARE).max(2)
 }
 
-/// The paper's figures, to be reported beside the measured ones.
+/// The paper's figures, to be reported with the measured ones.
 pub struct PaperFigures<'a> {
     pub what: &'a str,
     /// The paper's recovery time in seconds, and its lookups per second during the recovery. Empty
@@ -42,7 +42,8 @@ impl OutageRuns {
         self.outcomes.push(outcome);
     }
 
-    /// Adds the recovery time, and the throughput during the recovery beside that before it (F2).
+    /// Adds the recovery time to the report, and the throughput during the recovery compared with
+    /// the throughput before it (F2).
     pub fn add_to(&self, report: &mut FigureReport, published: &PaperFigures<'_>) {
         let figures = |figure: fn(&OutageOutcome) -> f64| {
             let mut figures = Measurements::default();

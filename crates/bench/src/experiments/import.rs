@@ -1,5 +1,5 @@
-//! `replex import` of CSV into three copies, `sync`, beside PostgreSQL's `COPY` of the same file
-//! into one table with two secondary indexes (S12).
+//! `replex import` of CSV into three copies, `sync`, compared with PostgreSQL's `COPY` of the same
+//! file into one table with two secondary indexes (S12).
 //!
 //! Both are commands of a user, with a process for the client. Both sides begin each round with a
 //! new folder and an empty table, and neither runs while the other does. PostgreSQL is Debian's,

@@ -1,5 +1,5 @@
-//! Inserts through three replexes beside `chain-echo 3` and `fsync`: one client and 64 clients,
-//! `replicated` and `sync` (S2, S3, S6).
+//! Inserts through three replexes, compared with `chain-echo 3` and `fsync`: one client and 64
+//! clients, `replicated` and `sync` (S2, S3, S6).
 
 use std::cell::Cell;
 use std::io;

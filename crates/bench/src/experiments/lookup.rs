@@ -1,5 +1,5 @@
-//! Lookups by each of three keys beside `echo`: one client, 64 connections, and 64 in flight on
-//! one connection (S1, S4, S5).
+//! Lookups by each of three keys, compared with `echo`: one client, 64 connections, and 64 lookups
+//! in flight on one connection (S1, S4, S5).
 
 use std::io;
 use std::rc::Rc;
@@ -92,7 +92,7 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     Ok(report(&echoes, &one, &many, &window))
 }
 
-/// Returns the three targets, each beside the echo of the same shape.
+/// Returns the three targets, each compared with the echo of the same shape.
 fn report(
     echoes: &[Series; 3],
     one: &[Series; KEYS.len()],

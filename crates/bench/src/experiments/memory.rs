@@ -1,5 +1,5 @@
-//! Memory of all servers beside the data that they hold, and how long a server takes to come
-//! back over its folder (S11).
+//! Memory of all servers compared with the data that they hold, and the time that a server takes to
+//! restart from its folder (S11).
 
 use std::io;
 use std::time::Instant;

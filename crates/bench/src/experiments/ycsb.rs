@@ -1,5 +1,5 @@
-//! YCSB with 32 clients, rows of 100 B and 1 kB, `replicated`, beside `echo` with as many
-//! connections, and beside published figures of rivals (S7, S8).
+//! YCSB with 32 clients, rows of 100 B and 1 kB, `replicated`, compared with `echo` with as many
+//! connections, and with published figures of rivals (S7, S8).
 
 use std::cell::{Cell, RefCell};
 use std::io;

@@ -320,7 +320,8 @@ pub async fn connect(place: SocketAddr) -> io::Result<Client> {
 
 /// Runs statements, and returns the first value of the last row, if there is a row.
 ///
-/// # Errors The server refuses one, or the connection breaks.
+/// # Errors
+/// The server refuses a statement, or the connection breaks.
 pub async fn ask(client: &Client, sql: &str) -> io::Result<Option<String>> {
     let failed = |error: tokio_postgres::Error| match error.as_db_error() {
         Some(reported) => io::Error::other(format!("{}: {sql:.200}", reported.message())),
@@ -337,7 +338,7 @@ pub async fn ask(client: &Client, sql: &str) -> io::Result<Option<String>> {
 /// Repeats a query until it returns a row, and returns the row's first value.
 ///
 /// # Errors
-/// The server refuses, or there is none after a long time.
+/// The server refuses the query, or the query returns no row for a long time.
 pub async fn await_row(client: &Client, sql: &str) -> io::Result<String> {
     let begun = Instant::now();
     loop {
@@ -356,10 +357,10 @@ fn url(postgres: &Postgres) -> String {
     format!("postgresql://{SUPERUSER}@{}/{DATABASE}", postgres.socket())
 }
 
-/// Holds each to its share.
+/// Holds each database to an equal CPU quota.
 ///
 /// # Errors
-/// That cannot be done here.
+/// This machine does not support quotas.
 fn hold_back<'a>(all: impl Iterator<Item = &'a Postgres>) -> io::Result<Vec<Quota>> {
     all.filter_map(Postgres::process)
         .map(|process| Quota::of(process, SHARE))

@@ -20,7 +20,7 @@ use crate::report::FigureReport;
 /// The clients of H1 and of H2.
 const ONE: usize = 1;
 const MANY: usize = 16;
-/// How long a thread looks for messages that spins: longer than a query takes, µs.
+/// The time for which a spinning thread polls for messages, in µs: longer than a query takes.
 const SPIN_US: &str = "1000";
 const PROTOCOLS: [Protocol; 2] = [Protocol::Simple, Protocol::Prepared];
 /// The query of `pgbench -S`, over our own number of rows.
@@ -63,7 +63,7 @@ impl ConnectionPath {
 struct Measured(BTreeMap<(ConnectionPath, usize, &'static str), Series>);
 
 impl Measured {
-    /// None where that way cannot be gone.
+    /// Returns the runs over one path; none if the path was not measured.
     fn of(&self, way: ConnectionPath, clients: usize, protocol: Protocol) -> Option<&Series> {
         self.0.get(&(way, clients, protocol.name()))
     }
@@ -73,7 +73,8 @@ impl Measured {
         series.expect("it can always be gone")
     }
 
-    /// The time that a path adds to a query, one client, µs.
+    /// Returns the time that a path adds to a query of one client, in µs; none if the path was not
+    /// measured.
     fn added_us(&self, way: ConnectionPath, protocol: Protocol) -> Option<Measurements> {
         let direct = self.direct(ONE, protocol).p50_of_whole_us();
         let series = self.of(way, ONE, protocol)?;
@@ -86,7 +87,7 @@ struct Stage {
     pgbouncer: Option<(Rival, bool)>,
     pooling: BenchProcess,
     routing: DatabaseSite,
-    /// Before a replica of its own, where there is a processor for it.
+    /// A spinning proxy in front of its own databases, if the machine has a processor for it.
     spinning: Option<DatabaseSite>,
     _folder: TempDir,
 }
@@ -123,7 +124,7 @@ impl Stage {
         })
     }
 
-    /// Each way with its place and the processes on it.
+    /// Returns each path with the address to connect to and the ids of the processes on the path.
     fn ways(&self, protocol: Protocol) -> io::Result<Vec<(ConnectionPath, SocketAddr, Vec<u32>)>> {
         let mut ways = vec![(
             ConnectionPath::Direct,
@@ -181,7 +182,7 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     Ok(report)
 }
 
-/// H1.
+/// Adds target H1 to the report: the time that each path adds to a query.
 fn report_latency(report: &mut FigureReport, measured: &Measured) {
     for protocol in PROTOCOLS {
         let name = protocol.name();
@@ -211,7 +212,7 @@ fn report_latency(report: &mut FigureReport, measured: &Measured) {
     }
 }
 
-/// H2.
+/// Adds target H2 to the report: the rate of queries and the CPU time of each path.
 fn report_work(report: &mut FigureReport, measured: &Measured) {
     for protocol in PROTOCOLS {
         let direct = measured.direct(MANY, protocol);
@@ -251,7 +252,7 @@ fn report_work(report: &mut FigureReport, measured: &Measured) {
     }
 }
 
-/// A figure in µs, beside PgBouncer's if there is one.
+/// Adds a figure in µs to the report, compared with PgBouncer's if there is one.
 fn beside(
     report: &mut FigureReport,
     (id, target): (&str, &str),

@@ -1,9 +1,9 @@
-//! `replex bench proxy …`: the PostgreSQL proxy beside a direct connection, beside PgBouncer, and
-//! beside Pgpool-II over streaming standbys, all in one run (H1 to H5).
+//! `replex bench proxy …`: the PostgreSQL proxy compared with a direct connection, with PgBouncer,
+//! and with Pgpool-II over streaming standbys, all in one run (H1 to H5).
 //!
-//! Databases are started for it, on loopback in temporary folders, without durability: the proxies
-//! are under measurement, not the disk. Rivals are Debian's packages; a rival that is not installed
-//! is left out, with a message.
+//! A measurement starts its databases on loopback in temporary folders, without durability: the
+//! proxies are under measurement, not the disk. Rivals are Debian's packages; a rival that is not
+//! installed is left out, with a message.
 
 mod balanced;
 mod databases;
@@ -42,8 +42,8 @@ pub enum Measurement {
     /// Reads through the proxy with 1 to 4 replicas, each database under a quota: H3, the paper's
     /// Figure 3 (a).
     Reads,
-    /// YCSB, 85% reads and 15% inserts, beside Pgpool-II and the primary alone, each database under
-    /// a quota: H4, the paper's Figure 11.
+    /// YCSB, 85% reads and 15% inserts, compared with Pgpool-II and the primary alone, each
+    /// database under a quota: H4, the paper's Figure 11.
     Balanced,
     /// How quickly a replica catches up, over its number of connections: H5.
     Replay,
@@ -85,10 +85,12 @@ pub const ALL: [Measurement; 5] = [
     Measurement::Outages,
 ];
 
-/// Measures, and removes everything that was started, also when it is interrupted.
+/// Runs a measurement, and returns its name and its report. Stops and removes everything that the
+/// measurement started, also when a signal interrupts it.
 ///
-/// # Errors A process does not start, a query fails, a file cannot be written; a signal interrupts
-/// it.
+/// # Errors
+/// A process does not start, a query fails, a file cannot be written, or a signal interrupts the
+/// measurement.
 pub async fn run(
     what: Measurement,
     options: &MeasureOptions,
@@ -118,8 +120,8 @@ pub async fn run(
     }
 }
 
-/// Returns whether databases can be held to equal shares here, and prints the measurements that are
-/// left out where they cannot.
+/// Returns whether this machine can hold databases to equal CPU quotas. If not, prints that
+/// measurement `id` is left out.
 fn has_quotas(id: &str) -> bool {
     match quota::try_out() {
         Ok(()) => true,

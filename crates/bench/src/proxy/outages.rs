@@ -26,11 +26,11 @@ use crate::quota::Quota;
 use crate::report::FigureReport;
 use crate::store::FIELDS;
 
-/// The paper's, in 7.6.
+/// The number of replicas in section 7.6 of the paper.
 const REPLICAS: usize = 3;
-/// Runs in each part: before, meanwhile and, once all has come that was missed, after.
+/// The runs in each part: before the outage, during it, and after the replica has caught up.
 const RUNS: u32 = 10;
-/// Where the log's places are compared as numbers.
+/// The query for the end of the primary's WAL, as a number.
 const LOG_END: &str = "SELECT pg_current_wal_insert_lsn() - '0/0'";
 
 /// Runs `replex bench proxy outages`.
@@ -94,7 +94,7 @@ impl PgbenchLoad {
         }
     }
 
-    /// The next statement of a client.
+    /// Returns the next statement of a client.
     fn statement(&self, random: &mut BenchRandom) -> String {
         if random.below(u64::from(READS + INSERTS)) < u64::from(READS) {
             let newest = self.next.load(Ordering::Relaxed) - 1;
@@ -107,7 +107,7 @@ impl PgbenchLoad {
         format!("INSERT INTO usertable VALUES ({key}{fields})")
     }
 
-    /// One client, until all is over.
+    /// Runs one client until the load ends.
     async fn run(self: Arc<PgbenchLoad>, number: u64) {
         let mut random = BenchRandom::new(number);
         let mut session = None;
@@ -170,7 +170,8 @@ impl Clients {
             .unwrap_or_else(|_| Err(io::Error::other("a client panicked")))
     }
 
-    /// A replica is killed, and started again with its quota, which must outlive it.
+    /// Kills a replica, and starts it again with its quota. Returns the quota, too, which must be
+    /// kept as long as the replica runs.
     async fn without_replica(
         &self,
         site: &mut DatabaseSite,
@@ -191,7 +192,7 @@ impl Clients {
         Ok((quota, watch.end(site, part).await?))
     }
 
-    /// The primary's process that sends commits stands still for a while.
+    /// Stops the primary's process that sends commits, and lets it continue after a while.
     async fn without_commits(
         &self,
         site: &mut DatabaseSite,
@@ -215,7 +216,7 @@ impl Clients {
     }
 }
 
-/// Returns whether the first replica serves, and has been read at since it was connected.
+/// Returns whether the first replica serves, and has answered a read since it was connected.
 async fn serves_reads(site: &DatabaseSite) -> io::Result<bool> {
     let rows = site.ask("SHOW REPLICAS").await?;
     Ok(rows[0][3] == "serving" && rows[0][8] != "0")
@@ -267,7 +268,8 @@ impl Watch {
         self.outage[1].map_or(Duration::ZERO, |ended| ended.elapsed())
     }
 
-    /// Goes on until everything that was missed is there, and for so long after that.
+    /// Waits until the first replica has all commits that it missed, and for the time `after` in
+    /// addition. Returns the result of the run.
     async fn end(mut self, site: &DatabaseSite, after: Duration) -> io::Result<Timeline> {
         let replica = connect(site.replicas[0].socket()).await?;
         let missed = &self.missed_until;
@@ -308,7 +310,8 @@ impl Watch {
     }
 }
 
-/// The result of a run; seconds from the beginning, and milliseconds.
+/// The result of a run. Times are in seconds from its beginning, durations of statements in
+/// milliseconds.
 struct Timeline {
     /// When each statement ended, and how long it took.
     answered: Vec<(f64, f64)>,
@@ -323,7 +326,7 @@ struct Timeline {
 }
 
 impl Timeline {
-    /// Statements a second, in each whole second of a part.
+    /// Returns the number of statements in each whole second of a part of the run.
     fn rates(&self, from: f64, to: f64) -> Measurements {
         let mut figures = Measurements::default();
         for second in from.ceil() as u64..to.floor() as u64 {
@@ -334,7 +337,7 @@ impl Timeline {
         figures
     }
 
-    /// Their mean time in a part.
+    /// Returns the mean duration of the statements in a part of the run.
     fn mean(&self, from: f64, to: f64) -> Measurements {
         let during = self.answered.iter().filter(|it| (from..to).contains(&it.0));
         let took: Vec<f64> = during.map(|(_, took)| *took).collect();

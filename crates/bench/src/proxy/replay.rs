@@ -15,7 +15,7 @@
 //! the missed commits at the replica, by the replica's clock.
 //!
 //! The experiment also measures the time that a replica needs for one statement that changes many
-//! rows, beside the statement's time at the primary.
+//! rows, and compares it with the statement's time at the primary.
 
 use std::io;
 use std::time::Instant;
@@ -28,7 +28,7 @@ use crate::pairs::Measurements;
 use crate::plot::{AxisScale, LineChart};
 use crate::report::FigureReport;
 
-/// How a replica replays. The first is serial replay.
+/// The measured ways to replay. The first is serial replay.
 const WAYS: [ReplayMode; 6] = [
     ReplayMode::new(1, Groups::None),
     ReplayMode::new(1, Groups::Default),
@@ -42,7 +42,7 @@ const DEFAULT: ReplayMode = WAYS[3];
 /// The store of the commits that a replica has missed, until the replica catches up.
 const KEEPERS: [Keeper; 2] = [Keeper::Slot, Keeper::Buffer];
 const CLIENTS: usize = 8;
-/// The columns of each run, and the changes that single statements make.
+/// The tables that mark each run, and that single statements change.
 const RUNS: &str = "
 CREATE TABLE run (number bigint, what text, PRIMARY KEY (number, what));
 CREATE TABLE many (id int PRIMARY KEY, kind int, word text, changed timestamptz)";
@@ -119,7 +119,7 @@ impl Keeper {
     }
 }
 
-/// Statements that change many rows of `many`, one after the other.
+/// Returns the statements that change many rows of the table `many`, in the order of execution.
 fn statements() -> [(&'static str, String); 3] {
     let insert = format!(
         "INSERT INTO many SELECT n, n % 100, 'row ' || n, now() FROM generate_series(1, {MANY}) n"
@@ -198,8 +198,8 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     Ok(report)
 }
 
-/// For each statement that changes many rows, how long it takes at the primary, and from there
-/// until the replica has it; seconds.
+/// Returns two times in seconds for each statement that changes many rows: until the primary
+/// answers, and from then until the replica has the change.
 async fn many_rows(
     site: &DatabaseSite,
     options: &MeasureOptions,
@@ -228,12 +228,13 @@ async fn many_rows(
 struct Missed {
     keeper: Keeper,
     run: u64,
-    /// In which it makes up for it.
+    /// The way in which the replica catches up.
     way: ReplayMode,
 }
 
 impl Missed {
-    /// Has the replica miss it, and gives how many transactions a second it makes up for.
+    /// Runs the load without the replica, and returns the rate at which the replica catches up, in
+    /// transactions a second.
     async fn rate(&self, site: &mut DatabaseSite, options: &MeasureOptions) -> io::Result<f64> {
         let output = self.way.options();
         let replay: Vec<&str> = output.iter().map(String::as_str).collect();
@@ -276,7 +277,7 @@ impl Missed {
         Ok(operations as f64 / seconds)
     }
 
-    /// Runs it. Returns of how many transactions it was.
+    /// Runs the load at the primary. Returns the number of its transactions.
     async fn load(&self, site: &DatabaseSite, options: &MeasureOptions) -> io::Result<u64> {
         let run = self.run;
         let primary = connect(site.primary.socket()).await?;
@@ -288,7 +289,7 @@ impl Missed {
     }
 }
 
-/// Waits until the transactions buffer has everything.
+/// Waits until the transactions buffer has every commit of the primary.
 async fn is_kept(site: &DatabaseSite) -> io::Result<()> {
     let primary = connect(site.primary.socket()).await?;
     let end = ask(&primary, "SELECT pg_current_wal_insert_lsn()").await?;

@@ -15,13 +15,13 @@ use tempfile::TempDir;
 use super::databases::{CONNECTIONS, DATABASE, LOOK_AGAIN_AFTER, PATIENCE, Streaming, connect};
 use crate::cpu;
 
-/// PgBouncer keeps prepared statements over transactions from this version on.
+/// The first version of PgBouncer that keeps prepared statements beyond their transaction.
 const PGBOUNCER_PREPARES_FROM: (u32, u32) = (1, 21);
 
-/// A process that does not end within this is killed.
+/// The time after which a process that does not end is killed.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
-/// A running rival; dropped, it is stopped.
+/// A running rival. Dropping the value stops the rival.
 pub struct Rival {
     child: Child,
     /// The address at which the rival listens.
@@ -81,7 +81,8 @@ impl Drop for Rival {
     }
 }
 
-/// Starts PgBouncer, if it is installed. Also returns whether it supports prepared statements.
+/// Starts PgBouncer, and returns it with whether it supports prepared statements; none if PgBouncer
+/// is not installed.
 ///
 /// # Errors
 /// PgBouncer is installed, but does not start.
@@ -123,8 +124,8 @@ pub async fn pgbouncer(base: &Path, primary: &Postgres) -> io::Result<Option<(Ri
     Ok(Some((rival, prepares)))
 }
 
-/// Starts Pgpool-II in front of a primary and its standbys, if it is installed. It accepts up to
-/// `clients` clients.
+/// Starts Pgpool-II in front of a primary and its standbys, for up to `clients` clients. Returns
+/// none if Pgpool-II is not installed.
 ///
 /// # Errors
 /// Pgpool-II is installed, but does not start.
@@ -199,7 +200,7 @@ pub fn missing(package: &str) {
     note!("LEFT OUT: {package} is not installed, `apt-get install {package}`");
 }
 
-/// Returns whether Pgpool-II is installed; reports it if not.
+/// Returns whether Pgpool-II is installed. If not, reports that the package is missing.
 pub fn has_pgpool() -> bool {
     let found = find("pgpool").is_some();
     if !found {
@@ -208,7 +209,8 @@ pub fn has_pgpool() -> bool {
     found
 }
 
-/// A program, which Debian keeps where only root's PATH leads.
+/// Returns the path of a program; none if it is not installed. Also searches `/usr/sbin`, where
+/// Debian installs these programs and which is only in root's PATH.
 fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
