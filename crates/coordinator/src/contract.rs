@@ -24,7 +24,7 @@ pub enum CoordinatorInput {
         from: RequesterId,
         /// Returned with the reply.
         correlation: u64,
-        /// What.
+        /// The request.
         request: CoordinatorRequest,
     },
     /// A connection has ended. No reply to it is needed any more, but its requested change is still

@@ -466,8 +466,8 @@ impl Coordinator {
     }
 }
 
-/// Whether the copy that is wanted is made of nothing that may be given up still: with that it
-/// would have to go, too.
+/// Checks that all indexes of the requested copy are built. The copy would have to be dropped with
+/// an index whose building is given up.
 fn check_indexes_serve(table: &PlacedTable, wanted: &Schema) -> Result<(), Refused> {
     let copy = wanted.further.get(table.schema.further.len());
     let indexes = copy.map(FurtherCopy::indexes).unwrap_or_default();

@@ -87,7 +87,7 @@ struct LastReport {
     at_us: u64,
     /// The table's epoch.
     epoch: Epoch,
-    /// Up to here its log is durable; 0 while it has not reported it.
+    /// The position up to which the core's log is durable; 0 until the core reports one.
     durable: Position,
     /// Whether `at_us` was put off since because the coordinator slept.
     forgiven: bool,
@@ -122,7 +122,7 @@ enum Outcome {
     WhenKnown(BTreeSet<CoreId>, CoordinatorReply),
 }
 
-/// Why not; becomes [`CoordinatorReply::Refused`].
+/// The reason why a request is refused; becomes [`CoordinatorReply::Refused`].
 struct Refused {
     message: String,
     retry: bool,
@@ -160,8 +160,9 @@ impl Coordinator {
         }
     }
 
-    /// Begins: a state that was never kept is kept, and servers that are up get a whole lease to
-    /// report, because the coordinator before may have renewed it a moment ago.
+    /// Starts the coordinator. Keeps the state if it was never kept. Servers that are up get a
+    /// whole lease in which to report, because the previous coordinator may have just renewed their
+    /// leases.
     pub fn start(&mut self, now: ClockReading, output: &mut CoordinatorOutput) {
         assert!(self.reports.is_empty(), "a coordinator starts once");
         self.expect_reports_from_all(now);
@@ -350,7 +351,8 @@ impl Coordinator {
         }
     }
 
-    /// Servers that know more than this coordinator prove that its state is an older copy.
+    /// Compares the epoch in a request with the present one. A newer epoch proves that this
+    /// coordinator's state is an older copy.
     fn compare_epochs(&mut self, request: &CoordinatorRequest, output: &mut CoordinatorOutput) {
         match request {
             CoordinatorRequest::Heartbeat { core, epoch, .. } => {
@@ -388,9 +390,10 @@ impl Coordinator {
         })
     }
 
-    /// A coordinator that was paused past its own deadline has heartbeats waiting unread: no server
-    /// is to lose a lease because the coordinator slept. A core is forgiven once until its next
-    /// report, so that a coordinator that is always late still notices which servers are gone.
+    /// Counts all reports as new if the coordinator was paused past its own deadline. Heartbeats
+    /// then wait unread, and no server is to lose a lease because the coordinator slept. A core is
+    /// forgiven once until its next report, so that a coordinator that is always late still notices
+    /// which servers are gone.
     fn forgive_sleep(&mut self, now: ClockReading) {
         let slept = self
             .deadline_us
@@ -403,7 +406,8 @@ impl Coordinator {
         }
     }
 
-    /// Answers what need not wait any longer: cores whose server went down are not waited for.
+    /// Answers the requests that need not wait any longer: all awaited cores know the epoch, their
+    /// servers went down, or the time is over.
     fn answer_waiting(&mut self, now: ClockReading, output: &mut CoordinatorOutput) {
         let reports = &self.reports;
         let due = self.waiting.extract_if(.., |waiting| {
@@ -429,7 +433,7 @@ impl Coordinator {
         }
     }
 
-    /// A changed configuration is a new epoch.
+    /// Makes a changed configuration a new epoch, and keeps the state.
     fn reconfigure(&mut self, output: &mut CoordinatorOutput) {
         let configuration = &mut self.state.configuration;
         configuration.epoch.0 += 1;

@@ -77,7 +77,8 @@ impl Coordinator {
         self.note_new(id);
     }
 
-    /// A server that holds nothing is to get its share, if there is anything to share.
+    /// Marks a server without partitions as new, so that it gets its share of them. Does nothing if
+    /// there are no tables.
     fn note_new(&mut self, id: ServerId) {
         let is_new = !self.state.configuration.tables.is_empty() && !self.holds(id);
         let configuration = &mut self.state.configuration;
@@ -177,7 +178,8 @@ impl Coordinator {
         Ok(())
     }
 
-    /// A partition that has not been handed over stays where it is.
+    /// Cancels the moves of all partitions that have not been handed over: they stay at their
+    /// cores.
     fn stop_moves(&mut self) {
         let tables = &mut self.state.configuration.tables;
         for id in moving_on(tables) {
@@ -209,7 +211,8 @@ impl Coordinator {
             .extend(filled.iter().filter(|id| taken(id)));
     }
 
-    /// Begins moves that are due, and hands over those that can be handed over.
+    /// Begins the moves that are due, and hands over the partitions of tables whose moves are all
+    /// level.
     pub(super) fn advance_moves(&mut self, now: ClockReading, output: &mut CoordinatorOutput) {
         self.trust_again(now);
         let configuration = &self.state.configuration;
@@ -249,7 +252,7 @@ impl Coordinator {
         }
     }
 
-    /// Servers that have stayed long enough may take partitions again.
+    /// Lets lost servers take partitions again once they have been back long enough.
     fn trust_again(&mut self, now: ClockReading) {
         for (_, until_us) in self.moves.lost.values_mut() {
             if *until_us > 0 && *until_us <= now.monotonic_us {
@@ -295,7 +298,8 @@ impl Coordinator {
         self.moves.looked_at = self.state.configuration.epoch;
     }
 
-    /// These servers have received their share: further rows on their disks may be removed.
+    /// Records that these servers have received their share. From now on they may remove the other
+    /// rows that are on their disks.
     fn end_newness(&mut self, of: &[placement::PartitionHost], output: &mut CoordinatorOutput) {
         let configuration = &mut self.state.configuration;
         let mut have_share = BTreeSet::new();
@@ -311,9 +315,10 @@ impl Coordinator {
         }
     }
 
-    /// Returns the tables of which partitions may have to move: all where the servers, or what they
-    /// may take, are others than at the last look, or are to get a share. Otherwise those that have
-    /// changed since, and those that had no place to move to.
+    /// Returns the tables of which partitions may have to move. These are all tables if a new
+    /// server is to get its share, or if the servers, or those of `without`, differ from the last
+    /// call. Otherwise they are the tables that have changed since the last call, and the tables
+    /// whose moves found no server then.
     fn tables_to_look_at(&mut self, without: BTreeSet<ServerId>) -> BTreeSet<TableId> {
         let configuration = &self.state.configuration;
         let with = (configuration.servers.clone(), without);
@@ -331,7 +336,7 @@ impl Coordinator {
         changed.map(|table| table.id).chain(wanting).collect()
     }
 
-    /// Returns what of a table moves next.
+    /// Returns the partitions of a table that move next, each with its new core.
     fn batch(
         &mut self,
         id: TableId,
@@ -380,8 +385,8 @@ impl Coordinator {
         at_a_time(moves, |moves| tolerated(&before.with(moves)) >= least)
     }
 
-    /// Returns partitions of a table that go back to servers which held them before they were lost:
-    /// the rows that have not changed since are there (R25).
+    /// Returns the partitions of a table that move back to the servers that had lost them, each
+    /// with its core. The rows that have not changed since are still on their disks (R25).
     fn given_back(
         &self,
         table: &PlacedTable,
@@ -475,7 +480,7 @@ impl Coordinator {
     }
 }
 
-/// Returns the tables of which partitions move that have not been handed over.
+/// Returns the tables with moving partitions that have not been handed over.
 fn moving_on(tables: &PlacedTables) -> Vec<TableId> {
     let moves = |table: &&PlacedTable| {
         let mut places = table.placement.iter().flatten();
@@ -485,8 +490,7 @@ fn moving_on(tables: &PlacedTables) -> Vec<TableId> {
     moving.map(|table| table.id).collect()
 }
 
-/// Returns the moves that come first: a batch of them, or all at once where only that keeps what is
-/// to be kept.
+/// Returns the first batch of the moves, or all moves if a batch alone does not satisfy `keeps`.
 fn at_a_time(
     mut moves: Vec<(Cell, HostCore)>,
     keeps: impl Fn(&[(Cell, HostCore)]) -> bool,
@@ -498,7 +502,7 @@ fn at_a_time(
     moves
 }
 
-/// Single moves onto these servers that even out the load, one after the other.
+/// Returns the moves that even out the load of these servers, chosen one after the other.
 fn even_out(
     relocation: Relocation<'_>,
     onto: &[placement::PartitionHost],

@@ -31,7 +31,7 @@ enum Duty {
 }
 
 impl Duty {
-    /// All of them, in the order in which a tick performs them.
+    /// All duties, in the order in which a tick performs them.
     const ALL: [Duty; 8] = [
         Duty::Confirm,
         Duty::Retry,
@@ -109,7 +109,7 @@ impl CoreMachine {
         }
     }
 
-    /// A wait beyond its bound ends in a vote of `Conflict` (R8).
+    /// Ends every wait for a key that has taken too long, with the vote `Conflict` (R8).
     fn end_long_waits<T: Tables>(&mut self, step: &mut Step<'_, T>) -> Result<(), TablesError> {
         let deadline = step
             .now

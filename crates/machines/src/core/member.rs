@@ -66,7 +66,7 @@ pub(crate) struct IncomingDecision {
 }
 
 impl Member {
-    /// Returns a new member for one place of the chain.
+    /// Returns a new member for one index in the chain.
     pub fn new(
         prepare: Arc<Prepare>,
         table: Arc<TableInfo>,
@@ -194,7 +194,8 @@ impl Member {
         self.settle_waits = true;
     }
 
-    /// Marks it settled: readers may see the outcome from now on. Returns the decision.
+    /// Marks the operation settled at this member: readers may see the outcome from now on. Returns
+    /// the decision.
     pub fn settle(&mut self) -> &Decision {
         assert!(!self.settled, "an outcome is settled once");
         self.settled = true;
@@ -209,12 +210,13 @@ impl Member {
         self.confirmed
     }
 
-    /// Records that confirmation.
+    /// Records that this member has confirmed the outcome.
     pub fn confirm(&mut self) {
         self.confirmed = true;
     }
 
-    /// Makes it confirm again after a restart, because the confirmation may not have been sent.
+    /// Makes the member confirm the outcome again after a restart, because the confirmation may not
+    /// have been sent.
     pub fn confirm_again(&mut self) {
         self.confirmed = false;
     }

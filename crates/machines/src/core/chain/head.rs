@@ -147,7 +147,7 @@ impl CoreMachine {
         false
     }
 
-    /// Checks that a request may begin here and now.
+    /// Checks that a request may begin at this core now.
     fn admit(
         &self,
         now: ClockReading,
@@ -360,7 +360,8 @@ impl CoreMachine {
         Some(Refusal::DiskFull { server })
     }
 
-    /// A member of a chain whose disk has less room than this.
+    /// Returns the server of the first member of a chain whose disk has less room than needed; none
+    /// if all have enough.
     fn without_room(&self, chain: &[PartitionId], needed: Room) -> Option<ServerId> {
         let places = chain.iter().filter_map(|id| self.view.place(*id));
         let mut cores = places.map(|place| place.core);
@@ -560,8 +561,8 @@ impl CoreMachine {
         }
     }
 
-    /// Refuses requests that have waited too long for their pk. They changed nothing, and clients
-    /// may send them again.
+    /// Refuses the requests that have waited too long for their pk. Such a request has changed
+    /// nothing, and its client may send it again.
     pub(crate) fn refuse_old_requests(&mut self, now: ClockReading, output: &mut CoreOutput) {
         let deadline = now.monotonic_us.saturating_sub(self.limits.wait_us_max);
         let mut late = Vec::new();

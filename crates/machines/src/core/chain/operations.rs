@@ -86,7 +86,8 @@ impl OwnOperations {
         self.retries.first().map(|(due, _)| *due)
     }
 
-    /// Removes and returns the next operation that is due, with its scheduled time.
+    /// Removes and returns the next operation that is due, with its scheduled time; none if none is
+    /// due.
     pub fn pop_retry(&mut self, now_us: u64) -> Option<(u64, OperationId)> {
         self.retries.first().filter(|(due, _)| *due <= now_us)?;
         self.retries.pop_first()
@@ -185,7 +186,8 @@ impl AwaitedRecords {
         self.0.push_back((position, member));
     }
 
-    /// Removes and returns the first member, if its record is durable.
+    /// Removes and returns the first member with its record's position; none if the record is not
+    /// durable.
     pub fn pop(&mut self, durable: Position) -> Option<(Position, MemberKey)> {
         self.0
             .front()

@@ -64,7 +64,7 @@ impl CoreMachine {
         self.acquire(key, step)
     }
 
-    /// Returns the new member at one place of a chain; none if this core does not hold the
+    /// Returns the new member at one index in a chain; none if this core does not hold the
     /// partition.
     pub(crate) fn member(
         &self,
@@ -285,7 +285,8 @@ impl CoreMachine {
         self.send(previous, after, message, output);
     }
 
-    /// Forgets a vote: only a planted bug does.
+    /// Removes this core's vote on an operation. Only a planted bug does this. Returns false if
+    /// there is no vote.
     fn unvote(&mut self, key: MemberKey) -> bool {
         let Some(member) = self.members.get_mut(&key) else {
             return false;
@@ -293,8 +294,9 @@ impl CoreMachine {
         member.unvote()
     }
 
-    /// A prepare came again: sends the same answer again. A decider that had lost its decision with
-    /// its memory (`replicated`) takes it now, for the prepare has passed all members again.
+    /// Handles a repeated prepare: sends the same answer again. A decider that has lost its
+    /// decision with its memory (`replicated`) decides again, because the prepare has passed all
+    /// members again.
     fn repeat<T: Tables>(
         &mut self,
         key: MemberKey,

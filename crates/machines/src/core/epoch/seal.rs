@@ -37,13 +37,13 @@ struct Seal {
     inquiry: Inquiry,
     /// When this core last vouched for a server that is being removed, before it sealed.
     vouched_us: Option<u64>,
-    /// The record of that.
+    /// The position of the record that this core has sealed the table.
     sealed_at: Position,
     /// Whether this core knows all that it ever voted.
     forgot_nothing: bool,
-    /// Questions that came before that record was durable; of each core the last.
+    /// The last question of each core that came before the record was durable.
     early: BTreeMap<CoreId, u64>,
-    /// The records of other logs, by operation, by place in its chain.
+    /// The records of other logs, by operation and by index in the operation's chain.
     witnesses: BTreeMap<OperationId, BTreeMap<usize, Witness>>,
     /// Other cores that may have forgotten something.
     forgetful: BTreeSet<CoreId>,
@@ -210,7 +210,8 @@ impl CoreMachine {
         !self.recovers(table.id) || whole_on_disk || self.log.is_complete()
     }
 
-    /// An operation that waits for keys has no vote that a peer could have received.
+    /// Drops the table's operations that still wait for keys here: this core has not voted on them,
+    /// so no peer has received a vote. A head refuses their requests.
     fn drop_unvoted<T: Tables>(
         &mut self,
         table: TableId,
@@ -388,15 +389,15 @@ impl CoreMachine {
         }
     }
 
-    /// Reports to the coordinator at once.
+    /// Records the new progress with a table's seal, and reports it to the coordinator at once.
     fn advance(&mut self, table: TableId, now: ClockReading, progress: Progress) {
         let seal = self.sealing.current.get_mut(&table);
         seal.expect("callers have it").progress = progress;
         self.leases.hurry(now);
     }
 
-    /// All have reported what they know: decides every operation of the table that this core takes
-    /// part in.
+    /// Decides every operation of the table in which this core takes part, once all cores have
+    /// reported their records.
     fn resolve(&mut self, table: TableId, now: ClockReading, output: &mut CoreOutput) {
         let seal = &self.sealing.current[&table];
         let known = self.members.keys().filter(|key| key.1.table == table);
@@ -479,9 +480,9 @@ impl CoreMachine {
         own.map(|(key, _)| *key)
     }
 
-    /// Returns whether there may be an operation on a table that was seen, and that no remaining
-    /// core knows: with some servers removed and others that may have forgotten, more than is
-    /// tolerated.
+    /// Returns whether clients may have seen an operation on a table that no remaining core knows.
+    /// This is possible if servers were removed, and more servers are removed or may have forgotten
+    /// records than the table tolerates.
     fn may_lack_unknown(&self, table: TableId) -> bool {
         let seal = &self.sealing.current[&table];
         let own = (!seal.forgot_nothing).then_some(self.identity.core);

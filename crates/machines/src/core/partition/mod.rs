@@ -68,7 +68,7 @@ impl Partition {
         }
     }
 
-    /// Returns whether requests, reads or holds wait in it.
+    /// Returns whether requests, reads or holds wait in this partition.
     fn is_waited_in(&self) -> bool {
         !self.queues.is_empty() || !self.reads.is_empty() || !self.holds.is_empty()
     }
@@ -247,7 +247,7 @@ impl Partitions {
         self.waited_in.iter().copied().collect()
     }
 
-    /// Returns whether a table has partitions that are held.
+    /// Returns whether this core holds partitions of a table.
     pub fn holds_of(&self, table: TableId) -> bool {
         self.held.range(range_of(table)).next().is_some()
     }

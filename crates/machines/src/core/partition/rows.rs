@@ -1,18 +1,18 @@
 //! A partition's rows in sorted tables, with its thin local entries.
 //!
-//! An entry is for a row and for an order that the partition's own does not serve. Its key is the
-//! one that the row has in that order, then what the one that it has here begins with, without the
-//! pk, which both end with. Its value holds where in it the pk begins and where it ends (two `u16`,
-//! little-endian). So rows in the order of a lost partition's replex are looked up, not searched
-//! for. Invariants:
+//! An entry belongs to one row, and to one order that the partition's own order does not serve. Its
+//! key consists of the row's key in that order, and of the row's key in this partition without the
+//! pk, with which both keys end. Its value holds the offsets in the entry's key at which the pk
+//! begins and ends (two `u16`, little-endian). So a read in the order of a lost partition's replex
+//! looks rows up and scans nothing. Invariants:
 //!
 //! - Each row has entries of its own. For a moment a pk can have two rows, if it is inserted again
 //!   and the removal of the row before arrives later.
 //! - Rows change here and nowhere else, each together with its entries, so that the entries are
 //!   what the rows imply, after any history, and whatever checkpoint the log is read over.
-//! - No entry is without its row. `entries` knows which orders have one of every row.
-//! - A row has none in an order in which its key is too long: it was there before the copy that
-//!   brought the order, which cannot serve before it has gone.
+//! - No entry is without its row. `entries` knows the orders in which every row has an entry.
+//! - A row has no entry in an order in which its key is too long. Such a row is older than the copy
+//!   with this order, and the copy cannot serve before the row is gone.
 
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
@@ -36,7 +36,7 @@ pub(crate) struct Rows<'a> {
     pub id: PartitionId,
     /// The orders in which the rows have local entries.
     pub orders: &'a [u8],
-    /// The orders of these in which some rows have no entries yet.
+    /// The part of `orders` in which some rows have no entries yet.
     pub unmade: &'a [u8],
 }
 

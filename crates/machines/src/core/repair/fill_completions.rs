@@ -25,7 +25,7 @@ use crate::core::step::Step;
 #[derive(Debug, Default)]
 pub(crate) struct Completions {
     peers: BTreeMap<CoreId, Peer>,
-    /// All have answered, once. Later completions come through the chain.
+    /// Whether all peers have sent everything once. Later completions come through the chain.
     are_complete: bool,
 }
 
@@ -87,7 +87,7 @@ impl Completions {
         }
     }
 
-    /// Notes it once all have sent everything.
+    /// Records that the completions are complete, if all peers have sent everything.
     fn count(&mut self) {
         self.are_complete |= self.peers.values().all(|peer| peer.is_done);
     }
@@ -182,9 +182,9 @@ impl CoreMachine {
         self.keep_completions(of, own, output);
     }
 
-    /// Returns whether a partition's cores must know of requests to a head: its own, where it is
-    /// one, and those of primary replexes that the table has no longer; otherwise all requests to
-    /// the table (R53).
+    /// Returns whether the core of partition `of` must know the requests to a head (R53). A
+    /// partition of the primary replex needs its own requests, and those to heads of former primary
+    /// replexes. Any other partition needs all requests to the table.
     fn concerns(&self, of: PartitionId, head: PartitionId) -> bool {
         let table = self.view.table(of.table);
         let is_primary = |id| table.is_some_and(|table| table.is_primary(id));
@@ -195,7 +195,7 @@ impl CoreMachine {
         }
     }
 
-    /// Logs those of which the log has no record of their own.
+    /// Logs and keeps the completion records of which the log has no record of their own.
     fn keep_completions(
         &mut self,
         of: PartitionId,

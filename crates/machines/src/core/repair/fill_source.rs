@@ -25,8 +25,9 @@ use crate::core::step::Step;
 use crate::core::table::TableInfo;
 
 impl CoreMachine {
-    /// Returns the table of a cover's member on this core, if it can give rows for `of`: not before
-    /// it knows again what it may have forgotten, nor while it lacks rows itself.
+    /// Returns the table of a cover's member `from` on this core; none if the member cannot give
+    /// rows for `of`. A member cannot while it lacks rows itself, or while this core recovers
+    /// records that it may have forgotten.
     fn gives_rows(&self, of: PartitionId, from: PartitionId) -> Option<Arc<TableInfo>> {
         let table = &self.partitions.get(&from)?.table;
         let serves = table.place(from)?.state == PartitionState::Serving;
@@ -163,12 +164,13 @@ impl CoreMachine {
     }
 }
 
-/// Where pages of a fetch begin that a member gives in its own order, for want of entries in the
-/// one that is requested. Others begin with 0, so that a member that has lost its entries can go
-/// over to this, and a key of one order is never mistaken for one of the other.
+/// The first byte of a page's start key if the member sends the pages of a fetch in its own order,
+/// because it lacks entries in the requested order. Other start keys begin with 0. So a member that
+/// has lost its entries can change to its own order during a fetch, and never mistakes a key of one
+/// order for a key of the other.
 const IN_OWN_ORDER: u8 = 1;
 
-/// Returns how a member finds rows of a fetch, and from which key on.
+/// Returns the way in which a member finds the rows of a fetch, and the key to start from.
 fn way_on(rows: Rows<'_>, of: PartitionId, start: &Bytes) -> (AccessPath<'static>, Bytes) {
     let way = rows.way(of.replex);
     match (start.split_first(), way) {
@@ -178,7 +180,7 @@ fn way_on(rows: Rows<'_>, of: PartitionId, start: &Bytes) -> (AccessPath<'static
     }
 }
 
-/// Returns where the next page goes on after a key.
+/// Returns the start key of the next page, after the last key of this one.
 fn going_on(way: AccessPath<'_>, key: &[u8]) -> Bytes {
     let kind = match way {
         AccessPath::Scan(_) => IN_OWN_ORDER,
@@ -187,17 +189,19 @@ fn going_on(way: AccessPath<'_>, key: &[u8]) -> Bytes {
     Bytes([&[kind], key].concat())
 }
 
-/// The prefix of the keys, and the first key beyond, if that is not the prefix's end.
+/// The prefix of a range's keys, and the first key after the range; none if the range has all keys
+/// with the prefix.
 type Range = (Bytes, Option<Bytes>);
 
-/// The last rows of each of some ranges, among those looked at.
+/// A search for the last rows of each of some ranges.
 struct Search {
     rows_max: usize,
-    /// In order. No prefix begins with another one: all are of the same columns.
+    /// The ranges, in order. No prefix begins with another one, because all prefixes have the same
+    /// columns.
     wanted: Vec<Range>,
-    /// By range.
+    /// The found rows, by range.
     found: Vec<Found>,
-    /// Bytes found, left out or not.
+    /// The bytes of all found rows, with those that were left out.
     bytes: usize,
 }
 
@@ -206,7 +210,7 @@ struct Search {
 struct Found {
     /// Values by key.
     rows: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// There were rows before these.
+    /// Whether earlier rows of the range were left out.
     left_out: bool,
 }
 
@@ -221,7 +225,7 @@ impl Search {
         }
     }
 
-    /// Returns the ranges as such, without what lies before `start`.
+    /// Returns the wanted ranges with both bounds, without the keys before `start`.
     fn ranges_from(&self, start: &Bytes) -> Vec<(Bytes, Option<Bytes>)> {
         let ranges = self.wanted.iter().map(|(prefix, end)| {
             let prefix_end = prefix_end(prefix).map(Bytes::from);
@@ -258,7 +262,8 @@ impl Search {
         }
     }
 
-    /// Returns what was found, and from where on it is all of its range.
+    /// Returns the found rows as a page. Also returns the prefix of each range of which rows were
+    /// left out, with the key from which the page has all rows of the range.
     fn page(self, next: Option<Bytes>) -> (RowPage, Vec<(Bytes, Bytes)>) {
         let mut page = RowPage {
             next,

@@ -35,9 +35,10 @@ use crate::core::repair::sums::RangeSum;
 use crate::core::repair::timer::RetryTimer;
 use crate::core::step::Step;
 
-/// Rows of one range that is compared: a range with a difference is sent whole.
+/// The most rows of one compared range. The giver sends a range with a difference as a whole.
 const RANGE_ROWS: usize = 64;
-/// A range takes no more than this part of a page, one row aside: several fit.
+/// The number of ranges that fit into a page: a range exceeds its share of the page by one row at
+/// most.
 const RANGES_PER_PAGE: usize = 8;
 
 /// How long a core that has all changes waits before it asks for more.
@@ -88,8 +89,8 @@ impl IncomingMoves {
 }
 
 impl CoreMachine {
-    /// Returns whether this core holds a partition whose rows are incomplete. It follows from the
-    /// log alone, so replaying the log gives the same rows.
+    /// Returns whether this core holds a partition whose rows are incomplete. The result follows
+    /// from the log alone, so replaying the log gives the same rows.
     pub(crate) fn is_not_whole(&self, id: PartitionId) -> bool {
         let place = self.view.place(id);
         let is_own = place.is_some_and(|place| place.core == self.identity.core);
@@ -97,8 +98,8 @@ impl CoreMachine {
         is_own && !is_whole
     }
 
-    /// Reviews which cores give it partitions of these tables, whose epochs are new or whose core
-    /// has started.
+    /// Reviews which partitions of these tables this core receives, because the tables have new
+    /// epochs or this core has started. Begins new moves, and drops those that have ended.
     pub(crate) fn review_taking<T: Tables>(
         &mut self,
         tables: &BTreeSet<TableId>,
@@ -131,7 +132,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Begins to compare from the first row on.
+    /// Begins to compare a partition with its giver from the first row on.
     fn restart_comparison<T: Tables>(
         &mut self,
         of: PartitionId,
@@ -156,7 +157,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Returns what this core has from `start` on, as a question.
+    /// Returns a question to the giver, with sums of the rows that this core has from `start` on.
     fn comparison<T: Tables>(
         &mut self,
         of: PartitionId,
@@ -286,7 +287,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// The next question is what has changed.
+    /// Makes the next question to the giver a request for the rows that have changed.
     fn ask_changes(&mut self, of: PartitionId) {
         let question = self.numbers.next();
         let taking = self.takings.0.get_mut(&of).expect("callers know it");
@@ -358,7 +359,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Nothing is missing. If the place is here, the giver changes nothing any more: it is whole.
+    /// Logs that a partition is whole, if this core holds the place: the giver changes nothing any
+    /// more, and this core has received everything.
     fn end_taking<T: Tables>(
         &mut self,
         of: PartitionId,
@@ -374,7 +376,8 @@ impl CoreMachine {
         self.take_whole(step)
     }
 
-    /// Lets partitions take part in chains whose last rows are durable by now.
+    /// Marks a partition as whole once its last received row is durable. From then on the partition
+    /// takes part in chains.
     pub(crate) fn take_whole<T: Tables>(
         &mut self,
         step: &mut Step<'_, T>,
@@ -416,8 +419,9 @@ impl CoreMachine {
         entries.collect()
     }
 
-    /// Operations that the end of an epoch decided for a place that is not whole are newer than the
-    /// giver's rows: it has been noted among the departures, whether a row went with it or came.
+    /// Leaves out the received rows that the end of an epoch has changed at a place that is not
+    /// whole. Its resolved operations are newer than the giver's rows. Each of them has recorded
+    /// its row's key among the departures, whether it removed or added the row.
     fn leave_out_resolved<T: Tables>(
         &self,
         of: PartitionId,
@@ -437,7 +441,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Makes rows as they were received, and logs it.
+    /// Logs and stores the received rows that differ from the stored ones, and removes the rows
+    /// that the giver no longer has.
     fn match_rows<T: Tables>(
         &mut self,
         of: PartitionId,
@@ -474,7 +479,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Stores rows as received, in place of the range. Replaying a log does the same.
+    /// Stores the received rows in place of the range. Replaying a log does the same.
     pub(crate) fn put_matched<T: Tables>(
         &self,
         of: PartitionId,

@@ -26,7 +26,7 @@ impl CoverProgress {
         }
     }
 
-    /// Returns the time of the next request to it; none if it has sent everything.
+    /// Returns the time of the next request to the member; none if the member has sent everything.
     pub fn due_us(&self, retry_us: u64) -> Option<u64> {
         self.next.as_ref()?;
         Some(self.timer.due_us(retry_us))

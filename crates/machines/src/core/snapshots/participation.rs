@@ -23,7 +23,7 @@ use crate::core::step::Step;
 pub(super) const HOLD_US_MAX: u64 = 320_000;
 /// Snapshots that a core knows at a time.
 pub(super) const SNAPSHOTS_MAX: usize = 256;
-/// Snapshots that have ended of late: a read of one is refused with the reason.
+/// The most ended snapshots that are remembered, so that a read of one is refused with the reason.
 const ENDED_MAX: usize = 256;
 
 /// The state of one core as a participant in snapshots.
@@ -49,11 +49,11 @@ struct CutHold {
     is_drained: bool,
     /// Why the opening cannot succeed any more. Its operations go on at the next tick.
     interrupted: Option<SnapshotFailure>,
-    /// An operation under way, found when it was last looked for one.
+    /// An operation in progress that the last search has found.
     waits_for: Option<MemberKey>,
 }
 
-/// A snapshot whose rows this core can tell.
+/// A snapshot whose rows this core can return.
 #[derive(Debug)]
 struct KnownSnapshot {
     at: Version,
@@ -93,12 +93,13 @@ impl Participation {
         self.known.len() + usize::from(self.hold.is_some())
     }
 
-    /// Returns the approximate bytes of rows that it keeps for snapshots.
+    /// Returns the approximate bytes of the rows that this core keeps for snapshots.
     pub fn history_bytes(&self) -> usize {
         self.history.bytes()
     }
 
-    /// Returns the time of the next check for expired snapshots and pauses.
+    /// Returns the time of the next check for expired snapshots and pauses; none if there are
+    /// neither.
     pub fn due_us(&self) -> Option<u64> {
         let hold = self.hold.iter().map(|hold| match hold.interrupted {
             Some(_) => 0,
@@ -108,10 +109,10 @@ impl Participation {
         hold.chain(known).min()
     }
 
-    /// Returns T of a snapshot of a table, if this core can answer reads of it.
+    /// Returns the version T of a snapshot at which this core answers reads of a table.
     ///
     /// # Errors
-    /// Why they cannot.
+    /// The reason why this core cannot answer reads of the snapshot.
     pub fn version_of(
         &self,
         now: ClockReading,
@@ -133,7 +134,7 @@ impl Participation {
         Err(self.reason_of(snapshot))
     }
 
-    /// Returns why a snapshot is not known here.
+    /// Returns the reason why this core does not know a snapshot.
     fn reason_of(&self, snapshot: SnapshotId) -> SnapshotFailure {
         let ended = self.ended.iter().find(|(ended, _)| *ended == snapshot);
         ended.map_or(SnapshotFailure::Unknown, |(_, reason)| *reason)
@@ -144,7 +145,8 @@ impl Participation {
         self.history.at(id, version)
     }
 
-    /// Returns the versions at which a table is read, or may be soon; none if it is not.
+    /// Returns the versions at which a table is read, or may be read soon; none if no snapshot and
+    /// no hold includes the table.
     fn wanted_of(&self, table: TableId) -> Option<WantedVersions> {
         let known = self.known.values();
         let known = known.filter(|known| known.tables.contains(&table));
@@ -167,8 +169,9 @@ impl Participation {
         }
     }
 
-    /// Drops the history that neither a snapshot nor the hold needs: everything if there is
-    /// neither, and else only once there is much of it, because all of it is looked through.
+    /// Drops the history that neither a snapshot nor the hold needs: all history if there is
+    /// neither. Otherwise does so only once the history has grown, because this looks through all
+    /// of it.
     fn trim(&mut self) {
         if self.known.is_empty() && self.hold.is_none() {
             self.history.clear();
@@ -177,7 +180,8 @@ impl Participation {
         }
     }
 
-    /// Looks through the whole history. Returns the table that has the most of what is left.
+    /// Drops the unneeded part of the whole history. Returns the table with the most remaining
+    /// history; none if no history remains.
     fn trim_all(&mut self) -> Option<TableId> {
         let known = self.known.values().flat_map(|known| &known.tables);
         let held = self.hold.iter().flat_map(|hold| &hold.tables);
@@ -188,8 +192,9 @@ impl Participation {
         self.history.trim(&wanted)
     }
 
-    /// Ends snapshots until their history fits: the older half of those of the table that has most
-    /// of it, again and again. If that table is read at no snapshot yet, the hold ends instead.
+    /// Ends snapshots until the history has at most `bytes_max` bytes. Each step ends the older
+    /// half of the snapshots of the table with the most history. If this table has no snapshot yet,
+    /// the hold ends instead.
     fn fit(&mut self, bytes_max: usize) {
         if self.history.bytes() > bytes_max && planted::is(Bug::HistoryDropped) {
             self.history.drop_half();
@@ -291,7 +296,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Holds back new operations of these tables, or tells why not.
+    /// Holds back new operations of these tables, or sends the opener the reason why this core does
+    /// not.
     fn on_hold<T: Tables>(
         &mut self,
         (from, snapshot): (CoreId, SnapshotId),
@@ -320,7 +326,8 @@ impl CoreMachine {
         });
     }
 
-    /// A late copy of a hold must not be taken again: its core may have reported, expired and begun
+    /// Returns whether this core may hold for an opening, or the reason why it may not. It must not
+    /// accept a late copy of a hold, because it may have reported, let the hold expire and begun
     /// operations since.
     fn may_hold(
         &self,
@@ -380,7 +387,8 @@ impl CoreMachine {
         );
     }
 
-    /// Closes at T if this core has held without interruption.
+    /// Closes the snapshot at version T if this core has held without interruption. Otherwise
+    /// refuses it.
     fn on_close<T: Tables>(
         &mut self,
         (from, snapshot): (CoreId, SnapshotId),
@@ -492,7 +500,7 @@ impl CoreMachine {
     /// present rows.
     ///
     /// # Errors
-    /// Its snapshot cannot be read here (any more).
+    /// This core cannot answer reads of the snapshot (any more).
     pub(crate) fn version_of(
         &self,
         now: ClockReading,
