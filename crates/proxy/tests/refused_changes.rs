@@ -292,6 +292,103 @@ async fn undecidable_changes_are_refused_on_the_primary() {
     assert_equal(&cluster, "what is unclear").await;
 }
 
+/// Statements that merge checks of parents and children, which call a function where they are named
+/// `own`; and whether they are refused. All tables are in a schema of their own.
+const MERGED_CHECKS: &[(&str, bool)] = &[
+    (
+        "ALTER TABLE child ADD CONSTRAINT own CHECK (b = same(b));; ALTER TABLE parent ADD CONSTRAINT own CHECK (b = same(b)) NOT VALID",
+        true,
+    ),
+    (
+        "ALTER TABLE parent ADD CONSTRAINT own CHECK (b = same(b));; ALTER TABLE child ADD CONSTRAINT own CHECK (b = same(b))",
+        true,
+    ),
+    (
+        "ALTER TABLE parent ADD CONSTRAINT own CHECK (b = same(b));;
+         CREATE TABLE other (CONSTRAINT own CHECK (b = same(b))) INHERITS (parent)",
+        true,
+    ),
+    (
+        "ALTER TABLE parted ADD CONSTRAINT own CHECK (now() < 'infinity');;
+         CREATE TABLE part_2 PARTITION OF parted (CONSTRAINT own CHECK (now() < 'infinity')) FOR VALUES IN (2)",
+        true,
+    ),
+    (
+        "ALTER TABLE part ADD CONSTRAINT own CHECK (b = same(b));; ALTER TABLE parted ADD CONSTRAINT own CHECK (b = same(b))",
+        true,
+    ),
+    (
+        "ALTER TABLE child ADD c int CONSTRAINT own CHECK (c = same(c));; ALTER TABLE parent ADD c int CONSTRAINT own CHECK (c = same(c))",
+        true,
+    ),
+    (
+        "DO $$ BEGIN ALTER TABLE child ADD CONSTRAINT own CHECK (b = same(b)); ALTER TABLE parent ADD CONSTRAINT own CHECK (b = same(b)); END $$",
+        true,
+    ),
+    // Checks that stay as they are at replicas, and those of one table.
+    (
+        "ALTER TABLE child ADD CONSTRAINT few CHECK (b < 9);; ALTER TABLE parent ADD CONSTRAINT few CHECK (b < 9);;
+         CREATE TABLE other (CONSTRAINT few CHECK (b < 9)) INHERITS (parent);; ALTER TABLE parent DROP CONSTRAINT few;;
+         ALTER TABLE child DROP CONSTRAINT few",
+        false,
+    ),
+    (
+        "ALTER TABLE parent ADD CONSTRAINT own CHECK (b = same(b));; CREATE TABLE other () INHERITS (parent);;
+         CREATE TABLE third (CONSTRAINT more CHECK (a = same(a))) INHERITS (parent);; INSERT INTO third VALUES (1, 1);;
+         ALTER TABLE parent VALIDATE CONSTRAINT own;; ALTER TABLE parent DROP CONSTRAINT own",
+        false,
+    ),
+    (
+        "CREATE TABLE other (a int, b int, CONSTRAINT own CHECK (b = same(b)));; ALTER TABLE parent ADD CONSTRAINT own CHECK (b = same(b));;
+         ALTER TABLE other INHERIT parent;; INSERT INTO other VALUES (1, 1);; ALTER TABLE other NO INHERIT parent;;
+         ALTER TABLE parent DROP CONSTRAINT own;; ALTER TABLE other DROP CONSTRAINT own",
+        false,
+    ),
+    (
+        "ALTER TABLE parted ADD CONSTRAINT own CHECK (b = same(b));; CREATE TABLE part_2 PARTITION OF parted FOR VALUES IN (2);;
+         CREATE TABLE part_3 (b int, a int, CONSTRAINT own CHECK (b = same(b)));; ALTER TABLE parted ATTACH PARTITION part_3 FOR VALUES IN (3);;
+         INSERT INTO parted VALUES (3, 3);; ALTER TABLE parted DETACH PARTITION part_3;; ALTER TABLE part_3 DROP CONSTRAINT own",
+        false,
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn merged_checks_that_call_functions_are_refused() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start_after(SETUP).await;
+    let admin = connect(cluster.primary.socket()).await;
+    for (sql, is_refused) in MERGED_CHECKS {
+        for through in [false, true] {
+            let make = "CREATE SCHEMA IF NOT EXISTS own; DROP SCHEMA own CASCADE; CREATE SCHEMA own; SET search_path = own;
+                CREATE FUNCTION same(n int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN n; END';
+                CREATE TABLE parent (a int, b int); CREATE TABLE child () INHERITS (parent); INSERT INTO child VALUES (1, 1);
+                CREATE TABLE parted (a int, b int) PARTITION BY LIST (a);
+                CREATE TABLE part PARTITION OF parted FOR VALUES IN (1); INSERT INTO parted VALUES (1, 1)";
+            admin.batch_execute(make).await.unwrap();
+            let client = match through {
+                true => cluster.front.connect().await,
+                false => connect(cluster.primary.socket()).await,
+            };
+            client.batch_execute("SET search_path = own").await.unwrap();
+            let mut refused = None;
+            for message in sql.split(";;") {
+                assert!(refused.is_none(), "{sql} (through: {through}): {refused:?}");
+                refused = client.batch_execute(message).await.err();
+            }
+            let text = refused
+                .as_ref()
+                .map(|error| error.as_db_error().unwrap().message());
+            let is_it = text.is_some_and(|text| text.starts_with("a check that calls functions"));
+            assert_eq!(is_it, *is_refused, "{sql} (through: {through}): {text:?}");
+            let checks = "SELECT conrelid::regclass::text, conname::text, conislocal::text, coninhcount::text
+                FROM pg_constraint WHERE contype = 'c' AND connamespace = 'own'::regnamespace ORDER BY 1, 2";
+            cluster.wait_until_equal(checks).await;
+        }
+    }
+}
+
 /// Statements that fill, convert or fire, after which each replica has the same rows, whether they
 /// were refused or not; and whether they must be.
 const FILLS: &[(&str, bool)] = &[

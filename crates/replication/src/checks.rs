@@ -7,20 +7,34 @@
 //! once the replica is promoted. Checks that only call immutable functions of PostgreSQL's own stay
 //! as they are: the planner uses them.
 //!
-//! A statement that merges a replaced check of a table with the same check of a table that inherits
-//! from it fails at the replica, since there the two are no longer the same.
+//! A statement that merges such a check with the same check of a parent or a child table would fail
+//! at the replica, since there the statement's check and the replaced one are not the same. The
+//! primary refuses it (`hihooi.merges_check` in `schema_checks.sql`).
 
-/// The statement that replaces checks; `{which}` stands for a condition on them.
+/// The statement that replaces checks; `{which}` and `{may_fail}` stand for conditions on them.
 const REPLACE: &str = include_str!("checks.sql");
+
+/// The condition in SQL that the check constraint `c`, a row of `pg_constraint`, may fail at a
+/// replica.
+pub const MAY_FAIL: &str = r"(c.conbin::text ~ '\{(SQLVALUEFUNCTION|COERCEVIAIO|XMLEXPR)'
+            OR EXISTS (
+              SELECT FROM regexp_matches(c.conbin::text, ':(?:funcid|opfuncid) (\d+)', 'g') AS calls (numbers)
+                     JOIN pg_proc f ON f.oid = numbers[1]::oid
+               WHERE f.provolatile <> 'i' OR f.oid >= 16384))";
 
 /// Returns a statement that replaces every check constraint of the database that may fail at a
 /// replica.
 pub fn replace_all() -> String {
-    REPLACE.replace("{which}", "true")
+    replace("true")
 }
 
 /// Returns a statement that replaces such check constraints that its own transaction has created.
 pub fn replace_new() -> String {
     let is_new = "age(c.xmin) <= age(pg_current_xact_id()::xid)";
-    REPLACE.replace("{which}", is_new)
+    replace(is_new)
+}
+
+fn replace(which: &str) -> String {
+    let statement = REPLACE.replace("{which}", which);
+    statement.replace("{may_fail}", MAY_FAIL)
 }

@@ -15,6 +15,7 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use super::ReplicationError;
+use super::checks;
 use super::pgoutput::{Tuple, TupleValue};
 use super::query::setup_error;
 use pg_analysis::temporary::{self, TemporaryNames, TemporaryTableUse};
@@ -34,15 +35,16 @@ CREATE OR REPLACE FUNCTION hihooi.note_schema_change() RETURNS event_trigger LAN
 /// See [`STAND_IN`].
 pub const FORGET: &str = "DROP FUNCTION IF EXISTS hihooi.note_schema_change() CASCADE";
 
-/// The checks of the triggers.
+/// The checks of the triggers; `{check_may_fail}` stands for [`checks::MAY_FAIL`].
 const CHECKS: &str = include_str!("schema_checks.sql");
 /// The table, the triggers and their functions.
 const TRIGGERS: &str = include_str!("schema_changes.sql");
 
 /// Creates the triggers on the primary. Returns false if the role may not create them.
 pub async fn prepare(primary: &Client) -> Result<bool, ReplicationError> {
+    let checks = CHECKS.replace("{check_may_fail}", checks::MAY_FAIL);
     let make = format!(
-        "BEGIN; SELECT pg_advisory_xact_lock(hashtext('hihooi')); {CHECKS}; {TRIGGERS}; COMMIT"
+        "BEGIN; SELECT pg_advisory_xact_lock(hashtext('hihooi')); {checks}; {TRIGGERS}; COMMIT"
     );
     let Err(error) = primary.simple_query(&make).await else {
         return Ok(true);

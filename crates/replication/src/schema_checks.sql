@@ -184,6 +184,22 @@ BEGIN
 END
 $function$;
 -- Checks a table that was made or altered. How columns are filled the proxy has checked, if it sent the statement.
+-- Returns whether a statement that has changed this table, or made it, has merged a check that replicas replace with the same check
+-- of a parent or a child. INHERIT and ATTACH merge checks that both are there already, and are replaced in the same way.
+CREATE OR REPLACE FUNCTION hihooi.merges_check(relation oid, statement text) RETURNS bool
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+  WITH RECURSIVE below (oid) AS (
+    SELECT relation UNION SELECT i.inhrelid FROM below JOIN pg_inherits i ON i.inhparent = below.oid)
+  SELECT statement !~* '\m(inherit|attach)\M' AND EXISTS (
+    SELECT FROM below JOIN pg_class r USING (oid) JOIN pg_constraint c ON c.conrelid = below.oid
+     WHERE c.contype = 'c' AND c.coninhcount > 0 AND age(c.xmin) <= age(pg_current_xact_id()::xid)
+       -- Of partitions it is not recorded whether they have a check of their own.
+       AND (c.conislocal
+            OR r.relispartition AND hihooi.behind_preludes(statement) ~* '^\s*create\M.*\mcheck\M' AND strpos(lower(statement), lower(c.conname)) > 0
+            OR EXISTS (SELECT FROM pg_inherits i JOIN pg_constraint p ON p.conrelid = i.inhparent
+                        WHERE i.inhrelid = below.oid AND p.contype = 'c' AND p.conname = c.conname AND p.oid > c.oid))
+       AND {check_may_fail})
+$function$;
 CREATE OR REPLACE FUNCTION hihooi.check_table(relation oid, statement text, is_checked bool) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
 BEGIN
@@ -208,6 +224,10 @@ BEGIN
   END IF;
   IF statement ~* '\mfor\s+values\M' AND hihooi.bounds_differ(relation, statement) THEN
     PERFORM hihooi.refuse('a partition whose bounds are not constants would have others at replicas', 'Write their values.');
+  END IF;
+  IF hihooi.merges_check(relation, statement) THEN
+    PERFORM hihooi.refuse('a check that calls functions is not replicated where a parent and a child table each define it',
+                          'Write it in one of the tables, or give the two checks different names.');
   END IF;
   -- Of types for internal use only, and of keys of indexes, what the output writes no input reads.
   IF EXISTS (SELECT FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
@@ -279,4 +299,4 @@ REVOKE ALL ON FUNCTION hihooi.refuse(text, text), hihooi.reads_clock(oid), hihoo
   hihooi.is_about(text, text, name), hihooi.columns_of(oid, text, text), hihooi.has_rows(oid), hihooi.has_clock_word(text), hihooi.behind_preludes(text), hihooi.has_clock_literal(text),
   hihooi.has_clock_constant(text),
   hihooi.default_differs(text, oid, text), hihooi.bounds_differ(oid, text), hihooi.using_differs(text, oid[]), hihooi.check_rewrite(text),
-  hihooi.check_table(oid, text, bool), hihooi.check_text(text, bool, bool, bool) FROM PUBLIC;
+  hihooi.merges_check(oid, text), hihooi.check_table(oid, text, bool), hihooi.check_text(text, bool, bool, bool) FROM PUBLIC;
