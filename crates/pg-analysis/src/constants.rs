@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use super::{BoundParameter, functions, keys};
 use pg_wire::quoting::{IS_OF_NAME, name_length};
 
-/// Constants of one text, at most.
+/// The most constants of one text.
 const VALUES_MAX: usize = 1000;
 /// Bytes by which parameters may be longer than their constants, mostly.
 const GROWTH: usize = 16;
@@ -88,7 +88,7 @@ pub fn template(text: &str) -> Option<TextTemplate<'_>> {
     is_one.then_some(TextTemplate { text: out, values })
 }
 
-/// Returns whether it can stand in a name. Other characters can.
+/// Returns whether a character can be part of a name that is not in quotes.
 fn is_of_name(character: char) -> bool {
     character.is_ascii_alphanumeric() || character == '_' || !character.is_ascii()
 }
@@ -100,7 +100,8 @@ fn push_number(out: &mut String, number: usize) {
     }
 }
 
-/// Returns the length and the value of the text in quotes that stands first.
+/// Returns the length and the value of the text in quotes at the start of `rest`; none if this
+/// module does not recognise the text.
 fn quoted(rest: &str) -> Option<(usize, Option<Constant<'_>>)> {
     let mut length = 1;
     loop {
@@ -122,8 +123,8 @@ fn quoted(rest: &str) -> Option<(usize, Option<Constant<'_>>)> {
     Some((length, Some(Constant::Quoted(value))))
 }
 
-/// Returns the length and the value of the number that stands first, after `out`, which gives its
-/// sign.
+/// Returns the length and the value of the number at the start of `rest`; no value if it is no
+/// whole number. A minus sign at the end of `out` becomes a part of the value.
 fn number<'t>(rest: &'t str, out: &mut String) -> (usize, Option<Constant<'t>>) {
     let of_number = |byte: &u8| *byte == b'.' || IS_OF_NAME[usize::from(*byte)];
     let bytes = rest.as_bytes();

@@ -108,7 +108,7 @@ const KEEPS_FUNCTIONS: &[&str] = &[
     "ts_stat",
 ];
 
-/// How further such words begin: of functions, and the schemas of temporary tables.
+/// The beginnings of further such words: of functions, and of the schemas of temporary tables.
 const KEEPS_BEGINNINGS: &[&str] = &["binary_upgrade_", "dblink", TEMPORARY_SCHEMA];
 
 /// Words that read the state of a sequence's last use.
@@ -261,7 +261,7 @@ fn by_words(text: &[u8]) -> SessionEffect {
     effect
 }
 
-/// Where in a statement the next word stands.
+/// The position of the next word in a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WordPlace {
     Start,
@@ -281,8 +281,9 @@ enum WordPlace {
 }
 
 impl WordPlace {
-    /// Returns where it goes on after a sign; none where that may be anything. Past the first
-    /// statement a comment looks like the inside of a literal, and any name may stand in quotes.
+    /// Returns the position after a sign; none if anything may follow the sign. After the first
+    /// statement, a comment cannot be distinguished from the inside of a literal, and any name may
+    /// be in quotes.
     fn after_sign(self, sign: u8) -> Option<WordPlace> {
         match (self, sign) {
             (WordPlace::Start, b'(') => Some(WordPlace::Start),
@@ -295,7 +296,8 @@ impl WordPlace {
         }
     }
 
-    /// Returns the place after a word, and the effect of the word; none if the effect is unknown.
+    /// Returns the position after a word, and the effect of the word; none if the effect is
+    /// unknown.
     fn after_name(self, name: &[u8]) -> Option<(WordPlace, SessionEffect)> {
         if self == WordPlace::Within {
             return Some((WordPlace::Within, SessionEffect::Nothing));
@@ -366,8 +368,8 @@ enum Word<'a> {
     Sign(u8),
 }
 
-/// Returns the words of a text, without regard to literals and comments: text in those has words,
-/// too. So nothing can be hidden behind a quote that is read otherwise by the server.
+/// Returns the words of a text, with the words in literals and comments. So no word is hidden
+/// behind a quote that the server reads in another way.
 fn words(text: &[u8]) -> impl Iterator<Item = Word<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {

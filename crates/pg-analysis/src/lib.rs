@@ -44,13 +44,13 @@ use proxy_core::freshness::{
 };
 use proxy_core::session::PreparedStatement;
 
-/// Analysed texts that are kept, at most; past this all are forgotten.
+/// The most analysed texts in the cache. When it is full, all of them are dropped.
 const CACHE_COUNT_MAX: usize = 10_000;
-/// Longer texts are analysed each time, in bytes.
+/// The length of the longest text that is cached, in bytes. Longer texts are analysed each time.
 const CACHED_TEXT_LENGTH_MAX: usize = 16 * 1024;
-/// Longer texts are not parsed: they touch anything. In bytes.
+/// The length of the longest text that is parsed, in bytes. A longer text may touch anything.
 const TEXT_LENGTH_MAX: usize = 8 * 1024 * 1024;
-/// Of names in the catalogue, in bytes.
+/// The length of the longest name in the catalogue, in bytes.
 const NAME_LENGTH_MAX: usize = 63;
 
 /// The way to execute a statement.
@@ -175,7 +175,8 @@ impl AnalysedStatement {
         }
     }
 
-    /// Returns whether its sets and its action describe it completely, for any constants.
+    /// Returns whether the statement's sets and its action describe it completely, for any
+    /// constants.
     fn is_plain(&self) -> bool {
         let is_plain = match self.action {
             StatementAction::Read | StatementAction::Write => true,
@@ -185,7 +186,8 @@ impl AnalysedStatement {
         is_plain && !self.writes_anything
     }
 
-    /// Returns the tables and views that a read names, which the columns of its answer may be of.
+    /// Returns the tables and views that a read names. The columns of its answer may belong to
+    /// them.
     pub fn named(&self) -> &[TableOid] {
         &self.named
     }
@@ -197,8 +199,8 @@ impl AnalysedStatement {
         values.any(|value| matches!(value, KeyValue::Parameter { .. }))
     }
 
-    /// Returns the number of parameters, if the statement reads one row of one table by a key of
-    /// whole numbers and each parameter is the value of one key column.
+    /// Returns the number of parameters if the statement reads one row of one table by a key of
+    /// whole numbers and each parameter is the value of one key column; none otherwise.
     pub fn key_parameters(&self) -> Option<usize> {
         let [only] = &self.tables[..] else {
             return None;
@@ -353,8 +355,6 @@ impl Analyser {
     /// Returns the analysed statements of a query string, with names looked up in the schemas of
     /// `search_path`. Call this again for every execution, because the result changes with the
     /// catalogue.
-    ///
-    /// Ask again for every execution: the answer changes with the catalogue.
     pub fn analyse(&self, text: &str, search_path: &[String]) -> Arc<TextAnalysis> {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         let known = cache.analyses.get(search_path);
@@ -458,7 +458,7 @@ fn analyse(catalogue: &Catalogue, text: &str, search_path: &[String]) -> Vec<Ana
     statements.collect()
 }
 
-/// Where names are looked up.
+/// The catalogue and the schemas in which the names of a text are looked up.
 struct NameScope<'a> {
     catalogue: &'a Catalogue,
     search_path: &'a [String],

@@ -12,13 +12,13 @@ use super::{functions, keys, select_into, utility};
 use crate::select::{first_of_union, is_list_alone};
 use proxy_core::freshness::{AffectingClass, CountedItems, TableAccess, TableOid, TableParts};
 
-/// Views within views, at most in one statement.
+/// The most views within views in one statement.
 const VIEWS_MAX: usize = 100;
 
 /// The function that changes a setting as SET does.
 const SET_CONFIG: &str = "set_config";
 
-/// Analyses a read, see the module.
+/// Returns the analysis of a SELECT.
 pub fn analyse(names: &NameScope<'_>, select: &SelectStmt, text: &str) -> AnalysedStatement {
     if let Some(into) = first_of_union(select).into_clause() {
         let made = into.rel().filter(|made| !utility::is_temporary(Some(made)));
@@ -41,7 +41,8 @@ pub fn analyse(names: &NameScope<'_>, select: &SelectStmt, text: &str) -> Analys
     statement
 }
 
-/// Returns whether it only changes the session's settings, by `SELECT set_config(…), …`.
+/// Returns whether a SELECT does nothing but change the session's settings, by `SELECT
+/// set_config(…), …`.
 fn only_sets(names: &NameScope<'_>, select: &SelectStmt) -> bool {
     let sets = |node: Node<'_>| {
         let Node::FuncCall(call) = node else {
@@ -57,7 +58,7 @@ fn only_sets(names: &NameScope<'_>, select: &SelectStmt) -> bool {
         && select.target_list().iter().all(|target| sets(target.val()))
 }
 
-/// Returns a read with these facts, without rows.
+/// Returns the analysis of a read with these facts, without the rows that it reads.
 pub fn of_facts(names: &NameScope<'_>, facts: &StatementFacts) -> AnalysedStatement {
     let mut tables = ReadTables::default();
     tables.add(names, facts);
@@ -244,12 +245,13 @@ impl ReadTables {
     }
 }
 
-/// Returns whether values of this type, or its OID, mean something else on another server.
+/// Returns whether values of this type, or the type's OID, mean something else on another server.
 pub fn is_of_node(type_oid: u32) -> bool {
     type_oid >= FIRST_USER_OID || functions::TYPES_OF_NODES.contains(&type_oid)
 }
 
-/// Returns the row that a SELECT from one table fixes by its whole key.
+/// Returns the key of the only row that a SELECT from one table can read; none if the statement
+/// does not fix all columns of a key.
 fn rows_of(
     names: &NameScope<'_>,
     select: &SelectStmt,

@@ -110,8 +110,8 @@ fn analyse_one(text: &str) -> AnalysedStatement {
     analysis[0].clone()
 }
 
-/// A text touches the same whether its constants are taken for parameters or not, unless the server
-/// refuses it for its meaning.
+/// Checks that a text touches the same data whether its constants become parameters or not, unless
+/// the server refuses the text for its meaning.
 fn is_same_with_constants(analyser: &Analyser, text: &str) {
     let path = ["public".into()];
     let expected = analyser.analyse(text, &path);
@@ -176,7 +176,8 @@ fn row(number: u64) -> RowHash {
     RowHash::of_key(0, [number.to_string().as_bytes()])
 }
 
-/// Everything in the paper's tables, but with the rows as they are named here.
+/// Checks that the found sets of a table equal the expected sets of the paper, with the rows
+/// `rows`.
 fn same(found: &AccessSets, table: u32, expected: &AccessSets, rows: &[u64]) {
     let found = found.table(TableOid(table)).expect("the table is found");
     let expected = expected

@@ -1,8 +1,8 @@
-//! A PostgreSQL of one's own, on loopback in a temporary folder: for the demo, benchmarks and
+//! A private PostgreSQL server on loopback, in a temporary folder: for the demo, benchmarks and
 //! tests.
 //!
-//! It gives up durability for speed, and removes everything when it is dropped. PostgreSQL does not
-//! run as root: there it runs as the user nobody.
+//! The server gives up durability for speed. Dropping it removes all of its files. PostgreSQL
+//! refuses to run as root, so root starts it as the user nobody.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -20,9 +20,9 @@ use tempfile::TempDir;
 use pg_connect::address::Address;
 use pg_connect::auth::tls::TlsPolicy;
 
-/// How long a database may take to start.
+/// The time within which a database must start.
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// The port may be taken between being found free and being used.
+/// The attempts to start on a free port, because another process may use the port first.
 const TRIES_MAX: usize = 5;
 /// The user nobody and the group nogroup.
 const UNPRIVILEGED_USER: u32 = 65_534;
@@ -32,7 +32,7 @@ const READY: &str = "database system is ready to accept";
 /// The superuser. It needs no password on loopback by default.
 pub const SUPERUSER: &str = "postgres";
 
-/// Settings of every database here.
+/// The settings of every such database.
 const SETTINGS: &[&str] = &[
     "fsync=off",
     "synchronous_commit=off",
@@ -44,7 +44,7 @@ const SETTINGS: &[&str] = &[
     "unix_socket_directories=",
 ];
 
-/// A running PostgreSQL; dropped, it is killed.
+/// A running PostgreSQL server. Dropping the value kills the server.
 pub struct Postgres {
     folder: TempDir,
     programs: PathBuf,
@@ -54,8 +54,8 @@ pub struct Postgres {
     process: Option<Child>,
 }
 
-/// Returns where PostgreSQL's programs are, if it is installed: the newest of Debian's folders, or
-/// where PATH leads.
+/// Returns the folder of PostgreSQL's programs: the newest of Debian's, or the first in PATH.
+/// Returns none if PostgreSQL is not installed.
 pub fn programs() -> Option<PathBuf> {
     let debian = std::fs::read_dir("/usr/lib/postgresql").ok();
     let debian = debian.into_iter().flatten().flatten();
@@ -157,7 +157,7 @@ impl Postgres {
         served.map_err(|output| io::Error::other(format!("PostgreSQL does not start: {output}")))
     }
 
-    /// Starts it once. The inner error is its output before it ended.
+    /// Starts the server once. The inner error is the server's output before it ended.
     fn serve(&mut self) -> io::Result<Result<(), String>> {
         let mut command = self.command("postgres")?;
         command.arg("-D").arg(self.data());
@@ -210,8 +210,8 @@ impl Postgres {
         }
     }
 
-    /// Kills its first process, and nothing else: the others notice, and end. Returns when they
-    /// have.
+    /// Kills the server's first process, and no other: the others notice this, and end. Returns
+    /// when they have ended.
     pub fn crash(&mut self) -> io::Result<()> {
         let Some(mut process) = self.process.take() else {
             return Ok(());
@@ -232,12 +232,12 @@ impl Postgres {
         Ok(())
     }
 
-    /// Returns the id of the server's first process, while it runs.
+    /// Returns the id of the server's first process; none if the server does not run.
     pub fn process(&self) -> Option<u32> {
         self.process.as_ref().map(Child::id)
     }
 
-    /// Stops it as a power cut would.
+    /// Stops the server at once, without a checkpoint, as a power cut would.
     pub fn kill(&mut self) {
         let Some(mut process) = self.process.take() else {
             return;
@@ -305,14 +305,15 @@ fn is_root() -> io::Result<bool> {
     Ok(std::fs::metadata("/proc/self")?.uid() == 0)
 }
 
-/// Returns an address of this process's own, so that no other process takes the ports that were
-/// free.
+/// Returns a loopback address that only this process uses, so that no other process takes the ports
+/// that were found free.
 fn own_address() -> Ipv4Addr {
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     Ipv4Addr::new(127, 64 | high, middle, low)
 }
 
-/// Copies its output to its log, and reports whether it serves.
+/// Copies the server's output to its log. Reports through `sender` once the server serves, or with
+/// the output if the server ends before that.
 fn keep_log(errors: impl BufRead, mut log: File, sender: &Sender<Result<(), String>>) {
     let mut output = String::new();
     let mut is_ready = false;

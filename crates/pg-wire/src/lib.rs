@@ -3,7 +3,7 @@
 //! Messages that need not be understood pass through unchanged. Bytes of peers never cause a panic.
 //!
 //! - [`startup`] reads a client's packets before its login, [`framing`] cuts everything after it
-//!   into messages of bounded length, and [`message`] reads and writes these.
+//!   into messages of bounded length, and [`message`] reads and writes the bodies of messages.
 //! - [`report`] reads and writes errors and notices.
 //! - [`quoting`] quotes names and literals in SQL.
 //! - [`settings`] knows which settings concern only the session that has them.

@@ -98,14 +98,15 @@ pub fn values(rest: &[u8]) -> Result<Vec<ParameterValue<'_>>, Malformed> {
     Ok(values)
 }
 
-/// Takes a count of 16 bits; none if it is cut off.
+/// Removes a count of 16 bits from the start of `rest` and returns it; none if `rest` is too short.
 fn count(rest: &mut &[u8]) -> Option<usize> {
     let (count, after) = rest.split_first_chunk()?;
     *rest = after;
     Some(u16::from_be_bytes(*count).into())
 }
 
-/// Takes a value with its length, or NULL; none if it is cut off.
+/// Removes a value with its length from the start of `rest` and returns the value, which is none
+/// for NULL. Returns none if `rest` is too short.
 fn field<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     let (length, after) = rest.split_first_chunk()?;
     let length = usize::try_from(i32::from_be_bytes(*length)).ok();
@@ -143,7 +144,8 @@ pub fn executed_portal(body: &[u8]) -> Result<&[u8], Malformed> {
     split_string(body).map(|(portal, _)| portal)
 }
 
-/// Returns the bytes before the first zero byte, and the bytes after it.
+/// Returns the bytes before the first zero byte, and the bytes after it. Fails if there is no zero
+/// byte.
 pub fn split_string(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     match CStr::from_bytes_until_nul(bytes) {
         Ok(text) => Ok((text.to_bytes(), &bytes[text.count_bytes() + 1..])),
@@ -173,7 +175,8 @@ pub fn row(body: &[u8]) -> Result<Vec<String>, Malformed> {
 /// Appends a message with these parts. `rest` more bytes of its body follow later.
 ///
 /// # Panics
-/// If it is longer than its length can say; parts come from messages that were bounded.
+/// If the message is longer than its length field can express. Parts come from messages of bounded
+/// length.
 pub fn write(out: &mut BytesMut, tag: u8, parts: &[&[u8]], rest: usize) {
     let body: usize = parts.iter().map(|part| part.len()).sum();
     let length = u32::try_from(body + rest + 4).expect("parts come from messages that fit");

@@ -93,7 +93,7 @@ impl Report {
         self
     }
 
-    /// Appends it as a message to a client.
+    /// Appends the report as a message to a client.
     pub fn write(&self, out: &mut BytesMut) {
         let tag = match self.severity {
             Severity::Notice => b'N',

@@ -5,7 +5,8 @@
 //! on its own server only: settings that decide its user and rights, that make objects for other
 //! sessions, or that extensions and functions of users read.
 
-/// In either case, beside the settings that begin as [`OF_PLANNER`].
+/// The names of these settings, in addition to those that begin as [`OF_PLANNER`]. They are
+/// compared without regard to case.
 const OWN: &[&str] = &[
     "application_name",
     "bytea_output",

@@ -78,7 +78,7 @@ pub struct Schema {
     pub primary_key: Vec<usize>,
     /// The secondary indexes.
     pub indexes: Vec<Index>,
-    /// Copies beside those of the primary key and the indexes.
+    /// The copies in addition to those of the primary key and the indexes.
     pub further: Vec<FurtherCopy>,
     /// Partitions per replex.
     pub partitions: u32,

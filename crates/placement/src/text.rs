@@ -349,9 +349,9 @@ fn write_float(f: &mut fmt::Formatter<'_>, value: f64) -> fmt::Result {
 /// these the nearest ones, as PostgreSQL chooses them. Digits half way to the next number do not
 /// count, though they would be read as this one where it is even.
 fn shortest(value: f64) -> String {
-    /// With fewer digits after the first one, no others are as near.
+    /// If the result has fewer digits than this after the first one, no other digits are as near.
     const CHOICE_MIN: usize = 14;
-    /// So many always suffice.
+    /// The number of digits after the first one that always suffices.
     const CHOICE_MAX: usize = 16;
     let plain = format!("{value:e}");
     let mantissa = plain.split('e').next().unwrap_or(&plain);

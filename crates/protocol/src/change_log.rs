@@ -1,5 +1,5 @@
-//! The bytes of a log of changes: what is kept beside a value that is too large to be written whole
-//! at each change.
+//! The bytes of a log of changes. The log is stored beside a value that is too large to be written
+//! as a whole at each change.
 //!
 //! ```text
 //! offset  bytes

@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
-    /// Returns the next bytes, prefixed by their length as `u32`.
+    /// Reads a length as `u32`, and returns the bytes of this length that follow it.
     pub fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
         let length = u32::decode(self)? as usize;
         self.take(length)
@@ -150,14 +150,14 @@ pub trait Wire: Sized {
         Self::decode_within(bytes, MEMORY_BYTES_MAX)
     }
 
-    /// Decodes bytes that this program has written itself, and whose checksum matches: they take
-    /// as much memory as they took when they were written.
+    /// Decodes bytes that this program has written itself, and whose checksum matches. Such a value
+    /// may take the memory that it took when it was written, without the limit for messages.
     fn decode_kept(bytes: &[u8]) -> Result<Self, DecodeError> {
         let memory = bytes.len().saturating_mul(KEPT_EXPANSION_MAX);
         Self::decode_within(bytes, memory.max(MEMORY_BYTES_MAX))
     }
 
-    /// Decodes all of `bytes`, whose lists and nested values may take so much memory.
+    /// Decodes all of `bytes`, whose lists and nested values may take up to `memory` bytes.
     fn decode_within(bytes: &[u8], memory: usize) -> Result<Self, DecodeError> {
         let mut reader = Reader::with_memory(bytes, memory);
         let value = Self::decode(&mut reader)?;

@@ -137,7 +137,7 @@ bugs! {
     LeaseUnchecked = "lease-unchecked", "R15";
     /// A client does not ask for a newer epoch when its write has no answer.
     SilenceOverlooked = "silence-overlooked", "R15";
-    /// A core counts a lease from the answer's arrival, not from the request's departure.
+    /// A core counts a lease from the arrival of the answer, not from the sending of the request.
     LeaseFromArrival = "lease-from-arrival", "R15";
     /// A grant counts for a table that has changed since.
     VouchingOutlivesEpoch = "vouching-outlives-epoch", "R15";

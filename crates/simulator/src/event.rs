@@ -1,4 +1,5 @@
-//! The events and their times: a queue ordered by time, then by the order of asking.
+//! The events and their times: a queue ordered by time, then by the order in which events were
+//! added.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -23,11 +24,11 @@ pub enum Event {
     CoreTick(CoreLife),
     /// A flush ends.
     Flushed {
-        /// Of whom.
+        /// The core whose log was flushed.
         life: CoreLife,
         /// The position up to which it made the log durable.
         target: Position,
-        /// Or not.
+        /// Whether the flush has failed.
         failed: bool,
     },
     /// The written records are to be flushed at last (`replicated`).
@@ -138,12 +139,12 @@ impl EventQueue {
         });
     }
 
-    /// Returns the next event and its time.
+    /// Removes and returns the next event, with its time; none if the queue is empty.
     pub fn pop(&mut self) -> Option<(u64, Event)> {
         self.heap.pop().map(|entry| (entry.at_us, *entry.event))
     }
 
-    /// Returns the time of the next event.
+    /// Returns the time of the next event; none if the queue is empty.
     pub fn next_at_us(&self) -> Option<u64> {
         self.heap.peek().map(|entry| entry.at_us)
     }
@@ -168,7 +169,8 @@ struct Entry {
 }
 
 impl Ord for Entry {
-    /// The heap gives the greatest first: the earliest.
+    /// Compares in reverse order: the heap returns the greatest entry first, and the earliest is to
+    /// be it.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at_us, other.sequence).cmp(&(self.at_us, self.sequence))
     }

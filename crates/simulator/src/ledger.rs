@@ -1,6 +1,6 @@
 //! The content of each disk: every record of every core, as the checkers look at it.
 //!
-//! The machines know nothing of it. A crash takes back what the disk has lost.
+//! The machines do not know the ledger. A crash removes the records that the disk has lost from it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,13 +17,15 @@ pub struct Ledger {
     pub operations: BTreeMap<OperationId, LedgerOperation>,
     /// The operations that carried a request.
     pub of_request: BTreeMap<RequestId, Vec<OperationId>>,
-    /// Whether a crash takes memory back that decisions were seen in (`replicated`).
+    /// Whether a crash may lose decisions that clients have seen, because they were only in memory
+    /// (`replicated`).
     forgets: bool,
     /// The results without effect, which only a head has logged.
     pub completed: BTreeMap<RequestId, Vec<CompletionRecord>>,
     logs: BTreeMap<CoreId, Log>,
-    /// Cores that are ending the epochs before of tables, the record of that, and the epoch that is
-    /// to serve: no client sees what they decide before an epoch of the table serves.
+    /// The cores that are ending earlier epochs of tables, each with the position of its seal and
+    /// the epoch that is to serve. No client sees a decision of such a core before an epoch of the
+    /// table serves.
     sealing: BTreeMap<(CoreId, TableId), (Position, Epoch)>,
 }
 
@@ -43,7 +45,7 @@ pub struct CompletionRecord {
 pub struct LedgerOperation {
     /// The prepare in the operation's first record.
     pub prepare: Arc<Prepare>,
-    /// By place in the chain.
+    /// The members, by index in the chain.
     pub members: Vec<LedgerMember>,
     /// The replex, from 0, that knows a decision before any client may see it (x of R3), where that
     /// is not the first to log it.
@@ -73,8 +75,8 @@ impl LedgerOperation {
         })
     }
 
-    /// A decision that no client can have seen may be taken otherwise once no core has it any more
-    /// (R3, R4).
+    /// Forgets the decision if no client can have seen it and no core has it any more. The
+    /// operation may then be decided differently (R3, R4).
     fn forget_unseen(&mut self) {
         if !self.seen && self.members.iter().all(|member| member.decided.is_none()) {
             self.decision = None;
@@ -223,8 +225,8 @@ impl Ledger {
         }
     }
 
-    /// Returns whether a request has come to this result at another core, or by an operation that
-    /// aborted.
+    /// Returns whether a request has ended with this result at another core, or by an operation
+    /// that aborted.
     fn has_ended_elsewhere(&self, core: CoreId, record: &RequestRecord) -> bool {
         let mut results = self.completed.get(&record.request).into_iter().flatten();
         let mut operations = self.of_request.get(&record.request).into_iter().flatten();
@@ -239,7 +241,7 @@ impl Ledger {
     /// at the end of an epoch that never served count no more if their members have left.
     ///
     /// # Errors
-    /// Something else was seen before.
+    /// Clients have seen another decision of an operation before.
     pub fn served(
         &mut self,
         (core, epoch): (CoreId, Epoch),
@@ -360,7 +362,8 @@ impl Ledger {
     }
 }
 
-/// Returns the place of a partition in an operation's chain.
+/// Returns the index of a partition in an operation's chain, counted from 0; none if the chain does
+/// not include the partition.
 pub fn place(entry: &LedgerOperation, partition: PartitionId) -> Option<usize> {
     entry
         .prepare

@@ -3,16 +3,17 @@
 use crate::commit::chain::CaseRules;
 use crate::commit::state::{ModelMessage, ModelState};
 
-/// One step of the model. Members, operations and places are indexes into the case.
+/// One step of the model. Members and operations are indexes into the case, places are indexes in
+/// an operation's chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelStep {
     /// A client's request arrives at the head of an operation.
     Begin(usize),
     /// A message arrives.
     Deliver(ModelMessage),
-    /// An operation that waited at a place has acquired its keys, and the member votes.
+    /// An operation that waited at a member has acquired its keys, and the member votes.
     Vote(usize, usize),
-    /// An operation has waited too long at a place.
+    /// An operation has waited too long at a member.
     GiveUp(usize, usize),
     /// A record of one operation becomes durable at a member, where a step waits for it.
     Flush(usize, usize),

@@ -7,7 +7,8 @@
 pub const MEMBERS_MAX: usize = 6;
 /// An upper bound for the number of operations in a case.
 pub const OPERATIONS_MAX: usize = 3;
-/// An upper bound for the length of a chain: a move through four replexes has five places.
+/// An upper bound for the length of a chain: a move of a row through four replexes has five
+/// members.
 pub const PLACES_MAX: usize = 5;
 
 /// One member's part in one operation, as the operation's keys determine it.
@@ -123,7 +124,8 @@ impl Case {
         self.settle_position() == self.replexes
     }
 
-    /// Returns the place of `member` in an operation's chain.
+    /// Returns the index of `member` in an operation's chain, counted from 0; none if the member
+    /// takes no part.
     pub fn place_of(&self, operation: usize, member: usize) -> Option<usize> {
         let places = &self.operations[operation].places;
         places.iter().position(|place| place.member == member)
@@ -143,7 +145,8 @@ fn place(member: usize, replex: usize, holds: u8, takes: u8) -> MemberPlace {
     }
 }
 
-/// Inserts of one unique key through `heads` heads; members after the heads are shared.
+/// Returns inserts of one unique key, each through one of `heads` heads. The operations share the
+/// members after the heads.
 fn inserts(heads: usize, unique: &[usize], replexes: usize) -> Vec<ModelOperation> {
     let names = ["O", "P", "Q"];
     let chain = |head: usize| {
@@ -163,7 +166,7 @@ fn inserts(heads: usize, unique: &[usize], replexes: usize) -> Vec<ModelOperatio
         .collect()
 }
 
-/// Two heads and their operations change parts.
+/// Returns the renaming that exchanges two heads and their operations.
 fn swapped_heads() -> Vec<Symmetry> {
     vec![Symmetry {
         members: [1, 0, 2, 3, 4, 5],
@@ -171,7 +174,8 @@ fn swapped_heads() -> Vec<Symmetry> {
     }]
 }
 
-/// Returns all permutations of three heads, but the one that changes nothing.
+/// Returns all renamings that permute three heads and their operations, except the one that changes
+/// nothing.
 fn permuted_heads() -> Vec<Symmetry> {
     let permutations = [[1, 0, 2], [0, 2, 1], [2, 1, 0], [1, 2, 0], [2, 0, 1]];
     let symmetry = |heads: [usize; 3]| Symmetry {
@@ -181,7 +185,7 @@ fn permuted_heads() -> Vec<Symmetry> {
     permutations.map(symmetry).into()
 }
 
-/// Returns two inserts of one unique key through two heads, three replexes.
+/// Returns a case with two inserts of one unique key through two heads, in three replexes.
 fn pair(name: &'static str, about: &'static str, tolerated: usize, faults: FaultLimits) -> Case {
     Case {
         name,
@@ -200,7 +204,7 @@ fn pair(name: &'static str, about: &'static str, tolerated: usize, faults: Fault
     }
 }
 
-/// Returns the same with a second unique index: four replexes.
+/// Returns the case of [`pair`] with a second unique index, so with four replexes.
 fn long_pair(
     name: &'static str,
     about: &'static str,
@@ -216,7 +220,7 @@ fn long_pair(
     }
 }
 
-/// A row moves from key A to key B while others insert A and B.
+/// Returns a case in which a row moves from key A to key B while other operations insert A and B.
 fn moves(name: &'static str, faults: FaultLimits) -> Case {
     let mut moved = vec![place(0, 1, A, 0)];
     moved.push(MemberPlace {
@@ -251,7 +255,7 @@ fn moves(name: &'static str, faults: FaultLimits) -> Case {
     }
 }
 
-/// Three inserts of one unique key through three heads.
+/// Returns a case with three inserts of one unique key through three heads.
 fn triple(name: &'static str, faults: FaultLimits) -> Case {
     Case {
         members: vec!["Head1", "Head2", "Head3", "Unique", "Last"],
@@ -261,7 +265,7 @@ fn triple(name: &'static str, faults: FaultLimits) -> Case {
     }
 }
 
-/// Returns one operation alone, where faults are what there is to explore.
+/// Returns a case with a single operation, in which only faults vary.
 fn single(name: &'static str, about: &'static str, replexes: usize, tolerated: usize) -> Case {
     let mut members = vec!["Head", "Unique", "Third"];
     members.truncate(replexes - 1);
@@ -283,7 +287,7 @@ fn single(name: &'static str, about: &'static str, replexes: usize, tolerated: u
     }
 }
 
-/// Returns the same without waiting for disks.
+/// Returns a case without waits for disks (`replicated`).
 fn in_memory(name: &'static str, case: Case, crashes: u8) -> Case {
     Case {
         name,
@@ -309,7 +313,8 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// Returns one operation that every replex can refuse; two failures are tolerated.
+/// Returns a case with one operation that every replex can refuse, in which two failures are
+/// tolerated.
 fn far(replexes: usize) -> Case {
     let constraints: Vec<usize> = (2..=replexes).collect();
     Case {

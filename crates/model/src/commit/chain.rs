@@ -1,10 +1,10 @@
 //! An operation's way down the chain and its decision's way up (Replex section 2.3, R1-R3,
 //! R8), as `machines/src/core/` does it.
 //!
-//! Several steps are merged into one: a message that would only make its receiver repeat another
-//! one is not sent, but that other one is; all keys of an operation at one member are acquired
-//! together, and any waiter may be next. A record gets to the disk where something waits for that;
-//! all others matter to a crash alone, which keeps any of them.
+//! The model merges several steps into one. A message that would only make its receiver repeat
+//! another message is not sent: the other message is sent instead. All keys of an operation at one
+//! member are acquired together, and any waiting operation may be next. A record becomes durable
+//! only if a step waits for it. Other records matter only to a crash, which keeps any of them.
 
 use crate::commit::case::Case;
 use crate::commit::planted::ModelBug;
@@ -19,11 +19,11 @@ pub struct CaseRules<'a> {
     pub case: &'a Case,
     /// The planted bug.
     pub bug: Option<ModelBug>,
-    /// By member: its operations, and its place in each.
+    /// By member: the operations in which it takes part, and its index in the chain of each.
     parts: Vec<Vec<(usize, usize)>>,
 }
 
-/// Whether a message comes through.
+/// Whether a receiver accepts a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
     Now,
@@ -51,17 +51,18 @@ impl<'a> CaseRules<'a> {
         self.bug == Some(bug)
     }
 
-    /// Returns the member at a place.
+    /// Returns the member at an index in an operation's chain.
     pub fn member(&self, operation: usize, place: usize) -> usize {
         self.case.operations[operation].places[place].member
     }
 
-    /// Returns the chain's last place.
+    /// Returns the last index in an operation's chain.
     pub fn last(&self, operation: usize) -> usize {
         self.case.operations[operation].places.len() - 1
     }
 
-    /// Returns the operations in which a member takes part, each with the member's place.
+    /// Returns the operations in which a member takes part, each with the member's index in the
+    /// chain.
     pub fn parts_of(&self, member: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.parts[member].iter().copied()
     }
@@ -259,7 +260,8 @@ impl<'a> CaseRules<'a> {
         true
     }
 
-    /// Judges, and logs the vote.
+    /// Votes no if a row with one of the operation's unique keys exists, otherwise yes, and logs
+    /// the vote.
     fn cast(&self, state: &mut ModelState, operation: usize, place: usize, refusals: u8) {
         let (refuses, rows_of) = self.is_occupied(state, operation, place);
         if refuses {
@@ -377,8 +379,8 @@ impl<'a> CaseRules<'a> {
         }
     }
 
-    /// Returns which of a member's records of one operation something waits for: its prepare, and
-    /// its decision, which comes behind it in the log.
+    /// Returns whether a step waits for a member's prepare of an operation to be durable, and
+    /// whether a step waits for its decision, which comes after the prepare in the log.
     fn waits_for_disk(&self, state: &ModelState, operation: usize, place: usize) -> (bool, bool) {
         let part = state.parts[operation][place];
         if part.decision.is_none() {
@@ -440,7 +442,7 @@ impl<'a> CaseRules<'a> {
         }
     }
 
-    /// Returns whether it is the one whose durable decision makes the outcome visible.
+    /// Returns whether the outcome becomes visible when this member's decision is durable.
     fn settles_here(&self, operation: usize, place: usize) -> bool {
         let x = self.case.settle_position();
         let places = &self.case.operations[operation].places;
@@ -450,7 +452,7 @@ impl<'a> CaseRules<'a> {
         !self.case.settles_at_decision() && places[place].replex == x && before < x
     }
 
-    /// Returns whether the chain up to this place includes all members that can vote no (R3).
+    /// Returns whether the chain up to this index includes all members that can vote no (R3).
     pub fn covers(&self, operation: usize, place: usize) -> bool {
         let places = &self.case.operations[operation].places;
         let next = places.get(place + 1);
@@ -475,7 +477,8 @@ impl<'a> CaseRules<'a> {
         }
     }
 
-    /// Returns the nearest place in one direction whose member has not been removed for good.
+    /// Returns the chain index of the nearest member in one direction that has not been removed for
+    /// good; none if there is none.
     fn beside(
         &self,
         state: &ModelState,
@@ -528,8 +531,8 @@ impl<'a> CaseRules<'a> {
         }
     }
 
-    /// A prepare came again: sends the same answer again. A decider that had lost its decision with
-    /// its memory takes it now, for the prepare has passed all members again.
+    /// Handles a repeated prepare: sends the same answer again. A decider that has lost its
+    /// decision with its memory decides again, because the prepare has passed all members again.
     fn repeat(&self, state: &mut ModelState, operation: usize, place: usize) {
         if state.parts[operation][place].decision.is_some() {
             self.pass_up(state, operation, place);
@@ -557,7 +560,8 @@ impl<'a> CaseRules<'a> {
         true
     }
 
-    /// Asks the next member for its vote, or whether it knows the outcome.
+    /// Asks the next member for its vote; if this member has the decision, asks whether the next
+    /// one knows the outcome.
     pub fn ask_below(&self, state: &mut ModelState, operation: usize, place: usize) {
         let part = state.parts[operation][place];
         let undecided = part.decision.is_none();
@@ -594,8 +598,8 @@ impl<'a> CaseRules<'a> {
         }
     }
 
-    /// Sends a prepare or a confirmation to a member that takes it now; if that would only ask
-    /// another member in turn, does that instead.
+    /// Sends a prepare or a confirmation to a member that accepts it now. If the member would only
+    /// send another message in turn, sends that message instead.
     fn ask(&self, state: &mut ModelState, settled: bool, message: ModelMessage) {
         let ModelMessage { operation, to, .. } = message;
         let asked = state.parts[operation][to];

@@ -147,8 +147,8 @@ impl CaseRules<'_> {
         true
     }
 
-    /// The member at place `own` takes back its vote as the one at `place` knows it, and the
-    /// outcome, as far as that may have come to it.
+    /// Restores the vote of the member at index `own` of the chain from the part of the member at
+    /// `place`. Also restores the outcome, if it may have reached the restarted member.
     fn adopt(&self, state: &mut ModelState, operation: usize, place: usize, own: usize) {
         let reporter = state.parts[operation][place];
         let decided = reporter

@@ -1,15 +1,15 @@
 //! One state of a case: what the members, their disks, the network and the coordinator have, and
-//! what any client has seen. It is small and is packed into few bytes.
+//! what any client has seen. A state is packed into few bytes.
 //!
 //! Invariants: epochs are renumbered from 0 without gaps, since only their order matters; a message
 //! that no member will take any more is not kept; of a member that is down only its disk is.
 
 use crate::commit::case::{Case, MEMBERS_MAX, OPERATIONS_MAX, PLACES_MAX, Symmetry};
 
-/// Messages under way at a time, at most.
+/// The most messages in flight at a time.
 const MESSAGES_MAX: usize = 30;
 
-/// Bytes of a packed state, at most.
+/// The most bytes of a packed state.
 pub const PACKED_MAX: usize = 2 * (3 + MEMBERS_MAX + OPERATIONS_MAX * PLACES_MAX + MESSAGES_MAX);
 
 /// The logical AND of all votes, or the outcome of a resolution.
@@ -49,8 +49,8 @@ pub enum Stage {
 pub struct MemberPart {
     /// The stage of the operation at this member.
     pub stage: Stage,
-    /// The places whose vote is no, as a set; the member's own place is included once the operation
-    /// is prepared.
+    /// The chain indexes of the members that voted no, as a set. The member's own vote is included
+    /// once the operation is prepared.
     pub refusals: u8,
     /// Whether the prepare is on the disk.
     pub prepare_durable: bool,
@@ -64,7 +64,7 @@ pub struct MemberPart {
     pub received: Option<AnnouncedOutcome>,
 }
 
-/// One member, beside its parts.
+/// The state of one member, without its parts in operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ModelMember {
     /// Whether the member runs.
@@ -85,9 +85,9 @@ pub struct ModelMember {
 /// The contents of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageContent {
-    /// Phase 1, with the set of places that voted no.
+    /// Phase 1, with the set of members that voted no.
     Prepare {
-        /// Places that voted no.
+        /// The chain indexes of the members that voted no.
         refusals: u8,
     },
     /// Phase 2: the decision, from a member to the previous one.
@@ -109,7 +109,7 @@ pub enum MessageContent {
 pub struct ModelMessage {
     /// The operation.
     pub operation: usize,
-    /// The place of the receiver in the chain.
+    /// The index of the receiver in the chain.
     pub to: usize,
     /// The epoch in which the message was sent.
     pub epoch: u8,
@@ -156,7 +156,7 @@ pub struct ModelState {
     pub contradiction: bool,
     /// The members, by number.
     pub members: [ModelMember; MEMBERS_MAX],
-    /// The members' parts, by operation and by place in the operation's chain.
+    /// The members' parts, by operation and by index in the operation's chain.
     pub parts: [[MemberPart; PLACES_MAX]; OPERATIONS_MAX],
     /// The messages in flight.
     pub messages: Messages,
@@ -525,7 +525,7 @@ mod tests {
     use crate::commit::case;
     use crate::commit::chain::CaseRules;
 
-    /// States along ways through a case, each of which turns off elsewhere.
+    /// Visits the states along 100 paths through a case, each with other choices.
     fn walk(case: &Case, mut visit: impl FnMut(&ModelState)) {
         let world = CaseRules::new(case, None);
         for way in 0..100 {

@@ -1,7 +1,7 @@
 //! Operations: down a chain as prepares, up as a decision, at each core a new state of its row.
 //!
-//! The last of a chain decides and settles at once. A core whose copy is overwritten keeps the row
-//! as history while it holds, or knows a snapshot.
+//! The last core of a chain decides and settles at once. A core whose copy is overwritten keeps the
+//! old row as history while it holds for an opening, or knows a snapshot.
 
 use super::case::CutCase;
 use super::planted::CutBug;
@@ -27,8 +27,8 @@ impl CutRules {
         self.case.chains[self.case.operations[operation].row]
     }
 
-    /// Returns the places of the chain that exist in an epoch. The model does not replace the
-    /// places of a removed server.
+    /// Returns the indexes in an operation's chain whose cores exist in an epoch. The model does
+    /// not replace the cores of a removed server.
     pub fn places(&self, state: &CutState, operation: usize, epoch: u8) -> Vec<usize> {
         let chain = self.chain(operation);
         let gone = |place: &usize| {
@@ -45,13 +45,13 @@ impl CutRules {
         state.fenced >> core & 1 == 0 && !own.recovering && !sealed
     }
 
-    /// Returns whether a core takes messages that another sends in its own epoch.
+    /// Returns whether a core accepts the messages that another core sends in that core's epoch.
     fn hears(&self, state: &CutState, from: usize, to: usize) -> bool {
         let same = state.cores[from].epoch == state.cores[to].epoch;
         same && self.acts(state, from) && self.acts(state, to)
     }
 
-    /// Returns whether all operations of this row that come before this one are settled at a place.
+    /// Returns whether all earlier operations of the same row are settled at an index in the chain.
     fn is_first(&self, state: &CutState, operation: usize, place: usize) -> bool {
         let row = self.case.operations[operation].row;
         (0..operation).all(|other| {
@@ -103,7 +103,8 @@ impl CutRules {
         answered.fold(0, |set, (number, _)| set | 1 << number)
     }
 
-    /// Logs the prepare at a place and sends it on; the last decides.
+    /// Logs the prepare at an index in the chain, and sends it to the next core. The last core
+    /// decides instead.
     fn log(&self, state: &mut CutState, operation: usize, place: usize) {
         let core = self.chain(operation)[place];
         state.operations[operation].stages[place] = CutStage::Prepared;
@@ -143,7 +144,8 @@ impl CutRules {
         true
     }
 
-    /// Delivers the decision from the next place of the chain.
+    /// Delivers the decision from the next core of the chain. Returns false if this is not
+    /// possible.
     pub fn decide(&self, state: &mut CutState, operation: usize, place: usize) -> bool {
         let chain = self.chain(operation);
         if place >= chain.len() || state.operations[operation].stages[place] != CutStage::Prepared {
@@ -162,7 +164,8 @@ impl CutRules {
         true
     }
 
-    /// Settles an operation at a place: the row changes, and the head answers its client.
+    /// Settles an operation at an index in the chain: the row changes, and the head answers its
+    /// client.
     pub fn settle(&self, state: &mut CutState, operation: usize, place: usize) {
         let core = self.chain(operation)[place];
         let epoch = state.cores[core].epoch;
@@ -178,7 +181,9 @@ impl CutRules {
         now.acknowledged |= head;
     }
 
-    /// Returns the operation whose row this one overwrites, or the number behind the last.
+    /// Returns the previous operation of the same row, which this one overwrites. If there is none,
+    /// returns the number of the row's initial state, which comes after the numbers of all
+    /// operations.
     fn row_before(&self, operation: usize) -> usize {
         let row = self.case.operations[operation].row;
         let mut before = (0..operation).rev();

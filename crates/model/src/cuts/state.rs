@@ -6,14 +6,14 @@ use crate::packing::{packed_enums, packed_structs};
 /// The highest version that occurs.
 pub const VERSION_MAX: u8 = 30;
 
-/// One step of the model. Cores, operations, places and openings are indexes.
+/// One step of the model. Cores, operations, places in a chain and openings are indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutStep {
     /// The head begins an operation. Contains the distance of its version from the next version.
     Begin(usize, u8),
-    /// A prepare arrives at the core of this place.
+    /// A prepare arrives at the core at this index in the chain.
     Prepare(usize, usize),
-    /// A decision arrives at the core of this place.
+    /// A decision arrives at the core at this index in the chain.
     Decide(usize, usize),
     /// The head sends an operation again.
     Resend(usize),
@@ -58,15 +58,15 @@ packed_enums! {
 packed_structs! {
     /// One operation.
     CutOperationState {
-        /// The version that its head gave it; 0 before it begins.
+        /// The version that the head assigned; 0 before the operation begins.
         version: u8,
-        /// Operations that were acknowledged when it began, as a set.
+        /// The operations that were acknowledged when this one began, as a set.
         after: u8,
         /// Whether its client was answered.
         acknowledged: bool,
-        /// Epochs in which a prepare was sent, by the place that it goes to, as a set.
+        /// The epochs in which a prepare was sent, as a set, by the receiver's index in the chain.
         sent: [u8; PLACES_MAX],
-        /// By place.
+        /// The stage at each core, by index in the chain.
         stages: [CutStage; PLACES_MAX],
     }
 

@@ -14,7 +14,7 @@ pub const B: u8 = 2;
 pub enum Way {
     /// Down a chain, whose last member decides.
     Chain,
-    /// From the member of this place to all others, whose votes it collects.
+    /// From the member at this index to all others, whose votes it collects.
     Fanned(usize),
 }
 

@@ -28,7 +28,7 @@ impl SealRules {
         &self.case.operations[operation]
     }
 
-    /// Returns the place of the member that begins an operation and answers its client.
+    /// Returns the index of the member that begins an operation and answers its client.
     pub fn first(&self, operation: usize) -> usize {
         match self.operation(operation).way {
             Way::Chain => 0,
@@ -36,7 +36,7 @@ impl SealRules {
         }
     }
 
-    /// Returns the places of the members that existed when an operation began. The model has no
+    /// Returns the indexes of the members that existed when an operation began. The model has no
     /// replacements for members that were lost earlier.
     pub fn places(&self, state: &SealState, operation: usize) -> Vec<usize> {
         let begun = state.operations[operation].begun;

@@ -6,18 +6,19 @@ use crate::packing::{packed_enums, packed_structs};
 /// The largest number of changes in a case, including the initial state.
 pub const NUMBERS_MAX: usize = 10;
 
-/// One step of the model. Cores and operations are indexes into the case.
+/// One step of the model. Cores and operations are indexes into the case, members are indexes into
+/// an operation's list of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealStep {
     /// An operation begins.
     Begin(usize),
-    /// A prepare arrives at the member of this place, which votes yes.
+    /// A prepare arrives at this member of the operation, which votes yes.
     Prepare(usize, usize),
-    /// A prepare arrives at the member of this place, which votes no.
+    /// A prepare arrives at this member of the operation, which votes no.
     Refuse(usize, usize),
     /// The decider or the coordinator decides.
     Decide(usize),
-    /// The decision arrives at the member of this place.
+    /// The decision arrives at this member of the operation.
     Deliver(usize, usize),
     /// The operation's coordinator answers the client, which then sees the outcome.
     Answer(usize),
@@ -86,11 +87,11 @@ packed_structs! {
         refused: bool,
         /// The decision, as its decider sends it.
         decision: SealOutcome,
-        /// A client or a reader may have seen it committed.
+        /// Whether a client or a reader may have seen the commit.
         seen_commit: bool,
-        /// The client may have been answered that it aborts.
+        /// Whether the client may have received the answer that the operation aborted.
         seen_abort: bool,
-        /// By place.
+        /// The members' parts, by index in the list of members.
         parts: [SealPart; CORES_MAX],
     }
 

@@ -9,12 +9,13 @@ use super::{PartitionState, Place, PlacedTable};
 use crate::identity::{CoreId, Epoch};
 
 impl PlacedTable {
-    /// Returns the table with the last copy of a valid schema, which has one copy more than the
-    /// table. The copy is filled from epoch `since` on. `place` chooses a core for each replex and
-    /// partition.
+    /// Returns the table with the last copy of the valid schema `wanted`, which has one copy more
+    /// than the table. The copy is filled from epoch `since` on. `place` chooses a core for each
+    /// replex and partition.
     ///
     /// # Errors
-    /// For people: the schema is not the table's with one copy more, or there is no place.
+    /// A message for people: the schema is not the table's with one copy more, or no core can hold
+    /// a partition.
     pub fn with_copy(
         &self,
         wanted: &Schema,
@@ -62,7 +63,7 @@ impl PlacedTable {
     /// Returns the table without the copy of this name.
     ///
     /// # Errors
-    /// For people: there is none that can go.
+    /// A message for people: the table has no such copy, or the copy cannot be dropped.
     pub fn without_copy(&self, name: &str) -> Result<PlacedTable, String> {
         let mut table = self.clone();
         let removed = table.layout.remove(&mut table.schema, name);
@@ -98,8 +99,8 @@ impl PlacedTable {
         table
     }
 
-    /// Makes copies readable once their last partition serves, and returns their names. Successors
-    /// are left out: they first have to take the places of other copies.
+    /// Makes the copies readable whose last partition serves now, and returns the names of these
+    /// copies. Successors are left out, because they first have to replace other copies.
     pub fn finish_building(&mut self) -> Vec<String> {
         let successors: Vec<usize> = self.layout.successors().map(|(number, _)| number).collect();
         let serves = |number: &u8| {

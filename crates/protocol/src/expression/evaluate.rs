@@ -1,9 +1,9 @@
 //! Evaluates an expression against one row, read in place.
 //!
-//! Filters run on the path of every read, so operands borrow from the row and from the
-//! expression; only a concatenation allocates. Types promote as in PostgreSQL: an int64 beside a
-//! float64 becomes one. Cost is bounded by a budget of steps and a limit on the length of texts,
-//! depth by the codec's limit, which holds here too for expressions that were never encoded.
+//! Filters run on the path of every read, so operands borrow from the row and from the expression;
+//! only a concatenation allocates. Types promote as in PostgreSQL: an int64 that is combined with a
+//! float64 becomes a float64. Cost is bounded by a budget of steps and a limit on the length of
+//! texts, depth by the codec's limit, which holds here too for expressions that were never encoded.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,9 +1,10 @@
-//! The coordinator's driver: keeps its state before it answers, and starts again from it.
+//! The coordinator's driver: stores the coordinator's state before it sends an answer, and restarts
+//! the coordinator from the stored state.
 //!
-//! It restarts as one process on one disk does, and it is deposed as one of several is whose state
-//! is kept elsewhere: another one with other clocks goes on from what was kept, and what the old
-//! one had answered while it still led arrives late. The old one keeps and answers nothing any
-//! more.
+//! The driver simulates both kinds of coordinators. A single coordinator restarts from its own
+//! disk. Of several coordinators, whose state is stored elsewhere, another one with other clocks
+//! takes over from the stored state. The answers that the old one gave while it led arrive late.
+//! The old one stores and sends nothing any more.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -36,16 +37,16 @@ pub struct SimulatedCoordinator {
     clock: SimulatedClock,
     life: u64,
     kept: KeptState,
-    /// Under way to the disk.
+    /// The states that are being written to the disk, by version.
     keeping: BTreeMap<u64, CoordinatorState>,
-    /// Answers that wait for it.
+    /// The answers that wait until a state is stored.
     waiting: Vec<CoordinatorAnswer>,
     /// The askers, by name; kept for ever, so that names are never used twice.
     askers: Vec<(Node, u64)>,
     names: BTreeMap<(Node, u64), RequesterId>,
-    /// When the next tick comes.
+    /// The time of the next tick.
     tick_at_us: Option<u64>,
-    /// Its answers while it stands still in sending: none while it does not.
+    /// The answers that are held back; none while the coordinator sends its answers.
     unsent: Option<Vec<CoordinatorAnswer>>,
 }
 
@@ -54,7 +55,7 @@ pub struct SimulatedCoordinator {
 struct KeptState {
     base: Vec<u8>,
     log: Vec<u8>,
-    /// The state that both make.
+    /// The state that results from `base` and `log`.
     state: CoordinatorState,
 }
 
@@ -73,13 +74,14 @@ impl KeptState {
         self.state = state;
     }
 
-    /// The process ends while it writes this state: half of the record is there.
+    /// Appends half of the record of this state, because the process ends while it writes the
+    /// record.
     fn tear(&mut self, state: &CoordinatorState) {
         let record = encode_record(&StateChange::between(&self.state, state));
         self.log.extend(&record[..record.len() / 2]);
     }
 
-    /// Returns the state, as a process reads it that starts. The changes become part of the base.
+    /// Returns the state as a starting process reads it. The changes become part of the base.
     fn read(&mut self) -> CoordinatorState {
         let read = decode_state_and_changes(&self.base, &self.log);
         let read = read.expect("what was kept can be read");
@@ -394,9 +396,10 @@ impl World {
         );
     }
 
-    /// A node receives a configuration for the first time, with these tables or all that have
-    /// changed since one that was sent before. All before it is settled and no core has begun
-    /// anything under it, so that this is the moment at which a table's copies change.
+    /// Records that a node receives the configuration of `epoch` for the first time. It includes
+    /// all tables that have changed since the last sent one. All operations of earlier epochs are
+    /// settled, and no core has begun one in this epoch. So the copies of a table change at this
+    /// moment.
     fn note_first_sent(&mut self, epoch: Epoch, tables: &[Arc<PlacedTable>]) {
         if epoch <= self.epoch {
             return;
@@ -415,7 +418,7 @@ impl World {
         }
     }
 
-    /// A table's copies may be others from here on.
+    /// Records the change if a table has other copies from this epoch on.
     fn note_copies(&mut self, place: usize, tables: &[Arc<PlacedTable>]) {
         let SimulatedTable { id, translation } = &mut self.tables[place];
         let Some(newest) = tables.iter().find(|table| table.id == *id) else {
