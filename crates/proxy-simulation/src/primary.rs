@@ -1,5 +1,5 @@
-//! A small snapshot-isolation database in the primary's place: rows with locks, a log, and commits
-//! that are in the log before any client sees them, and become visible in another order.
+//! A small database with snapshot isolation that simulates the primary. It has rows with locks, and
+//! a log. Commits are in the log before any client sees them, and become visible in another order.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use proxy_core::freshness::{
     TableParts, Tsid,
 };
 
-/// Tables, and rows of each.
+/// The number of tables, and of the rows of each.
 pub const TABLES: u32 = 2;
 pub const ROWS: u64 = 4;
 /// Columns of a row besides its key.
 pub const COLUMNS: usize = 2;
 
-/// A row's place.
+/// The key of a row: its table and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub table: u32,
@@ -95,7 +95,8 @@ impl Statement {
         sets
     }
 
-    /// The rows that it changes in `data`.
+    /// Returns the rows that the statement changes in `data`, each with its new values; none for a
+    /// deleted row.
     fn changes(&self, data: &Data) -> Vec<(Key, Option<Image>)> {
         let there = |key: &Key| data.contains_key(key);
         match self {
@@ -139,7 +140,7 @@ pub(crate) struct Entry {
 struct Transaction {
     changes: BTreeMap<Key, Change>,
     has_statements: bool,
-    /// Its commit's place in the log.
+    /// The index of the transaction's commit in the log.
     logged: Option<usize>,
 }
 
@@ -187,7 +188,8 @@ impl Primary {
         self.backends.contains_key(&backend)
     }
 
-    /// Executes a statement. False if a row of it is locked: it waits.
+    /// Executes a statement. Returns false if a row that it changes is locked: the statement must
+    /// wait.
     pub fn execute(&mut self, backend: i32, statement: &Statement) -> bool {
         let own = &self.backends[&backend];
         let mut data = self.shown.clone();
@@ -209,7 +211,8 @@ impl Primary {
         true
     }
 
-    /// Writes the commit's record into the log; none where nothing is written.
+    /// Writes the commit record of a connection's transaction into the log, and returns its index
+    /// in the log; none if the transaction has written nothing.
     pub fn commit(&mut self, backend: i32) -> Option<usize> {
         let own = self.backends.get_mut(&backend).expect("it is alive");
         let changes: Vec<Change> = own.changes.values().copied().collect();
@@ -224,7 +227,7 @@ impl Primary {
         Some(place)
     }
 
-    /// Shows a commit.
+    /// Makes the commit of a connection's transaction visible.
     pub fn show(&mut self, backend: i32) {
         let own = self.backends.get_mut(&backend).expect("it is alive");
         let own = std::mem::take(own);
@@ -247,7 +250,7 @@ impl Primary {
         self.backends[&backend].logged.is_some()
     }
 
-    /// Takes back the changes of a connection.
+    /// Rolls back the transaction of a connection.
     pub fn roll_back(&mut self, backend: i32) {
         let own = self.backends.get_mut(&backend).expect("it is alive");
         let own = std::mem::take(own);
@@ -291,9 +294,10 @@ impl Primary {
         behind.filter(|entry| reads.meet(entry))
     }
 
-    /// Returns two commits that a read touches, of which the state at `prefix` has the first only,
-    /// though the second was shown before it: the primary never showed that (a long fork). A client
-    /// that goes around the proxy is not waited for.
+    /// Returns two commits that a read touches, of which the state at `prefix` has only the first,
+    /// although the second was visible earlier. The primary never showed such a state (a long
+    /// fork). The second commit is never one that went around the proxy. Returns none if there are
+    /// no such commits.
     pub fn torn(&self, reads: &Reads, prefix: Tsid) -> Option<(Tsid, Tsid)> {
         let there = self
             .log
@@ -332,7 +336,7 @@ impl Primary {
     }
 }
 
-/// Puts a row in its place, or removes it.
+/// Stores a row, or removes it if `image` is none.
 pub fn put(data: &mut Data, key: Key, image: Option<Image>) {
     match image {
         Some(image) => data.insert(key, image),

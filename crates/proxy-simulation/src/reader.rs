@@ -20,16 +20,16 @@ use replication::snapshot::ShownOrder;
 pub(crate) struct Reader {
     /// The next commit of the log.
     next: usize,
-    /// Every commit up to here has been read.
+    /// The position up to which every commit has been read.
     pub position: Tsid,
-    /// It was read, and waits until the primary shows it.
+    /// The index in the log of a commit that was read, and waits until the primary shows it.
     unshown: Option<usize>,
-    /// The last that each replica was given.
+    /// The position of the last commit that each replica was sent.
     given: BTreeMap<ReplicaId, Tsid>,
-    /// The last that the buffer was given, if it follows.
+    /// The position of the last commit that the buffer was sent; none if it does not follow.
     buffered: Option<Tsid>,
     pub recent: RecentCommits<Given>,
-    /// Commits in doubt whose process is gone, and the log's end then.
+    /// The commits in doubt whose process has ended, each with the log's end at that time.
     doubts: BTreeMap<TStateId, Tsid>,
     /// Snapshots of the primary, each as the commits that it shows.
     shown: ShownOrder<BTreeSet<Tsid>>,
@@ -129,7 +129,7 @@ impl Reader {
         }
     }
 
-    /// Reads on, or delivers the commits that were read.
+    /// Delivers the commit that waits, if there is one. Otherwise reads the next commit.
     pub fn go_on(
         &mut self,
         primary: &Primary,
@@ -168,7 +168,8 @@ impl Reader {
         }
     }
 
-    /// Notes that the primary shows a commit. It is asked unless a snapshot has that already.
+    /// Records that the primary shows a commit. Takes a new snapshot of the primary, unless the
+    /// newest snapshot already has the commit.
     fn show(&mut self, primary: &Primary, place: usize, manager: &mut FreshnessManager) {
         let entry = &primary.log[place];
         let newest = self.shown.newest();
@@ -187,7 +188,7 @@ impl Reader {
         }
     }
 
-    /// Looks at commits in doubt.
+    /// Settles the commits in doubt that are certain not to have happened.
     pub fn settle(&mut self, primary: &Primary, manager: &mut FreshnessManager) {
         let in_doubt = manager.in_doubt();
         for (id, backend) in &in_doubt {
@@ -241,7 +242,7 @@ impl Reader {
     }
 }
 
-/// The first commit behind a place of the log.
+/// Returns the index of the first commit after a position of the log.
 fn place(primary: &Primary, confirmed: Tsid) -> usize {
     primary.log.partition_point(|entry| entry.tsid <= confirmed)
 }
@@ -254,7 +255,7 @@ fn mark(entry: &Entry, manager: &FreshnessManager) -> Option<Mark> {
     }
 }
 
-/// The writes of a commit, by its row images.
+/// Returns the writes of a commit, from its row images.
 fn sets(entry: &Entry) -> AccessSets {
     let mut sets = AccessSets::default();
     for Change { key, .. } in &entry.changes {

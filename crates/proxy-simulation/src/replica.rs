@@ -1,5 +1,5 @@
-//! A replica: a database that forgets unflushed commits when it crashes, and the Extractor's part
-//! that decides, which is the real one.
+//! A replica: a database that loses unflushed commits when it crashes, and an Extractor. The part
+//! of the Extractor that makes decisions is the real one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use proxy_core::freshness::{AccessSets, ServerLife, Tsid};
 use proxy_core::planted::{self, ProxyBug};
 use replication::schedule::{ReplaySchedule, WorkerCommand, WorkerNumber};
 
-/// Bytes of a commit, for the schedule.
+/// The length of each commit for the schedule, in bytes.
 const LENGTH: usize = 1000;
 
 /// A commit, as the slot's reader gives it.
@@ -33,7 +33,8 @@ pub(crate) struct Database {
     /// The state on its disk, and the commits since.
     durable: (Data, Tsid),
     recent: Vec<(Data, Tsid)>,
-    /// By the last commit of each group: its changes, and the position that it notes.
+    /// The executed groups by their last commit, each with its changes and the position that it
+    /// records.
     executed: BTreeMap<Tsid, (Vec<Change>, Tsid)>,
     /// Commits that were sent on connections that have no reader any more.
     left: Vec<Tsid>,
@@ -54,7 +55,7 @@ impl Database {
         }
     }
 
-    /// Fills the database with the primary's state at a place.
+    /// Fills the database with the primary's state at a position.
     pub fn fill(&mut self, data: &Data, place: Tsid) {
         self.hang_up();
         self.data = data.clone();
@@ -62,7 +63,7 @@ impl Database {
         self.flush(place);
     }
 
-    /// Dies, and loses all but `kept` of the unflushed commits.
+    /// Crashes the database, which loses all but the first `kept` of the unflushed commits.
     pub fn crash(&mut self, kept: usize) {
         self.is_up = false;
         self.life += 1;
@@ -74,17 +75,17 @@ impl Database {
         self.recent.clear();
     }
 
-    /// Returns the place up to which everything is on the database's disk.
+    /// Returns the position up to which all commits are on the database's disk.
     pub fn on_disk(&self) -> Tsid {
         self.durable.1
     }
 
-    /// Commits that are not on disk.
+    /// Returns the number of commits that are not on disk.
     pub fn recent_count(&self) -> usize {
         self.recent.len()
     }
 
-    /// Writes everything to disk, up to this place.
+    /// Writes all commits to disk, and records this position.
     pub fn flush(&mut self, applied: Tsid) {
         self.noted = self.noted.max(applied);
         self.durable = (self.data.clone(), self.noted);
@@ -108,8 +109,8 @@ impl Database {
         }
     }
 
-    /// Executes the statements that an Extractor has left, if there are any. Returns the committed
-    /// group.
+    /// Executes one commit that an ended Extractor has sent. Returns the committed group; none if
+    /// there is no such commit.
     pub fn do_left(&mut self) -> Option<Tsid> {
         let tsid = self.left.pop()?;
         self.commit(tsid);
@@ -152,7 +153,7 @@ impl Database {
         Ok(())
     }
 
-    /// All of a group becomes visible at once, with its note.
+    /// Commits an executed group: its changes and its position become visible together.
     fn commit(&mut self, name: Tsid) {
         let (changes, notes) = self.executed.remove(&name).expect("it was executed");
         for change in changes {
@@ -163,13 +164,13 @@ impl Database {
     }
 }
 
-/// Why a commit cannot be executed now.
+/// The reason why a commit cannot be executed now.
 #[derive(Debug)]
 enum Problem {
     /// Another executed transaction has changed one of its rows.
     InTheWay,
     Differs,
-    /// Something passing, as a lock that a reader holds.
+    /// A temporary cause, such as a lock that a reader holds.
     Passing,
 }
 
@@ -177,7 +178,7 @@ enum Problem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
     Willing,
-    /// It refuses to execute, this time.
+    /// The database refuses this command.
     Refusing,
 }
 
@@ -201,12 +202,12 @@ pub(crate) struct Extractor {
     /// The commits that the reader has sent, and that were not received.
     queue: VecDeque<(Tsid, Option<Rc<Commit>>)>,
     in_hand: BTreeMap<Tsid, Rc<Commit>>,
-    /// Sent to the database.
+    /// The commands that were sent to the database and not executed.
     sent: Vec<WorkerCommand>,
-    /// Sent by the database, and not received.
+    /// The replies that the database has sent, and that were not received.
     replies: VecDeque<Reply>,
     pub applied: Tsid,
-    /// Commits that were executed with others.
+    /// The number of commits that were executed in groups of several.
     pub grouped: u64,
 }
 
@@ -215,12 +216,12 @@ pub(crate) struct Extractor {
 pub(crate) struct Pace {
     /// Connections that execute.
     pub workers: usize,
-    /// Commits of one group, at most.
+    /// The most commits of one group.
     pub group_max: usize,
 }
 
 impl Extractor {
-    /// Returns an Extractor that begins where the database is.
+    /// Returns an Extractor that begins at the position of the database.
     pub fn new(database: &Database, lock: ServerLife, pace: Pace) -> Extractor {
         Extractor {
             lock,
@@ -235,7 +236,8 @@ impl Extractor {
         }
     }
 
-    /// Queues a commit that the reader gives, or its report that there is none up to here.
+    /// Queues a commit from the reader, or, with none, the report that no further commit exists up
+    /// to `tsid`.
     pub fn give(&mut self, tsid: Tsid, commit: Option<Rc<Commit>>) {
         self.queue.push_back((tsid, commit));
     }
@@ -247,7 +249,8 @@ impl Extractor {
         }
     }
 
-    /// Returns whether there is something to take, to send or to receive.
+    /// Returns whether the queue has a commit to take, whether the database has a command to
+    /// execute, and whether there is a reply to receive.
     pub fn can(&self) -> [bool; 3] {
         [
             !self.queue.is_empty(),
@@ -256,7 +259,7 @@ impl Extractor {
         ]
     }
 
-    /// Takes the next from its queue.
+    /// Takes the next commit from the queue, and adds it to the schedule.
     pub fn take(&mut self) {
         let (tsid, commit) = self.queue.pop_front().expect("there is one");
         match commit.filter(|commit| !commit.changes.is_empty()) {
@@ -278,7 +281,8 @@ impl Extractor {
         self.go_on();
     }
 
-    /// Executes one of the commands that the database was sent. Returns the commit that it made.
+    /// Has the database execute one of the commands that it was sent. Returns the group that the
+    /// command has committed; none for other commands.
     pub fn do_one(&mut self, database: &mut Database, which: usize, mood: Mood) -> Option<Tsid> {
         let command = self.sent.remove(which % self.sent.len());
         match command {

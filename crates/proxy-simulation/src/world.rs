@@ -22,26 +22,26 @@ use proxy_core::freshness::{
 use proxy_core::touched::CombinedAnalysis;
 use replication::locked;
 
-/// Things that happen while there are faults, and at most afterwards.
+/// The number of events with faults, and the most events after these.
 const EVENTS: u64 = 600;
 const EVENTS_AFTER_MAX: u64 = 20_000;
 const SESSIONS: usize = 4;
-/// In each of so many steps a buffer may lose all it has.
+/// A buffer may lose its contents in steps whose number is a multiple of this one.
 const LOSE_EVERY: u64 = 50;
 const REPLICAS: u32 = 2;
-/// Of so many commits that a replica is to execute, it refuses one.
+/// The number of commits of which a replica refuses one, on average.
 const REFUSED_OF: u64 = 20;
-/// Connections to a replica that execute, at most.
+/// The most connections to a replica that execute commits.
 const WORKERS_MAX: u64 = 3;
-/// Commits that a replica executes as one, at most.
+/// The most commits that a replica executes as one group.
 const GROUPS_MAX: u64 = 5;
-/// Commits for which there is room in some buffers.
+/// The number of commits that a small buffer can hold.
 const BUFFER_LENGTH: u64 = 12;
 
 /// Something that can happen now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
-    /// A client asks for something.
+    /// A client begins a read or a transaction.
     Begin(usize),
     /// A session's work goes on.
     GoOn(usize),
@@ -53,9 +53,9 @@ enum Action {
     Bypass,
     /// The slot's reader goes on.
     Read,
-    /// It looks at commits in doubt.
+    /// The slot's reader settles commits in doubt.
     Settle,
-    /// Its stream breaks.
+    /// The stream of the slot breaks.
     Break,
     /// An Extractor takes a commit, or receives a reply of its database.
     Take(ReplicaId),
@@ -166,7 +166,7 @@ impl World {
         }
     }
 
-    /// Runs it to its end.
+    /// Runs the world until all events have happened and everything is at rest.
     pub fn run(&mut self) -> Result<(), String> {
         while self.now < EVENTS {
             self.step()?;
@@ -193,7 +193,8 @@ impl World {
         Ok(())
     }
 
-    /// No client does anything, nothing is Pending, and replicas have everything.
+    /// Returns whether no client does anything, no commit is Pending, and the replicas have every
+    /// commit.
     fn is_at_rest(&self) -> bool {
         let is_idle = |session: &Session| matches!(session.doing, Doing::Nothing);
         let end = self.primary.position();
@@ -396,7 +397,8 @@ impl World {
         manager.set_state(id, ReplicaState::Serving);
     }
 
-    /// I14.
+    /// Executes one command at a replica's database, and checks that the replica then shows a
+    /// prefix of the log (I14).
     fn do_one(&mut self, id: ReplicaId) -> Result<(), String> {
         let which = self.random.below(8) as usize;
         let mood = match self.has_faults && self.random.one_in(REFUSED_OF) {
@@ -421,8 +423,8 @@ impl World {
         }
     }
 
-    /// The proxy dies. The next one begins once all processes of the one before have ended: the
-    /// next one ends them.
+    /// Ends the proxy, and starts the next one, which ends all processes of the previous proxy
+    /// before it begins.
     fn restart(&mut self) {
         self.counts.faults += 1;
         for number in 0..self.sessions.len() {
@@ -452,8 +454,8 @@ impl World {
         self.idle.clear();
     }
 
-    /// A session's connection breaks, and the proxy knows that: it ends the session, and the client
-    /// connects again.
+    /// Breaks a session's connection to the primary. The proxy notices this and ends the session,
+    /// and the client connects again.
     fn lose(&mut self, number: usize) {
         self.counts.faults += 1;
         let session = &mut self.sessions[number];
@@ -467,7 +469,7 @@ impl World {
         self.sessions[number] = Session::default();
     }
 
-    /// The statement of a session's process may still run on the primary.
+    /// Leaves a session's process on the primary without its session. Its statement may still run.
     fn abandon(&mut self, number: usize, doing: &Doing) {
         let commits = match doing {
             Doing::Logged(_) => true,
@@ -522,7 +524,7 @@ impl World {
         }
     }
 
-    /// A client asks for a read or for a transaction.
+    /// Begins a read or a transaction of a client.
     fn begin(&mut self, number: usize) {
         if !self.random.one_in(3) {
             let key = self.key();
@@ -582,7 +584,7 @@ impl World {
         self.send(number, more, alone);
     }
 
-    /// A session sends a statement. Its possible writes are noted before.
+    /// Sends a statement of a session. Its possible writes are recorded before.
     fn send(&mut self, number: usize, more: u64, alone: bool) {
         let statement = self.statement();
         let touched = CombinedAnalysis {
@@ -601,7 +603,7 @@ impl World {
         };
     }
 
-    /// A session sends COMMIT or ROLLBACK.
+    /// Sends the COMMIT or ROLLBACK of a session.
     fn send_end(&mut self, number: usize, commits: bool) {
         let touched = CombinedAnalysis {
             may_end: true,
@@ -614,7 +616,7 @@ impl World {
         session.doing = Doing::End { commits };
     }
 
-    /// A session's transaction has ended: marks are written, if there are any.
+    /// Writes the marks of a session's transaction, which has ended, if there are any.
     fn ended(&mut self, number: usize) {
         let session = &mut self.sessions[number];
         let marks: VecDeque<String> = session.writes.ended(|| locked(&self.manager)).into();
@@ -692,7 +694,8 @@ impl World {
     }
 }
 
-/// A manager that begins at the log's end, which is higher than that of every one before.
+/// Returns a new manager that begins at the log's end. Its epoch is higher than that of every
+/// earlier manager.
 fn manager(floor: Tsid) -> Mutex<FreshnessManager> {
     let key = mark::MarkKey::new(b"secret");
     Mutex::new(FreshnessManager::with_limits(

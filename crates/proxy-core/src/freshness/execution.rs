@@ -6,12 +6,13 @@
 //! running state when it has *committed*. The paper lets them commit out of order, which shows
 //! readers states that the primary never had.
 //!
-//! Three departures:
-//! - The paper runs each transaction for itself. Transactions that wait anyhow run in groups, as
-//!   each commit has a price.
-//! - Whether one may run is decided when there is a connection for it, not when it comes (line 5):
-//!   by then, many of the transactions that it would have had to wait for have committed.
-//! - Where the oldest that waits cannot run yet, the next ones are looked at all the same (the
+//! Three differences from the paper:
+//! - The paper executes each transaction separately. Here transactions that wait anyway run in
+//!   groups, because each commit has a cost.
+//! - The decision whether a transaction may run is made when a connection is free, not when the
+//!   transaction arrives (line 5). By then, many of the transactions for which it would have waited
+//!   have committed.
+//! - If the oldest waiting transaction cannot run yet, the next ones are examined nevertheless (the
 //!   paper's line 16 ends there). Without that, one hot row holds up unrelated transactions.
 
 use alloc::collections::BTreeMap;

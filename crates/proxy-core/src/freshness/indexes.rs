@@ -5,8 +5,9 @@
 //! and never less than the floor. So a replica serves no read by the indexes if it lacks commits
 //! that the indexes have dropped, or commits from before this manager began (R33).
 //!
-//! There are two departures from the paper. A table's newest row write is stored apart from RIndex,
-//! so that pruning never lowers line 9's `maxValue`. A write of all columns is one entry of CIndex.
+//! There are two differences from the paper. A table's newest row write is stored apart from
+//! RIndex, so that pruning never lowers line 9's `maxValue`. A write of all columns is one entry of
+//! CIndex.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -117,26 +117,26 @@ pub enum ReadTarget {
     },
 }
 
-/// Why a read goes to the primary.
+/// The reason why a read goes to the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrimaryReason {
-    /// It writes, or it is not proven that it does not.
+    /// The statement writes, or it is not proven that it does not write.
     Writes,
-    /// It touches a commit under way.
+    /// The read touches a commit that is Pending.
     Pending,
-    /// No serving replica has all commits that it must see.
+    /// No serving replica has all commits that the read must see.
     NoneFresh {
-        /// The commits that it must see.
+        /// The position up to which the read must see all commits.
         need: Tsid,
     },
-    /// The rows that it touches were determined by a catalogue that has changed since.
+    /// The rows that the read touches were determined by a catalogue that has changed since.
     Outdated,
 }
 
 /// A commit as the slot's reader received it.
 #[derive(Debug)]
 pub struct ReceivedCommit<'a> {
-    /// The commit's place in the order of commits.
+    /// The position of the commit in the primary's WAL.
     pub tsid: Tsid,
     /// The proxy's own mark in the commit; none in most commits, because a mark is written in a
     /// separate transaction.
@@ -145,8 +145,8 @@ pub struct ReceivedCommit<'a> {
     pub writes: &'a AccessSets,
     /// Whether the commit has statements such as DDL, whose effects row images do not show.
     pub has_statements: bool,
-    /// The primary showed every commit up to here before it showed this one; 0 if that is not known
-    /// of any.
+    /// The primary showed every commit up to this position before it showed this one; 0 if no such
+    /// position is known.
     pub hidden_until: Tsid,
 }
 
@@ -181,7 +181,7 @@ impl FreshnessManager {
         FreshnessManager::with_limits(key, epoch, floor, ManagerLimits::default())
     }
 
-    /// Makes one with other limits.
+    /// Returns a manager as [`FreshnessManager::new`] does, but with these limits.
     pub fn with_limits(
         key: mark::MarkKey,
         epoch: u64,
@@ -206,9 +206,9 @@ impl FreshnessManager {
         }
     }
 
-    /// Notes that COMMIT is about to be sent for a transaction that writes `writes` (R32), known by
-    /// the catalogue of this generation, if by one. The caller writes the mark after that
-    /// transaction, on the same connection (R29).
+    /// Records that COMMIT is about to be sent for a transaction that writes `writes` (R32). The
+    /// writes were determined with the catalogue of this generation, if with any. Returns the mark.
+    /// The caller writes the mark after the transaction, on the same connection (R29).
     pub fn begin_commit(&mut self, writes: AccessSets, generation: Option<u64>) -> Mark {
         let id = TStateId(self.next_id);
         self.next_id += 1;
@@ -237,7 +237,7 @@ impl FreshnessManager {
         self.pending.widen();
     }
 
-    /// Notes the outcome of a commit as the primary's connection has reported it.
+    /// Records the outcome of a commit that the primary's connection has reported.
     ///
     /// A committed transaction stays Pending until the slot's reader has it. So does a transaction
     /// in doubt, at most until [`FreshnessManager::settle_doubts`].
@@ -246,8 +246,8 @@ impl FreshnessManager {
         self.pending.note_outcome(id, outcome, next);
     }
 
-    /// Returns for how long the oldest commit has been Pending, if one is. Its age counts from the
-    /// first call that finds it.
+    /// Returns the time for which the oldest Pending commit has been Pending; none if there is no
+    /// Pending commit. A commit's time counts from the first call that finds it.
     pub fn oldest_pending(&mut self, now: Duration) -> Option<Duration> {
         self.pending.stamp(now);
         self.pending.age_of_oldest(now)
@@ -258,16 +258,16 @@ impl FreshnessManager {
         self.pending.in_doubt()
     }
 
-    /// Notes that these commits in doubt did not happen: their processes on the primary have ended,
-    /// and the slot's reader has every commit from before that.
+    /// Records that these commits in doubt did not happen: their processes on the primary have
+    /// ended, and the slot's reader has read every earlier commit without finding them.
     pub fn settle_doubts(&mut self, ids: &[TStateId]) {
         for id in ids {
             self.note_outcome(*id, CommitOutcome::RolledBack);
         }
     }
 
-    /// Notes a commit of the slot's reader. Returns whether the primary is known to show it
-    /// already: if not, the reader asks the primary before it gives the commit to replicas.
+    /// Records a commit of the slot's reader. Returns whether the primary is known to show the
+    /// commit already. If not, the reader asks the primary before it sends the commit to replicas.
     pub fn committed(&mut self, committed: &ReceivedCommit<'_>) -> bool {
         self.indexes.update(committed.writes, committed.tsid);
         if committed.has_statements {
@@ -323,7 +323,8 @@ impl FreshnessManager {
         self.least_loaded(need, |_, _| true)
     }
 
-    /// Returns the position that a read must see, of the commits that have a place in the order.
+    /// Returns the position up to which a read must see all commits, of those whose position is
+    /// known.
     fn need(&self, reads: &AccessSets, level: ConsistencyLevel) -> Tsid {
         match level {
             ConsistencyLevel::Weak => Tsid(0),
@@ -332,8 +333,8 @@ impl FreshnessManager {
         }
     }
 
-    /// Watches a read for which [`FreshnessManager::route`] has just chosen this replica; returns
-    /// none if it cannot be torn there, or its level promises less.
+    /// Watches a read for which [`FreshnessManager::route`] has just chosen this replica. Returns
+    /// none if the read cannot be torn there, or if its level allows torn reads.
     pub fn watch(
         &self,
         reads: &AccessSets,
@@ -348,8 +349,8 @@ impl FreshnessManager {
         ReadWatch::new(reads, watcher, self.indexes.latest(), shows_early)
     }
 
-    /// Returns whether a snapshot that was taken at the replica since then may be torn: the read is
-    /// to be done again, on the primary.
+    /// Returns whether a snapshot that was taken at the replica since the watch began may be torn.
+    /// The caller must then run the read again, on the primary.
     pub fn is_torn(&self, watch: &ReadWatch) -> bool {
         self.commits.is_torn(watch, &self.indexes, &self.pending)
             && !planted::is(ProxyBug::TornReadsCount)
@@ -381,7 +382,8 @@ impl FreshnessManager {
         self.replicas.has(id, need) || planted::is(ProxyBug::GoneBackServes)
     }
 
-    /// Notes that a read began at a replica; none for a session that goes to the primary.
+    /// Records that a read began at a replica, or, with none, that a session began to use the
+    /// primary.
     pub fn started(&mut self, id: Option<ReplicaId>) {
         match id {
             Some(id) => self.replicas.started(id),
@@ -389,7 +391,7 @@ impl FreshnessManager {
         }
     }
 
-    /// Notes that it has ended.
+    /// Records that a read at a replica has ended, or, with none, a session's use of the primary.
     pub fn ended(&mut self, id: Option<ReplicaId>) {
         match id {
             Some(id) => self.replicas.ended(id),

@@ -26,13 +26,14 @@ pub struct ReadMoment {
     level: ConsistencyLevel,
     /// The catalogue by which the touched tables were determined.
     generation: u64,
-    /// The commits that were Pending then and touch it.
+    /// The commits that were Pending when the wait began, and that touch the read.
     pending: Vec<TStateId>,
-    /// The commits that it must see, once all of them have their place in the order.
+    /// The position up to which the read must see all commits, once the positions of all of these
+    /// commits are known.
     need: Option<Tsid>,
-    /// The position of the most advanced replica at that time.
+    /// The position of the most advanced replica when the wait began.
     newest: Option<Tsid>,
-    /// If it is to be watched.
+    /// The watcher of the read; none if its level needs none.
     watcher: Option<ReadWatcher>,
 }
 
@@ -40,13 +41,13 @@ pub struct ReadMoment {
 #[derive(Debug, Default)]
 pub struct TimedOutWaits {
     pending: BTreeSet<TStateId>,
-    /// A replica must get more than this before reads wait again.
+    /// A replica must advance beyond this position before reads wait again.
     newest: Option<Tsid>,
 }
 
 impl FreshnessManager {
-    /// Records that a read begins to wait. A transaction waits for its snapshot in the same way. It
-    /// must see every commit, because it may read any table.
+    /// Returns the moment at which a read begins to wait. A transaction waits for its snapshot in
+    /// the same way, and must see every commit, because it may read any table.
     pub fn moment(&self, reads: &AccessSets, level: ConsistencyLevel) -> ReadMoment {
         let reads = match level {
             ConsistencyLevel::RsiPc => AccessSets::reads_anything(),
@@ -92,8 +93,8 @@ impl FreshnessManager {
     }
 
     /// Returns the present route of a waiting read. While the TSIDs of its commits are unknown, or
-    /// no replica has them, that is the primary, and the caller asks again a little later (P1).
-    /// Otherwise the read is watched from the beginning of its wait.
+    /// no replica has these commits, the route is the primary, and the caller asks again a little
+    /// later (P1). Otherwise the read is watched from the beginning of its wait.
     pub fn route_moment(&mut self, moment: &mut ReadMoment) -> (ReadTarget, Option<ReadWatch>) {
         if moment.generation != self.generation {
             return (ReadTarget::Primary(PrimaryReason::Outdated), None);

@@ -24,7 +24,7 @@ fn one(
     sets
 }
 
-/// Returns the write sets W1 to W5.
+/// Returns the sets of the paper's writes W1 to W5.
 pub fn writes() -> [AccessSets; 5] {
     [
         one(R, AffectingClass::Rows, &[1], &[2, 3], &[100]),
@@ -35,7 +35,7 @@ pub fn writes() -> [AccessSets; 5] {
     ]
 }
 
-/// Returns the read sets R1 to R4.
+/// Returns the sets of the paper's reads R1 to R4.
 pub fn reads() -> [AccessSets; 4] {
     let mut join = one(R, AffectingClass::Columns, &[1], &[], &[]);
     join.merge(&one(S, AffectingClass::Columns, &[2, 3], &[], &[]));

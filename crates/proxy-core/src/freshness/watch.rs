@@ -29,14 +29,14 @@ use super::mark::TStateId;
 use super::pending::{PendingTransactions, ShownBefore};
 use super::sets::AccessSets;
 
-/// Commits that are remembered for watched reads, at most. A read that began before them is torn if
-/// any part that it reads was written.
+/// The most commits that are remembered for watched reads. A read that began before the oldest of
+/// them is torn if any part that it reads was written.
 const COMMITS_MAX: usize = 4096;
 
 /// Keeps commits recorded while it exists.
 #[derive(Clone, Debug)]
 pub struct ReadWatcher {
-    /// All those up to here were visible before.
+    /// All commits up to this position were visible before the watch began.
     since: Tsid,
     _held: Arc<()>,
 }
@@ -46,11 +46,11 @@ pub struct ReadWatcher {
 pub struct ReadWatch {
     reads: AccessSets,
     watcher: ReadWatcher,
-    /// The replica has those up to here, as far as it is read.
+    /// The position up to which the replica has all commits, as far as the proxy knows.
     has: Tsid,
-    /// It reads more than one row.
+    /// Whether the read reads more than one row.
     may_tear: bool,
-    /// It may show commits that the primary does not show yet.
+    /// Whether the replica may show commits that the primary does not show yet.
     shows_early: bool,
 }
 
@@ -98,13 +98,13 @@ struct WatchedCommit {
 #[derive(Debug, Default)]
 pub struct WatchedCommits {
     commits: VecDeque<WatchedCommit>,
-    /// The newest that is remembered no more.
+    /// The newest commit that is no longer remembered.
     forgotten: Tsid,
     watchers: Arc<()>,
 }
 
 impl WatchedCommits {
-    /// Records commits from now on, until the returned watcher is dropped.
+    /// Returns a watcher. Until it is dropped, every commit from now on is remembered.
     pub fn watcher(&self, latest: Tsid) -> ReadWatcher {
         let last = self.commits.back();
         let hidden = last.filter(|last| last.order.shown.is_none());
@@ -114,8 +114,8 @@ impl WatchedCommits {
         }
     }
 
-    /// Records a commit from the slot. Without a watched read it keeps the last one until that is
-    /// visible.
+    /// Records a commit from the slot. Without a watched read, only the last commit is remembered,
+    /// until it is visible.
     pub fn committed(
         &mut self,
         tsid: Tsid,
@@ -141,7 +141,7 @@ impl WatchedCommits {
         });
     }
 
-    /// Records that the newest commit is visible, if it is this one.
+    /// Records that a commit is visible, if it is the newest recorded one.
     pub fn shown(&mut self, tsid: Tsid, shown: ShownBefore) {
         if let Some(last) = self.commits.back_mut().filter(|last| last.tsid == tsid) {
             last.order.shown.get_or_insert(shown);
@@ -172,7 +172,8 @@ impl WatchedCommits {
         self.tears(watch, watch.has, (indexes, pending))
     }
 
-    /// Returns the same of all states that have the replica's commits, and nothing after `until`.
+    /// Returns whether a state that has the replica's commits, and none after `until`, may contain
+    /// a commit and lack another commit that was visible earlier.
     fn tears(
         &self,
         watch: &ReadWatch,
@@ -210,7 +211,7 @@ impl WatchedCommits {
         last.is_some_and(|last| pending.any(|(id, writes)| id < last && touches(writes)))
     }
 
-    /// Returns whether it may have seen a commit that is not visible.
+    /// Returns whether the watched read may have seen a commit that the primary does not show yet.
     fn is_early(&self, watch: &ReadWatch, pending: &PendingTransactions) -> bool {
         let since = watch.watcher.since;
         let hidden = self.since(since).filter(|it| it.order.shown.is_none());

@@ -52,7 +52,8 @@ impl DetachedSession<'_> {
         behind
     }
 
-    /// Answers a Close message after closing its statement or portal. Returns whether it was one.
+    /// Closes the statement or portal of a Close message, and answers the message. Returns false
+    /// for any other message.
     pub(super) fn closes(&mut self, frame: &Bytes, out: &mut PeerOutput) -> bool {
         let (b'C', Ok(subject)) = (frame[0], StatementOrPortal::read(&frame[HEADER_LEN..])) else {
             return false;
@@ -114,7 +115,8 @@ impl DetachedSession<'_> {
         }
     }
 
-    /// Prepares what ends the transaction, which alone may be prepared now, and what is empty.
+    /// Prepares the statement of a Parse message if it ends the transaction or is empty: PostgreSQL
+    /// prepares only these in a failed transaction. Returns false for any other message.
     fn prepares_end(&mut self, tag: u8, body: &[u8], out: &mut PeerOutput) -> bool {
         let parse = ParseMessage::read(body).ok().filter(|_| tag == b'P');
         let parse = parse.filter(|parse| {
@@ -130,7 +132,7 @@ impl DetachedSession<'_> {
         parse.is_some()
     }
 
-    /// Returns why a message of the extended protocol fails.
+    /// Returns the error with which a message of the extended protocol fails.
     fn what_fails(&mut self, tag: u8, body: &[u8]) -> Report {
         let statement = match tag {
             b'P' => {
@@ -160,8 +162,8 @@ impl DetachedSession<'_> {
     }
 }
 
-/// Returns the answer to a text that goes back to a savepoint: a transaction that is on no server
-/// has none.
+/// Returns the error for a text that rolls back to a savepoint, because a transaction that is on no
+/// server has no savepoints; none for other texts.
 fn no_savepoint(text: &[u8], grammar: Grammar) -> Option<Report> {
     let name = (grammar.rollback_to)(text)?;
     let text = format!("savepoint \"{name}\" does not exist");

@@ -291,7 +291,7 @@ impl Session {
         }
     }
 
-    /// Returns what is left to do on its server if it ended now.
+    /// Returns the state that the session would leave on its server if it ended now.
     pub fn leftover(&self) -> SessionLeftover {
         self.phase.leftover()
     }

@@ -104,19 +104,19 @@ impl PreparedStatement {
         }
     }
 
-    /// Returns whether it has no name.
+    /// Returns whether the statement has no name on servers.
     pub(super) fn is_unnamed(&self) -> bool {
         &self.server_name[..] == b"\0"
     }
 
-    /// Returns whether servers must describe it.
+    /// Returns whether a server must describe the statement, because its types are not known yet.
     pub(super) fn is_to_be_described(&self) -> bool {
         self.described.is_none() && self.text().is_some_and(is_planned)
     }
 
-    /// Returns the body with which it is prepared on another server. Its parameters keep the types
-    /// from the first server, even if columns have changed since, if these types have the same OIDs
-    /// there.
+    /// Returns the body of the Parse message that prepares the statement on another server; none if
+    /// the statement is too long to be kept. Its parameters keep the types from the first server,
+    /// even if columns have changed since, if these types have the same OIDs on the other server.
     pub(super) fn body_again(&self, is_on_primary: bool) -> Option<Cow<'_, [u8]>> {
         let body = self.body.as_deref()?;
         let known = self.described.as_deref().map(|it| &it.parameters[..]);
@@ -138,7 +138,8 @@ impl PreparedStatement {
         Some(Cow::Owned(again))
     }
 
-    /// Returns the statement's query string, without the zero byte.
+    /// Returns the statement's query string, without the zero byte; none if the statement is too
+    /// long to be kept.
     pub fn text(&self) -> Option<&[u8]> {
         let (text, _) = message::split_string(self.body.as_deref()?).ok()?;
         Some(text)

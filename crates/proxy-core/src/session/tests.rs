@@ -43,13 +43,13 @@ enum Step {
     Lose,
 }
 
-/// Which server can be had, if one is wanted.
+/// The server that is available if the session wants one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Offer {
     /// A replica, for statements that may run there, and the proof of their run.
     Replica(SnapshotProof),
     Primary,
-    /// None; the primary for a transaction that is there.
+    /// No server, except the primary for a transaction that is already there.
     Nothing,
 }
 
@@ -98,7 +98,8 @@ fn step() -> impl Strategy<Value = (Step, Offer)> {
     (step, offer)
 }
 
-/// A transaction has begun on the primary, and its first batch is answered.
+/// Returns steps after which a transaction has begun on the primary, and its first batch is
+/// answered.
 fn begun() -> Vec<(Step, Offer)> {
     let client = |text: &[u8]| (Step::Client(b'Q', text.to_vec()), Offer::Primary);
     let server = |tag, body: &[u8]| (Step::Server(tag, body.to_vec()), Offer::Primary);
@@ -112,7 +113,8 @@ fn begun() -> Vec<(Step, Offer)> {
     ]
 }
 
-/// A statement is prepared and described, and what further servers describe is another one.
+/// Returns steps that prepare and describe a statement. The descriptions of further servers will
+/// differ.
 fn described() -> Vec<(Step, Offer)> {
     let client = |tag, body: &[u8]| (Step::Client(tag, body.to_vec()), Offer::Primary);
     let server = |tag, body: &[u8]| (Step::Server(tag, body.to_vec()), Offer::Primary);
@@ -135,7 +137,7 @@ struct Servers {
     kept: Option<ServerConnection>,
 }
 
-/// Has nothing noted of messages to servers.
+/// A router that observes and changes no message to a server.
 struct NoRouter;
 
 impl MessageRouter for NoRouter {
@@ -155,7 +157,8 @@ fn session() -> Session {
     })
 }
 
-/// Gives the session the server that it wants, as a relay does. True if it ended.
+/// Provides the session with the server that it wants, as a relay does. Returns whether the session
+/// has ended.
 fn serve(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut PeerOutput) -> bool {
     match session.next() {
         SessionAction::Pause => session.step(SessionEvent::Pause, out).is_err(),
@@ -244,8 +247,8 @@ fn attach(
     attached.is_err()
 }
 
-/// Gives the next batch of a transaction on the primary a server. Returns whether the machine
-/// failed.
+/// Provides a server for the next batch of a transaction on the primary. Returns whether the
+/// session's machine failed.
 fn go_on(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut PeerOutput) -> bool {
     let demand = session.demand();
     let (has_failed, is_whole) = (demand.fault.is_some(), demand.is_whole);
@@ -272,7 +275,7 @@ fn go_on(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut P
     attached.is_err()
 }
 
-/// Takes the steps, one after the other, until the session ends.
+/// Runs the steps, one after the other, until the session ends.
 fn run(steps: Vec<(Step, Offer)>) -> Result<(), TestCaseError> {
     let mut session = session();
     let (mut servers, mut out) = (Servers::default(), PeerOutput::default());
