@@ -1,7 +1,7 @@
 //! A store of one server in this process: for commands that need one and were given none.
 //!
-//! It listens on loopback only, at free ports, for processes of the same user, and keeps everything
-//! in one folder.
+//! The store listens on loopback only, at free ports, and serves processes of the same user. All of
+//! its data is in one folder.
 
 use std::fs::DirBuilder;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use server::{
 
 use crate::failure::CommandFailure;
 
-/// Memory for its tables, in bytes; colder rows are read from disk.
+/// The memory for the store's tables, in bytes. Colder rows are read from disk.
 const MEMORY: usize = 64 << 20;
 /// Bytes of the log between two checkpoints, and of a segment of the log.
 const CHECKPOINT: u64 = 64 << 20;
@@ -86,7 +86,7 @@ impl EmbeddedStore {
     }
 }
 
-/// No thread waits for its end.
+/// Prints the error with which a part of the store has ended, because no thread waits for that end.
 fn report_end(what: &str, ended: Result<(), ServerError>) {
     if let Err(error) = ended {
         crate::note!("replex: the embedded store's {what} has ended: {error}");

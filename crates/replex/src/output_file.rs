@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 
 /// The most links that are followed, as Linux has it.
 const LINKS_MAX: usize = 40;
-/// The most names that are tried for the file that is not whole yet.
+/// The most names that are tried for the unfinished file.
 const PART_NAMES_MAX: u32 = 100;
 
 /// A file that is being written.
 #[derive(Debug)]
 pub struct OutputFile {
     file: File,
-    /// None is written through.
+    /// The unfinished file that will replace the target; none if the output is written through.
     replacement: Option<Replacement>,
 }
 
@@ -25,24 +25,24 @@ pub struct OutputFile {
 struct Replacement {
     part: PathBuf,
     target: PathBuf,
-    /// The file that it replaces.
+    /// The metadata of the file that will be replaced; none if there is no such file.
     replaced: Option<Metadata>,
 }
 
 /// The target of a path, links followed.
 enum OutputTarget {
-    /// Something to write through, by this path.
+    /// A device, a FIFO or the like at this path, which is written through.
     Through(PathBuf),
     /// A descriptor of this process.
     Descriptor(PathBuf),
     /// A regular file.
     Regular(PathBuf, Metadata),
-    /// Nothing yet.
+    /// A path at which there is no file yet.
     Vacant(PathBuf),
 }
 
 impl OutputFile {
-    /// Opens a file to write. To open a FIFO waits for its reader.
+    /// Opens a file to write. If it is a FIFO, this waits for a reader of the FIFO.
     ///
     /// # Errors
     /// Errors of the file system. Also if the path names a directory.
@@ -148,7 +148,8 @@ fn place(path: &Path) -> io::Result<OutputTarget> {
     Err(io::Error::other("it is a link that leads back to itself"))
 }
 
-/// A file that is open already continues at its position; stdout and stderr share theirs.
+/// Opens a descriptor of this process by its path. Output continues at the end of what was written.
+/// Descriptors 1 and 2 share their positions with stdout and stderr.
 fn descriptor(path: &Path) -> io::Result<File> {
     let number = path.file_name().and_then(|name| name.to_str());
     match number {

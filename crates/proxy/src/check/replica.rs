@@ -10,7 +10,8 @@ use replication::{lineage, query};
 
 const EMPTY: &str = "ADD REPLICA '…' EMPTY drops its contents and fills it; or empty it by hand.";
 
-/// Checks a replica. Without a connection to the primary, it does not compare them.
+/// Checks a replica, and adds the findings to `notes`. Without a connection to the primary, the
+/// replica is not compared with it.
 pub async fn look(
     notes: &mut DatabaseFindings,
     primary: Option<&Client>,
@@ -60,7 +61,7 @@ pub async fn look(
     Ok(())
 }
 
-/// Checks whether it can be filled, or go on.
+/// Checks by the replica's contents whether the proxy can fill it, or continue to replicate to it.
 async fn contents(
     notes: &mut DatabaseFindings,
     primary: Option<&Client>,

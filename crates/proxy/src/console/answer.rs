@@ -113,7 +113,7 @@ pub fn columns(command: &ConsoleCommand) -> Option<ConsoleColumns> {
     }
 }
 
-/// Executes a command.
+/// Executes a command of the console, and returns its answer.
 pub async fn to(proxy: &Proxy, command: ConsoleCommand) -> Result<ConsoleAnswer, Report> {
     let columns = columns(&command);
     let mut notice = None;
@@ -161,7 +161,8 @@ pub async fn to(proxy: &Proxy, command: ConsoleCommand) -> Result<ConsoleAnswer,
     })
 }
 
-/// Removes a replica. Returns a notice for the operator.
+/// Removes a replica. Returns a notice for the operator if options or the configuration file still
+/// name the replica.
 async fn remove(proxy: &Proxy, id: ReplicaId) -> Result<Option<Report>, Report> {
     let routing = followed(proxy)?;
     let node = routing.replicas.node(id);
@@ -179,7 +180,7 @@ async fn remove(proxy: &Proxy, id: ReplicaId) -> Result<Option<Report>, Report> 
     Ok(is_named.then(|| notice.hint("Take it out there, too.")))
 }
 
-/// Returns why it is not done.
+/// Returns the error for a command that failed with this problem.
 fn refused(problem: ReplicationError) -> Report {
     let code = match problem {
         ReplicationError::Connection(_) | ReplicationError::Stream(_) => NOT_READY,

@@ -16,7 +16,8 @@ pub enum ConsoleType {
 }
 
 impl ConsoleType {
-    /// Returns its number in every PostgreSQL, and its length in bytes, -1 for any.
+    /// Returns the type's OID, which is the same in every PostgreSQL, and the length of its values
+    /// in bytes, -1 if the length varies.
     fn number(self) -> (u32, i16) {
         match self {
             ConsoleType::Text => (25, -1),

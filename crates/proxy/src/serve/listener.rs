@@ -1,9 +1,9 @@
 //! The sockets for clients: a network address, or a Unix socket with a name like PostgreSQL's.
 //!
 //! Invariant: a process that serves at a Unix socket holds the lock on its lock file, which the
-//! system releases when that process ends, however it ends. A socket at which no process answers,
-//! beside a lock that can be had, is left of a process that has ended. The lock file has the number
-//! of its process in its first line, by which PostgreSQL itself avoids it.
+//! system releases when that process ends, however it ends. If no process answers at a socket, and
+//! its lock is free, then its process has ended. The first line of the lock file is the id of the
+//! process. PostgreSQL reads it, and does not start at a socket that is in use.
 
 use std::fs::{self, File, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -21,7 +21,8 @@ use pg_connect::stream::Stream;
 /// `unix_socket_permissions`.
 const SOCKET_MODE: u32 = 0o777;
 const LOCK_MODE: u32 = 0o600;
-/// A lock file may be removed between being opened and being locked.
+/// The most attempts to lock a file, because another process may remove the file after it was
+/// opened and before it is locked.
 const TRIES_MAX: usize = 10;
 
 /// A socket at which the proxy accepts clients.
@@ -114,7 +115,7 @@ impl Drop for UnixSocket {
     }
 }
 
-/// A lock file that this process has locked; removed with it.
+/// A lock file that this process has locked. Dropping the value removes the file.
 #[derive(Debug)]
 struct SocketLock {
     file: File,
@@ -122,7 +123,8 @@ struct SocketLock {
 }
 
 impl SocketLock {
-    /// Fails if another process has it.
+    /// Creates the lock file if it is missing, and locks it. Fails if another process has locked
+    /// the file.
     fn take(path: PathBuf) -> io::Result<SocketLock> {
         for _ in 0..TRIES_MAX {
             let file = File::options()
@@ -155,7 +157,7 @@ impl SocketLock {
         Err(io::Error::other("its lock file changes all the time"))
     }
 
-    /// Writes whose it is.
+    /// Writes the id of this process into the lock file.
     fn sign(&mut self) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.write_all(signature().as_bytes())

@@ -22,7 +22,7 @@ pub struct Replicas {
     replication: Replication,
     connections_max: usize,
     nodes: Mutex<ReplicaNodes>,
-    /// Held while the set of replicas changes, while the proxy runs.
+    /// The lock that a change of the set of replicas holds while the proxy runs.
     changing: tokio::sync::Mutex<()>,
 }
 
@@ -35,14 +35,14 @@ struct ReplicaNodes {
 }
 
 impl ReplicaNodes {
-    /// Returns which of them is this database.
+    /// Returns the replica whose database has this address; none if there is no such replica.
     fn at(&self, address: &Address) -> Option<ReplicaId> {
         let mut all = self.all.iter();
         let found = all.find(|(_, node)| node.address.place() == address.place());
         found.map(|(id, _)| *id)
     }
 
-    /// Fails where this database is one of them already.
+    /// Returns an error if the database at this address is a replica already.
     fn refuse_second(&self, address: &Address) -> Result<(), ReplicationError> {
         match self.at(address) {
             Some(id) => Err(ReplicationError::Setup(format!(

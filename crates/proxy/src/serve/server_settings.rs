@@ -35,7 +35,7 @@ pub enum IsolationLevel {
 }
 
 impl IsolationLevel {
-    /// Returns it from PostgreSQL's setting.
+    /// Returns the isolation level that a PostgreSQL setting names.
     fn of(setting: &str) -> IsolationLevel {
         match setting {
             "read committed" | "read uncommitted" => IsolationLevel::ReadCommitted,
@@ -63,7 +63,7 @@ pub struct ServerSettings {
 /// PostgreSQL's setting for [`ServerSettings::idle_max`].
 const IDLE_TIMEOUT: &str = "idle_in_transaction_session_timeout";
 
-/// Returns the time that a setting gives in milliseconds. A setting of 0 means that there is none.
+/// Returns the time that a setting gives in milliseconds; none if the setting is 0 or no number.
 fn milliseconds(setting: &str) -> Option<Duration> {
     let milliseconds = setting.parse().ok().filter(|it| *it > 0);
     milliseconds.map(Duration::from_millis)
@@ -109,8 +109,8 @@ impl ServerSettings {
 /// The settings that determine which rows a statement returns and in which format. The session's
 /// values apply at a replica, never the replica's own.
 ///
-/// And whether the role could begin this session now: a connection that was idle may be from before
-/// it lost the right to, or was dropped.
+/// The query also returns whether the role could begin this session now. An idle connection may be
+/// older than the loss of this right, or than the dropping of the role.
 const SETTINGS_QUERY: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = session_user \
       AND rolcanlogin AND coalesce(rolvaliduntil > pg_catalog.now(), true)) \
     AND pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CONNECT'), \

@@ -2,9 +2,9 @@
 //! awake, with its data in the processor's caches, receives a message at once, but uses the whole
 //! processor while it polls.
 //!
-//! It is for the thread that serves sessions with a scheduler of one thread. While a task of it is
-//! ready, that looks for messages without sleeping: this task stays ready for as long as something
-//! has moved lately.
+//! The option is for a thread that serves sessions with a single-threaded scheduler. While a task
+//! is ready, the scheduler polls for messages without sleeping. The task of this module stays ready
+//! for some time after the last movement of bytes.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -12,9 +12,9 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 thread_local! {
-    /// Something has moved since the thread's spinning task has last looked.
+    /// Whether the thread has moved bytes since its spinning task has last checked.
     static HAS_MOVED: Cell<bool> = const { Cell::new(false) };
-    /// That task, while it sleeps.
+    /// The waker of the thread's spinning task, while the task sleeps.
     static ASLEEP: RefCell<Option<Waker>> = const { RefCell::new(None) };
 }
 
@@ -27,7 +27,7 @@ pub(super) fn moved() {
     }
 }
 
-/// Keeps its thread awake for `time` after each movement of bytes.
+/// Keeps the calling thread awake for `time` after each movement of bytes.
 pub async fn spin(time: Duration) {
     loop {
         poll_fn(|context| {
@@ -52,7 +52,7 @@ pub async fn spin(time: Duration) {
 mod tests {
     use super::*;
 
-    /// It sleeps until something moves, is awake for the time, and sleeps again.
+    /// The task sleeps until bytes move, is awake for the time, and sleeps again.
     #[tokio::test]
     async fn sleeps_but_for_a_while_after_something_has_moved() {
         let time = Duration::from_millis(5);

@@ -12,26 +12,27 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
-/// A process that is not ready within this is not going to be.
+/// The time within which a started process must be ready.
 const READY_WITHIN: Duration = Duration::from_secs(120);
-/// A process that stops gracefully does so within this.
+/// The time within which a process that is stopped gracefully must end.
 const STOPPED_WITHIN: Duration = Duration::from_secs(30);
 /// Lines of a process's log that an error shows.
 const LOG_LINES_SHOWN: usize = 8;
 
-/// A child that has reported that it is ready. Dropped, it is killed.
+/// A child process that has reported that it is ready. Dropping the value kills the process.
 pub struct Process {
     /// `server 2`, for messages.
     name: String,
     child: Child,
-    /// Held open for as long as the child is to live; waiting for a child closes it.
+    /// The child's stdin, which is open for as long as the child is to live. Waiting for the child
+    /// closes it.
     #[expect(dead_code, reason = "it is there to be dropped")]
     stdin: Option<ChildStdin>,
     pid: Pid,
     log: PathBuf,
-    /// The words `key=value` of its `ready` line.
+    /// The words `key=value` of the process's `ready` line.
     ready: Vec<(String, String)>,
-    /// Whether it may outlive this value.
+    /// Whether the process may outlive this value.
     released: bool,
 }
 
@@ -227,7 +228,8 @@ impl Process {
 }
 
 impl Drop for Process {
-    /// Waits until it is gone, so that its folder can be removed afterwards.
+    /// Kills the process, unless it was released, and waits until it has ended, so that its folder
+    /// can be removed afterwards.
     fn drop(&mut self) {
         let runs = matches!(self.child.try_wait(), Ok(None));
         if self.released || !runs {

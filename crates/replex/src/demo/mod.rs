@@ -89,7 +89,8 @@ fn rows(arguments: &DemoArguments, flights: &Flights) -> Result<Vec<Vec<Value>>,
     }
 }
 
-/// Prints how it went, and how to go on or that everything is gone.
+/// Ends the demo: keeps the cluster and prints how to continue with it, or removes the cluster.
+/// Returns an error if a claim of the demo did not hold.
 fn close(
     story: &Story,
     cluster: Cluster,
@@ -107,13 +108,13 @@ fn close(
     verdict
 }
 
-/// Returns the percentile of times; zero of none.
+/// Returns a percentile of some times; zero if there are no times.
 fn percentile_of(times: &[Duration], share: f64) -> Duration {
     let seconds: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
     Duration::try_from_secs_f64(percentile(&seconds, share)).unwrap_or_default()
 }
 
-/// Returns how this program was called, so that printed commands can be typed.
+/// Returns the name by which this program was called, so that users can type the printed commands.
 fn typed() -> String {
     std::env::args()
         .next()

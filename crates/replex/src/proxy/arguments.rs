@@ -40,7 +40,7 @@ pub struct ProxyArguments {
     pub serve: ServeArguments,
 }
 
-/// The commands beside the proxy.
+/// The commands other than running a proxy.
 #[derive(Subcommand, Clone, Debug)]
 pub enum ProxyCommand {
     /// Send a command to a running proxy: `replex proxy admin SHOW REPLICAS`.

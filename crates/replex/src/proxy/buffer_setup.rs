@@ -1,4 +1,4 @@
-//! Where commits are kept for offline replicas: the store of the transactions buffer.
+//! The store of the transactions buffer, which keeps commits for offline replicas.
 
 use std::path::{Path, PathBuf};
 
@@ -10,12 +10,12 @@ use super::arguments::ServeArguments;
 
 /// The scheme of URLs that name a cluster's coordinators.
 const CLUSTER: &str = "replex://";
-/// Stands for no buffer at all.
+/// The value of `--buffer` for no buffer.
 const NOWHERE: &str = "none";
 
 /// The transactions buffer that the options ask for.
 pub struct BufferSetup {
-    /// The store in this process, if it is one; it runs as long as this lives.
+    /// The store of the buffer if it runs in this process. It ends when this value is dropped.
     _store: Option<EmbeddedStore>,
     /// The buffer.
     pub buffer: buffer::BufferOptions,
@@ -24,7 +24,8 @@ pub struct BufferSetup {
 }
 
 impl BufferSetup {
-    /// Returns the buffer of these options; none without replicas, or if there is to be no buffer.
+    /// Returns the buffer that these options request; none if there are no replicas, or no buffer
+    /// is requested.
     ///
     /// # Errors
     /// The options do not fit together, or the folder cannot be used.
@@ -89,8 +90,8 @@ fn in_cluster(coordinators: &str, length_max: u64) -> Result<BufferSetup, Comman
     })
 }
 
-/// Where programs keep data that outlives them (the XDG Base Directory Specification): one for each
-/// port, as each proxy needs its own.
+/// Returns the default folder of the buffer, where programs keep data that outlives them (the XDG
+/// Base Directory Specification). Each port has a folder of its own, because each proxy needs one.
 fn default_folder(port: u16) -> Result<PathBuf, CommandFailure> {
     let given = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
     let usual = || std::env::home_dir().map(|home| home.join(".local/state"));

@@ -7,7 +7,8 @@ use proxy_core::session::{SessionAction, SessionEvent, SettingChanges};
 use proxy_core::touched::is_temporary_schema;
 use proxy_pool::connection::ChangedSettings;
 
-/// Bytes of the names and values of a session's changed settings: with more it keeps its server.
+/// The most bytes of the names and values of a session's changed settings. With more, the session
+/// keeps its server.
 const CHANGED_LEN_MAX: usize = 8 * 1024;
 
 impl Relay<'_> {
@@ -56,7 +57,7 @@ impl Relay<'_> {
         Ok(action)
     }
 
-    /// Returns its settings from now on; none if it must keep its connection.
+    /// Returns the session's settings from now on; none if the session must keep its connection.
     fn server_settings_with(&self, changed: ChangedSettings) -> Option<ServerSettings> {
         let ChangedSettings { settings, schemas } = changed;
         let length = |(name, value): (&str, &str)| name.len() + value.len();

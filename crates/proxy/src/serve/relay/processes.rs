@@ -25,7 +25,8 @@ use proxy_pool::Connection;
 
 /// How long a session without a process waits for a connection to lend.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
-/// Names of statements about processes that a session may have; beyond, their parameters stay.
+/// The most names of statements about processes that a session may have. The parameters of further
+/// statements are not replaced.
 const STATEMENTS_MAX: usize = 100;
 /// The process number of a notification, in bytes.
 const PROCESS_LEN: usize = 4;
@@ -38,11 +39,12 @@ pub(super) struct RelayProcesses<'a> {
     entry: ProcessEntry<'a>,
     /// Requests that wait for an answer.
     asked: Vec<ProcessRequest>,
-    /// Each ends when a loan ends.
+    /// The loans of this session's process. Each receiver ends when its loan ends.
     lent_until: Vec<oneshot::Receiver<()>>,
     /// A connection whose process is lent, and that the session does not use.
     pub(super) lent: Option<Box<Connection>>,
-    /// The processes of other sessions that are named in what the server has not answered.
+    /// The processes of other sessions that are named in messages which the server has not
+    /// answered.
     borrowed: Vec<ProcessLoan>,
     /// Names of prepared statements about processes.
     statements: BTreeSet<Vec<u8>>,
@@ -51,7 +53,8 @@ pub(super) struct RelayProcesses<'a> {
 }
 
 impl<'a> RelayProcesses<'a> {
-    /// Makes those of a session whose client got this number.
+    /// Registers a session whose client was sent this process number. It has lent and borrowed no
+    /// process.
     pub(super) fn new(registry: &'a ProcessRegistry, number: u32) -> RelayProcesses<'a> {
         RelayProcesses {
             registry,
@@ -65,7 +68,7 @@ impl<'a> RelayProcesses<'a> {
         }
     }
 
-    /// Notes that so many bytes of the client's input have been handled.
+    /// Records that `count` bytes of the client's input have been handled.
     pub(super) fn advance(&mut self, count: usize) {
         self.seen = self.seen.saturating_sub(count);
     }
@@ -76,8 +79,8 @@ impl<'a> RelayProcesses<'a> {
             .note_user(&connection.cancel_key, self.entry.number);
     }
 
-    /// Gives the notification at the start of a server's bytes the number of the client that sent
-    /// it.
+    /// Replaces the process number in a notification at the start of a server's bytes by the number
+    /// of the client that sent the notification.
     pub(super) fn name_notifier(&self, input: &mut [u8]) {
         let process = match input {
             [b'A', _, _, _, _, rest @ ..] => rest.first_chunk_mut::<PROCESS_LEN>(),
@@ -90,7 +93,8 @@ impl<'a> RelayProcesses<'a> {
         }
     }
 
-    /// Keeps a connection that the session leaves, if it is lent; otherwise returns it.
+    /// Keeps a connection that the session gives back, if its process is lent; otherwise returns
+    /// the connection.
     pub(super) fn keeps(&mut self, connection: Box<Connection>) -> Option<Box<Connection>> {
         if self.lent_until.is_empty() || self.lent.is_some() {
             return Some(connection);
@@ -99,8 +103,8 @@ impl<'a> RelayProcesses<'a> {
         None
     }
 
-    /// Returns ready if there is a request, a loan has ended, or bytes have come; with false if the
-    /// server has ended the connection that is kept aside.
+    /// Returns ready if there is a request, a loan has ended, or bytes have arrived on the kept
+    /// connection. The value is false if the server has ended this connection.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         let mut has_changed = false;
         while let Poll::Ready(request) = self.entry.poll(context) {
@@ -195,8 +199,8 @@ impl Relay<'_> {
         }
     }
 
-    /// Puts the numbers of the server in the place of those that clients know, in all messages that
-    /// are here.
+    /// Replaces the process numbers that clients know by those of the server, in all messages of
+    /// the client's input.
     pub(super) async fn name_processes(&mut self) {
         let mut at = self.processes.seen.max(self.cutter.rest_len());
         while let Some(header) = self.client.input.get(at..at + HEADER_LEN) {
@@ -228,7 +232,7 @@ impl Relay<'_> {
         self.processes.seen = at;
     }
 
-    /// Replaces a message of the client's input. Returns where it ends.
+    /// Replaces a message of the client's input. Returns the end of the new message in the input.
     fn replace(&mut self, range: std::ops::Range<usize>, (tag, body): (u8, &[u8])) -> usize {
         let input = &mut self.client.input;
         let after = input.split_off(range.end);
@@ -241,7 +245,7 @@ impl Relay<'_> {
         end
     }
 
-    /// Returns a message's body with the server's numbers, if it is another one then.
+    /// Returns a message's body with the server's process numbers; none if the body stays the same.
     async fn named(&mut self, tag: u8, body: &[u8]) -> Option<Vec<u8>> {
         match tag {
             b'Q' => {
@@ -271,8 +275,8 @@ impl Relay<'_> {
         }
     }
 
-    /// Returns a text with the server's numbers, if it is another one then, and whether it has
-    /// parameters that may be numbers of clients.
+    /// Returns a text with the server's process numbers, or none if the text stays the same. Also
+    /// returns whether the text has parameters that may be process numbers of clients.
     async fn named_text(&mut self, text: &[u8]) -> (Option<Vec<u8>>, bool) {
         let registry = self.processes.registry;
         let view = ClientView::of(
@@ -301,7 +305,8 @@ impl Relay<'_> {
         ((from > 0).then_some(named), view.has_process_parameters)
     }
 
-    /// Returns the body of a Bind message with the server's numbers, if it is another one then.
+    /// Returns the body of a Bind message with the server's process numbers; none if the body stays
+    /// the same.
     async fn named_values(&mut self, body: &[u8], rest: &[u8]) -> Option<Vec<u8>> {
         let mut named = None;
         let values = message::values(rest).ok()?;
@@ -326,8 +331,8 @@ impl Relay<'_> {
         named
     }
 
-    /// Returns a client's process at the primary, and has its session keep it for now; none if it
-    /// has none.
+    /// Returns the process of a client's session at the primary, and has the session keep the
+    /// process for now; none if the session has no process.
     async fn borrow(&mut self, client: u32) -> Option<u32> {
         if client == self.processes.entry.number {
             let process = self.own_process().await?;

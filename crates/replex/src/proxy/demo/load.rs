@@ -16,7 +16,7 @@ pub const CLIENTS: u64 = 4;
 pub const ACCOUNTS: u64 = 20_000;
 /// The initial balance of each account.
 const BALANCE: u64 = 100;
-/// A client waits this long between two rounds: the machine has other work, too.
+/// The pause of a client between two rounds, because the machine has other work, too.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// The primary's tables at the start.
@@ -59,7 +59,7 @@ pub struct DemoLoad {
 }
 
 impl DemoLoad {
-    /// Clients at this proxy.
+    /// Starts the load's clients at this proxy.
     pub async fn start(proxy: &Address) -> Result<DemoLoad, CommandFailure> {
         let seen = Arc::<LoadSeen>::default();
         let mut clients = JoinSet::new();
@@ -70,7 +70,7 @@ impl DemoLoad {
         Ok(DemoLoad { seen, clients })
     }
 
-    /// Stops it. Returns how many transactions of its clients were answered.
+    /// Stops the load. Returns the number of its clients' transactions that were answered.
     pub async fn stop(self) -> u64 {
         self.seen.stop.store(true, Ordering::Relaxed);
         self.clients.join_all().await.into_iter().sum()
@@ -104,7 +104,8 @@ pub async fn value(client: &Client, query: &str) -> Result<String, tokio_postgre
     Ok(found.unwrap_or_default().to_owned())
 }
 
-/// One client: moves money, counts that in the same transaction, and reads.
+/// Runs one client until the load stops. The client moves money, counts this in the same
+/// transaction, and reads. Returns the number of its answered transactions.
 async fn work(number: u64, client: Client, seen: Arc<LoadSeen>) -> u64 {
     let mut answered = 0;
     let mut round = number;
@@ -142,16 +143,16 @@ async fn work(number: u64, client: Client, seen: Arc<LoadSeen>) -> u64 {
 
 /// The condition for a read's answer.
 enum Expected {
-    /// Nothing that was answered is missing.
+    /// No answered transaction is missing: the counter has this value.
     Fresh(u64),
     /// No transaction is seen in parts.
     Whole(u64),
-    /// It never changes.
+    /// The value never changes.
     Same(String),
 }
 
-/// Reads its own counter, whose number it knows, then a counter that others write, and a row that
-/// is never written.
+/// Runs one round of a client's reads: its own counter, whose value it knows, a row that is never
+/// written, and in some rounds the sum of all balances. Counts each answer in `seen`.
 async fn read(client: &Client, number: u64, answered: u64, round: u64, seen: &LoadSeen) {
     let country = round % 200;
     let reads = [

@@ -1,11 +1,11 @@
-//! PostgreSQL's server, which the demo needs: found, or installed where that can be done.
+//! Finds PostgreSQL's server, which the demo needs, or installs it if this is possible.
 
 use replex::failure::CommandFailure;
 use replex::say;
 use rustix::process::geteuid;
 use tokio::process::Command;
 
-/// Installs missing packages, as root on Debian.
+/// Installs PostgreSQL's server if it is missing. This is possible as root on Debian.
 pub async fn provide() -> Result<(), CommandFailure> {
     if pg_local::programs().is_some() {
         return Ok(());
@@ -31,7 +31,7 @@ fn missing(why: &str) -> CommandFailure {
     ))
 }
 
-/// The error is the last line of its output.
+/// Runs `apt-get` with these arguments. The error contains the last line of the command's output.
 async fn apt_get(arguments: &[&str]) -> Result<(), String> {
     let mut command = Command::new("apt-get");
     let command = command.args(arguments).kill_on_drop(true);
