@@ -32,7 +32,7 @@ pub const AS_IMAGES: [(&str, &str); 9] = [
     ("array_nulls", "on"),
 ];
 
-/// Rows that one statement changes, at most.
+/// The most rows that one statement changes.
 const ROWS_MAX: usize = 1000;
 /// Fewer rows are quicker one by one, except for inserted rows.
 const ROWS_MIN: usize = 6;
@@ -188,7 +188,7 @@ pub fn every_schema() -> [ApplyStatement; 2] {
     ]
 }
 
-/// Returns how many of the first changes can be done together.
+/// Returns the number of changes from the first one on that one statement can execute.
 fn together(changes: &[CommitChange]) -> usize {
     let mut keys = BTreeSet::new();
     let alike = changes.iter().take(ROWS_MAX).take_while(|change| {
@@ -202,7 +202,7 @@ fn together(changes: &[CommitChange]) -> usize {
     alike.count()
 }
 
-/// Returns whether one statement can do both.
+/// Returns whether one statement can execute both changes.
 fn is_alike(first: &CommitChange, second: &CommitChange) -> bool {
     match (first, second) {
         (CommitChange::Insert { table, new }, CommitChange::Insert { table: other, .. }) => {
@@ -235,7 +235,8 @@ fn is_alike(first: &CommitChange, second: &CommitChange) -> bool {
     }
 }
 
-/// Returns whether rows of it can be written as values of its row type, with a key to find them by.
+/// Returns whether rows of a table can be written as values of its row type, and have a key by
+/// which to find them.
 fn can_be_named(table: &TableShape) -> bool {
     let is_text = |column: &ShapeColumn| column.type_oid != row_match::CHAR;
     table.has_key && table.is_whole && table.columns.iter().all(is_text)
@@ -252,7 +253,7 @@ fn key_of<'t>(table: &TableShape, tuple: &'t Tuple) -> Vec<&'t TupleValue> {
     key.map(|(_, value)| value).collect()
 }
 
-/// Returns changes that are alike, as one.
+/// Returns the batch of changes that one statement can execute together.
 fn rows(run: &[CommitChange]) -> Result<RowBatch, ReplicationError> {
     let mut rows = Vec::with_capacity(run.len());
     for change in run {
@@ -298,7 +299,7 @@ fn rows(run: &[CommitChange]) -> Result<RowBatch, ReplicationError> {
     Ok(RowBatch { head, rows, tail })
 }
 
-/// Returns the end of a statement about rows that are written as values of their table's row type.
+/// Returns the end of a statement that finds rows by values of their table's row type.
 fn found_in_rows(table: &TableShape) -> String {
     let key = table.columns.iter().filter(|column| column.in_key);
     let same = key.map(|column| {
@@ -309,7 +310,8 @@ fn found_in_rows(table: &TableShape) -> String {
     format!("]::{}[]) AS v WHERE {}", name(table), same.join(" AND "))
 }
 
-/// Returns a row as a value of its table's row type; columns that are not wanted are NULL.
+/// Returns a row as a value of its table's row type. Columns for which `wants` returns false are
+/// NULL.
 fn row_literal(
     table: &TableShape,
     tuple: &Tuple,
@@ -349,7 +351,7 @@ fn insert(table: &TableShape, new: &Tuple) -> Result<String, ReplicationError> {
     }
 }
 
-/// Returns an INSERT up to its rows.
+/// Returns the beginning of an INSERT statement, before the values of its rows.
 fn into(table: &TableShape, new: &Tuple) -> Result<String, ReplicationError> {
     let names = pairs(table, new)?.into_iter();
     let names: Vec<String> = names.map(|(column, _)| quoted(&column.name)).collect();
@@ -404,8 +406,8 @@ fn update(
     })
 }
 
-/// Returns whether UPDATE can give a row all of its new values. It cannot where an identity that is
-/// always generated may have got another one, by `SET id = DEFAULT`.
+/// Returns whether UPDATE can give a row all of its new values. It cannot if an identity column
+/// that is always generated may have another value, after `SET id = DEFAULT`.
 fn can_keep_row(table: &TableShape, old: &Option<&OldTuple>, new: &Tuple) -> bool {
     let before = match old {
         Some(OldTuple::Key(tuple) | OldTuple::Row(tuple)) => Some(tuple),
@@ -419,7 +421,7 @@ fn can_keep_row(table: &TableShape, old: &Option<&OldTuple>, new: &Tuple) -> boo
     })
 }
 
-/// Deletes a row and inserts the new one in its place.
+/// Returns a statement that deletes a row and inserts the new one instead.
 fn replacement(table: &TableShape, new: &Tuple, found: &str) -> Result<String, ReplicationError> {
     let mut values = Vec::with_capacity(new.len());
     for (column, value) in pairs(table, new)? {
@@ -472,8 +474,8 @@ fn utf8(bytes: &[u8]) -> Result<&str, ReplicationError> {
     str::from_utf8(bytes).map_err(|_| ReplicationError::Stream("a value is not UTF-8".into()))
 }
 
-/// Returns a table that is emptied. Tables that inherit from it are named themselves, if they are
-/// emptied, too; partitions are always.
+/// Returns the name of a table for TRUNCATE. Tables that inherit from it are named separately if
+/// they are emptied, too. The partitions of a partitioned table are always emptied with it.
 fn truncated(table: &TableShape) -> String {
     match table.is_partitioned {
         true => name(table),

@@ -1,17 +1,17 @@
 //! Looks for differences between a replica and the primary, continuously (P4).
 //!
-//! Both are compared at the same place in the order, without stopping writers. The Extractor is
-//! held, and a snapshot of the primary is taken. The Extractor goes on until it has exactly the
-//! commits of that snapshot, and is held again. A snapshot of the replica is taken, and the
-//! Extractor goes on. Then tables are compared by count and checksum, in the two snapshots.
+//! The two are compared at the same WAL position, without stopping writers. The Extractor is held,
+//! and a snapshot of the primary is taken. The Extractor goes on until it has exactly the commits
+//! of that snapshot, and is held again. A snapshot of the replica is taken, and the Extractor goes
+//! on. Then tables are compared by count and checksum, in the two snapshots.
 //!
-//! A snapshot that lacks a commit whose record is in the log already is no prefix: it is given up,
-//! and another is taken.
+//! A snapshot that lacks a commit whose record is already in the WAL is no prefix. It is given up,
+//! and another one is taken.
 //!
-//! Snapshots are of rows, and not of the catalogue: an ALTER TABLE or TRUNCATE that comes meanwhile
-//! makes a table look otherwise at one of the two. So a table that seems to differ is compared
-//! again at a later place, row by row and locked on both sides from before the snapshots. Only rows
-//! that differ then do.
+//! Snapshots cover rows, but not the catalogue: during a comparison, an ALTER TABLE or TRUNCATE
+//! makes a table look different at one of the two. So a table that seems to differ is compared
+//! again at a later position, row by row. This time it is locked on both sides from before the
+//! snapshots. Only rows that differ in this comparison are real differences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -30,13 +30,13 @@ use proxy_core::freshness::{ReplicaId, Tsid};
 
 /// Time between two comparisons.
 const INTERVAL: Duration = Duration::from_secs(30);
-/// The Extractor is held no longer than this.
+/// The longest time for which the Extractor is held.
 const HOLD_MAX: Duration = Duration::from_secs(5);
-/// Snapshots that are given up before this comparison is, too.
+/// The number of attempts to take both snapshots, after which a comparison is given up.
 const TRIES_MAX: usize = 20;
 /// The number of parts in which the rows of a table that seems to differ are compared by hash.
 const PARTS: i64 = 1024;
-/// Texts of rows are the same at both.
+/// The settings with which equal rows have the same text at the primary and at a replica.
 const SETTINGS: &str = "
 SET datestyle = 'ISO, YMD'; SET intervalstyle = postgres; SET timezone = 'UTC';
 SET extra_float_digits = 3; SET bytea_output = hex; SET lc_monetary = 'C'; SET client_encoding = 'UTF8';
@@ -56,7 +56,7 @@ pub enum ExtractorRequest {
     },
 }
 
-/// Compares a replica with the primary again and again. Returns when there is a difference.
+/// Compares a replica with the primary repeatedly. Returns when there is a difference.
 pub async fn watch(
     shared: &Shared,
     id: ReplicaId,
@@ -77,7 +77,8 @@ pub async fn watch(
     }
 }
 
-/// Compares once. Returns false if the two were never held at one place.
+/// Compares a replica with the primary once. Returns false if their snapshots could not be taken at
+/// one position.
 async fn compare(
     shared: &Shared,
     replica: &Address,
@@ -111,15 +112,15 @@ async fn compare(
 /// The primary and a replica.
 struct ComparedPair<'a> {
     primary: Client,
-    /// Writes into the primary's log, so that something comes from after a place.
+    /// Writes into the primary's WAL, so that the stream goes beyond a position.
     nudger: Client,
     there: Client,
     requests: &'a mpsc::Sender<ExtractorRequest>,
 }
 
 impl ComparedPair<'_> {
-    /// Opens snapshots of both at one place, with these tables locked on both sides; false if that
-    /// did not come about.
+    /// Opens snapshots of the primary and the replica at one position, with these tables locked on
+    /// both sides. Returns false if this does not succeed after several attempts.
     async fn hold(&self, tables: &[String]) -> Result<bool, ReplicationError> {
         for _ in 0..TRIES_MAX {
             for client in [&self.primary, &self.there] {
@@ -133,7 +134,8 @@ impl ComparedPair<'_> {
         Ok(false)
     }
 
-    /// Returns the same, once; false as well if the primary's snapshot is no prefix.
+    /// Attempts once to open both snapshots at one position. Returns false if a lock is not
+    /// acquired, or if the primary's snapshot is no prefix.
     async fn try_hold(&self, tables: &[String]) -> Result<bool, ReplicationError> {
         const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
         const LATER: &str = "; SET LOCAL lock_timeout = '1s'";
@@ -190,8 +192,7 @@ impl ComparedPair<'_> {
         self.requests.send(request).await.map_err(ended)
     }
 
-    /// Returns the tables whose count or checksum is another one, or that cannot be read at the
-    /// replica.
+    /// Returns the tables whose count or checksum differs, or that cannot be read at the replica.
     async fn suspects(&self) -> Result<Vec<String>, ReplicationError> {
         let mut suspects = Vec::new();
         for table in rows(&self.primary, TABLES).await? {
@@ -258,14 +259,15 @@ impl ComparedPair<'_> {
     }
 }
 
-/// Locks tables, so that their definitions do not change. Their rows may.
+/// Returns a statement that locks a table, so that its definition does not change. Its rows may
+/// change.
 fn lock(name: &str) -> String {
     format!("LOCK TABLE ONLY {name} IN ACCESS SHARE MODE;")
 }
 
-/// Returns the statements that lock these tables. Only the first may wait: while it holds a lock, a
-/// comparison waits for no other, or a client whose locks come in another order would find a
-/// deadlock that there is not without the proxy.
+/// Returns the statements that lock these tables. Only the first may wait. A comparison that holds
+/// a lock waits for no other lock. Otherwise a client that locks in another order would get a
+/// deadlock that does not exist without the proxy.
 fn locks(tables: &[String]) -> String {
     let mut names = tables.iter();
     let first = names.next().map(|name| lock(name));
@@ -284,7 +286,7 @@ fn missing(name: &str, error: tokio_postgres::Error) -> ReplicationError {
     }
 }
 
-/// Returns the first two columns of a query's rows.
+/// Returns the second column of a query's rows, by the first column.
 async fn pairs(client: &Client, sql: &str) -> Result<BTreeMap<String, String>, ReplicationError> {
     let rows = rows(client, sql).await?;
     rows.iter()

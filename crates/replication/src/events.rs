@@ -10,12 +10,13 @@ use log::Level;
 
 use proxy_core::freshness::ReplicaId;
 
-/// The last logged event of each replica, and of things that exist once.
+/// The last logged event of each replica, and, under none, the last other event.
 #[derive(Debug, Default)]
 pub struct EventLog(Mutex<BTreeMap<Option<ReplicaId>, String>>);
 
 impl EventLog {
-    /// Logs the state of a replica, or of something else, unless it is the same as the last one.
+    /// Logs the state of a replica, or with none another state, unless the text is the same as the
+    /// last one.
     pub fn report(&self, level: Level, event: &str, of: Option<ReplicaId>, text: &str) {
         let text = without_literals(text);
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -36,8 +37,8 @@ impl EventLog {
     }
 }
 
-/// Returns PostgreSQL's message without its values. Values are in double quotes after a colon;
-/// names never are.
+/// Returns the first line of a PostgreSQL message without the values in it. In a message, values
+/// are in double quotes after a colon, and names never are.
 pub fn without_literals(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     match (line.find(": \""), line.rfind('"')) {

@@ -30,7 +30,7 @@ use proxy_core::planted::{self, ProxyBug};
 
 /// The most commits in an Extractor's queue.
 pub const QUEUE_LENGTH_MAX: usize = 1024;
-/// Commits that an Extractor has in hand, at most.
+/// The most commits that an Extractor has taken from its queue and not committed.
 const IN_HAND_MAX: usize = 256;
 /// Commits are held back no longer than this without a message from the requester.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -39,8 +39,9 @@ const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 /// Statements of one commit are sent in pieces of about this size, in bytes.
 const PIECE_LENGTH: usize = 1 << 20;
 
-/// Values are read as they were written, nothing fires, and locks time out soon: their holder may
-/// be a later transaction that waits for its turn to commit.
+/// The settings of the connections that execute commits. Values are read as they were written, and
+/// no triggers fire. A wait for a lock times out soon, because its holder may be a later
+/// transaction that waits for its turn to commit.
 const SETTINGS: &str = "
 SET session_replication_role = replica; SET synchronous_commit = off;
 SET client_encoding = 'UTF8'; SET lock_timeout = '1s';
@@ -167,7 +168,7 @@ enum CommitHold {
 }
 
 impl CommitHold {
-    /// Waits until the holder releases it.
+    /// Waits until commits are no longer held back; never returns if they are not.
     async fn resumed(&mut self) {
         match self {
             CommitHold::No => std::future::pending().await,
@@ -272,7 +273,7 @@ impl Extractor<'_> {
         }
     }
 
-    /// Answers the requester, once all that was taken is applied.
+    /// Answers the requester of a hold, once all commits taken from the queue are applied.
     fn answer_hold(&mut self) {
         if self.schedule.count() > 0 {
             return;
@@ -318,8 +319,8 @@ impl Extractor<'_> {
         }
     }
 
-    /// Returns whether there is nothing to do: no change, or the replica was filled from a snapshot
-    /// that showed it.
+    /// Returns whether a transaction has no effect on the replica: it has no changes, or the
+    /// replica was filled from a snapshot that shows it.
     fn is_empty(&self, tstate: &TState) -> bool {
         let seed = self.seed.as_ref();
         tstate.effect.is_empty()
@@ -402,8 +403,9 @@ impl Extractor<'_> {
         self.report_progress();
     }
 
-    /// Reports to the manager how far it is. While it lacks some commits that its snapshot did not
-    /// show, it is no state that the primary ever had, and serves nothing.
+    /// Reports the replica's position to the manager. While the replica lacks commits that the
+    /// snapshot of its seed did not show, it does not serve, because the primary never had this
+    /// state.
     fn report_progress(&self) {
         let (from, since) = self.begun;
         if let Some(seed) = self.seed.as_ref().filter(|_| self.is_catching_up()) {
@@ -427,14 +429,16 @@ impl Extractor<'_> {
         seed.is_some_and(|seed| self.applied < seed.until)
     }
 
-    /// Writes down how far it is, and checks whether the replica still answers.
+    /// Writes the Extractor's position to the replica's disk, and fails if the replica does not
+    /// answer in time.
     async fn flush(&mut self) -> Result<(), ReplicationError> {
         let silent = |_| ReplicationError::Connection("it does not answer".into());
         let flushed = timeout(ANSWER_MAX, self.write_down()).await;
         flushed.map_err(silent)?
     }
 
-    /// Writes its position to the disk. All earlier commits are on disk then, too.
+    /// Writes the Extractor's position to the replica's disk. All earlier commits are on disk then,
+    /// too.
     async fn write_down(&mut self) -> Result<(), ReplicationError> {
         if self.applied == self.flushed {
             return Ok(self.control.batch_execute("").await?);

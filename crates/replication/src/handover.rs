@@ -11,15 +11,16 @@ use super::pages::BufferPages;
 use proxy_core::freshness::{ReplicaId, Tsid};
 use proxy_core::planted::{self, ProxyBug};
 
-/// Commits that are remembered until the transactions buffer has them, at most, and their bytes.
+/// The most commits that are remembered until the transactions buffer has them, and the most bytes
+/// of these commits.
 const RECENT_MAX: usize = 1024;
 const RECENT_LENGTH_MAX: usize = 16 << 20;
 
 /// An item with a position in the primary's WAL.
 pub trait LogPlaced {
-    /// Returns the place.
+    /// Returns the item's position in the primary's WAL.
     fn tsid(&self) -> Tsid;
-    /// Returns bytes of memory that it takes, about.
+    /// Returns the approximate memory that the item takes, in bytes.
     fn length(&self) -> usize;
 }
 
@@ -148,7 +149,8 @@ pub fn forgettable(
     needs.min()
 }
 
-/// Returns the same for a buffer that follows the slot, and whose pages would otherwise have a gap.
+/// Returns the position up to which the slot may drop the WAL, with a buffer that follows the slot.
+/// This is not more than the buffer has, because its pages would otherwise have a gap.
 pub fn forgettable_by_buffer(tsid: Tsid, pages: &BufferPages) -> Tsid {
     match planted::is(ProxyBug::BufferNotWaitedFor) {
         true => tsid,

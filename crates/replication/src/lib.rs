@@ -3,10 +3,10 @@
 //!
 //! - `reader` reads the slot, reports each commit to the manager, and gives it to the Extractors
 //!   once the primary shows it.
-//! - `extractor` executes commits in parallel at one replica and commits them in order; `schedule`
-//!   decides, `apply` writes the statements.
+//! - `extractor` executes transactions in parallel at one replica and commits them in order.
+//!   `schedule` makes its decisions, and `apply` writes its statements.
 //! - `buffer` keeps commits for offline replicas, if that is requested.
-//! - `divergence` compares the rows of each replica with those of the primary.
+//! - `divergence` compares the rows of each replica with the primary's rows.
 //! - `standby` follows a streaming standby of the primary. PostgreSQL itself replicates to it.
 //! - `seed` fills a new replica while the primary serves; `convert` makes a standby a replica.
 //! - `checkpoint` waits until every server has all commits up to a WAL position on its disk.

@@ -1,8 +1,8 @@
-//! Which commits the transactions buffer has: pages, each of which holds all commits between two
-//! places in the primary's log.
+//! The commits that the transactions buffer has: pages, each of which holds all commits between two
+//! positions in the primary's WAL.
 //!
-//! Invariant: the pages that are known leave no gap. A reader that has everything up to a place
-//! that is covered finds every later commit up to the newest, in order.
+//! Invariant: the known pages leave no gap. A reader that has every commit up to a covered position
+//! finds every later commit up to the newest, in order.
 
 use std::collections::BTreeMap;
 

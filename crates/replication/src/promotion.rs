@@ -33,16 +33,16 @@ use pg_wire::quoting::literal;
 use proxy_core::freshness::Tsid;
 use proxy_pool::connection;
 
-/// The name of our connections here.
+/// The application name of the connections for a promotion.
 const NAME: &str = "replex promotion";
-/// A primary that takes longer to answer is gone.
+/// The time after which a primary that does not answer counts as gone.
 const GONE_AFTER: Duration = Duration::from_secs(5);
 /// Time in which a standby must replay the WAL that it has received.
 const REPLAY_MAX: Duration = Duration::from_secs(60);
-/// Time between two looks how far that is.
+/// Time between two checks of a standby's replay position.
 const REPLAY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Each sequence with the columns that take values from it.
+/// The query for each sequence with the columns that take values from it.
 const SEQUENCES: &str = "
 SELECT s.oid::regclass, q.seqincrement < 0, u.adrelid::regclass, quote_ident(a.attname)
   FROM pg_class s JOIN pg_namespace n ON n.oid = s.relnamespace JOIN pg_sequence q ON q.seqrelid = s.oid
@@ -79,17 +79,17 @@ async fn line_before(client: &Client, parted: &TimelineFork) -> Result<String, R
     Ok(words.join("/"))
 }
 
-/// More than any server has.
+/// The position of a mark whose commits are not known: higher than any server's position.
 const NOT_KNOWN: Tsid = Tsid(u64::MAX);
 
 /// The mark of a database that was promoted.
 #[derive(Clone, Copy, Debug)]
 struct PromotionMark {
-    /// The position that it had of the old primary, and the last commit of that; [`NOT_KNOWN`] if
-    /// other clients may have written since.
+    /// The database's position in the old primary's WAL, and its last commit of the old primary;
+    /// [`NOT_KNOWN`] if other clients may have written since.
     has: Tsid,
     last: Tsid,
-    /// Where its own slot began; none if that was not written down.
+    /// The position at which the database's own slot began; none if the position was not recorded.
     begins: Option<Tsid>,
 }
 
@@ -98,12 +98,13 @@ struct ReachedReplica {
     address: Address,
     client: Client,
     is_standby: bool,
-    /// The highest epoch that it knows.
+    /// The highest epoch that the replica knows.
     epoch: u64,
     mark: Option<PromotionMark>,
-    /// It was a standby of a primary, takes writes, and has no mark.
+    /// The position at which the replica stopped being a standby, if it accepts writes and has no
+    /// mark.
     parted: Option<TimelineFork>,
-    /// The primary that it follows, if it has noted one.
+    /// The line of the primary that the replica follows, if it has recorded one.
     follows: Option<String>,
 }
 
@@ -193,8 +194,9 @@ async fn refuse_alive(primary: &Address) -> Result<(), ReplicationError> {
     }
 }
 
-/// Fails if a server that takes writes already may not be the server that an earlier run has
-/// promoted. Otherwise no proxy becomes active in front of it as long as it is connected to.
+/// Returns an error if a server that accepts writes may not be the server that an earlier run has
+/// promoted. Otherwise, no proxy becomes active in front of this server while the promotion is
+/// connected to it.
 async fn refuse_primaries(reached: &[ReachedReplica]) -> Result<(), ReplicationError> {
     let mut all_parted = reached.iter().filter(|there| there.parted.is_some());
     let Some((first, Some(parted))) = all_parted.next().map(|there| (there, &there.parted)) else {
@@ -227,7 +229,7 @@ async fn refuse_primaries(reached: &[ReachedReplica]) -> Result<(), ReplicationE
     Ok(())
 }
 
-/// Returns the number of the replica to promote.
+/// Returns the index of the candidate to promote.
 fn choose(
     candidates: &[PromotionCandidate],
     chosen: Option<&Address>,
@@ -285,7 +287,7 @@ fn choose(
     }
 }
 
-/// Returns whether two addresses name the same database in the same words.
+/// Returns whether two addresses are written in the same way.
 fn is_same(one: &Address, other: &Address) -> bool {
     format!("{one:?}") == format!("{other:?}")
 }
@@ -324,7 +326,8 @@ impl ReachedReplica {
         })
     }
 
-    /// Ensures that it gets nothing more, and returns its position. Fails if it cannot be promoted.
+    /// Ensures that the replica receives no more commits, and returns it with its position. Fails
+    /// if the replica cannot be promoted.
     async fn stop(self, epoch: u64) -> Result<PromotionCandidate, ReplicationError> {
         let client = &self.client;
         let (has, last) = if let Some(mark) = self.mark {
@@ -364,13 +367,13 @@ impl ReachedReplica {
 }
 
 impl PromotionCandidate {
-    /// Returns whether neither has a commit that the other does not have.
+    /// Returns whether this candidate and another one have the same commits.
     fn is_equal(&self, other: &PromotionCandidate) -> bool {
         self.last <= other.has && other.last <= self.has
     }
 
-    /// Makes it the primary. Returns where its slot begins, if that is before everything that may
-    /// be written there.
+    /// Makes the candidate the primary. Returns the position at which its slot begins; none if
+    /// clients may have written before that position.
     async fn promote(
         &self,
         epoch: u64,
@@ -406,10 +409,10 @@ impl PromotionCandidate {
         Ok(Some(begins))
     }
 
-    /// Makes it take writes, and notes that it does. A standby has the old primary's register of
-    /// replicas, in which it may be itself: a proxy that starts gets the list of the replicas that
-    /// can follow. From here on no proxy takes the old primary for one, if it finds this database
-    /// among its replicas.
+    /// Makes the candidate accept writes, and stores its mark. Also clears the register of a
+    /// standby, which is the old primary's and may include the standby itself: a new proxy receives
+    /// the list of the replicas that can follow. From here on, no proxy that finds this database
+    /// among its replicas accepts the old primary as primary.
     async fn mark(&self) -> Result<PromotionMark, ReplicationError> {
         let client = &self.reached.client;
         let (has, mut last) = (self.has, self.last);
@@ -453,7 +456,7 @@ impl PromotionCandidate {
         })
     }
 
-    /// Makes it follow the new primary from there on.
+    /// Makes this replica follow the new primary of this line from position `begins` on.
     async fn follow(&self, line: &str, begins: Tsid) -> Result<(), ReplicationError> {
         let (line, begins) = (literal(line), begins.0);
         let lead = format!(
@@ -468,8 +471,8 @@ impl PromotionCandidate {
 }
 
 impl PromotionMark {
-    /// Returns the last one of this database's own: a standby that is promoted has its primary's,
-    /// too.
+    /// Returns the last mark of this database; none if it has none. A promoted standby also has the
+    /// marks of its primary, which do not count.
     async fn read(client: &Client) -> Result<Option<PromotionMark>, ReplicationError> {
         let own = literal(&line(client).await?);
         let sql = format!(
@@ -492,7 +495,8 @@ impl PromotionMark {
     }
 }
 
-/// Returns how far a standby has replayed, once that is all that it has received.
+/// Returns the replay position of a standby, once the standby has replayed all WAL that it has
+/// received.
 async fn replayed(standby: &Client) -> Result<Tsid, ReplicationError> {
     let began = Instant::now();
     let state = "SELECT CASE WHEN pg_last_wal_receive_lsn() > pg_last_wal_replay_lsn() THEN ''
@@ -510,7 +514,8 @@ async fn replayed(standby: &Client) -> Result<Tsid, ReplicationError> {
     }
 }
 
-/// Sets sequences past their used values, by the columns that they are for.
+/// Sets each sequence past the values in the columns that take values from it. Adds a note for each
+/// sequence without such a column.
 async fn set_sequences(client: &Client, notes: &mut Vec<String>) -> Result<(), ReplicationError> {
     // Each with whether it descends.
     let mut sequences: BTreeMap<(String, bool), Vec<String>> = BTreeMap::new();
@@ -547,8 +552,8 @@ async fn set_sequences(client: &Client, notes: &mut Vec<String>) -> Result<(), R
     Ok(())
 }
 
-/// Fills materialised views, whose rows are not replicated as changes. Views that other views read
-/// come first.
+/// Refreshes the materialised views, whose rows are not replicated as changes. Views that other
+/// views read come first.
 async fn refresh(
     client: &Client,
     notes: &mut Vec<String>,

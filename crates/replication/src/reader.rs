@@ -36,19 +36,21 @@ use pg_connect::auth::tls::TlsPolicy;
 use proxy_core::freshness::{ReceivedCommit, ReplicaId, TStateId, Tsid};
 use proxy_pool::ledger::UNPROVEN;
 
-/// Name in the log of events of the slot.
+/// The name of the slot's events in the log.
 const EVENT: &str = "slot";
 /// Time between two checks of the confirmable position and of commits in doubt.
 const TICK: Duration = Duration::from_millis(200);
-/// Time between two looks at how much of its log the primary keeps.
+/// Time between two checks of the WAL that the primary retains.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// Wait before the primary is asked again whether it shows a commit.
 const SHOWN_WAIT: Duration = Duration::from_millis(1);
-/// A replica that takes nothing from its full queue for so long is dropped; it joins again.
+/// A replica that takes nothing from its full queue for this time is dropped, and joins again.
 const STALL_MAX: Duration = Duration::from_secs(10);
-/// The same of the transactions buffer, which replicas that are there need not wait for.
+/// The time after which a stalled transactions buffer is dropped. Online replicas need not wait for
+/// it.
 const BUFFER_STALL_MAX: Duration = Duration::from_secs(1);
-/// Text of values is the same here and at replicas; names in it have their schemas.
+/// The settings of the stream's session. With them, values have the same text as at replicas, and
+/// names in a text have their schemas.
 const OPTIONS: &str = "-c datestyle=ISO,YMD -c intervalstyle=postgres -c extra_float_digits=3 \
                        -c bytea_output=hex -c timezone=UTC -c client_encoding=UTF8 -c lc_monetary=C \
                        -c search_path=";
@@ -106,14 +108,15 @@ pub enum JoinAnswer {
 
 /// The state of one follower.
 struct FollowerState {
-    /// The last that was put into the queue.
+    /// The position of the last commit that was put into the follower's queue.
     applied: Tsid,
     commits: mpsc::Sender<StreamedCommit>,
     stall_max: Duration,
 }
 
 impl FollowerState {
-    /// Returns whether it takes this, or has it already.
+    /// Sends a commit to the follower, unless the follower has it already. Returns false if the
+    /// follower does not accept the commit in time.
     async fn give(&mut self, commit: &StreamedCommit) -> bool {
         if self.applied >= commit.tsid() {
             return true;
@@ -293,7 +296,7 @@ impl SlotReader {
         }
     }
 
-    /// Notes that the stream delivers the commits after this place.
+    /// Records that the stream delivers the commits after this position.
     fn begin_behind(&mut self, confirmed: Tsid) -> Result<(), ReplicationError> {
         if confirmed == setup::NO_SLOT {
             return Err(ReplicationError::Stream(
@@ -435,8 +438,8 @@ impl SlotReader {
         source == CommitSource::RestartedStream
     }
 
-    /// Confirms the position that every replica has on disk to the primary; everything, if there is
-    /// none.
+    /// Confirms to the primary the position that every replica has on disk. Without replicas,
+    /// confirms everything that was read.
     fn confirm(&mut self, stream: &ReplicationClient) {
         if !self.shared.lease.is_valid() {
             return;
@@ -477,8 +480,8 @@ impl SlotReader {
         Ok(())
     }
 
-    /// Settles commits whose connection broke: they happened if they are read before the log's end
-    /// at a time when their process was gone.
+    /// Settles the commits whose connection broke. Such a commit happened if it is read before the
+    /// position that was the end of the WAL after its process had ended.
     async fn settle_doubts(&mut self, primary: &Client) -> Result<(), ReplicationError> {
         let in_doubt = self.shared.manager().in_doubt();
         for (id, backend) in &in_doubt {
@@ -515,7 +518,8 @@ pub async fn nudge(primary: &Client) -> Result<(), ReplicationError> {
     Ok(())
 }
 
-/// Returns how the slot's stream is read; where that is to be done over TLS, through the bridge.
+/// Returns the configuration of the connection that reads the slot. With TLS, it connects through
+/// the bridge.
 fn stream_configuration(primary: &Address, bridge: Option<&Bridge>) -> ReplicationConfig {
     let (host, port) = match bridge {
         Some(bridge) => (bridge.folder().to_string_lossy(), bridge::PORT),

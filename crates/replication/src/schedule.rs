@@ -16,8 +16,8 @@ use proxy_core::freshness::Tsid;
 use proxy_core::freshness::execution::{Execution, GroupLimits, GroupSharing, Task};
 use proxy_core::planted::{self, ProxyBug};
 
-/// Bytes of the transactions of one group, at most, unless it is a single one: no group takes
-/// longer than a transaction may that is kept in memory.
+/// The most bytes of the transactions of one group, unless it has only one. So no group takes
+/// longer than the longest transaction that is kept in memory.
 const GROUP_LENGTH_MAX: usize = 256 * 1024;
 
 /// The number of a connection that executes commits.
@@ -37,7 +37,7 @@ pub enum WorkerCommand {
     Advance(Tsid),
 }
 
-/// How far a group is.
+/// The phase of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GroupPhase {
     Executing,
@@ -51,7 +51,7 @@ enum GroupPhase {
 pub struct CommitGroup {
     /// The group's transactions, consecutive except for those that have nothing to do.
     pub tsids: Vec<Tsid>,
-    /// Whether nothing else runs meanwhile, because it failed before.
+    /// Whether no other group runs at the same time, because this one failed before.
     pub is_alone: bool,
     worker: WorkerNumber,
     phase: GroupPhase,
@@ -67,12 +67,12 @@ impl CommitGroup {
 /// group.
 #[derive(Debug)]
 pub struct ReplaySchedule {
-    /// The transactions that wait or are in groups, until they have left and the departure was
-    /// handled.
+    /// The transactions that wait or are in groups, until their group has left the schedule and
+    /// this was handled.
     execution: Execution,
-    /// Transactions without changes whose turn has not come.
+    /// The transactions without changes whose turn has not come.
     empty: BTreeSet<Tsid>,
-    /// By name, and so in TSID order, as no two overlap.
+    /// The groups by name. This is TSID order, because no two groups overlap.
     groups: BTreeMap<Tsid, CommitGroup>,
     /// The groups that have left and that `execution` still has.
     left: Vec<Vec<Tsid>>,
@@ -114,7 +114,7 @@ impl ReplaySchedule {
         self.execution.add(tsid, task);
     }
 
-    /// Adds the next transaction in TSID order, if it has nothing to do.
+    /// Adds the next transaction in TSID order, which has no changes to execute.
     pub fn add_empty(&mut self, tsid: Tsid) {
         self.empty.insert(tsid);
     }
@@ -218,8 +218,8 @@ impl ReplaySchedule {
         commands
     }
 
-    /// Clears the way for the oldest transaction to run alone: all other executed groups are rolled
-    /// back first.
+    /// Prepares for the oldest transaction to run alone: rolls back all executed groups. Starts the
+    /// transaction once no group is left.
     fn clear_the_way(&mut self, commands: &mut Vec<WorkerCommand>) {
         for (name, group) in &mut self.groups {
             if group.phase == GroupPhase::Executed {
@@ -234,7 +234,7 @@ impl ReplaySchedule {
         }
     }
 
-    /// Idle connections share the waiting transactions, as far as they may run now.
+    /// Distributes the waiting transactions that may run now among the idle connections.
     fn start(&mut self, commands: &mut Vec<WorkerCommand>) {
         while !self.idle.is_empty() {
             let share = self.execution.waiting_count() / self.worker_count;
@@ -268,7 +268,7 @@ impl ReplaySchedule {
         self.groups.insert(name, group);
     }
 
-    /// Puts the transactions of a group back: they wait again.
+    /// Removes a group and returns it. Its transactions wait again.
     fn put_back(&mut self, name: Tsid, phase: GroupPhase) -> CommitGroup {
         let group = self.groups.remove(&name).expect("it was to be executed");
         assert_eq!(group.phase, phase, "it was not sent this command");

@@ -16,7 +16,7 @@ pub const FLUSHER: i32 = -1;
 /// The state from which a replica begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaStart {
-    /// It has every commit up to here, except as `seed` states.
+    /// The position up to which the replica has every commit, except as `seed` states.
     pub applied: Tsid,
     /// The snapshot from which the replica was filled; none once the replica has all commits up to
     /// it.
@@ -58,8 +58,8 @@ SELECT coalesce(string_agg(it, ', ' ORDER BY it), '') FROM (
 pub const FIX_FIRING: &str =
     "Run ALTER TABLE … ENABLE TRIGGER (or ENABLE RULE, ALTER EVENT TRIGGER … ENABLE) for each";
 
-/// Refuses a primary that is not set up for logical decoding, or has a table whose changes would
-/// come without a key. The error names the remedy.
+/// Returns an error if the primary is not set up for logical decoding, or has a table whose changes
+/// would be delivered without a key. The error names the remedy.
 pub async fn check(primary: &Client) -> Result<(), ReplicationError> {
     let wal_level = one(primary, "SHOW wal_level").await?;
     if wal_level != "logical" {
@@ -108,8 +108,8 @@ pub async fn prepare(primary: &Client) -> Result<(MarkKey, Tsid), ReplicationErr
     Ok((key, position(primary).await?))
 }
 
-/// Returns the key that is kept on the primary; made if it is missing. It outlives managers, so
-/// that each can verify the marks of earlier ones.
+/// Returns the key that is stored on the primary, and creates it if it is missing. The key outlives
+/// managers, so that each manager can verify the marks of earlier ones.
 async fn key(primary: &Client) -> Result<MarkKey, ReplicationError> {
     let mut secret = [0; 32];
     let no_chance = |_| ReplicationError::Setup("the system returned no random numbers".into());
@@ -157,8 +157,8 @@ pub async fn position(primary: &Client) -> Result<Tsid, ReplicationError> {
     number(&text).map(Tsid)
 }
 
-/// Acquires a lock at a replica for this session's time. The session ends at the latest with its
-/// server.
+/// Acquires an advisory lock at a replica, and returns its key, which identifies this life of the
+/// server. The session holds the lock until it ends, at the latest with its server.
 pub async fn begin_life(replica: &Client) -> Result<ServerLife, ReplicationError> {
     let lock = "SELECT key FROM (SELECT (random() * 9e18)::int8 AS key OFFSET 0) AS keys
                 WHERE pg_try_advisory_lock(key)";
@@ -209,7 +209,7 @@ pub async fn make_tables(replica: &Client, start: &ReplicaStart) -> Result<(), R
     make_tables_after(replica, "", start).await
 }
 
-/// Creates them after other statements, all in one transaction.
+/// Creates the tables of [`make_tables`] after the statements `before`, all in one transaction.
 pub async fn make_tables_after(
     replica: &Client,
     before: &str,
@@ -235,8 +235,8 @@ pub async fn make_tables_after(
     Ok(())
 }
 
-/// Makes sure that each connection has a row for its position. Rows of further connections keep
-/// their last value, which others soon exceed.
+/// Ensures that each connection has a row for its position. Rows of connections that no longer
+/// exist keep their last value, which the other rows soon exceed.
 pub async fn make_rows(
     replica: &Client,
     start: &ReplicaStart,

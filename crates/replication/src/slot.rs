@@ -1,4 +1,5 @@
-//! How much of its log the primary keeps for the slot, and how much more it will.
+//! The amount of WAL that the primary retains for the slot, and the amount that it may still
+//! retain.
 
 use tokio_postgres::Client;
 
@@ -17,7 +18,7 @@ pub struct RetainedWal {
 }
 
 impl RetainedWal {
-    /// Reads it from the primary.
+    /// Reads the amounts of retained WAL from the primary.
     pub async fn of(primary: &Client) -> Result<RetainedWal, ReplicationError> {
         // Both are missing where the slot is lost: the stream reports that.
         let sql = format!(

@@ -25,8 +25,9 @@ impl PgSnapshot {
     }
 }
 
-/// The last snapshots that showed every commit up to a place of the log. A commit behind that place
-/// which one of them does not show became visible after all of those (P1).
+/// The last snapshots of the primary, each with the position up to which it showed every commit. If
+/// a snapshot does not show a later commit, that commit became visible after all commits up to the
+/// snapshot's position (P1).
 #[derive(Debug)]
 pub struct ShownOrder<S> {
     last: Option<ShownUntil<S>>,
@@ -39,7 +40,7 @@ pub struct ShownOrder<S> {
 struct ShownUntil<S> {
     snapshot: S,
     until: Tsid,
-    /// It shows every commit that was passed.
+    /// Whether the snapshot shows every passed commit.
     is_newest: bool,
 }
 
@@ -54,15 +55,15 @@ impl<S> Default for ShownOrder<S> {
 }
 
 impl<S> ShownOrder<S> {
-    /// Returns the place up to which the primary showed every commit when it did not show this one;
-    /// 0 if that is not known.
+    /// Returns the position up to which the primary showed every commit when it did not show this
+    /// one; 0 if no such position is known.
     pub fn hidden_until(&self, shows: impl Fn(&S) -> bool) -> Tsid {
         let mut snapshots = self.last.iter().chain(&self.before);
         let hides = snapshots.find(|it| !shows(&it.snapshot));
         hides.map_or(Tsid(0), |it| it.until)
     }
 
-    /// Notes a snapshot that was just taken.
+    /// Records a snapshot that was just taken.
     pub fn taken(&mut self, snapshot: S) {
         let taken = ShownUntil {
             snapshot,
@@ -72,7 +73,7 @@ impl<S> ShownOrder<S> {
         self.before = self.last.replace(taken);
     }
 
-    /// Notes that the primary shows the next commit of the log, and all before it.
+    /// Records that the primary shows the next commit of the WAL, and all earlier ones.
     pub fn passed(&mut self, tsid: Tsid, shows: impl Fn(&S) -> bool) {
         if tsid <= self.passed {
             return;

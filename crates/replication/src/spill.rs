@@ -1,10 +1,10 @@
 //! The changes of a long transaction in a file without a name instead of in memory. They are the
 //! statements that replicas execute, one after the other.
 //!
-//! A statement stands there as a byte for whether it must find exactly one row, its length in four
-//! bytes, and its text; rows that are changed together as a byte of their own, the length of all
-//! that follows, and their texts, each after its length. Each replica reads at its own pace; the
-//! file is gone with the last of them.
+//! A statement is stored as a byte for whether it must find exactly one row, its length in four
+//! bytes, and its text. Rows that are changed together are stored as another byte, the length of
+//! all that follows, and their texts, each after its length. Each replica reads at its own pace.
+//! The system removes the file after the last reader has closed it.
 
 use std::fs::File;
 use std::io;
@@ -16,9 +16,9 @@ use tokio::task::spawn_blocking;
 use super::apply::{self, ApplyPart, ApplyStatement, RowBatch};
 use super::change::CommitChange;
 
-/// Bytes that stand in front of a part.
+/// The number of bytes before the content of a part.
 const HEAD_LENGTH: usize = 5;
-/// Bytes of a length.
+/// The number of bytes of a length.
 const LENGTH_LENGTH: usize = 4;
 /// The first byte of a statement, of a statement that must find one row, and of rows.
 const STATEMENT: u8 = 0;
@@ -193,7 +193,8 @@ pub(super) fn decode_all(mut bytes: &[u8]) -> io::Result<Vec<ApplyPart>> {
     Ok(parts)
 }
 
-/// Returns the first part and the bytes after it; none if it is not all here.
+/// Returns the first part of `bytes`, and the bytes after the part; none if `bytes` does not
+/// contain the whole part.
 fn decode(bytes: &[u8]) -> io::Result<Option<(ApplyPart, &[u8])>> {
     let Some((kind, bytes)) = bytes.split_first() else {
         return Ok(None);
@@ -228,7 +229,8 @@ fn decode_rows(body: &[u8]) -> io::Result<RowBatch> {
     })
 }
 
-/// Returns bytes after their length, and the rest; none if they are not all here.
+/// Reads a length, and returns the bytes of this length that follow it, and the rest; none if
+/// `bytes` is too short.
 fn decode_bytes(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<LENGTH_LENGTH>()?;
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)

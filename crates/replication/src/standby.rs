@@ -1,11 +1,11 @@
 //! A streaming standby of the primary as a replica: PostgreSQL keeps it up, and its replay position
 //! shows how far it is (P3).
 //!
-//! A TSID is the place in the log after a commit's record, and a standby shows a commit once its
-//! replay has gone past that. It may do so before the primary does, a moment or, where that waits
-//! for its standbys, much longer: a read there that may have seen such a commit is done again
-//! (`proxy_core::freshness::watch`). For writes around the proxy that moment remains, until the
-//! slot's reader has read them.
+//! A TSID is the WAL position after a commit's record, and a standby shows a commit once its replay
+//! has passed this position. It may do so before the primary does: slightly before, or long before
+//! if the primary waits for its standbys. So a read at a standby that may have seen such a commit
+//! runs again (`proxy_core::freshness::watch`). Writes around the proxy are not known before the
+//! slot's reader has read them. Until then, a read at a standby may see such a write early.
 
 use std::time::Duration;
 
@@ -19,11 +19,12 @@ use super::{RETRY_WAIT_MIN, ReplicationError, Shared};
 use pg_wire::quoting::literal;
 use proxy_core::freshness::{ReplicaId, ReplicaState, Tsid};
 
-/// Time between two questions how far it is, while it is behind, and while it is not.
+/// Time between two queries of the standby's position, while the standby lags, and while it does
+/// not.
 const BEHIND_INTERVAL: Duration = Duration::from_millis(2);
 const IDLE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Reads how far a standby is; an empty text if it is none.
+/// The query for a standby's replay position. The result is empty if the server is no standby.
 const REPLAYED: &str = "SELECT CASE WHEN pg_is_in_recovery()
     THEN (pg_last_wal_replay_lsn() - '0/0'::pg_lsn)::text ELSE '' END";
 
@@ -32,12 +33,13 @@ const REPLAYED: &str = "SELECT CASE WHEN pg_is_in_recovery()
 pub struct TimelineFork {
     /// The timeline that the standby had followed, as eight digits.
     pub timeline: String,
-    /// It has exactly the commits of that timeline whose records end at or before this position.
+    /// The server has exactly the commits of that timeline whose records end at or before this
+    /// position.
     pub at: Tsid,
 }
 
-/// Which timeline a server that takes writes is on, as the eight digits by which its history is
-/// named.
+/// The query for the timeline of a server that accepts writes, as the eight digits in the name of
+/// its history.
 const TIMELINE: &str = "SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)";
 
 /// Returns whether a server is a standby.
@@ -134,8 +136,8 @@ pub async fn timeline_fork(client: &Client) -> Result<Option<TimelineFork>, Repl
     }))
 }
 
-/// Returns the last timeline of a history, and where its successor begins. Each line is a timeline,
-/// the position of its end, and the reason.
+/// Returns the last timeline of a history, and the position at which its successor begins; none for
+/// an empty history. Each line of a history is a timeline, the position of its end, and the reason.
 fn last_switch(history: &str) -> Option<(&str, &str)> {
     let mut lines = history.lines().map(str::trim);
     let last = lines.rfind(|line| line.starts_with(|sign: char| sign.is_ascii_digit()))?;

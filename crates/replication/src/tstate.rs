@@ -20,11 +20,12 @@ use pg_analysis::{Analyser, Catalogue};
 use proxy_core::freshness::mark::{self, Mark};
 use proxy_core::freshness::{AccessSets, RowHash, TableAccess, TableOid, Tsid};
 
-/// Rows of one table that a state names one by one, at most; with more it touches the whole table.
+/// The most rows of one table that a state names one by one. With more, the state touches the whole
+/// table.
 const ROWS_MAX: usize = 4096;
 
-/// Longer transactions are kept in a file, in bytes. Replication holds this much in memory, and the
-/// commits that may wait for a replica.
+/// The most bytes of a transaction in memory. The changes of a longer transaction are kept in a
+/// file. In addition, the memory has the commits that may wait for a replica.
 const LENGTH_MAX: usize = 256 * 1024;
 
 /// The schema of the proxies' own objects, which differ from node to node.
@@ -246,7 +247,7 @@ impl TStateAssembler {
         }
     }
 
-    /// Moves its changes into a file, if they are too large for memory.
+    /// Moves the transaction's changes into a file, if they are too large for memory.
     pub async fn bound(&mut self) -> io::Result<()> {
         match self.length > LENGTH_MAX {
             true => self.spill().await,

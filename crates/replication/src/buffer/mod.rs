@@ -5,7 +5,8 @@
 //! replica does. It may be stopped, lose all that it has, or be unavailable, and only offline
 //! replicas depend on it: until it is back, the primary keeps its log for them.
 //!
-//! - `pages` knows which commits are there; `record` writes them as bytes, `table` keeps those.
+//! - `pages` knows which commits the buffer has, `record` encodes commits as bytes, and `table`
+//!   stores these bytes.
 //! - `delivery` delivers the missed commits to a replica.
 //!
 //! Commits that all replicas have are kept, too, as long as there is room: a replica that was

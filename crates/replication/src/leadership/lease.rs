@@ -98,7 +98,7 @@ impl Lease {
         self.0.has_ended.load(Ordering::Acquire)
     }
 
-    /// Waits until it will never be valid again.
+    /// Waits until the lease has ended for good.
     pub fn ended(&self) -> impl Future<Output = ()> + Send + Sync + use<> {
         let mut ended = self.0.ended.subscribe();
         // Keeps the sender, so that this does not end otherwise.
@@ -173,7 +173,8 @@ impl ObservedLeader {
     /// Returns when the lease of the previous proxy has certainly ended. That proxy has lost its
     /// lock, and `last` is its last heartbeat.
     ///
-    /// It asked before the primary noted a beat, and that was before the beat was seen here.
+    /// The previous proxy sent its query before the primary stored a heartbeat, and so before this
+    /// proxy saw the heartbeat.
     pub fn run_out(&self, last: Option<LeaderHeartbeat>, now: BootTime) -> BootTime {
         let seen = self
             .first_seen
