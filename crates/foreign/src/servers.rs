@@ -12,16 +12,16 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{Failure, program};
 
-/// How many replicas there are.
+/// The number of replicas.
 const REPLICAS: usize = 2;
-/// How long replicas may take to have everything after a suite.
+/// The time within which replicas must have every commit after a suite.
 const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(600);
-/// A table that is made after a suite, to find out when replicas have everything.
+/// A table that is created after a suite, to find out when replicas have every commit.
 const LAST_TABLE: &str = "public.foreign_last_table";
-/// Between two looks at whether they have.
+/// The pause between two checks of whether replicas have every commit.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Settings of every PostgreSQL, beside those of its own kind.
+/// Settings of every PostgreSQL server, in addition to those for its role.
 const SETTINGS: &[&str] = &[
     "max_connections=300",
     "max_prepared_transactions=20",
@@ -49,12 +49,12 @@ pub struct SuiteTarget {
 }
 
 impl SuiteTarget {
-    /// Returns the URL as drivers take it.
+    /// Returns the URL of the server for drivers, with the scheme `postgresql`.
     pub fn url(&self) -> String {
         self.url_of("postgresql")
     }
 
-    /// Returns the URL with another scheme.
+    /// Returns the URL of the server with another scheme.
     pub fn url_of(&self, scheme: &str) -> String {
         let SuiteTarget {
             host,
@@ -241,7 +241,8 @@ impl SuiteServers {
         }
     }
 
-    /// The state of each replica, as the console shows it, or that it serves and lags.
+    /// Returns the state of each replica, as the console shows it. A replica that serves and lacks
+    /// commits has a state of its own.
     fn states(&self) -> Result<Vec<String>, Failure> {
         let console = SuiteTarget {
             database: "hihooi",
@@ -291,7 +292,7 @@ fn make_database(postgres: &Postgres, name: &str) -> Result<(), Failure> {
     target_of(postgres, "postgres").psql(&statement).map(drop)
 }
 
-/// A PostgreSQL without a proxy.
+/// Returns a PostgreSQL server without a proxy as the target of a suite.
 fn target_of(postgres: &Postgres, database: &'static str) -> SuiteTarget {
     let socket = postgres.socket();
     SuiteTarget {
@@ -304,7 +305,7 @@ fn target_of(postgres: &Postgres, database: &'static str) -> SuiteTarget {
     }
 }
 
-/// A program that was built together with this one.
+/// Returns the path of a program that was built together with this one.
 fn beside(name: &str) -> Result<PathBuf, Failure> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let program = own.with_file_name(name);

@@ -15,8 +15,8 @@ use crate::event_loop::{
     ConnectionId, ConnectionSide, EventLoop, Handler, Io, LoopHandle, LoopOptions,
 };
 
-/// Frames passed on and not come back. This distinguishes a chain that is slower than its clients
-/// from a chain that has lost frames.
+/// The most frames that were forwarded and have not come back. With more, the chain has lost
+/// frames, and is not merely slower than its clients.
 const UNDER_WAY_MAX: usize = 1 << 20;
 
 /// A baseline process that listens, but does not serve yet.
@@ -26,8 +26,8 @@ pub struct Baseline {
 }
 
 impl Baseline {
-    /// Listens at `address`. With `next`, it forwards frames to that process and returns its
-    /// answers. Otherwise it answers frames itself.
+    /// Returns a baseline that listens at `address`. With `next`, the baseline forwards frames to
+    /// that process and returns its answers. Otherwise it answers frames itself.
     ///
     /// # Errors
     /// The address cannot be listened at.
@@ -52,11 +52,11 @@ impl Baseline {
         self.event_loop.handle()
     }
 
-    /// Serves until it is stopped.
+    /// Serves until the baseline is stopped.
     ///
     /// # Errors
-    /// The next process cannot be reached or has ended; frames under way are lost then, and a
-    /// measurement with it.
+    /// The next process cannot be reached or has ended. Frames in flight are then lost, which makes
+    /// the measurement invalid.
     pub fn run(self) -> Result<(), ServerError> {
         match self.next {
             None => self.event_loop.run(&mut Echo),

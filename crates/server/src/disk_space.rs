@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The figures are asked for again after this.
+/// The time after which the figures are queried again.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A log's segment takes at most this part of the disk, but is not cut below `SEGMENT_BYTES_MIN`.
 const SEGMENT_SHARE: u64 = 16;

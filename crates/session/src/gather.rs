@@ -8,7 +8,7 @@
 //! partitions ([`Gather::moment_reads`]). The caller passes all of its pages at once. A larger
 //! result is read page by page from a *snapshot* ([`Gather::read_at`]). Without a snapshot, the
 //! pages need not have one epoch or show one moment (R12). Every row that does not change during
-//! the read is returned exactly once, because a row has one place in the order of a replex. A row
+//! the read is returned exactly once, because a row has one key in the order of a replex. A row
 //! that moves in the order of an index replex during the read may be missed or returned twice. Rows
 //! do not move in the primary replex.
 
@@ -87,27 +87,27 @@ pub struct Gather {
     lent: Option<usize>,
 }
 
-/// One partition's part.
+/// One partition's part of a read.
 #[derive(Debug)]
 struct Source {
     partition: PartitionId,
     start: Bytes,
     end: Option<Bytes>,
-    /// A page is on its way.
+    /// Whether a page was requested and has not arrived.
     asked: bool,
-    /// The last page has come.
+    /// Whether the last page has arrived.
     ended: bool,
     pages: VecDeque<Page>,
-    /// Rows in `pages`.
+    /// The number of rows in `pages`.
     buffered: u64,
-    /// The key of the first row in `pages`, where rows are merged.
+    /// The key of the first row in `pages`, if rows are merged.
     key: Vec<u8>,
 }
 
 #[derive(Debug)]
 struct Page {
     bytes: Vec<u8>,
-    /// Where the next row starts.
+    /// The offset in `bytes` at which the next row starts.
     at: usize,
 }
 
@@ -363,7 +363,7 @@ impl Gather {
         Ok(())
     }
 
-    /// Returns the next row, if it has arrived.
+    /// Returns the next row, or reports that the read must wait for a page or has ended.
     pub fn step(&mut self) -> GatherStep<'_> {
         self.advance();
         if self.wanted() == 0 {
@@ -397,14 +397,14 @@ impl Gather {
         GatherStep::Row(version, row)
     }
 
-    /// Returns how many rows are still to be given out.
+    /// Returns the number of rows that the read may still return.
     fn wanted(&self) -> u64 {
         self.plan
             .limit
             .map_or(u64::MAX, |limit| limit.saturating_sub(self.given))
     }
 
-    /// Leaves the row behind that was given out last: it was lent until now.
+    /// Goes to the row after the last returned one, which was borrowed from its page until now.
     fn advance(&mut self) {
         let Some(index) = self.lent.take() else {
             return;
@@ -434,11 +434,11 @@ impl Gather {
     }
 }
 
-/// A row's version and length before it, see [`RowPage`].
+/// The number of bytes before each row: its version and its length, see [`RowPage`].
 const ROW_HEADER_BYTES: usize = 12;
 
 impl Page {
-    /// Returns the row at the front.
+    /// Returns the page's next row, with its version.
     fn row(&self) -> (Version, &[u8]) {
         let mut reader = Reader::new(&self.bytes[self.at..]);
         let checked = "the page was checked when it came";

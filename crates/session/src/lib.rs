@@ -54,7 +54,7 @@ pub use contract::{
     SessionOutcome, SessionOutput, Ticket,
 };
 
-/// Tickets from here on are for parts of requests, and not the driver's.
+/// The first ticket for parts of requests. The driver's tickets are lower.
 const PART_TICKETS: u64 = 1 << 63;
 
 /// The machine of one client. See the module.
@@ -68,7 +68,8 @@ pub struct SessionMachine {
     configuration: Option<Arc<Configuration>>,
     /// Tables with servers that are down and cannot be replaced, and these servers.
     lost: BTreeMap<TableId, BTreeSet<ServerId>>,
-    /// Since when numbers of copies have their meaning; for ever where none is given.
+    /// The epoch since which the number of a copy has its present meaning. A number without an
+    /// epoch has always had it.
     copies_since: BTreeMap<(TableId, u8), Epoch>,
     requests: BTreeMap<Ticket, Pending>,
     /// Attempts without an answer, by correlation.
@@ -82,46 +83,46 @@ pub struct SessionMachine {
     abandoned: Vec<SessionOperation>,
     timers: Timers,
     links: BTreeMap<CoreId, Link>,
-    /// Links to look at before the step ends.
+    /// The connections to review before the step ends.
     ready: BTreeSet<CoreId>,
     numbering: Numbering,
-    /// From when on the current session is too old for new requests.
+    /// The time from which the current session is too old for new requests.
     session_ends_us: u64,
     session_asks: Option<u32>,
     fetch: Option<Fetch>,
-    /// Keeps questions for configurations apart.
+    /// The earliest time for the next request of a configuration.
     fetch_not_before_us: u64,
-    /// An operation could not be numbered: see `SessionLimits::span_max`.
+    /// Whether an operation could not be numbered, see `SessionLimits::span_max`.
     span_reached: bool,
 }
 
-/// Something submitted.
+/// A submitted request that has not ended.
 #[derive(Debug)]
 struct Pending {
     operation: SessionOperation,
-    /// By submission: waiting requests are sent in this order.
+    /// The position in the order of submission, in which waiting requests are sent.
     order: u64,
     deadline_us: u64,
-    /// The time of its timer, if it has one.
+    /// The time of the request's timer, if it has one.
     wake_us: Option<u64>,
     place: RequestPhase,
-    /// Given with the first attempt of an `Execute`.
+    /// The name of an `Execute`, which is assigned at the first attempt.
     name: Option<RequestId>,
     /// Attempts without an answer, oldest first.
     flying: Vec<u64>,
-    /// The newest attempt of an `Execute` that went without an answer, though it may have run; 0 if
+    /// The newest attempt of an `Execute` that was lost without an answer, and may have run; 0 if
     /// there is none.
     lost: u64,
-    /// Attempts made, and refusals among them.
+    /// The number of attempts, and of the refusals among them.
     tries: u32,
     refusals: u32,
-    /// The request that it is a part of.
+    /// The request of which this one is a part.
     part_of: Option<RequestParent>,
-    /// Rounds of its parts that did not agree.
+    /// The number of rounds whose parts did not agree.
     rounds: u32,
-    /// In the last of them some part was read from a cover.
+    /// Whether a part of the last round was read from a cover.
     redirected: bool,
-    /// Since when its partition is lost without a cover.
+    /// The time since which the request's partition is lost without a cover.
     lost_us: Option<u64>,
     last: Option<Refusal>,
 }
@@ -136,7 +137,7 @@ enum RequestPhase {
     Parted,
 }
 
-/// Why the machine has made a request of its own.
+/// The reason for a request that the machine itself has made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RequestParent {
     /// The request goes to a member of the cover of this read's partition.
@@ -154,7 +155,7 @@ struct AttemptInFlight {
     /// The epoch of the request's table, as it was sent.
     epoch: Epoch,
     sent_us: u64,
-    /// Whether the attempt takes a place in its core's window. An attempt without an answer for a
+    /// Whether the attempt counts in the window of its core. An attempt without an answer for a
     /// long time does not: otherwise a few lost answers would close the window.
     counted: bool,
 }
@@ -165,19 +166,19 @@ struct Link {
     state: LinkState,
     /// Connections that broke or did not open since the last answer.
     failures: u32,
-    /// Not to be opened before.
+    /// The earliest time for the next attempt to open the connection.
     retry_us: u64,
-    /// When it last opened, or an answer came.
+    /// The last time at which the connection opened or an answer arrived.
     received_us: u64,
-    /// Until then reads go around the core.
+    /// The time until which reads avoid the core.
     suspected_until_us: u64,
-    /// Since when it has served no request, silent or refusing.
+    /// The time since which the core has served no request, because it is silent or refuses.
     useless_since_us: Option<u64>,
-    /// Because of that, no newer configuration is asked for before.
+    /// The earliest time to request a newer configuration because of that.
     inquiry_not_before_us: u64,
-    /// By order of submission.
+    /// The requests that wait for the core, in the order of submission.
     queue: BTreeSet<(u64, Ticket)>,
-    /// Counted attempts.
+    /// The number of counted attempts.
     in_flight: usize,
 }
 
@@ -189,10 +190,10 @@ enum LinkState {
     Up,
 }
 
-/// A configuration is wanted.
+/// A request for a configuration.
 #[derive(Debug)]
 struct Fetch {
-    /// Of this epoch or newer.
+    /// The epoch that the configuration must have at least.
     wanted: Epoch,
     asks: u32,
 }
@@ -226,7 +227,7 @@ impl Pending {
         self.name.is_none() && matches!(self.operation, SessionOperation::Execute { .. })
     }
 
-    /// Returns whether it may have happened, for all that is known here.
+    /// Returns whether the request may have taken effect, as far as this machine knows.
     fn uncertain(&self) -> bool {
         matches!(self.operation, SessionOperation::Execute { .. })
             && (self.lost > 0 || !self.flying.is_empty())
@@ -235,8 +236,8 @@ impl Pending {
 
 impl SessionMachine {
     /// Returns a client that knows a configuration, or fetches one when it needs it. The seed
-    /// spreads the pauses of clients that were refused together, and names the client (R51): it
-    /// must be another one for each client.
+    /// spreads the pauses of clients that were refused together, and names the client (R51). Each
+    /// client must have another seed.
     pub fn new(
         limits: SessionLimits,
         seed: u64,
@@ -280,12 +281,12 @@ impl SessionMachine {
         self.configuration.as_ref()
     }
 
-    /// Returns how many things were submitted and have not ended.
+    /// Returns the number of submitted requests that have not ended.
     pub fn open_requests(&self) -> usize {
         self.requests.len()
     }
 
-    /// Returns how many attempts have no answer.
+    /// Returns the number of attempts without an answer.
     pub fn open_attempts(&self) -> usize {
         self.attempts.len()
     }
@@ -412,8 +413,8 @@ impl SessionMachine {
         self.ready.insert(core);
     }
 
-    /// Fails a snapshot that lacks a server, unless a newer configuration may have the server back:
-    /// that is asked for once.
+    /// Fails the opening of a snapshot that lacks a server. Before that, requests a newer
+    /// configuration once, in which the server may be up again.
     fn on_missing(
         &mut self,
         now_us: u64,
@@ -523,8 +524,8 @@ impl SessionMachine {
         true
     }
 
-    /// Returns the epoch of a request's table, the newest of several, as it is known here; 0 if it
-    /// has none.
+    /// Returns the known epoch of a request's table, the newest one if it has several tables; 0 if
+    /// it has none.
     fn table_epoch(&self, ticket: Ticket) -> Epoch {
         let table = match &self.requests[&ticket].operation {
             SessionOperation::Execute { table, .. } => *table,
@@ -543,15 +544,15 @@ impl SessionMachine {
         self.epoch_of(table)
     }
 
-    /// Returns the epoch of a table, as it is known here; 0 if the table is not.
+    /// Returns the known epoch of a table; 0 if the table is unknown.
     fn epoch_of(&self, table: TableId) -> Epoch {
         let configuration = self.configuration.as_ref();
         let table = configuration.and_then(|it| it.table(table));
         table.map_or(Epoch(0), |table| table.epoch)
     }
 
-    /// Returns the request as it is sent now: with the epoch and the acknowledgement of now, and
-    /// the name and body of always (R13).
+    /// Returns the message of the next attempt: with the present epoch and acknowledgement, and
+    /// with the name and body of all attempts (R13).
     fn request(&self, ticket: Ticket) -> Request {
         let configuration = self.configuration.as_ref().expect("it was routed");
         let epoch = self.table_epoch(ticket);
@@ -603,7 +604,7 @@ impl SessionMachine {
         }
     }
 
-    /// Makes a request that is a part of another one.
+    /// Creates a request that is a part of another one, and returns its ticket.
     fn part(
         &mut self,
         parent: RequestParent,
@@ -619,7 +620,7 @@ impl SessionMachine {
         ticket
     }
 
-    /// Returns whether a ticket may be a driver's.
+    /// Returns whether a ticket may have been assigned by the driver.
     fn is_drivers(ticket: Ticket) -> bool {
         ticket.0 < PART_TICKETS
     }
@@ -663,13 +664,14 @@ impl SessionMachine {
         pause_us - mixed(self.random) % (pause_us / 2 + 1)
     }
 
-    /// Its deadline has passed.
+    /// Ends a request whose deadline has passed.
     fn expire(&mut self, ticket: Ticket, output: &mut SessionOutput) {
         let last = self.requests[&ticket].last.clone();
         self.fail(ticket, SessionFailure::Deadline { last }, output);
     }
 
-    /// Ends a request without a result: as a failure only where nothing can have happened.
+    /// Ends a request without a result: as a failure if the request certainly had no effect,
+    /// otherwise as unknown.
     fn fail(&mut self, ticket: Ticket, failure: SessionFailure, output: &mut SessionOutput) {
         let outcome = if self.requests[&ticket].uncertain() {
             SessionOutcome::Unknown(failure)
@@ -679,7 +681,8 @@ impl SessionMachine {
         self.finish(ticket, outcome, output);
     }
 
-    /// Reports how a request has ended. A request whose part fails ends as that part.
+    /// Reports the outcome of a request and removes it. If the request is a part of another one,
+    /// the other one ends with this outcome.
     fn finish(&mut self, mut ticket: Ticket, outcome: SessionOutcome, output: &mut SessionOutput) {
         while let Some(parent) = self.requests[&ticket].part_of {
             match parent {
@@ -695,7 +698,8 @@ impl SessionMachine {
         output.completions.push(Completion { ticket, outcome });
     }
 
-    /// Forgets a request: its timer, attempts, place in a queue and number.
+    /// Removes a request with its timer, attempts, entry in a queue and number. Returns false if
+    /// there is no such request.
     fn remove(&mut self, ticket: Ticket) -> bool {
         self.leave_queue(ticket);
         self.drop_members(ticket);
@@ -720,7 +724,7 @@ impl SessionMachine {
         true
     }
 
-    /// An attempt is answered or lost.
+    /// Removes an attempt that is answered or lost.
     fn forget_attempt(&mut self, correlation: u64) {
         self.uncount(correlation);
         let flight = self.attempts.remove(&correlation).expect("it was flying");
@@ -729,7 +733,7 @@ impl SessionMachine {
         pending.flying.retain(|other| *other != correlation);
     }
 
-    /// An attempt gives its place in the window to the next request.
+    /// Stops counting an attempt in the window of its core, so that the next request can be sent.
     fn uncount(&mut self, correlation: u64) {
         let flight = self.attempts.get_mut(&correlation).expect("it is flying");
         if core::mem::take(&mut flight.counted) {
@@ -750,9 +754,9 @@ impl SessionMachine {
         }
     }
 
-    /// Sets a request's place and when to look at it again, at its deadline at the latest. A
-    /// refusal of an earlier attempt can come while it is queued for the next: it leaves the queue
-    /// then.
+    /// Sets the phase of a request, and the time of its timer, which is its deadline at the latest.
+    /// A refusal of an earlier attempt can arrive while the request is queued for the next attempt.
+    /// The request then leaves the queue.
     fn move_to(&mut self, ticket: Ticket, place: RequestPhase, wake_us: Option<u64>) {
         self.leave_queue(ticket);
         let pending = self.requests.get_mut(&ticket).expect("callers hold it");
@@ -772,7 +776,7 @@ impl SessionMachine {
     }
 }
 
-/// Returns a number in whose bits those of another one are spread (SplitMix64).
+/// Returns a hash of a number, each bit of which depends on all bits of the number (SplitMix64).
 fn mixed(number: u64) -> u64 {
     let mut mixed = number;
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -41,7 +41,8 @@ pub enum SqlError {
     Schema(SchemaError),
     /// A literal is not of the required type.
     Literal {
-        /// Where it was to go, as `column id of table t`; empty if the type was written beside it.
+        /// The target of the literal, as `column id of table t`; empty if the type was written with
+        /// the literal.
         place: String,
         /// The fault of the literal.
         error: ValueError,

@@ -1,7 +1,7 @@
 //! Results as a table for people, as CSV, or as JSON for programs.
 //!
-//! CSV and JSON hold rows and nothing else, so that programs can read them: the result of a
-//! statement, as `UPDATE 3`, goes beside them.
+//! CSV and JSON output has only rows, so that programs can read it. The result of a statement, such
+//! as `UPDATE 3`, goes to a separate output.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -17,7 +17,7 @@ use super::file::StateFolder;
 use crate::error::ServerError;
 use crate::options::EtcdOptions;
 
-/// How long a coordinator that was killed a moment ago is waited for, to have lost its lease.
+/// The time to wait until a coordinator that was just killed has lost its lease.
 const LEADER_GONE_WITHIN: Duration = Duration::from_secs(3 * LEASE_S);
 const ASK_PAUSE: Duration = Duration::from_millis(100);
 
@@ -37,8 +37,9 @@ pub struct MovedState {
 /// Moves the state from a folder to etcd.
 ///
 /// # Errors
-/// A coordinator runs on either; there is nothing to move; another cluster's state is there, or a
-/// later one of this cluster that has not moved; etcd does not answer or has no space.
+/// A coordinator uses the folder or etcd. The folder has no state. Etcd has the state of another
+/// cluster, or a state of this cluster that is newer or has not moved. Etcd does not answer, or has
+/// no space.
 pub fn to_etcd(folder: &Path, options: &EtcdOptions) -> Result<MovedState, ServerError> {
     let folder = StateFolder::open(folder)?;
     let state = folder.load()?.ok_or_else(|| {
@@ -152,7 +153,7 @@ fn refuse(message: String) -> ServerError {
     ServerError::Folder(message)
 }
 
-/// The leader's place in etcd, for as long as a move takes.
+/// The leadership in etcd, which a move of the state holds while it runs.
 struct HeldLeadership {
     record: Record,
     seat: CoordinatorLease,
@@ -161,7 +162,7 @@ struct HeldLeadership {
 }
 
 impl HeldLeadership {
-    /// Takes it, once no coordinator leads.
+    /// Acquires the leadership, once no coordinator leads.
     fn take(options: &EtcdOptions) -> Result<HeldLeadership, ServerError> {
         let mut record = open(options, "a migration".to_owned())?;
         let seat = record
@@ -235,7 +236,7 @@ impl HeldLeadership {
         }
     }
 
-    /// Lets others lead; where it was.
+    /// Releases the leadership. Returns the location of the state in etcd.
     fn leave(mut self) -> String {
         // A lease that is not given back runs out.
         let _ = self.record.leave(self.seat);

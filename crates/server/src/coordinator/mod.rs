@@ -35,7 +35,7 @@ use etcd::EtcdKeeper;
 use file::FileKeeper;
 use keeper::{KeeperEvent, StateKeeper};
 
-/// Other clusters that are noted.
+/// The most other clusters that are remembered.
 const STRANGERS_MAX: usize = 64;
 
 /// A coordinator that listens, but does not serve yet.
@@ -48,8 +48,8 @@ impl CoordinatorProcess {
     /// Opens the folder, or connects to etcd, and listens.
     ///
     /// # Errors
-    /// The address is refused or in use; the folder is in use by another process, of a newer
-    /// format, or damaged. Nothing is changed then. Whether etcd is there is seen later.
+    /// The address is refused or in use. The folder is in use by another process, has a newer
+    /// format, or is damaged. Nothing is changed then. A failure of etcd is reported later.
     pub fn bind(options: &CoordinatorOptions) -> Result<Self, ServerError> {
         check_listen(options.listen, options.allow_unencrypted_network)?;
         let ip = advertised_ip(options.listen, options.advertise)?;
@@ -101,7 +101,7 @@ impl CoordinatorProcess {
         self.event_loop.handle()
     }
 
-    /// Serves until it is stopped.
+    /// Serves until the coordinator is stopped.
     ///
     /// # Errors
     /// The state cannot be kept.
@@ -136,11 +136,11 @@ struct Leading {
     machine: Coordinator,
     output: CoordinatorOutput,
     deadline_us: Option<u64>,
-    /// The newest state that is kept, and its epoch; version 0 is none.
+    /// The version of the newest stored state, and its epoch; version 0 if no state is stored.
     kept: (u64, Epoch),
-    /// States that the keeper was asked to keep since.
+    /// The later states that the keeper was asked to store.
     under_way: VecDeque<(u64, Epoch)>,
-    /// Answers that wait for them, in order.
+    /// The answers that wait for these states, in order.
     held: VecDeque<CoordinatorAnswer>,
 }
 
@@ -166,7 +166,7 @@ impl Leading {
         leading
     }
 
-    /// Takes in that the state of this version is kept.
+    /// Records that the state of this version is stored.
     fn kept(&mut self, version: u64) {
         while self.under_way.front().is_some_and(|it| it.0 <= version) {
             let state = self.under_way.pop_front().expect("it was there above");
@@ -234,7 +234,8 @@ impl Role {
         }
     }
 
-    /// Changes that the keeper has not kept are void, and so are all waiting requests.
+    /// Ends the leadership. Changes that the keeper has not stored are void, and so are all waiting
+    /// requests.
     fn stop_leading(&mut self, reason: &str) {
         if self.leading.take().is_none() {
             return;
@@ -258,7 +259,7 @@ impl Role {
         }
     }
 
-    /// Hands the newest state to the keeper, and takes in the machine's other output.
+    /// Passes the newest state to the keeper, and handles the machine's other output.
     fn keep(&mut self) -> Result<(), ServerError> {
         let Some(leading) = &mut self.leading else {
             return Ok(());

@@ -32,13 +32,14 @@ use crate::store::CoreStore;
 use links::{CoordinatorLink, Peers};
 use outbox::{DelayedMessage, Outbox};
 
-/// Replies gathered before they are handed to their connections within a turn: back-pressure on a
-/// connection is noticed after so many, or so many bytes of rows.
+/// The most replies, and the most bytes of rows in them, that a turn collects before it passes them
+/// to their connections. Back-pressure on a connection is noticed only then.
 const REPLIES_GATHERED_MAX: usize = 64;
 const REPLY_BYTES_GATHERED_MAX: usize = 256 << 10;
-/// A failure that keeps happening is noted once in this time, in microseconds.
+/// The time between two log lines of a repeated failure, in microseconds.
 const NOTE_PAUSE_US: u64 = 10_000_000;
-/// How long a core that ends cleanly works on a checkpoint, for the next start to be quick.
+/// The longest time for which a core that ends cleanly writes a checkpoint, so that the next start
+/// is quick.
 const CLOSING_CHECKPOINT_MAX: Duration = Duration::from_secs(5);
 
 /// The other side of a connection.
@@ -380,7 +381,7 @@ impl<S: CoreStore> CoreDriver<S> {
         Ok(())
     }
 
-    /// A coordinator that has lost its state receives this core's knowledge.
+    /// Sends what this core knows to a coordinator that has lost its state.
     fn remember(&mut self, io: &mut Io) {
         let identity = self.machine.identity();
         let configuration = Arc::clone(self.machine.configuration());
@@ -400,7 +401,7 @@ impl<S: CoreStore> CoreDriver<S> {
         self.complain(io, Remote::Coordinator, reason);
     }
 
-    /// Notes something that may happen again and again.
+    /// Logs a message about a connection, unless one was logged a short time ago.
     fn complain(&mut self, io: &Io, remote: Remote, message: &str) {
         let noted = self
             .noted_us

@@ -351,7 +351,8 @@ impl Io {
     }
 }
 
-/// Apart from [`Io::find`], so that the other parts of an [`Io`] can be used beside it.
+/// Returns the connection with this id; none if it is closed. This is separate from [`Io::find`],
+/// so that a caller can use the other fields of an [`Io`] at the same time.
 fn find_in(
     slots: &mut [Option<(ConnectionId, Connection)>],
     id: ConnectionId,

@@ -55,20 +55,21 @@ pub trait Handler {
     /// A whole frame arrived.
     ///
     /// # Errors
-    /// Why the connection must be closed; the other side is notified.
+    /// The reason why the connection must be closed. The other side is notified.
     fn frame(&mut self, io: &mut Io, id: ConnectionId, frame: Frame) -> Result<(), String>;
 
     /// A connection is no longer usable. Also called for a connection that could not be opened.
     fn closed(&mut self, io: &mut Io, id: ConnectionId, reason: &str);
 
-    /// Everything that was there has been handed in: finish the batch. Called once per turn, also
-    /// after a wake-up and when the deadline has come.
+    /// Finishes the batch, after all frames of the turn were passed to the handler. Called once per
+    /// turn, also after a wake-up and when the deadline has come.
     ///
     /// # Errors
     /// The loop ends with this error: for faults that must end the process (R23).
     fn turn(&mut self, io: &mut Io) -> Result<(), ServerError>;
 
-    /// When `turn` is wanted at the latest, on the loop's clock; none waits for events.
+    /// Returns the latest time for the next `turn`, on the loop's clock; none if the handler only
+    /// waits for events.
     fn deadline_us(&self) -> Option<u64>;
 
     /// The loop was asked to stop: no connection is accepted from now on. Called once.
@@ -102,7 +103,7 @@ impl LoopHandle {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Tells the loop to finish its open work and to end.
+    /// Makes the loop finish its open work and end.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.wake();
@@ -112,7 +113,7 @@ impl LoopHandle {
 const LISTENER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
 const EVENTS_PER_POLL: usize = 1024;
-/// After a failure to accept (no descriptors left) the next attempt waits for this long.
+/// The pause before the next attempt to accept connections after a failure (no descriptors left).
 const ACCEPT_PAUSE_US: u64 = 100_000;
 
 /// A loop that listens, but does not serve yet.
@@ -175,10 +176,10 @@ impl EventLoop {
         self.handle.clone()
     }
 
-    /// Serves until it is stopped.
+    /// Serves until the loop is stopped.
     ///
     /// # Errors
-    /// The error with which the handler ended it, or a failure of the poll itself.
+    /// The error with which the handler ended the loop, or a failure of the poll.
     pub fn run<H: Handler>(mut self, handler: &mut H) -> Result<(), ServerError> {
         let mut events = Events::with_capacity(EVENTS_PER_POLL);
         let mut ready = Vec::new();
@@ -208,7 +209,8 @@ impl EventLoop {
         }
     }
 
-    /// Accepts connections for which no edge will come, if it is time.
+    /// Accepts the connections that were left after a failure to accept, once the pause is over. No
+    /// event of the socket reports these connections again.
     fn accept_again<H: Handler>(&mut self, handler: &mut H) {
         if self.accept_us.is_some_and(|at| at <= self.io.now_us) {
             self.accept(handler);
@@ -239,7 +241,7 @@ impl EventLoop {
         }
     }
 
-    /// Takes in an event. Reading comes later, so that all of them are known first.
+    /// Handles an event, without reading. Reads come after all events of the turn are known.
     fn note<H: Handler>(&mut self, event: &Event, handler: &mut H) {
         match event.token() {
             WAKER => {}
@@ -401,7 +403,8 @@ impl EventLoop {
     }
 }
 
-/// Errors of `accept` that belong to the connection, not to the listener (accept(2)).
+/// Returns whether an error of `accept` belongs to the connection, and not to the listener
+/// (accept(2)).
 fn is_of_one_connection(error: &Error) -> bool {
     matches!(
         error.kind(),

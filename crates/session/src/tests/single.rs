@@ -30,7 +30,7 @@ struct Client {
 }
 
 impl Client {
-    /// Knows configuration 1 and has session 5 for a long time.
+    /// Returns a client that knows configuration 1, and has session 5 for a long time.
     fn new(limits: SessionLimits) -> Client {
         let mut client = Client {
             machine: SessionMachine::new(limits, 1, Some(configuration(1))),
@@ -93,7 +93,7 @@ impl Client {
         self.reply(attempt, Reply::Refused(refusal));
     }
 
-    /// Lets time pass until something is sent, ended or asked.
+    /// Lets time pass until an attempt is sent, a request ends, or the coordinator is asked.
     fn wait(&mut self) {
         let before = (self.sent.len(), self.ended.len(), self.asks.len());
         while before == (self.sent.len(), self.ended.len(), self.asks.len()) {
@@ -102,7 +102,7 @@ impl Client {
         }
     }
 
-    /// Lets time pass until something is sent or ended.
+    /// Lets time pass until an attempt is sent or a request ends.
     fn wait_for_attempt(&mut self) {
         let before = (self.sent.len(), self.ended.len());
         while before == (self.sent.len(), self.ended.len()) {
@@ -110,7 +110,7 @@ impl Client {
         }
     }
 
-    /// Lets all time pass.
+    /// Lets time pass until no deadline is left.
     fn exhaust(&mut self) {
         while let Some(at_us) = self.deadline_us {
             self.now_us = self.now_us.max(at_us);
@@ -338,8 +338,8 @@ fn a_newer_epoch_is_fetched_and_the_request_sent_with_it() {
     }
 }
 
-/// The answer that is on its way may be from before that epoch: then the next request for it would
-/// come too late.
+/// The answer in flight may be older than the noticed epoch. Another request for this epoch, after
+/// that answer, would come too late.
 #[test]
 fn an_epoch_that_is_noticed_during_a_fetch_is_fetched_at_once() {
     let mut client = Client::new(SessionLimits::default());
@@ -630,8 +630,7 @@ fn counters_come_from_the_core_that_was_named() {
     assert_eq!(*client.outcome(), SessionOutcome::Status(Vec::new()));
 }
 
-/// Returns the servers of `configuration`, the first of which has lost its partitions to the
-/// second.
+/// Returns `configuration` with all partitions of the first server on the second one.
 fn without_the_first(epoch: u64) -> SessionInput {
     let mut configuration = (*configuration(epoch)).clone();
     for place in configuration.tables[0].placement.iter_mut().flatten() {
@@ -640,7 +639,7 @@ fn without_the_first(epoch: u64) -> SessionInput {
     SessionInput::Configuration(Arc::new(configuration))
 }
 
-/// Returns a write that goes to the first server.
+/// Submits a write to the first server, and returns its attempt.
 fn insert_at_the_first(client: &mut Client, number: u64) -> Attempt {
     let sent = client.sent.len();
     for id in 0.. {

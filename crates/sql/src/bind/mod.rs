@@ -1,10 +1,10 @@
 //! Gives the parser's expressions columns and types, so that the store can evaluate them.
 //!
 //! Literals take their type from the other operand, as in PostgreSQL: `'2013-01-01'` is a timestamp
-//! beside a timestamp, `1` a float64 beside a float64. An expression without a column is computed
-//! here, once. The result is an expression of the store. The store's checker has the last word on
-//! types. Functions, subqueries and everything else that needs more than the row are refused by
-//! name.
+//! if the other operand is one, and `1` is a float64 if the other operand is one. An expression
+//! without a column is computed here, once. The result is an expression of the store. The store's
+//! checker has the last word on types. Functions, subqueries and everything else that needs more
+//! than the row are refused by name.
 
 mod decimal;
 mod like;
@@ -403,7 +403,8 @@ impl<'a> Scope<'a> {
 }
 
 impl Bound {
-    /// Returns the type that it gives to a literal beside it.
+    /// Returns the type that this operand gives to a literal as the other operand; none if it gives
+    /// no type.
     fn context(&self) -> Option<ColumnType> {
         match self {
             Bound::Typed(_, found) => *found,

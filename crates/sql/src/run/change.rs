@@ -36,7 +36,7 @@ pub(super) async fn insert<S: Store>(
     Ok(StatementOutcome::Done(format!("INSERT 0 {done}")))
 }
 
-/// Returns how many rows may be on their way at the same time.
+/// Returns the most rows of an INSERT that may be in flight at the same time.
 fn insert_in_flight(in_order: bool) -> usize {
     if in_order { 1 } else { ROWS_IN_FLIGHT_MAX }
 }

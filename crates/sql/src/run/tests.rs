@@ -517,7 +517,8 @@ fn integers_beside_other_numbers() {
     );
 }
 
-/// As in PostgreSQL, the members of a list are of one type: beside a double, numbers are doubles.
+/// As in PostgreSQL, all members of a list have one type: if one is a double, all numbers are
+/// doubles.
 #[test]
 fn a_double_in_a_list_makes_doubles_of_its_numbers() {
     let setup = "CREATE TABLE t (id bigint PRIMARY KEY); \

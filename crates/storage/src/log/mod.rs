@@ -31,11 +31,11 @@ use crate::segment::{self, BLOCK_BYTES};
 use preparer::Spares;
 pub use recovery::{Damage, Recovery, ReplayItem};
 
-/// Bytes submitted and not yet written above which new writes are refused as
+/// The bytes of submitted and unwritten records above which new writes are refused as
 /// [`LogAdmission::Busy`].
 pub const PENDING_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Bytes submitted beyond which they are written without waiting for more.
+/// The bytes of submitted records from which the committer writes them without waiting for more.
 const GATHERED_BYTES_MAX: usize = 1024 * 1024;
 
 /// A record takes at most this share of a segment.
@@ -277,8 +277,8 @@ impl Log {
         (records / RECORD_SHARE) as usize - record::HEADER_BYTES
     }
 
-    /// Returns the failure of the log, if there is one: the process must then stop, without another
-    /// try (R23).
+    /// Checks that the log has not failed. After a failure the process must stop, without another
+    /// attempt (R23).
     ///
     /// # Errors
     /// [`StorageError::Fatal`].
@@ -289,12 +289,12 @@ impl Log {
         }
     }
 
-    /// Returns whether a new operation whose records take `bytes` may enter.
+    /// Returns whether the log has room for a new operation whose records take `bytes`.
     ///
-    /// Space for it, and for decisions on earlier admitted operations, is on the disk already: one
-    /// spare segment is kept for a restart's copy of the tail, another one or half a segment for
-    /// decisions. On a full disk a quarter of that half is the reserve for operations that free
-    /// space.
+    /// The space for the operation, and for decisions on earlier admitted operations, is already on
+    /// the disk. One spare segment is kept for a restart's copy of the tail, and another segment or
+    /// half a segment for decisions. On a full disk, a quarter of that half is the reserve for
+    /// operations that free space.
     pub fn admission(&self, bytes: u64) -> LogAdmission {
         if self.shared.pending_bytes.load(Ordering::Relaxed) > PENDING_BYTES_MAX {
             return LogAdmission::Busy;
@@ -388,7 +388,7 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 #[derive(Default)]
 struct Batch {
     bytes: Vec<u8>,
-    /// In the order of the bytes; each ends where the next starts.
+    /// The slices in the order of the bytes. Each ends at the start of the next.
     pieces: Vec<SegmentSlice>,
     /// Position of the last record.
     last: Position,
@@ -396,23 +396,23 @@ struct Batch {
     flush: bool,
 }
 
-/// Bytes of a batch that go to one place of one segment.
+/// The bytes of a batch that go to one offset of one segment.
 struct SegmentSlice {
     /// The segment to begin first, if these bytes are its first.
     begins: Option<SegmentKey>,
-    /// Where the bytes go in the segment.
+    /// The offset of the bytes in the segment.
     offset: u64,
-    /// Where they start in the batch.
+    /// The offset of the bytes in the batch.
     start: usize,
 }
 
 impl Batch {
-    /// Returns whether it is to be written without waiting for more.
+    /// Returns whether the committer is to write the batch without waiting for more records.
     fn is_urgent(&self) -> bool {
         self.flush || self.bytes.len() >= GATHERED_BYTES_MAX
     }
 
-    /// Appends all of `later`, which is left empty, with a buffer to reuse.
+    /// Appends all of `later` to this batch. `later` becomes empty, with a buffer to reuse.
     fn take(&mut self, later: &mut Batch) {
         if self.pieces.is_empty() {
             std::mem::swap(self, later);
@@ -489,7 +489,8 @@ impl Shared {
     }
 }
 
-/// Locks; a panic elsewhere left nothing half done in here that a later reader could misread.
+/// Locks a mutex, even if a thread has panicked with it: no thread leaves inconsistent data under
+/// these mutexes.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,9 @@
 //! Data that memory does not hold: sorted bytes on disk, written by checkpoints only.
 //!
-//! A library's LSM store keeps them. Checkpoints enter by bulk ingestion, which bypasses its
-//! journal and appears whole or not at all; the checkpoint's position is an entry among the others,
-//! so that it is exactly as durable as they are. Another module decides on the contents.
+//! The LSM store of a library holds this data. A checkpoint is written by bulk ingestion, which
+//! bypasses the library's journal and becomes visible as a whole or not at all. The checkpoint's
+//! position is an entry of the same ingestion, so that it is exactly as durable as the other
+//! entries. Another module decides on the contents.
 
 use std::ops::Bound;
 use std::path::Path;
@@ -14,7 +15,7 @@ use placement::tables::TablesError;
 
 use crate::error::StorageError;
 
-/// Keys of this module's own, before all of those of tables.
+/// The key of this module's own entry, which sorts before all keys of tables.
 const CHECKPOINT_KEY: &[u8] = b"\x00checkpoint";
 const TABLE_PREFIX: u8 = 1;
 const KEY_PREFIX_BYTES: usize = 9;
@@ -149,7 +150,7 @@ impl ColdStore {
         inner.finish().map_err(failed)
     }
 
-    /// Returns its bytes on disk.
+    /// Returns the bytes of the store on disk.
     pub(crate) fn disk_bytes(&self) -> u64 {
         self.keyspace.disk_space()
     }

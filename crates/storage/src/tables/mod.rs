@@ -39,7 +39,8 @@ const SWEEP_STEPS: usize = 8;
 /// The same per leaf that is loaded from the cold store, which takes its time anyway.
 const SWEEP_STEPS_LOADING: usize = 64;
 
-/// Bytes counted for a leaf beside its buffers: counters of the allocation, number, separator.
+/// The bytes counted for a leaf in addition to its buffers: counters of the allocation, number,
+/// separator.
 const LEAF_OVERHEAD_BYTES: usize = 120;
 
 /// Sorted tables over memory and, if there is one, a cold store.
