@@ -80,6 +80,10 @@ fn tolerant(text: &str) -> Option<String> {
             let is_so = |node: Node<'_>| matches!(node, Node::RenameStmt(it) if it.missing_ok);
             changed(text, INDEX, &["INDEX IF EXISTS"], is_so)
         }
+        // The index of the partition may be missing, too.
+        Node::AlterTableStmt(alter) if alter.cmds().iter().any(attaches_index) => {
+            Some(unless(text, "undefined_table"))
+        }
         Node::AlterTableStmt(alter)
             if alter.objtype == ObjectType::OBJECT_INDEX && !alter.missing_ok =>
         {
@@ -94,8 +98,20 @@ fn tolerant(text: &str) -> Option<String> {
     }
 }
 
-/// Returns the same as a statement that detaches a partition concurrently or ends that where it was
-/// interrupted, which leaves the partition a constraint for its bounds; none for another one.
+/// Returns whether a part of ALTER TABLE or ALTER INDEX attaches the index of a partition.
+fn attaches_index(command: Node<'_>) -> bool {
+    match command {
+        Node::AlterTableCmd(command) if command.subtype == AlterTableType::AT_AttachPartition => {
+            matches!(command.def(), Node::PartitionCmd(partition) if partition.bound().is_none())
+        }
+        _ => false,
+    }
+}
+
+/// Returns the replicas' form of a statement that detaches a partition concurrently, or that ends
+/// an interrupted detachment; none for any other statement. The detached table gets a constraint
+/// for its bounds, as on the primary. A partition of hashes gets none: the constraint would name
+/// the parent, which may be dropped.
 fn detaching(alter: &AlterTableStmt, text: &str) -> Option<String> {
     let (word, partition) = alter.cmds().iter().find_map(in_two_steps)?;
     let is_plain = |node: Node<'_>| match node {
@@ -106,9 +122,12 @@ fn detaching(alter: &AlterTableStmt, text: &str) -> Option<String> {
     let schema = partition.schemaname().map(|name| quoted(name) + ".");
     let name = schema.unwrap_or_default() + &quoted(partition.relname()?);
     let body = format!(
-        "DECLARE bounds text := pg_catalog.pg_get_partition_constraintdef({}::pg_catalog.regclass); \
-         BEGIN EXECUTE {}; \
-         EXECUTE pg_catalog.concat({}, bounds, ')'); END",
+        "DECLARE bounds text := (\
+           SELECT pg_catalog.pg_get_partition_constraintdef(i.inhrelid) FROM pg_catalog.pg_inherits AS i \
+             JOIN pg_catalog.pg_partitioned_table AS p ON p.partrelid OPERATOR(pg_catalog.=) i.inhparent \
+            WHERE i.inhrelid OPERATOR(pg_catalog.=) {}::pg_catalog.regclass \
+              AND p.partstrat OPERATOR(pg_catalog.<>) 'h'); \
+         BEGIN EXECUTE {}; IF bounds IS NOT NULL THEN EXECUTE pg_catalog.concat({}, bounds, ')'); END IF; END",
         literal(&name),
         literal(&detach),
         literal(&format!("ALTER TABLE {name} ADD CHECK ("))
@@ -375,24 +394,36 @@ mod tests {
 
     #[test]
     fn partitions_are_detached_at_once() {
-        for (text, expected) in [
+        for (text, detach, name) in [
             (
                 "ALTER TABLE \"concurrently\" DETACH PARTITION s.p CONCURRENTLY",
-                "DO 'DECLARE bounds text := pg_catalog.pg_get_partition_constraintdef(\
-                 ''\"s\".\"p\"''::pg_catalog.regclass); BEGIN EXECUTE ''ALTER TABLE \
-                 \"concurrently\" DETACH PARTITION s.p ''; EXECUTE pg_catalog.concat(''ALTER TABLE \
-                 \"s\".\"p\" ADD CHECK ('', bounds, '')''); END'",
+                "ALTER TABLE \"concurrently\" DETACH PARTITION s.p ",
+                "\"s\".\"p\"",
             ),
             (
                 "ALTER TABLE t DETACH PARTITION finalize FINALIZE",
-                "DO 'DECLARE bounds text := pg_catalog.pg_get_partition_constraintdef(\
-                 ''\"finalize\"''::pg_catalog.regclass); BEGIN EXECUTE ''ALTER TABLE t DETACH \
-                 PARTITION  FINALIZE''; EXECUTE pg_catalog.concat(''ALTER TABLE \"finalize\" ADD \
-                 CHECK ('', bounds, '')''); END'",
+                "ALTER TABLE t DETACH PARTITION  FINALIZE",
+                "\"finalize\"",
             ),
         ] {
-            assert_eq!(at_replica(text), expected);
+            let body = at_replica(text);
+            for part in [
+                format!("OPERATOR(pg_catalog.=) ''{name}''::pg_catalog.regclass"),
+                format!("BEGIN EXECUTE ''{detach}'';"),
+                format!("concat(''ALTER TABLE {name} ADD CHECK ('', bounds, '')'')"),
+            ] {
+                assert!(body.contains(&part), "{part}: {body}");
+            }
         }
+        let attached = at_replica("ALTER INDEX i ATTACH PARTITION j");
+        assert!(
+            attached.contains("EXCEPTION WHEN undefined_table"),
+            "{attached}"
+        );
+        let of_table = "ALTER TABLE t ATTACH PARTITION p FOR VALUES IN (1)";
+        assert_eq!(at_replica(of_table), of_table);
+        let of_rest = "ALTER TABLE t ATTACH PARTITION p DEFAULT";
+        assert_eq!(at_replica(of_rest), of_rest);
     }
 
     #[test]

@@ -29,7 +29,7 @@ CREATE FUNCTION makes_in_sql() RETURNS void LANGUAGE sql AS $$ CREATE TABLE of_s
 CREATE SCHEMA other AUTHORIZATION ann";
 
 /// Each is sent to the primary as it is here, as several messages where it has `;;`; all is equal
-/// after it.
+/// after it. A message behind `!` fails.
 const CHANGES: &[&str] = &[
     "CREATE TABLE fruit (id serial PRIMARY KEY, name text)",
     "INSERT INTO fruit (name) VALUES ('apple'), ('pear')",
@@ -112,6 +112,15 @@ const CHANGES: &[&str] = &[
      REVOKE SELECT ON LARGE OBJECT 4242 FROM PUBLIC; ALTER LARGE OBJECT 4242 OWNER TO ann; COMMENT ON TABLE b IS 'y';;
      DO $$ BEGIN GRANT UPDATE ON LARGE OBJECT 4242 TO PUBLIC; COMMENT ON LARGE OBJECT 4242 IS 'z'; END $$;;
      SELECT lo_unlink(4242)",
+    "CREATE TABLE hashes (id int PRIMARY KEY) PARTITION BY HASH (id);
+     CREATE TABLE hash PARTITION OF hashes FOR VALUES WITH (MODULUS 1, REMAINDER 0); INSERT INTO hashes VALUES (1);;
+     ALTER TABLE hashes DETACH PARTITION hash CONCURRENTLY;; DROP TABLE hashes;; INSERT INTO hash VALUES (2);; DROP TABLE hash",
+    // An index that could not be built is invalid on the primary, and replicas do not have it.
+    "CREATE TABLE fractions (a int, b int) PARTITION BY LIST (a); CREATE TABLE halves PARTITION OF fractions FOR VALUES IN (1);
+     CREATE INDEX of_all ON ONLY fractions ((a / b)); INSERT INTO halves VALUES (1, 0);;
+     !CREATE INDEX CONCURRENTLY of_halves ON halves ((a / b));; ALTER INDEX of_all ATTACH PARTITION of_halves;;
+     DELETE FROM halves WHERE b = 0;; REINDEX INDEX CONCURRENTLY of_halves;; ALTER INDEX of_all ATTACH PARTITION of_halves;;
+     COMMENT ON INDEX of_halves IS 'repaired';; DROP TABLE fractions",
     // The log of a TRUNCATE does not name tables that are partitioned or unlogged, though they
     // refer to those that it names.
     "CREATE TABLE prim (a int PRIMARY KEY); CREATE TABLE refs (a int REFERENCES prim) PARTITION BY RANGE (a);
@@ -160,7 +169,10 @@ async fn replicas_follow_writes_around_the_proxy() {
     for sql in CHANGES {
         let around = connect(cluster.primary.socket()).await;
         for message in sql.split(";;") {
-            around.batch_execute(message).await.unwrap();
+            match message.trim_start().strip_prefix('!') {
+                Some(failing) => assert!(around.batch_execute(failing).await.is_err(), "{sql}"),
+                None => around.batch_execute(message).await.unwrap(),
+            }
         }
         assert_equal(&cluster, sql).await;
     }
