@@ -32,8 +32,9 @@ const SHARE: CoreShare = CoreShare::of_core(20);
 /// Servers of the paper's experiments, and partitions of each copy.
 const SERVERS: usize = 12;
 const PARTITIONS: u32 = 12;
-/// Clients, and lookups under way at a time, of all together: so many that a lookup that waits for
-/// a slow server does not keep the others idle, as the CPU is to be the bottleneck.
+/// The number of clients, and the number of lookups in flight of all clients together. The CPU is
+/// to be the bottleneck, so there are enough lookups to use it while some of them wait for a slow
+/// server.
 const CLIENTS: usize = 4;
 const READERS: usize = 128;
 /// Writers of rows that the lost server holds.

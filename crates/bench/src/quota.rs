@@ -21,7 +21,7 @@ const QUOTA_US_MIN: u32 = 1_000;
 /// A fraction of one core that limits the CPU time of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreShare {
-    /// This much of a core is one over so many.
+    /// The share is a core divided by this number.
     parts: u32,
 }
 

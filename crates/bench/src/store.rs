@@ -24,11 +24,11 @@ use crate::processes::BenchCluster;
 pub const FIELDS: usize = 10;
 /// Writes in flight while a table is filled.
 const LOAD_WINDOW: usize = 64;
-/// A load prints how far it is after every so many rows.
+/// The number of rows after which a load prints its progress.
 const ROWS_PER_NOTE: u64 = 500_000;
 /// The time that an operation may take on a busy machine before the run is given up.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// How often, and after which pause, is asked whether all servers are up.
+/// The most checks of whether all servers are up, and the pause between two of them.
 const UP_TRIES_MAX: u32 = 300;
 const UP_PAUSE: Duration = Duration::from_millis(100);
 

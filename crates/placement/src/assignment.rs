@@ -230,8 +230,8 @@ fn best_pools<'a>(layout: &Layout, needed: usize, mut domains: Vec<Domain<'a>>) 
         .1
 }
 
-/// Returns so many pools. The largest families get a pool each, and the others go to the pool with
-/// least. Then every domain goes to the pool that needs it most.
+/// Returns `count` pools. The largest families get a pool each. Each other family goes to the
+/// smallest pool. Then every domain goes to the pool that needs it most.
 fn divide<'a>(
     families: &[Vec<usize>],
     needed: usize,

@@ -241,7 +241,8 @@ fn is_zone(zone: &str) -> bool {
     hours && minutes
 }
 
-/// Returns a number of so many decimal digits and nothing else.
+/// Returns the number that a text of only decimal digits has; none for another text, or another
+/// count of digits.
 fn digits(text: &str, count: core::ops::RangeInclusive<usize>) -> Option<u32> {
     let all_digits = text.bytes().all(|byte| byte.is_ascii_digit());
     if !all_digits || !count.contains(&text.len()) {

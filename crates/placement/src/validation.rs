@@ -1,7 +1,8 @@
 //! The checks that a schema passes before it is a table.
 //!
-//! They end with its copies, because which copies there can be follows from columns, indexes and
-//! partitions. Servers are not known here: `assignment` checks whether there are enough.
+//! The copies are checked last, because the possible copies follow from columns, indexes and
+//! partitions. These checks do not know the servers: `assignment` checks whether there are enough
+//! of them.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -131,7 +132,8 @@ impl Schema {
         Ok(())
     }
 
-    /// Checks by how many of the first columns of a key, of so many, its copy is cut.
+    /// Checks the number of first columns by which a copy is partitioned: `asked` of the key's
+    /// `columns`.
     fn check_cut(&self, what: &str, asked: Option<u8>, columns: usize) -> Result<(), SchemaError> {
         let is_possible = asked.is_none_or(|asked| (1..=columns).contains(&usize::from(asked)));
         ensure!(

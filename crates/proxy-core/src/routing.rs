@@ -88,17 +88,18 @@ impl<'a> RoutingQuestion<'a> {
 /// The decision where statements run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoutingDecision {
-    /// They run on the primary, for this reason.
+    /// The statements run on the primary, for this reason.
     Primary(&'static str),
-    /// They run on the primary, because they failed at a replica.
+    /// The statements run on the primary, because they failed at a replica.
     FailedAtReplica,
-    /// They run where it is fresh enough: at a replica, or on the primary if no replica is.
+    /// The statements run at a replica that is fresh enough, or on the primary if there is none.
     Fresh(ReadTarget),
-    /// They run at a replica that has every commit, and their transaction takes its snapshot there.
+    /// The statements run at a replica that has every commit, and their transaction takes its
+    /// snapshot there.
     Snapshot,
-    /// They run at the replica where their transaction has its snapshot.
+    /// The statements run at the replica where their transaction has its snapshot.
     Stays,
-    /// They run on no server: their transaction must begin again, on the primary.
+    /// The statements run on no server: their transaction must begin again, on the primary.
     BeginsAgain,
 }
 

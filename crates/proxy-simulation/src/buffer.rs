@@ -40,7 +40,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Returns an empty buffer, for so many commits.
+    /// Returns an empty buffer for `length_max` commits.
     pub fn new(length_max: u64) -> Buffer {
         Buffer {
             is_up: true,
@@ -139,8 +139,8 @@ impl Buffer {
         self.queue.as_ref().map_or(0, VecDeque::len)
     }
 
-    /// Returns the page after a place, with its end; none if it cannot be read, or if there is no
-    /// more.
+    /// Returns the commits of the next page after a position, and the page's end; none if the page
+    /// cannot be read, or if there is none.
     pub fn read(&self, place: Tsid) -> Option<(Vec<Given>, Tsid)> {
         let page = self.pages.as_ref()?.next(place).filter(|_| self.is_up)?;
         let (_, states) = self.rows.iter().find(|(row, _)| *row == page)?;

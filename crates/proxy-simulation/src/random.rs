@@ -20,7 +20,7 @@ impl Random {
         ((u128::from(z) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Returns true once in so many times.
+    /// Returns true once in `times` calls, on average.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }

@@ -19,30 +19,31 @@ pub(crate) struct Session {
 /// The activity of a session.
 #[derive(Debug, Default)]
 pub(crate) enum Doing {
-    /// Its client asks for nothing.
+    /// The session's client requests nothing.
     #[default]
     Nothing,
-    /// It has sent a statement of its transaction.
+    /// The session has sent a statement of its transaction.
     Statement {
         statement: Statement,
-        /// How many more there will be.
+        /// The number of statements that will follow.
         more: u64,
-        /// Whether it is a transaction of its own.
+        /// Whether the statement is a transaction of its own.
         alone: bool,
     },
-    /// It has sent COMMIT, or ROLLBACK.
+    /// The session has sent COMMIT, or ROLLBACK.
     End { commits: bool },
-    /// Its commit is in the log, at this place.
+    /// The session's commit is in the log, at this index.
     Logged(usize),
-    /// It has sent its marks.
+    /// The session has sent its marks.
     Marks(VecDeque<String>),
-    /// Its read waits for a replica that is fresh enough.
+    /// The session's read waits for a replica that is fresh enough.
     Waits(Read, ReadMoment),
-    /// Its read waits for a connection.
+    /// The session's read waits for a connection.
     Asks(Read, Option<Chosen>),
-    /// Its read runs at a replica.
+    /// The session's read runs at a replica.
     Runs(Read, Chosen),
-    /// Its read has taken its snapshot there, which has this; the proxy has not received that yet.
+    /// The session's read has taken its snapshot at a replica, with the commits up to this
+    /// position. The proxy has not received the answer yet.
     Answers(Read, Chosen, Tsid),
 }
 

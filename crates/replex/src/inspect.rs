@@ -125,7 +125,7 @@ pub struct Inspector {
     deadline: Instant,
     configuration: Configuration,
     connections: HashMap<String, FrameConnection>,
-    /// After each answer, it rests so many times as long as that took.
+    /// The pause after each answer, as a multiple of the time that the answer took.
     rests: u32,
     /// Partitions that cannot be read now are left out instead of being waited for.
     leaves_out: bool,

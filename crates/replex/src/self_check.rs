@@ -13,18 +13,18 @@ use server::journal::{self, JournalLevel};
 use crate::compare::CopyDifference;
 use crate::inspect::{InspectError, Inspector};
 
-/// Of each second, cores are asked for something for about one part in so many.
+/// The cores spend about one part in this number of each second on answers.
 const PACE: u32 = 20;
-/// Nothing is waited for longer in one round.
+/// The longest wait in one round.
 const ROUND_MAX: Duration = Duration::from_secs(24 * 3600);
-/// Rows that differ are named, so many at most.
+/// The most differing rows that are named.
 const NAMED_MAX: usize = 10;
 
-/// Compares all tables `every` so often, while the coordinator at this address leads. Ends with the
-/// process.
+/// Starts a thread that compares the copies of all tables, once in each interval `every`, while the
+/// coordinator at this address leads. The thread ends with the process.
 ///
 /// # Errors
-/// There is no thread to be had.
+/// The thread cannot be started.
 pub fn start(coordinator: String, every: Duration) -> io::Result<()> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build()?;

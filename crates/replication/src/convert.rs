@@ -1,12 +1,12 @@
 //! Makes a replica of a streaming standby of the primary: the quickest way to fill one, as files
 //! are copied and not rows (P3).
 //!
-//! The slot is held from before. The standby is promoted, which ends its replay somewhere in the
-//! primary's log: it has every commit whose record ends there or before, and no other. PostgreSQL
-//! writes down where that is, since a new timeline begins there.
+//! The slot exists before that. The standby is promoted, which ends its replay at some WAL position
+//! of the primary. It has every commit whose record ends at or before this position, and no other.
+//! PostgreSQL records the position, because a new timeline begins there.
 //!
-//! Invariant: a replica is followed from such a place only if it was a standby of this primary
-//! right before.
+//! Invariant: a replica is followed from such a position only if it was a standby of this primary
+//! immediately before.
 
 use std::time::Duration;
 

@@ -29,7 +29,7 @@ pub trait LogPlaced {
 pub struct RecentCommits<C> {
     commits: VecDeque<C>,
     length: usize,
-    /// Every commit after this place is here.
+    /// The position after which every commit is in `commits`.
     after: Tsid,
     until: Tsid,
 }

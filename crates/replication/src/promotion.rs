@@ -14,8 +14,8 @@
 //! - A promotion that was begun can be continued: the database with the mark is taken again, and so
 //!   is a standby that was promoted and has no mark yet. It is not known whether a client has
 //!   written there since, so no replica follows that one without being filled again. A server that
-//!   has stopped being a standby for another reason looks the same: it is not taken where another
-//!   replica has more, and none is promoted beside it.
+//!   has stopped being a standby for another reason looks the same: it is not chosen if another
+//!   replica has more commits, and no other replica is promoted in addition to it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -166,7 +166,7 @@ pub struct SlotReader {
     followers: BTreeMap<Follower, FollowerState>,
     /// Every commit up to here has been read.
     position: Tsid,
-    /// The slot no longer delivers commits before this place.
+    /// The position before which the slot delivers no commits any more.
     confirmed: Tsid,
     recent: RecentCommits<StreamedCommit>,
     /// The snapshot of the catalogue that the analyser has, if this reader has read it.

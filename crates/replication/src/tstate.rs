@@ -119,7 +119,7 @@ pub struct TStateAssembler {
     shapes: BTreeMap<u32, Arc<TableShape>>,
     /// Tables of the schema in which proxies keep their own, which are not replicated.
     own: BTreeSet<u32>,
-    /// That of them in which changes of the schema are noted.
+    /// The table in which changes of the schema are recorded.
     notes: Option<(u32, Vec<String>)>,
     schema_changes: SchemaChanges,
     /// Whether a table's description differs from the catalogue.

@@ -1,8 +1,9 @@
 //! The baselines with which every published figure is compared: `echo` and `chain-echo`.
 //!
-//! They use the server's own event loop, with a handler that keeps no state. So they measure only
-//! the cost of sockets, frames and batching. `echo` answers each `Message::Echo` with the same
-//! bytes. With a next process, the bytes go down a chain and back up, like a write (Replex Fig. 3).
+//! The baselines use the server's own event loop, with a handler that keeps no state. So they
+//! measure only the cost of sockets, frames and batching. `echo` answers each `Message::Echo` with
+//! the same bytes. With a next process, the bytes go down a chain and back up, like a write (Replex
+//! Fig. 3).
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -26,9 +26,9 @@ pub(crate) struct Envelope {
 /// The reason why bytes are not a valid record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EnvelopeError {
-    /// They are damaged.
+    /// The bytes are damaged.
     Damaged,
-    /// They have this format, which this program does not support.
+    /// The bytes have this format, which this program does not support.
     Format(u16),
 }
 

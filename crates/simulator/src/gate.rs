@@ -138,7 +138,7 @@ fn plant(bug: Option<Bug>) {
     storage::record::CHECKSUM_UNCHECKED.store(unchecked, Ordering::Relaxed);
 }
 
-/// Runs seeds with the bug until one fails that passes without it, at most so many.
+/// Runs at most `seeds_max` seeds with the bug, until a seed fails that passes without the bug.
 fn find(bug: Bug, from: u64, seeds_max: u64) -> Option<Catch> {
     let suits = |seed: &u64| {
         let mut plan = RunPlan::draw(&mut Random::new(*seed));

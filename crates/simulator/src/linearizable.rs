@@ -91,7 +91,7 @@ struct Search<'a, M: Object> {
     deepest: (usize, Vec<usize>),
 }
 
-/// A place in the search: what could come next, and how far that has been tried.
+/// A step of the search: the operations that could be ordered next, and the next one to try.
 struct Frame<S> {
     choices: Vec<usize>,
     next: usize,

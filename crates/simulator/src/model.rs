@@ -88,7 +88,7 @@ impl WorkloadOperation {
 /// A range of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionRange {
-    /// The copy, by its place in the model.
+    /// The index of the copy in the model.
     pub replex: usize,
     /// The partition of the replex.
     pub partition: u32,

@@ -13,7 +13,7 @@ use crate::random::Random;
 pub const MILLISECOND: u64 = 1_000;
 /// A second of simulated time.
 pub const SECOND: u64 = 1_000_000;
-/// So many partitions can be cut along two axes.
+/// The number of partitions from which a copy can have two axes.
 const PARTITIONS_TO_CUT: u32 = 4;
 /// Names the stream of draws from which the number of tables comes.
 const TABLES_STREAM: u64 = 0x07ab_1e50;
@@ -221,7 +221,7 @@ impl RunPlan {
         }
     }
 
-    /// Returns the schema of a table, by its place.
+    /// Returns the schema of the table with this index.
     pub fn schema_of(&self, table: usize) -> Schema {
         let mut schema = self.schema.clone();
         if table > 0 {
@@ -230,7 +230,7 @@ impl RunPlan {
         schema
     }
 
-    /// Returns the place of the table that has a group of rows.
+    /// Returns the index of the table that has a group of rows.
     pub fn table_of(&self, group: i64) -> usize {
         usize::try_from(group).expect("groups are counted from 0") % self.tables
     }

@@ -24,7 +24,7 @@ use crate::random::Random;
 /// have no id or value in common.
 pub const GROUP_STRIDE: i64 = 16;
 
-/// The first so many kinds of operations in [`Workload::weights`] write.
+/// The number of kinds of operations that write. They are the first in [`Workload::weights`].
 const WRITE_KINDS: usize = 5;
 
 /// Returns the group of an id.

@@ -49,7 +49,7 @@ struct State {
     snapshots: u64,
     /// Why none can be, if so.
     without_snapshots: Option<String>,
-    /// So many snapshots end when their first page is asked for.
+    /// The number of snapshots that end when their first page is requested.
     snapshots_ending: u64,
     /// Runs once this many pages more were read, if it has not.
     growth: Option<(usize, Vec<Mutation>)>,

@@ -1,7 +1,7 @@
 //! Snapshots: the time to open one, and their cost for writes at the same time (Q2, Q3).
 //!
-//! Left out: reads of a snapshot, whose pages cost what other pages do, and a snapshot of so many
-//! changes that its history does not fit.
+//! Not measured are reads of a snapshot, whose pages cost what other pages do, and snapshots whose
+//! history does not fit into memory.
 
 use std::cell::Cell;
 use std::io;
@@ -188,7 +188,7 @@ impl Measured {
     }
 }
 
-/// Opens so many snapshots a second for a while, and ends each at once.
+/// Opens [`OPENED_PER_SECOND`] snapshots a second for a while, and ends each at once.
 async fn open_often(client: &Client, table: &Table, span: Duration) -> io::Result<()> {
     let end = Instant::now() + span;
     let mut due = interval(Duration::from_micros(1_000_000 / OPENED_PER_SECOND));

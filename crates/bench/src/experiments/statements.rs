@@ -143,7 +143,8 @@ impl StatementWorker {
         drawn.collect()
     }
 
-    /// Returns how many rows lookups of so many keys find, which are sent together.
+    /// Sends `count` lookups of one key each together, and returns the number of rows that they
+    /// find.
     async fn look_up(&mut self, count: usize) -> io::Result<u64> {
         let keys = self.drawn(count);
         let table = &self.table;
@@ -155,7 +156,7 @@ impl StatementWorker {
         })
     }
 
-    /// Returns how many rows one read of so many keys finds.
+    /// Sends one read of `count` keys, and returns the number of rows that it finds.
     async fn read_list(&mut self, count: usize) -> io::Result<u64> {
         let keys = self.drawn(count);
         let epoch = self.table.client().configuration().epoch;

@@ -314,8 +314,8 @@ async fn levels(workload: Workload, options: &MeasureOptions) -> io::Result<Figu
 }
 
 impl<'a> Experiment<'a> {
-    /// Runs a workload in these ways with so many replicas, and reports it. None where databases
-    /// cannot be held to equal shares.
+    /// Runs a workload in these variants with these numbers of replicas, and reports it. Returns
+    /// none if this machine cannot hold databases to equal CPU quotas.
     async fn done(
         what: (Workload, &'static [MixVariant], &[usize]),
         options: &'a MeasureOptions,

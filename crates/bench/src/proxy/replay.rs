@@ -61,7 +61,7 @@ struct ReplayMode {
 enum Groups {
     /// Each commit is a transaction of its own.
     None,
-    /// They are, of as many as the proxy uses by default.
+    /// Commits run in groups, of the size that the proxy uses by default.
     Default,
 }
 

@@ -7,8 +7,8 @@ use protocol::configuration::{PartitionState, Place};
 use protocol::identity::CoreId;
 use protocol::message::{CopyFailure, FillReport};
 
-/// Returns two servers with a table, of its primary copy and one by its second column, and others
-/// that hold nothing: so many in all.
+/// Returns a cluster of `servers` servers. Two of them hold a table with its primary copy and a
+/// copy by the second column, and the others hold nothing.
 pub fn scene_of(servers: u32) -> Scene {
     let mut scene = Scene::new();
     scene.join(1);

@@ -25,8 +25,8 @@ fn scene_of(sealing: Option<Sealing>) -> (Scene, CoreId) {
     (Scene::restarted(state, scene.now.monotonic_us), core)
 }
 
-/// Returns whether the place serves after a heartbeat of this core, so many epochs ago, that
-/// reports it filled.
+/// Returns whether the place serves after a heartbeat of this core with an earlier epoch, which
+/// reports the partition as filled.
 fn serves(scene: &mut Scene, core: CoreId, epochs_ago: u64) -> bool {
     let epoch = Epoch(scene.epoch() - epochs_ago);
     scene.ask(Request::Heartbeat {

@@ -7,7 +7,7 @@ use protocol::message::Room;
 use super::copies::{self, with_index, without};
 use super::*;
 
-/// Returns so many servers of two cores, and a table that survives one failure.
+/// Returns `servers` servers of two cores, and a table that survives one failure.
 pub(super) fn scene_of(servers: u32) -> Scene {
     let mut scene = Scene::new();
     (1..=servers).for_each(|id| scene.join(id));

@@ -17,7 +17,7 @@ use crate::servers::SuiteRequirements;
 
 /// How long it may take.
 const MOST: Duration = Duration::from_secs(30 * 60);
-/// After so many seconds a step that neither ends nor waits is cancelled.
+/// The seconds after which a step that neither ends nor waits is cancelled.
 const STEP_SECONDS_MAX: &str = "20";
 /// Where the sources have the tests.
 const TESTS: &str = "src/test/isolation";
@@ -76,7 +76,8 @@ pub const SUITE: Suite = Suite {
     },
 };
 
-/// Compiles the program that runs a specification, beside the program that runs them all.
+/// Compiles the program that runs one specification, into the folder of the program that runs all
+/// of them.
 fn compile(folder: &Path, part: &Path) -> Result<(), Failure> {
     let programs = regress::programs()?;
     let pg_config = |what: &str| {

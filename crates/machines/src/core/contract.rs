@@ -39,7 +39,7 @@ pub enum CoreInput {
     Peer {
         /// The sender.
         header: PeerHeader,
-        /// What.
+        /// The message.
         message: PeerMessage,
     },
     /// A connection to a peer was opened. The machine sends messages again that the peer has not

@@ -19,7 +19,8 @@ use super::{PartitionState, Place, PlacedTable};
 use crate::codec::{DecodeError, Reader, Wire};
 use crate::identity::{Epoch, TableId};
 
-/// Tables of one run: a change copies so many pointers, and there is one run for so many tables.
+/// The most tables of one run. A change copies the pointers of one run, and the pointers to all
+/// runs.
 const RUN_MAX: usize = 64;
 /// No epoch: the run has not been looked through.
 const NOT_COMPUTED: u64 = u64::MAX;

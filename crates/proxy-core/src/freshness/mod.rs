@@ -158,7 +158,7 @@ pub struct FreshnessManager {
     next_id: u64,
     pending: PendingTransactions,
     indexes: Indexes,
-    /// Those since reads that are watched.
+    /// The commits since the oldest watched read began.
     commits: WatchedCommits,
     replicas: ReplicaMap,
     /// Sessions that are on the primary.

@@ -32,7 +32,7 @@ pub enum SessionEvent<'a> {
     Server {
         /// A message, or more of one.
         piece: StreamPiece<'a>,
-        /// That server.
+        /// The connection to the server.
         server: &'a mut ServerConnection,
         /// Returns whether the snapshots of the batch are valid. It is called once the batch has
         /// taken its snapshots at a replica.

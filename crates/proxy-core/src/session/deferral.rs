@@ -21,7 +21,7 @@ pub enum SnapshotScope {
 pub(super) struct Deferral {
     /// The snapshots of transactions that do not ask for others; none where all must.
     usual: Option<SnapshotScope>,
-    /// Those with one snapshot for all of their statements take it on the primary.
+    /// Whether transactions with one snapshot for all of their statements take it on the primary.
     keeps_snapshots: bool,
 }
 

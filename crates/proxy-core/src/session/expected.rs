@@ -24,7 +24,7 @@ pub enum ReplyKind {
     Close,
     /// Ends with ReadyForQuery.
     Ready,
-    /// No reply of a server: the proxy's own message goes to the client at this place.
+    /// No reply of a server: the proxy's own message goes to the client instead.
     Made,
 }
 

@@ -30,9 +30,9 @@ const NO_SAVEPOINT: &str = "3B001";
 /// The handling of the messages after a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FollowingMessages {
-    /// They are answered.
+    /// The following messages are answered.
     Answered,
-    /// They are skipped, up to Sync.
+    /// The following messages are skipped, up to Sync.
     Skipped,
 }
 

@@ -189,7 +189,7 @@ pub(super) struct WaitingTransaction {
 /// The destination of the client's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClientFlow {
-    /// They go to the server.
+    /// The client's messages go to the server.
     Forwards,
     /// A batch has failed: the server and the session skip everything up to Sync.
     Skips,

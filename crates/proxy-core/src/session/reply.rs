@@ -116,7 +116,8 @@ impl AttachedSession<'_> {
         Ok(())
     }
 
-    /// Handles a notice: where it is about a place in the text, that is one of the client's text.
+    /// Passes a notice to the client. A position in the statement's text becomes a position in the
+    /// client's text.
     fn noticed(&self, message: WireMessage<'_>, out: &mut PeerOutput) {
         let front = self.link.expected.front();
         let prelude = front.map_or(0, |reply| reply.prelude.length);

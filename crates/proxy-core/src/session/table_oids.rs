@@ -12,7 +12,7 @@ const FURTHER_LEN: usize = 12;
 /// table without an entry has no table, like the value of an expression.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TableOidMap {
-    /// They are unknown.
+    /// The OIDs are unknown.
     #[default]
     Unknown,
     /// There is only one table, with this OID on the primary.

@@ -20,7 +20,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The destination of a session's cancel requests.
 pub enum CancelGoal {
-    /// They go to the server that the session uses.
+    /// Requests to cancel go to the server that the session uses.
     Server(Arc<ServerNode>, Arc<CancelKey>),
     /// The session waits for a server, and checks this flag.
     Wait(Arc<AtomicBool>),

@@ -61,7 +61,7 @@ pub struct ProcessRegistry {
 #[derive(Default)]
 struct ConnectionUsers {
     last: BTreeMap<u32, (Weak<CancelKey>, u32)>,
-    /// When there are so many, those of closed connections are forgotten.
+    /// The number of entries from which those of closed connections are dropped.
     count_max: usize,
 }
 

@@ -95,11 +95,12 @@ pub struct ChosenReplica {
 
 /// The route of statements.
 pub enum RoutedStatements {
-    /// They go to a server that is fresh enough.
+    /// The statements go to a server that is fresh enough.
     Fresh(ReadRoute),
-    /// They go to a replica that has every commit, and their transaction takes its snapshot there.
+    /// The statements go to a replica that has every commit, and their transaction takes its
+    /// snapshot there.
     Snapshot,
-    /// They go to the primary, for this reason.
+    /// The statements go to the primary, for this reason.
     Primary(RoutingReason),
 }
 

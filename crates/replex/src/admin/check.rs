@@ -15,7 +15,7 @@ use super::AdminReport;
 use crate::arguments::ClusterArguments;
 use crate::output::{Screen, checksum, count};
 
-/// Rows that differ are named, so many at most.
+/// The most differing rows that are named.
 const NAMED_MAX: usize = 10;
 
 /// Compares all copies.

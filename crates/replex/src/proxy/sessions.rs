@@ -25,7 +25,8 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Starts so many threads. A single thread looks for messages for so long before it sleeps.
+    /// Starts `threads` threads. A single thread polls for messages for the time `spins` before it
+    /// sleeps.
     pub fn start(threads: u16, spins: Duration) -> Result<Sessions, CommandFailure> {
         let runtime = super::runtime(Some(threads))?;
         let handle = runtime.handle().clone();

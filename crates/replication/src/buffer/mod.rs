@@ -211,7 +211,7 @@ struct BufferWriter<'a> {
     table: BufferTable,
     /// States that wait to be written, as bytes.
     page: Vec<u8>,
-    /// All that was received is before this place, or is this.
+    /// The position of the last received commit.
     received: Tsid,
 }
 

@@ -17,11 +17,11 @@ const PARTITIONS: u32 = 4;
 /// The index that is another copy, where there is a second server for one.
 const SECOND_COPY: &str = "by_tsid";
 
-/// Columns, by their places: the epoch of the proxy that wrote a page, the place where it ends,
-/// which of its rows this is, the place after which it begins, how many rows it has, their bytes
-/// in all, and the bytes of this row.
+/// The columns in order: the epoch of the proxy that wrote a page, the position at which the page
+/// ends, the number of this row in the page, the position after which the page begins, the number
+/// of the page's rows, and the bytes of all of them.
 const COLUMNS: [&str; 6] = ["epoch", "tsid", "part", "after", "parts", "length"];
-/// The last one.
+/// The last column, with the bytes of this row.
 const STATES: &str = "states";
 const STATES_PLACE: usize = 6;
 

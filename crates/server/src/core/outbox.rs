@@ -1,8 +1,8 @@
 //! Messages and replies that wait until a record of the log is durable.
 //!
-//! They arrive nearly in the order of their positions, so a queue that is sorted from its end is
-//! cheap. Equal positions keep their order. It needs no limit of its own, because each entry
-//! belongs to an operation or a request, whose number the machine limits.
+//! Messages arrive nearly in the order of their positions, so a queue that is sorted from its end
+//! is cheap. Messages with equal positions keep their order. The queue needs no limit of its own,
+//! because each entry belongs to an operation or a request, whose number the machine limits.
 
 use std::collections::VecDeque;
 

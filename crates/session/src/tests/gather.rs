@@ -45,7 +45,7 @@ fn rows(ids: &[i64]) -> Rows {
     rows
 }
 
-/// Returns a page as a core cuts it, with so many rows at most.
+/// Returns the page with which a core answers a read, with at most `most` rows.
 fn page(rows: &Rows, read: &Read, most: usize) -> RowPage {
     let empty = BTreeMap::new();
     let all = rows.get(&read.partition).unwrap_or(&empty);
@@ -73,7 +73,8 @@ fn page(rows: &Rows, read: &Read, most: usize) -> RowPage {
     page
 }
 
-/// Returns the ids that a gather gives out, with pages of so many rows, answered last come first.
+/// Returns the ids that a gather returns, with pages of at most `most` rows. The last request is
+/// answered first.
 fn gather(rows: &Rows, plan: GatherPlan, most: usize) -> Vec<i64> {
     let configuration = configuration(1);
     let mut gather = Gather::new(&configuration.tables[0], plan);

@@ -31,9 +31,9 @@ use crate::world::{SimulatedTable, World};
 
 /// Correlations of probes start here; the session never gets so far.
 const PROBES: u64 = 1 << 63;
-/// A page that looks at so many keys holds any range.
+/// The most keys of a page: more than any range has.
 const ROWS_MAX: usize = 100;
-/// How many answered writes are followed by another body under their number.
+/// The share of answered writes that are followed by another body under their number.
 const PROBED: f64 = 0.02;
 
 /// One client.

@@ -57,7 +57,7 @@ pub struct World {
     pub network: Network,
     /// The servers. Their indexes are used as places.
     pub servers: Vec<SimulatedServer>,
-    /// The place of each server, by its number.
+    /// The index of each server in `servers`, by the server's number.
     pub places: BTreeMap<ServerId, usize>,
     /// The coordinator.
     pub coordinator: SimulatedCoordinator,
@@ -245,7 +245,7 @@ impl World {
         }
     }
 
-    /// Returns the place of a core's server, if that life of it is still running.
+    /// Returns the index of a core's server; none if this life of the core has ended.
     pub fn alive(&self, life: CoreLife) -> Option<usize> {
         let place = *self.places.get(&life.core.server)?;
         let server = &self.servers[place];

@@ -15,17 +15,17 @@ use crate::random::Random;
 use crate::world::World;
 use crate::world::server::ServerPhase;
 
-/// No copy is added to a table with so many: more only make every seed slower.
+/// The most copies of a table. More copies only make every seed slower.
 const COPIES_MAX: usize = 6;
-/// The share of changes of copies that is another number of partitions.
+/// The share of changes of copies that change the number of partitions.
 const RESIZES: f64 = 0.3;
 /// The most partitions that a table is cut into.
 const PARTITIONS_MAX: u64 = 7;
 /// Mean time from a server's clean stop to its next start.
 const STOPPED_US: u64 = 20 * MILLISECOND;
-/// One in so many of these stops is used to put back an older copy of the folder.
+/// The number of clean stops of which one is used to restore an older copy of the folder.
 const OLD_COPY_EVERY: u64 = 2;
-/// After this the newest one is put back, if the server was not let in.
+/// The time after which the newest copy is restored, if the server was not admitted.
 const OLD_COPY_US: u64 = 3_000 * MILLISECOND;
 
 /// The sender of an operator's requests. Clients have other numbers.

@@ -34,7 +34,7 @@ pub const ROWS_IN_FLIGHT_DEFAULT: usize = 512;
 /// The most invalid lines that a summary lists. The others are only counted.
 pub const BAD_LINES_LISTED_MAX: usize = 20;
 
-/// So many answers after the last time, the bar shows how far the import is.
+/// The number of answers between two updates of the progress bar.
 const PROGRESS_EVERY: u64 = 1000;
 
 /// The options of an import.

@@ -99,8 +99,8 @@ fn tuples(dimensions: &[usize], facts: &Facts) -> Vec<Vec<(usize, Value)>> {
     tuples
 }
 
-/// Returns the cells that can match, each with the values of so many leading columns, in the order
-/// of these; no row is in two of them.
+/// Returns the cells that can match, each with the values of the first `fixed` columns, in the
+/// order of these values. No row is in two of them.
 fn cells(
     table: &PlacedTable,
     replex: usize,

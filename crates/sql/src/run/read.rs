@@ -45,9 +45,9 @@ pub(crate) struct ReadContext<'a, S> {
 
 /// How the rows of a statement are read so that they show one state.
 pub(crate) enum StatementRead<S> {
-    /// They are few, and have been read as of one moment.
+    /// The rows are few, and have been read as of one moment.
     Moment(Vec<Gather>),
-    /// They are read page by page, from a snapshot if there is one.
+    /// The rows are read page by page, from a snapshot if there is one.
     Pages(Vec<GatherPlan>, Option<S>),
 }
 

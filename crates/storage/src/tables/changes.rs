@@ -1,7 +1,7 @@
 //! Copies of changed entries in leaves, on their way to a checkpoint.
 //!
-//! They are packed into few large buffers: freeing millions of small ones on another thread made
-//! the loop's next allocation pay for tidying up.
+//! The copies are packed into few large buffers. Freeing millions of small buffers on another
+//! thread would make the loop's next allocation pay for the cleanup.
 
 use super::leaf::{Entry, Generation, Leaf};
 

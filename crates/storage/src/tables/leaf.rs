@@ -85,7 +85,7 @@ pub(crate) struct Leaf {
     slots: Vec<Slot>,
     /// Every key begins with the same bytes, this many at least.
     prefix_bytes: usize,
-    /// These bytes, as far as there is room for them.
+    /// The first bytes of the common prefix, as many as fit.
     prefix: [u8; PREFIX_KEPT_MAX],
     /// Bytes of the buffer that no slot points to.
     garbage_bytes: usize,

@@ -17,9 +17,9 @@ use crate::core::step::Step;
 impl CoreMachine {
     /// Returns the partitions of which this core has rows of an earlier tenure that may be of use.
     ///
-    /// They are as the checkpoint has them: the log's records of that tenure are not read
-    /// ([`CoreMachine::is_of_tenure`]), now or at any later start. So what is compared with them,
-    /// and logged as the difference, is the same whenever the log is read.
+    /// These rows are in the state of the checkpoint: the log's records of that tenure are not read
+    /// ([`CoreMachine::is_of_tenure`]), now or at any later start. So a comparison with these rows,
+    /// whose differences are logged, has the same result whenever the log is read.
     fn left_behind(&self) -> BTreeSet<PartitionId> {
         let own = self.identity.core;
         let unsettled = self.view.configuration().tables.unsettled();

@@ -10,11 +10,12 @@ use proxy_core::session::RunningOwner;
 
 /// The handling of the client's cancel requests.
 pub(super) enum CancelRoute {
-    /// They go to the server, or to the destination in the session's entry.
+    /// Requests to cancel go to the server, or to the destination in the session's entry.
     Lead,
-    /// They wait until the server has run the proxy's own statements before the client's.
+    /// Requests to cancel wait until the server has run the proxy's own statements before the
+    /// client's.
     Wait(Arc<AtomicBool>),
-    /// They are ignored, because every message of the client is answered.
+    /// Requests to cancel are ignored, because every message of the client is answered.
     GoNowhere,
 }
 
