@@ -124,7 +124,7 @@ pub fn run(arguments: &MeasureArguments) -> io::Result<()> {
     Ok(())
 }
 
-/// One measurement in an event loop of its own.
+/// Runs one measurement in an event loop of its own. Returns its name and its report.
 fn measure(
     command: BenchCommand,
     options: &MeasureOptions,

@@ -74,7 +74,8 @@ fn of_threads(id: u32, file: &str) -> io::Result<Vec<String>> {
     Ok(texts)
 }
 
-/// A thread's files are gone with it. An open file of it reads as "no such process".
+/// Returns whether an error means that a thread has ended. Its files are gone then, and reading an
+/// open file of it fails with "no such process".
 fn has_ended(error: &io::Error) -> bool {
     const ESRCH: i32 = 3;
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(ESRCH)

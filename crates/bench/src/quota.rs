@@ -38,7 +38,7 @@ impl CoreShare {
         CoreShare { parts }
     }
 
-    /// CPU time in each period, µs.
+    /// Returns the CPU time of this share in each period, in µs.
     fn quota_us(self) -> u32 {
         PERIOD_US / self.parts
     }

@@ -102,7 +102,8 @@ impl Coordinator {
         }
     }
 
-    /// No coordinator answers: the machine asks again later, so that its questions do not pile up.
+    /// Drops the machine's queued questions while no coordinator answers, so that they do not
+    /// accumulate. The machine asks again later.
     fn drop_machine_asks(&mut self) {
         while let Ok(ask) = self.asks.try_recv() {
             if ask.waiter.is_some() {
@@ -275,7 +276,8 @@ impl Connection {
             .map_err(|error| error.to_string())
     }
 
-    /// When the first caller's patience ends, or the machine's.
+    /// Returns the earliest time at which a caller or the machine gives up waiting for an answer;
+    /// none if neither waits.
     fn next_deadline(&self) -> Option<Instant> {
         let waiters = self.open.values().filter_map(|ask| ask.waiter.as_ref());
         let deadlines = waiters.map(|(_, deadline)| *deadline);

@@ -399,7 +399,7 @@ impl Table {
         }
     }
 
-    /// `(column, column) = (value, value)` of a key of a replex.
+    /// Returns `(column, column) = (value, value)` for a key of a replex.
     fn describe_key(&self, replex: u8, key: &[u8]) -> String {
         let schema = self.schema();
         let Some(replex) = self.definition().layout.replexes.get(usize::from(replex)) else {

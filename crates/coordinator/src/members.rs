@@ -187,8 +187,9 @@ impl Coordinator {
         self.take_fill_reports(core, fills, output);
     }
 
-    /// A partition that a core has filled serves from the next epoch on (R20). The report belongs
-    /// to the current epoch of its table, so that it is about the place as it is.
+    /// Makes the partitions that a core has filled serve from the next epoch on (R20). The report
+    /// must belong to the current epoch of the partition's table, so that it is about the present
+    /// place.
     fn serve_filled(
         &mut self,
         core: CoreId,
@@ -418,8 +419,7 @@ impl Coordinator {
         self.check_domain(id, &domain_name(id, &join.domain))
     }
 
-    /// A server that comes back in another failure domain must not take from a table what it
-    /// promised.
+    /// Checks that the tables keep their promises if a server returns in another failure domain.
     fn check_domain(&self, id: ServerId, domain: &str) -> Result<(), Refused> {
         if self.server(id).domain == domain {
             return Ok(());
@@ -459,8 +459,8 @@ impl Coordinator {
         Ok(())
     }
 
-    /// An address of a server that is down may be taken over: a client that connects learns which
-    /// core answers.
+    /// Checks that no server that is up has one of these addresses. An address of a server that is
+    /// down may be used, because a client that connects learns which core answers.
     fn check_addresses(&self, own: Option<ServerId>, addresses: &[String]) -> Result<(), Refused> {
         let servers = self.state.configuration.servers.iter();
         for server in servers.filter(|it| it.state == ServerState::Up && Some(it.id) != own) {
@@ -569,7 +569,8 @@ pub(super) fn unknown_server(id: ServerId) -> Refused {
     ))
 }
 
-/// A server that names no domain fails alone.
+/// Returns the name of a server's failure domain. A server without a named domain has a domain of
+/// its own.
 fn domain_name(id: ServerId, domain: &str) -> String {
     if domain.is_empty() {
         format!("server-{}", id.0)

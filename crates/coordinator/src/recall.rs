@@ -221,7 +221,8 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// Every server that is needed has reported: the newest configuration becomes the state.
+    /// Ends the recall, once every needed server has reported: the newest reported configuration
+    /// becomes the state.
     fn end_recall(&mut self, now: ClockReading, output: &mut CoordinatorOutput) {
         let recall = self.recall.take().expect("callers have looked");
         let own = self.state.configuration.epoch;

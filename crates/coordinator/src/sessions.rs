@@ -120,7 +120,7 @@ impl Sessions {
         self.mark_due_us(settings).into_iter().chain(end).min()
     }
 
-    /// When the next mark is to be made: none while no session was opened after the last.
+    /// Returns the time of the next mark; none if no session was opened after the last one.
     fn mark_due_us(&self, settings: &CoordinatorSettings) -> Option<u64> {
         let due = self.last.at_us + settings.session_life_us / MARKS_PER_LIFE;
         (self.next > self.last.next).then_some(due)

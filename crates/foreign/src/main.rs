@@ -78,7 +78,7 @@ fn run(options: &Options) -> Result<bool, Failure> {
     Ok(reports.iter().all(|report| report.is_as_known))
 }
 
-/// The suites of these names.
+/// Returns the suites with these names, or all suites if no name is given.
 fn chosen(names: &[String]) -> Result<Vec<&'static Suite>, Failure> {
     if names.is_empty() {
         return Ok(suites::ALL.iter().collect());

@@ -200,7 +200,7 @@ impl Pool<'_> {
         self.families.iter().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// Load per core, in small units; a pool without domains is the hungriest.
+    /// Returns the load per core, in small units. It is the highest for a pool without domains.
     fn pressure(&self) -> u64 {
         self.load.checked_div(self.cores).unwrap_or(u64::MAX)
     }

@@ -52,7 +52,8 @@ pub trait Tables {
         visit: &mut EntryVisitor,
     ) -> Result<(), TablesError>;
 
-    /// As [`Tables::scan`], in falling key order: the greatest key below `end` comes first.
+    /// Visits entries as [`Tables::scan`] does, in descending key order: the greatest key below
+    /// `end` comes first.
     ///
     /// # Errors
     /// As [`Tables::scan`].
@@ -70,7 +71,7 @@ pub trait Tables {
     /// As [`Tables::read`].
     fn table_from(&self, first: u64) -> Result<Option<u64>, TablesError>;
 
-    /// About how many entries a table has, for people; 0 if that is not known.
+    /// Returns the approximate number of a table's entries, for people; 0 if it is not known.
     fn entries_about(&self, table: u64) -> u64;
 
     /// Sets `key` to `value`, replacing any earlier value.
@@ -82,7 +83,8 @@ pub trait Tables {
     /// Removes every entry of `table`. The number may be used again afterwards.
     fn drop_table(&mut self, table: u64);
 
-    /// `key`'s value as a copy of its own, for callers that are not in a hurry.
+    /// Returns a copy of the value of `key`, for callers that need not be fast; none if there is no
+    /// such entry.
     ///
     /// # Errors
     /// As [`Tables::read`].

@@ -73,7 +73,8 @@ impl Value {
     }
 }
 
-/// A word may be cut short as long as no other one begins alike.
+/// Parses a truth value, as PostgreSQL does. A word may be shortened as long as no other word
+/// begins in the same way.
 fn parse_bool(text: &str) -> Option<bool> {
     let text = text.to_ascii_lowercase();
     let begins = |word: &str, shortest: usize| text.len() >= shortest && word.starts_with(&text);
@@ -86,7 +87,8 @@ fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// A number beyond the range is none: it would be read as infinite, or as zero.
+/// Parses a float. Returns none for a number beyond the range, which would be read as infinite or
+/// as zero.
 fn parse_float(text: &str) -> Option<f64> {
     let value: f64 = text.parse().ok()?;
     let mantissa = text.split(['e', 'E']).next().unwrap_or(text);
@@ -143,7 +145,7 @@ fn hex_digit(byte: u8) -> Option<u8> {
 const TIMESTAMP_MIN: i64 = -210_866_803_200_000_000;
 const TIMESTAMP_MAX: i64 = i64::MAX - 1;
 
-/// `year-month-day[( |T)hour:minute[:second[.fraction]][zone]][ BC]`, zone = `Z`, ` UTC` or
+/// Parses `year-month-day[( |T)hour:minute[:second[.fraction]][zone]][ BC]`, zone = `Z`, ` UTC` or
 /// `±hour[:minute]`; or `infinity`, `-infinity` or `epoch`.
 fn parse_timestamp(text: &str) -> Option<i64> {
     match text.to_ascii_lowercase().as_str() {
@@ -223,7 +225,8 @@ fn fraction_micros(fraction: &str) -> Option<i64> {
     Some(micros as i64)
 }
 
-/// `Z`, `UTC`, `±hour`, `±hourminute` or `±hour:minute`, or nothing.
+/// Returns whether a text is a zone: `Z`, `UTC`, `±hour`, `±hourminute` or `±hour:minute`, or
+/// empty.
 fn is_zone(zone: &str) -> bool {
     if matches!(zone.to_ascii_uppercase().as_str(), "" | "Z" | "UTC" | "GMT") {
         return true;

@@ -53,7 +53,8 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().expect("it is a whole number"))
 }
 
-/// One run. An error names the property that does not hold, and has the story.
+/// Runs one seed. An error names the property that does not hold, and contains the events of the
+/// run.
 fn run(seed: u64) -> Result<Counts, String> {
     let mut world = World::new(seed);
     let ran = catch_unwind(AssertUnwindSafe(|| world.run()));

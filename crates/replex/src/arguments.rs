@@ -247,7 +247,7 @@ pub struct CoordinatorArguments {
     pub process: ProcessArguments,
 }
 
-/// Seconds, or `never`.
+/// Parses a number of seconds, or `never`.
 fn seconds(text: &str) -> Result<Duration, String> {
     if text == "never" {
         return Ok(Duration::MAX);

@@ -609,7 +609,7 @@ pub async fn counters(address: &str) -> io::Result<Vec<(String, u64)>> {
     }
 }
 
-/// A page's rows, as `RowPage` packs them.
+/// Adds the rows of a page to `rows`, which are encoded as in `RowPage`.
 fn unpack(packed: &[u8], rows: &mut CopyRows) -> Result<(), protocol::codec::DecodeError> {
     use protocol::codec::Wire;
     let mut reader = Reader::new(packed);

@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// `replex bench`: the rest of the command line is the benchmarks' own, help included.
+/// Runs `replex bench`. The benchmarks parse the rest of the command line, help included.
 fn measure(options: &arguments::BenchArguments) -> Result<(), CommandFailure> {
     let name = std::ffi::OsString::from("replex bench");
     let words = std::iter::once(name).chain(options.arguments.iter().cloned());
@@ -89,16 +89,16 @@ fn run(command: impl Future<Output = Result<(), CommandFailure>>) -> Result<(), 
     result
 }
 
-/// One thread: commands that wait for a cluster need no more.
+/// Returns a runtime of one thread: commands that wait for a cluster need no more.
 fn runtime() -> Result<Runtime, CommandFailure> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build();
     runtime.map_err(CommandFailure::at("start the event loop"))
 }
 
-/// Work that ctrl-C, SIGTERM, a closed terminal or a closed stdout ends; its values are dropped,
-/// which cleans up. Work that does not notice, because it waits for the reader of a pipe, is ended
-/// by a second signal.
+/// Runs work until it is done, or until ctrl-C, SIGTERM, a closed terminal or a closed stdout ends
+/// it. The values of the work are dropped then, which cleans up. If the work does not notice the
+/// signal, because it waits for the reader of a pipe, a second signal ends the process.
 async fn interruptible<T>(
     work: impl Future<Output = Result<T, CommandFailure>>,
 ) -> Result<T, CommandFailure> {

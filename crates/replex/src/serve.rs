@@ -113,7 +113,8 @@ fn failure(error: ServerError) -> CommandFailure {
     }
 }
 
-/// The reader may have left, which is no reason not to serve.
+/// Prints a `ready` line. Ignores errors, because the process serves even if the reader of stdout
+/// has left.
 fn print_ready(line: &str) {
     let mut stdout = std::io::stdout();
     let _ = writeln!(stdout, "ready {line}");

@@ -161,8 +161,9 @@ fn source(arguments: &SqlArguments) -> Result<Source, CommandFailure> {
     }
 }
 
-/// A regular file is one script. Anything else, as a pipe, is run as it comes, so that another
-/// program can wait for the answer to a statement before it writes the next one.
+/// Returns a file as the source of statements. A regular file is one script. Another file, such as
+/// a pipe, is run as it arrives, so that another program can wait for the answer to a statement
+/// before it writes the next one.
 fn script(name: String, mut file: File) -> Result<Source, CommandFailure> {
     let metadata = file
         .metadata()

@@ -47,7 +47,8 @@ fn push_value(text: &mut String, value: &str) {
     }
 }
 
-/// `2026-11-21T07:30:00.123456Z`, by the civil calendar's arithmetic (era of 400 years).
+/// Returns a time as `2026-11-21T07:30:00.123456Z`, by the civil calendar's arithmetic (era of 400
+/// years).
 fn timestamp(wall_us: u64) -> String {
     let seconds = wall_us / 1_000_000;
     let days = seconds / 86_400 + 719_468;

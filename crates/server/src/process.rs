@@ -293,7 +293,8 @@ impl ServerProcess {
         (result, logs)
     }
 
-    /// From now on a log that is missing is a loss.
+    /// Records the number of cores in the identity file. From now on, a missing log of a core is a
+    /// loss.
     fn keep_cores(&mut self) -> Result<(), ServerError> {
         let identity = ServerIdentity {
             cores: self.identity.cores.max(self.options.cores),

@@ -39,7 +39,7 @@ pub trait CoreStore {
     /// Returns the last durable position.
     fn durable(&self) -> Position;
 
-    /// Whether everything went well so far.
+    /// Checks that no write and no flush has failed.
     ///
     /// # Errors
     /// A write or a flush failed: the process must stop (R23).
@@ -48,7 +48,7 @@ pub trait CoreStore {
     /// Returns whether new operations may enter.
     fn admission(&self) -> LogAdmission;
 
-    /// Why the disk has no space, if that is so, for operators.
+    /// Returns the reason why the disk has no space, for operators; none if it has space.
     fn shortage(&self) -> Option<String> {
         None
     }
@@ -70,7 +70,7 @@ pub trait CoreStore {
     /// Waits until no checkpoint is on its way, but no longer than this.
     fn finish_checkpoint(&mut self, within: Duration);
 
-    /// By name, for operators.
+    /// Returns the store's counters by name, for operators.
     fn counters(&self) -> Vec<(String, u64)>;
 
     /// Writes and flushes everything, and ends.

@@ -258,7 +258,7 @@ impl SessionMachine {
         }
     }
 
-    /// All ranges are read.
+    /// Ends a round in which all ranges were read: reports the pages, or releases the holds first.
     fn end_round(&mut self, now_us: u64, ticket: Ticket, output: &mut SessionOutput) {
         let moment = self.moments.get_mut(&ticket).expect("callers hold it");
         let holds = core::mem::take(&mut moment.holds);

@@ -503,7 +503,8 @@ fn missing(configuration: &Configuration, partition: PartitionId) -> String {
     )
 }
 
-/// Why a write does not end that a server which is down has to take part in.
+/// Returns the reason, for people, why a write does not end in which a server that is down has to
+/// take part.
 fn stands_still(configuration: &Configuration, table: TableId, server: ServerId) -> String {
     let table = configuration.table(table).expect("it was routed");
     let why = configuration.cannot_lose(table, &configuration.lost(table));

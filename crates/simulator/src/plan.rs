@@ -448,7 +448,7 @@ fn draw_faults(random: &mut Random) -> Faults {
     faults
 }
 
-/// In some seeds one of these values, in the others zero.
+/// Returns one of these values with a given probability, otherwise zero.
 fn sometimes<T: Copy + Default>(random: &mut Random, probability: f64, values: [T; 2]) -> T {
     match random.chance(probability) {
         true => *random.pick(&values),

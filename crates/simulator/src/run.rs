@@ -137,7 +137,7 @@ fn create_table(world: &mut World, place: usize) -> bool {
     }
 }
 
-/// Work under faults, then in calm until nothing is left to do.
+/// Runs the workload under faults, and then without faults until nothing is left to do.
 fn work(world: &mut World) {
     for _ in 0..world.plan.workload.clients {
         world.add_client();
@@ -205,7 +205,7 @@ fn is_at_rest(world: &World) -> bool {
         })
 }
 
-/// The checks at rest, before and after a power cut, and those of the whole history.
+/// Runs the checks at rest, before and after a power cut, and the checks of the whole history.
 fn judge(world: &mut World, outcome: &mut Outcome) {
     let before = check_rest(world);
     if world.is_sync() && world.violation.is_none() {
@@ -404,7 +404,7 @@ fn entry_orders(
     }
 }
 
-/// Each group's history with the rows at rest as one last lookup.
+/// Checks each group's history, with the rows at rest as one last lookup.
 fn check_histories(world: &mut World, rest: &PartitionContents, outcome: &mut Outcome) {
     for group in 0..world.plan.workload.groups {
         let SimulatedTable { id, translation } = &world.tables[world.plan.table_of(group)];

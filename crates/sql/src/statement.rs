@@ -121,7 +121,8 @@ impl IndexKind {
 }
 
 impl std::fmt::Display for CreateIndex {
-    /// As in a statement: `by_route (origin, dest)`, `h USING hybrid (flights, by_tail)`.
+    /// Writes the index as in a statement: `by_route (origin, dest)`, `h USING hybrid (flights,
+    /// by_tail)`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names = self.names.join(", ");
         match &self.kind {

@@ -42,7 +42,7 @@ pub trait Store: Sync {
         table: TableId,
     ) -> impl Future<Output = Result<SnapshotAnswer<Self::Snapshot>, StoreError>> + Send;
 
-    /// One operation, exactly once.
+    /// Executes one operation, exactly once.
     fn execute(
         &self,
         table: TableId,

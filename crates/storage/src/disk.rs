@@ -27,7 +27,7 @@ pub trait Disk: Send + Sync + 'static {
 
 /// One open file.
 pub trait DiskFile: Send + Sync {
-    /// Length in bytes.
+    /// Returns the length of the file in bytes.
     fn bytes(&self) -> io::Result<u64>;
     /// Fills `buffer` from `offset` on.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;

@@ -221,7 +221,8 @@ impl<'a> SegmentScan<'a> {
         None
     }
 
-    /// None past the last place where a header fits; Some(None) where the length is senseless.
+    /// Returns the candidate for a record at an offset; none after the last offset at which a
+    /// header fits, and `Some(None)` if the length is invalid.
     fn candidate_or_short(&self, offset: usize) -> Option<Option<Candidate<'a>>> {
         (offset + HEADER_BYTES <= self.bytes.len()).then(|| self.candidate(offset))
     }

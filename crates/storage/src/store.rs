@@ -423,7 +423,7 @@ fn open_manifest(folder: &Path, identity: u64, create: bool) -> Result<Manifest,
     }
 }
 
-/// A folder without a manifest must not hold anything that a manifest would have recorded.
+/// Checks that a folder without a manifest has nothing that a manifest would have recorded.
 fn refuse_orphans(folder: &Path) -> Result<(), StorageError> {
     let parts = ["log", "tables"].map(|part| folder.join(part));
     let found: Option<&PathBuf> = parts.iter().find(|part| part.exists());

@@ -44,7 +44,7 @@ pub fn has_subcommand(name: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Cargo names in `CARGO` which of several installed ones started us; the rest follows it.
+/// Returns the cargo program that has started this one. Cargo names it in the variable `CARGO`.
 fn program() -> std::ffi::OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }

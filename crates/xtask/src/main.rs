@@ -206,7 +206,8 @@ fn no_arguments(arguments: &[String]) -> Result<(), String> {
     }
 }
 
-/// Clippy applies the compiler's own suggestions as well, so `cargo fix` would find nothing more.
+/// Applies the suggestions of clippy, and formats the code. Clippy also applies the compiler's own
+/// suggestions, so `cargo fix` would find nothing more.
 fn fix(root: &Path, arguments: &[String]) -> Result<(), String> {
     no_arguments(arguments)?;
     let lints = "clippy --fix --allow-dirty --allow-staged --workspace --all-targets";
@@ -250,7 +251,8 @@ fn foreign(root: &Path, arguments: &[String]) -> Result<(), String> {
     )
 }
 
-/// A leading `--` keeps `--help` from being taken for ours. It is not passed on.
+/// Returns the arguments without a leading `--`, which marks that a following `--help` is not for
+/// this program.
 fn without_separator(arguments: &[String]) -> impl Iterator<Item = &str> {
     let skipped = usize::from(arguments.first().is_some_and(|first| first == "--"));
     arguments[skipped..].iter().map(String::as_str)

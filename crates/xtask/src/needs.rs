@@ -119,7 +119,7 @@ fn is_present(program: &str, arguments: &[&str]) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// Its failure shows in the packages that are missing afterwards.
+/// Runs `apt-get`. A failure shows in the packages that are missing afterwards.
 fn run(arguments: &[&str]) {
     let mut command = Command::new("apt-get");
     let command = command

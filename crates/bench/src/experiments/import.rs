@@ -97,7 +97,7 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     Ok(report)
 }
 
-/// One import into a new cluster.
+/// Measures one import into a new cluster.
 async fn import_round(
     rows: Rows,
     options: &MeasureOptions,
@@ -133,7 +133,7 @@ async fn import_round(
     Ok(())
 }
 
-/// One `COPY` into a new PostgreSQL; false if there is none on this machine.
+/// Measures one `COPY` into a new PostgreSQL server. Returns false if PostgreSQL is not installed.
 fn copy_round(
     rows: Rows,
     options: &MeasureOptions,

@@ -77,7 +77,7 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     Ok(report)
 }
 
-/// Two servers, one after the other, with two spares.
+/// Measures the loss of two servers, one after the other, with two spare servers.
 async fn two(
     options: &MeasureOptions,
     report: &mut FigureReport,
@@ -134,7 +134,7 @@ fn memory(report: &mut FigureReport, what: &str, site: &OutageSite) -> io::Resul
     Ok(())
 }
 
-/// F3 and F4.
+/// Adds targets F3 and F4 to the report.
 fn add_quiet(report: &mut FigureReport, what: &str, quiet: IdleRecovery) {
     let single = |value: f64| {
         let mut figures = Measurements::default();
@@ -156,7 +156,7 @@ fn add_quiet(report: &mut FigureReport, what: &str, quiet: IdleRecovery) {
     );
 }
 
-/// F1.
+/// Measures target F1, the gap in writes after the loss of a server, and adds it to the report.
 async fn write_gaps(
     report: &mut FigureReport,
     options: &MeasureOptions,

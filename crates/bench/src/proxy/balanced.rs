@@ -102,7 +102,7 @@ struct Runs<'a> {
 }
 
 impl Runs<'_> {
-    /// The next run's load.
+    /// Returns the load of the next run.
     fn next(&mut self, clients: usize) -> PgbenchLoad {
         let mut load = PgbenchLoad::of(READ, self.options.rows, clients, self.options.span());
         load.scripts[0].weight = READS;
@@ -117,7 +117,7 @@ impl Runs<'_> {
         load
     }
 
-    /// Below are the keys of runs before.
+    /// Returns the first key of the present run. All lower keys belong to earlier runs.
     fn first_key(&self) -> u64 {
         first_key(self.count)
     }
@@ -226,7 +226,7 @@ async fn report(sizes: &[Size]) -> io::Result<FigureReport> {
     Ok(report)
 }
 
-/// Further results of a system's runs, besides their rate.
+/// Adds the other results of a system's runs than their rate to the report.
 fn report_rows(report: &mut FigureReport, what: &str, measured: &Measured) {
     let (p50, cpu) = (measured.series.p50_us(), measured.series.server_us());
     report.plain("", &format!("{what}: p50"), &p50, "µs");

@@ -258,10 +258,10 @@ impl Streaming {
     }
 }
 
-/// A database alone.
+/// Starts a database without replicas, and creates its tables.
 ///
 /// # Errors
-/// It does not start, or is not filled.
+/// The database does not start, or the schema is refused.
 async fn primary(base: &Path, schema: &str) -> io::Result<Postgres> {
     let primary = Postgres::start_in(base, SETTINGS)?;
     ask(&connect(primary.socket()).await?, schema).await?;

@@ -126,7 +126,7 @@ fn mix(name: &'static str, scripts: &[(&str, u32)]) -> Mix {
 }
 
 impl Workload {
-    /// TPC-C in the mixes of the paper's Table 6.
+    /// Returns TPC-C in the mixes of the paper's Table 6.
     fn tpcc(reads: TpccReads) -> Workload {
         let (order, payment) = (tpcc::new_order(reads), tpcc::payment());
         let (status, level) = (tpcc::order_status(), tpcc::stock_level());
@@ -153,7 +153,7 @@ impl Workload {
         }
     }
 
-    /// YCSB in the mixes of the paper's section 7.1.
+    /// Returns YCSB in the mixes of the paper's section 7.1.
     fn ycsb(rows: u64) -> Workload {
         let (read, insert) = (balanced::READ, balanced::insert());
         let (scan, update) = (balanced::SCAN, balanced::UPDATE);
@@ -254,7 +254,7 @@ pub async fn buffers(options: &MeasureOptions) -> io::Result<FigureReport> {
     both("buffers", (BUFFERS, TWO), TpccReads::None, options).await
 }
 
-/// All mixes of both workloads.
+/// Measures all mixes of both workloads, and returns the report.
 async fn both(
     what: &str,
     (ways, replicas): (&'static [MixVariant], &[usize]),
@@ -395,7 +395,8 @@ impl<'a> Experiment<'a> {
         Ok(())
     }
 
-    /// A mix in a way, which sessions ask for at first; none where there is no proxy.
+    /// Returns the load of a mix. Each session first requests the variant `way`; none where there
+    /// is no proxy.
     fn load(&mut self, mix: usize, size: usize, way: Option<MixVariant>) -> PgbenchLoad {
         self.runs += 1;
         let clients = CLIENTS_PER_REPLICA * self.sizes[size].site.replicas.len();
@@ -451,7 +452,7 @@ impl<'a> Experiment<'a> {
         Ok(())
     }
 
-    /// A figure of one mix, by its name, over numbers of replicas.
+    /// Returns a chart of a figure of one mix, over the numbers of replicas.
     fn lines(&self, mix: usize, (name, figure): &Figure) -> LineChart {
         let line = |series: &dyn Fn(&Size) -> &Series| {
             let points = self.sizes.iter().map(|size| {
@@ -476,7 +477,7 @@ impl<'a> Experiment<'a> {
         }
     }
 
-    /// All mixes, with the first number of replicas.
+    /// Returns a chart of the rates of all mixes, with the first number of replicas.
     fn bars(&self) -> BarChart {
         let size = &self.sizes[0];
         let groups = self.workload.mixes.iter().zip(&size.measured);

@@ -138,7 +138,8 @@ impl PgbenchLoad {
         })
     }
 
-    /// The command line, without where; scripts and logs go to the folder.
+    /// Returns the command line of pgbench, without the server's address. Writes the scripts to the
+    /// folder, where the logs go, too.
     fn words(&self, folder: &Path) -> io::Result<Vec<String>> {
         let whole = |span: Duration| span.as_secs_f64().ceil();
         let seconds = whole(self.span).max(1.0) + whole(self.ramp_up);
@@ -212,7 +213,8 @@ fn logged(folder: &Path) -> io::Result<Vec<Logged>> {
     Ok(all)
 }
 
-/// A line: client, number, time in µs, script, and when it ended, in seconds and µs.
+/// Parses a line of a log: client, number, duration in µs, script, and the time of the end, in
+/// seconds and µs. Returns none for another line.
 fn logged_in(line: &str) -> Option<Logged> {
     let fields: Vec<&str> = line.split(' ').collect();
     let [_, _, took, _, seconds, micros, ..] = fields[..] else {
@@ -246,7 +248,7 @@ fn latencies(all: &[Logged]) -> Latencies {
     latencies
 }
 
-/// CPU time of the processes that this one has started and that have ended, µs.
+/// Returns the CPU time of the ended child processes of this process, in µs.
 fn ended_children_us() -> io::Result<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let wrong = || io::Error::other("/proc/self/stat has no times of children");
@@ -255,8 +257,8 @@ fn ended_children_us() -> io::Result<f64> {
         .ok_or_else(wrong)
 }
 
-/// The 16th and the 17th field of a `stat` (proc(5)): user and system time. The second may hold
-/// spaces, and ends with a bracket.
+/// Returns the sum of the 16th and the 17th field of a `stat` (proc(5)): user and system time. The
+/// second field may contain spaces, and ends with a bracket.
 fn ended_children_ticks(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(") ")?;
     let mut fields = rest.split(' ').skip(13);

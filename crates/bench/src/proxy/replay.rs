@@ -90,7 +90,7 @@ impl ReplayMode {
         format!("{connections}, {}", self.groups.name())
     }
 
-    /// The options of the proxy.
+    /// Returns the options of the proxy for this way to replay.
     fn options(self) -> Vec<String> {
         let connections = self.connections.to_string();
         let mut options = vec!["--replay-connections".to_owned(), connections];

@@ -46,7 +46,7 @@ pub fn without(name: &str) -> Request {
     }
 }
 
-/// A heartbeat of every core of a server that is up, as `fill_in` completes it.
+/// Sends a heartbeat of every core of all servers that are up, completed by `fill_in`.
 fn beats(scene: &mut Scene, fill_in: impl Fn(CoreId, &Configuration, &mut Request)) {
     let servers = scene.coordinator.configuration().servers.clone();
     let up = |server: &Server| server.state == ServerState::Up;
@@ -116,12 +116,12 @@ fn seals_are_looked_through_only_when_something_about_them_has_changed() {
     assert!(scene.coordinator.seals.reviews > reviews);
 }
 
-/// All cores report that all partitions of it that are rebuilding are filled.
+/// Makes all cores report that all rebuilding partitions of the table are filled.
 pub fn fill(scene: &mut Scene) {
     fill_those(scene, |_| true);
 }
 
-/// All cores report the same of the partitions of some copies, by their numbers.
+/// Makes all cores report that the rebuilding partitions of some copies are filled.
 pub fn fill_those(scene: &mut Scene, concerns: impl Fn(usize) -> bool) {
     beats(scene, |core, configuration, beat| {
         let table = &configuration.tables[0];
@@ -143,7 +143,7 @@ pub fn fill_those(scene: &mut Scene, concerns: impl Fn(usize) -> bool) {
     });
 }
 
-/// The core that holds a partition of this replex reports that it stands in the way.
+/// Makes the core that holds the first partition of this replex report an obstacle.
 pub fn object(scene: &mut Scene, replex: usize, why: &str) {
     let table = flights(scene);
     let core = table.placement[replex][0].core;

@@ -24,8 +24,8 @@ fn waits(scene: &mut Scene, request: Request) -> String {
     }
 }
 
-/// Three servers with a table of two copies; server 1 has stopped as instance 1, joined as 100 and
-/// stopped again.
+/// Returns three servers with a table of two copies. Server 1 has stopped as instance 1, joined as
+/// instance 100 and stopped again.
 fn scene_of(failures: u8) -> Scene {
     let mut scene = Scene::new();
     for id in 1..=3 {
@@ -39,7 +39,7 @@ fn scene_of(failures: u8) -> Scene {
     scene
 }
 
-/// All cores that remain report that they have resolved everything.
+/// Makes all remaining cores report that they have resolved everything.
 fn resolve(scene: &mut Scene) {
     let tables = scene.coordinator.configuration().tables.iter();
     let cores: BTreeSet<CoreId> = tables.flat_map(sealing::remaining_cores).collect();

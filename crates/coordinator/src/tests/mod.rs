@@ -191,7 +191,7 @@ impl Scene {
         );
     }
 
-    /// A heartbeat on a connection of its own.
+    /// Sends a heartbeat on a connection of its own.
     fn beat_on(&mut self, connection: u64, (id, core): (u32, u16)) {
         let (epoch, incarnation) = (self.epoch(), self.server(id).incarnation);
         let request = heartbeat(id, core, incarnation.0, epoch);

@@ -47,7 +47,8 @@ pub(super) fn all_beat(scene: &mut Scene) {
     }
 }
 
-/// A server's cores beat: they have sealed what is to be sealed, and filled what they take.
+/// Sends heartbeats of a server's cores, which have sealed all tables to be sealed, and filled all
+/// partitions that they receive.
 fn beat(scene: &mut Scene, server: &Server) {
     for core in 0..2 {
         let core = CoreId {

@@ -91,7 +91,7 @@ fn server_properties(target: &SuiteTarget) -> String {
     )
 }
 
-/// The elements of Surefire's reports, each of which begins a line.
+/// Parses Surefire's reports, in which each element begins a line.
 fn outcomes(printed: &str) -> TestOutcomes {
     let mut outcomes = TestOutcomes::default();
     let mut running: Option<(String, Option<bool>)> = None;
@@ -120,7 +120,8 @@ fn outcomes(printed: &str) -> TestOutcomes {
     outcomes
 }
 
-/// The value of an attribute in the tag that begins a line.
+/// Returns the value of an attribute in the tag that begins a line; none if the tag does not have
+/// it.
 fn attribute<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let (_, rest) = line.split_once(&format!(" {key}=\""))?;
     rest.split_once('"').map(|(value, _)| value)

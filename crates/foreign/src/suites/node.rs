@@ -83,7 +83,8 @@ fn allow_a_minute(folder: &Path) -> Result<(), Failure> {
     std::fs::write(&suite, text).map_err(failed)
 }
 
-/// Node looks for packages in the folders above a file, and there under one name alone.
+/// Links the tools into the sources, because Node looks for packages only in the folders above a
+/// file, under one name.
 fn reach_tools(folder: &Path) -> Result<(), Failure> {
     let link = folder.join("source/node_modules");
     if link.exists() {
@@ -93,7 +94,7 @@ fn reach_tools(folder: &Path) -> Result<(), Failure> {
         .map_err(|error| format!("{}: {error}", link.display()))
 }
 
-/// The script's lines about files, and the lines of the TAP reporter about tests.
+/// Parses the script's lines about files, and the lines of the TAP reporter about tests.
 fn outcomes(printed: &str) -> TestOutcomes {
     let mut outcomes = TestOutcomes::default();
     let mut package = "pg";
@@ -113,7 +114,8 @@ fn outcomes(printed: &str) -> TestOutcomes {
     outcomes
 }
 
-/// The name of the test in a line such as `ok 12 pool rejects`, unless it was skipped.
+/// Returns the name of the test in a line such as `ok 12 pool rejects`; none if the test was
+/// skipped.
 fn tap_test<'a>(line: &'a str, beginning: &str) -> Option<&'a str> {
     let (number, name) = line.strip_prefix(beginning)?.split_once(' ')?;
     let is_test = number.parse::<u32>().is_ok() && !name.contains("# SKIP");

@@ -202,7 +202,7 @@ const DJANGO_APPS: &[&str] = &[
     "transactions",
 ];
 
-/// Both of the databases that Django's tests ask for are the same one.
+/// Returns the settings of Django's tests. Both databases that the tests require are the same one.
 fn django_settings(target: &SuiteTarget) -> String {
     let SuiteTarget {
         host,
@@ -260,7 +260,7 @@ fn environment<'a>(
     std::fs::write(done, "").map_err(|error| error.to_string())
 }
 
-/// Pytest in the suite's environment, to be run in `tests`.
+/// Returns a command that runs pytest of the suite's environment in `tests`.
 fn pytest(folder: &Path, tests: &Path) -> Command {
     let mut command = python(folder, tests);
     command.args(["-m", "pytest", "-v", "--tb=short"]);
@@ -273,7 +273,7 @@ fn pytest(folder: &Path, tests: &Path) -> Command {
     command
 }
 
-/// The Python of the suite's environment, to be run in `tests`.
+/// Returns a command that runs Python of the suite's environment in `tests`.
 fn python(folder: &Path, tests: &Path) -> Command {
     let mut command = Command::new(folder.join("environment/bin/python"));
     command

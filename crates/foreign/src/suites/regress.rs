@@ -53,7 +53,7 @@ pub const SUITE: Suite = Suite {
     },
 };
 
-/// PostgreSQL's programs.
+/// Returns the folder of PostgreSQL's programs.
 pub(super) fn programs() -> Result<PathBuf, Failure> {
     let programs = pg_local::programs();
     programs.ok_or_else(|| "PostgreSQL is not installed: `apt-get install postgresql`".to_owned())
@@ -142,7 +142,7 @@ fn without(schedule: &str, test: &str) -> String {
     lines.filter(|line| line.trim_end() != "test:").collect()
 }
 
-/// The version of these programs before the point.
+/// Returns the major version of these programs.
 fn version(programs: &Path) -> Result<String, Failure> {
     let output = program::run(Command::new(programs.join("postgres")).arg("--version"))?;
     let number = output.split_whitespace().find(|word| word.contains('.'));

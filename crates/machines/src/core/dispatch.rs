@@ -101,7 +101,8 @@ impl CoreMachine {
         }
     }
 
-    /// A client's connection is gone.
+    /// Ends everything that depends on a client's connection, which is closed: its snapshots, reads
+    /// and holds.
     fn on_client_gone<T: Tables>(
         &mut self,
         client: ClientId,
@@ -113,7 +114,7 @@ impl CoreMachine {
         self.drop_holds(Some(client), step)
     }
 
-    /// A connection to a peer is new: messages that it may have missed are sent again.
+    /// Sends the messages again that a peer may have missed, because the connection to it is new.
     fn on_peer_connected(&mut self, now: ClockReading, core: CoreId, output: &mut CoreOutput) {
         self.ask_sealed_of(core, None, output);
         let configuration = self.view.configuration().clone();

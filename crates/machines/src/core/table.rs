@@ -84,8 +84,9 @@ pub(crate) struct PartitionEffect {
     pub put: Option<Vec<u8>>,
 }
 
-/// Every byte of a row takes at most two in a key, and four where the sorting key of a replex and
-/// the pk after it have a column in common; each column adds at most four of its own.
+/// Returns the length up to which no row has a key that is too long. Every byte of a row takes at
+/// most two bytes in a key, and four if the sorting key of a replex and the pk after it have a
+/// column in common. Each column adds at most four bytes.
 fn row_bytes_short(replexes: &[ReplexInfo]) -> usize {
     let has_column_twice = |replex: &ReplexInfo| {
         let (sort, pk) = replex.entry_columns.split_at(replex.sort_count);

@@ -296,7 +296,7 @@ impl<'a> CaseRules<'a> {
         }
     }
 
-    /// Decides: the AND of all votes (R2).
+    /// Decides an operation by the AND of all votes (R2).
     pub fn decide(&self, state: &mut ModelState, operation: usize) {
         let last = self.last(operation);
         let mut refusals = state.parts[operation][last].refusals;

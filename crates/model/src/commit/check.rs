@@ -27,7 +27,7 @@ impl CaseRules<'_> {
         parts.any(|(place, part)| gone >> place.member & 1 == 0 && part.decision == Some(decision))
     }
 
-    /// I2, I3: an outcome that was seen or decided is not reversed.
+    /// Returns a violation of I2 or I3: an outcome that was seen or decided is reversed.
     fn contradicted(&self, state: &ModelState, operation: usize) -> Option<String> {
         let seen_commit = state.seen_commit >> operation & 1 != 0;
         let seen_abort = state.seen_abort >> operation & 1 != 0;
@@ -50,7 +50,8 @@ impl CaseRules<'_> {
             || self.knows(state, operation, ModelDecision::Commit)
     }
 
-    /// I1: every member that serves has prepared what is committed, and voted yes.
+    /// Returns a violation of I1: a member that serves has not prepared a committed operation, or
+    /// voted no.
     fn unprepared(&self, state: &ModelState, operation: usize) -> Option<String> {
         if !self.committed(state, operation) {
             return None;
@@ -72,9 +73,9 @@ impl CaseRules<'_> {
         ))
     }
 
-    /// I12: an operation that was acknowledged to the client is on the disks of f + 1 members at
-    /// least, or follows from the votes that are (R26), and every other member has it prepared
-    /// durably.
+    /// Returns a violation of I12. An operation that was acknowledged to the client is on the disks
+    /// of at least f + 1 members, or follows from the votes on these disks (R26), and every other
+    /// member has prepared it durably.
     fn acknowledged_too_early(&self, state: &ModelState, operation: usize) -> Option<String> {
         let chain = &self.case.operations[operation];
         let parts = &state.parts[operation][..chain.places.len()];
@@ -100,7 +101,7 @@ impl CaseRules<'_> {
             .then(|| format!("I12: f disks more, and no member knows that {name} was acknowledged"))
     }
 
-    /// I4: no two committed rows share a unique key.
+    /// Returns a violation of I4: two committed rows share a unique key.
     fn shared_key(&self, state: &ModelState) -> Option<String> {
         let committed: Vec<usize> = (0..self.case.operations.len())
             .filter(|operation| self.committed(state, *operation))
@@ -154,7 +155,8 @@ impl CaseRules<'_> {
         })
     }
 
-    /// A resolution may be stuck only where more than f are lost.
+    /// Returns a violation if a resolution is stuck although at most f members of the chain are
+    /// lost.
     fn wrongly_stuck(&self, state: &ModelState) -> Option<String> {
         let gone = state.removed | state.fenced;
         (0..self.case.operations.len()).find_map(|operation| {

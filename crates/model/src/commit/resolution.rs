@@ -203,8 +203,8 @@ impl CaseRules<'_> {
         durable >= known.min(self.case.tolerated + 1)
     }
 
-    /// A removed member sends no more; where it is replaced, the new one fetches what the others
-    /// have, after the resolution and before it votes (R18).
+    /// Ends a removed member, which sends nothing any more. If it is replaced, the new member
+    /// fetches the rows of the others, after the resolution and before it votes (R18).
     fn replace(&self, state: &mut ModelState, member: usize) {
         state.removed &= !(1 << member);
         state.members[member] = ModelMember::default();

@@ -29,7 +29,8 @@ impl CutRules {
         (visible, read)
     }
 
-    /// R38: a statement sees what was acknowledged before it began.
+    /// Returns a violation of R38: a statement does not see an operation that was acknowledged
+    /// before the statement began.
     fn too_old(&self, opening: &CutOpening) -> Option<String> {
         let (visible, read) = self.visible(opening);
         let missing = opening.must & read & !visible;
@@ -39,7 +40,8 @@ impl CutRules {
         })
     }
 
-    /// R36: who sees an operation sees what was acknowledged before it began.
+    /// Returns a violation of R36: a snapshot has an operation, and lacks another one that was
+    /// acknowledged before the first began.
     fn out_of_order(&self, state: &CutState, opening: &CutOpening) -> Option<String> {
         let (visible, read) = self.visible(opening);
         let numbers = (0..self.case.operations.len()).filter(|number| visible >> number & 1 != 0);

@@ -73,7 +73,7 @@ impl CutRules {
         true
     }
 
-    /// An operation that no core knows any more has not begun: its client sends it again.
+    /// Resets an operation that no core knows any more. Its client sends it again.
     fn forget_lost(&self, state: &mut CutState, operation: usize) {
         let now = &mut state.operations[operation];
         if now.stages.iter().all(|stage| *stage == CutStage::Unknown) {

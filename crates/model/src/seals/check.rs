@@ -22,7 +22,8 @@ impl SealRules {
         parts.any(|(core, part)| gone >> core & 1 == 0 && part.outcome == outcome)
     }
 
-    /// I2, I3: an outcome that was seen or decided is not reversed, and both tables agree.
+    /// Returns a violation of I2 or I3: an outcome that was seen or decided is reversed, or the
+    /// tables of an operation disagree.
     fn contradicted(&self, state: &SealState, operation: usize) -> Option<String> {
         let name = self.operation(operation).name;
         let now = state.operations[operation];
@@ -39,7 +40,7 @@ impl SealRules {
         }
     }
 
-    /// I1: every member that remains has prepared what is committed.
+    /// Returns a violation of I1: a remaining member has not prepared a committed operation.
     fn unprepared(&self, state: &SealState, operation: usize) -> Option<String> {
         let now = state.operations[operation];
         if !now.seen_commit && !self.knows(state, operation, SealOutcome::Commit) {
@@ -57,8 +58,8 @@ impl SealRules {
         ))
     }
 
-    /// R44: an operation has a next step, which waits for no seal of another table, while all its
-    /// members know its tables as they were when it began.
+    /// Returns a violation of R44. While all members of an operation know its tables as they were
+    /// when it began, the operation has a next step that waits for no seal of another table.
     fn stopped(&self, state: &SealState, operation: usize) -> Option<String> {
         let chosen = self.operation(operation);
         let now = state.operations[operation];

@@ -126,7 +126,8 @@ impl SealRules {
         true
     }
 
-    /// Decides: the last of a chain, or the coordinator once it has all votes.
+    /// Decides an operation, at the last member of a chain, or at the operation's coordinator once
+    /// it has all votes. Returns false if this is not possible.
     pub fn decide(&self, state: &mut SealState, operation: usize) -> bool {
         let now = state.operations[operation];
         let members = self.operation(operation).members;

@@ -68,7 +68,7 @@ impl Run {
         self.tables[0].id
     }
 
-    /// The caller changes tables.
+    /// Drops the computed summaries, because the caller changes tables.
     fn forget_computed(&mut self) {
         *self.newest.get_mut() = NOT_COMPUTED;
         *self.rest.get_mut() = Rest::NotComputed as u8;

@@ -301,8 +301,8 @@ fn integer_arithmetic(
     result.ok_or(ExpressionError::Overflow)
 }
 
-/// As PostgreSQL: a result that is infinite though no operand is, or zero though none is, is an
-/// error rather than a silent loss.
+/// Computes a float operation as PostgreSQL does. A result that is infinite although no operand is,
+/// or zero although none is, is an error.
 fn float_arithmetic(
     operator: BinaryOperator,
     left: f64,
@@ -349,7 +349,7 @@ fn concatenate(left: ValueRef<'_>, right: ValueRef<'_>) -> Result<Value, Express
     }
 }
 
-/// To the nearest integer, halves to the even one.
+/// Rounds to the nearest integer, and halves to the even one.
 fn round(value: f64) -> Result<i64, ExpressionError> {
     /// From here on every float is a whole number.
     const WHOLE: f64 = 4_503_599_627_370_496.0;

@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(like(&text, &pattern), Err(ExpressionError::TooCostly));
     }
 
-    /// The definition, without a thought to cost.
+    /// Matches by the definition of LIKE, whatever the cost.
     fn oracle(text: &[char], pattern: &[char]) -> bool {
         match pattern.split_first() {
             None => text.is_empty(),

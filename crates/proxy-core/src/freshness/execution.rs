@@ -261,7 +261,7 @@ mod tests {
         sets
     }
 
-    /// Everything that may run now, each as a group.
+    /// Starts all transactions that may run now, and returns their groups.
     fn start_all(execution: &mut Execution, limits: GroupLimits) -> Vec<Vec<u64>> {
         let groups = core::iter::from_fn(|| {
             let group = execution.start(limits);
@@ -406,8 +406,8 @@ mod tests {
         }
     }
 
-    /// A group's transactions follow each other, and conflict with no earlier one outside of it.
-    /// `all` has the transactions that have not committed.
+    /// Checks that a group's transactions follow each other, and conflict with no earlier
+    /// transaction outside of the group. `all` has the transactions that have not committed.
     fn check(
         execution: &Execution,
         all: &BTreeMap<Tsid, TestTransaction>,

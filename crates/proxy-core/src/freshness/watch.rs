@@ -277,7 +277,8 @@ mod tests {
         });
     }
 
-    /// One commits after the other began, and before it is seen.
+    /// Begins two commits, of which the first commits before the second is seen. Returns their
+    /// marks.
     fn two_at_once(manager: &mut FreshnessManager, rows: [u64; 2]) -> [Mark; 2] {
         let marks = rows.map(|row| manager.begin_commit(write(row), None));
         manager.note_outcome(marks[0].id, CommitOutcome::Committed);

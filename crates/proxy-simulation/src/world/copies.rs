@@ -72,7 +72,8 @@ impl World {
         self.deliver(id)
     }
 
-    /// No source has a replica's missing commits: it is filled again.
+    /// Fills a replica again, because no source has its missing commits. Returns an error if a
+    /// source must have them.
     fn refill(&mut self, id: ReplicaId) -> Result<(), String> {
         let noted = self.databases[&id].noted;
         if !self.may_lack(id) {

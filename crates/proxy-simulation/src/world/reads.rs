@@ -137,8 +137,8 @@ impl World {
         Ok(())
     }
 
-    /// A client has seen all touched commits, up to here. A write around the proxy counts once the
-    /// slot's reader has read it.
+    /// Records that a client has seen all commits up to a position that its read touches. A write
+    /// around the proxy counts once the slot's reader has read it.
     fn saw(&mut self, read: &Read, until: Tsid) {
         let (now, position) = (self.now, self.reader.position);
         let seen = self.primary.log.iter_mut().filter(|entry| {

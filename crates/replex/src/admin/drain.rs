@@ -41,7 +41,7 @@ pub async fn drain(
     })
 }
 
-/// Waits, with a bar at a terminal.
+/// Waits until a draining server holds no partitions. Shows a progress bar at a terminal.
 async fn wait_until_empty(cluster: &ClusterArguments, id: ServerId) -> Result<(), CommandFailure> {
     let style = ProgressStyle::with_template("{msg} {wide_bar} {pos} of {len} partitions");
     let bar = ProgressBar::new(0).with_style(style.expect("the template is well-formed"));

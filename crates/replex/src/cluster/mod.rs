@@ -41,7 +41,7 @@ pub struct Host {
 }
 
 impl Default for Host {
-    /// As this process does, on loopback.
+    /// Returns a host on which processes start as this process does, on loopback.
     fn default() -> Self {
         Host {
             launcher: Vec::new(),

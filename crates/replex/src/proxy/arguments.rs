@@ -296,7 +296,8 @@ impl ServeArguments {
     }
 }
 
-/// The rest of the machine belongs to other programs.
+/// Returns the default number of threads: a quarter of the processors, because the others belong to
+/// other programs.
 fn threads_default() -> u16 {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     u16::try_from(processors / 4)

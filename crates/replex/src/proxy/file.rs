@@ -28,7 +28,7 @@ fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// The options of a file, and after them those of a command line, which count more.
+/// Returns the options of a file together with those of a command line, which take precedence.
 fn merged(file: &str, own: impl Iterator<Item = OsString>) -> Result<ServeArguments, String> {
     let command = Command::new("replex proxy").args_override_self(true);
     let command = ServeArguments::augment_args(command);
@@ -57,7 +57,7 @@ fn merged(file: &str, own: impl Iterator<Item = OsString>) -> Result<ServeArgume
     })
 }
 
-/// An option as words of a command line.
+/// Returns an option of a file as words of a command line.
 fn words_of(name: &str, value: &Value) -> Result<Vec<String>, String> {
     Ok(match value {
         Value::String(text) => vec![format!("--{name}={text}")],

@@ -61,8 +61,8 @@ fn run_to_its_end(
     runtime(None)?.block_on(crate::interruptible(work))
 }
 
-/// The number of threads that the options ask for; errors in them are reported where they are read
-/// again.
+/// Returns the number of threads that the options request; 1 if the options have errors, which are
+/// reported when they are read again.
 fn threads(arguments: &ServeArguments) -> u16 {
     file::with_file(arguments).map_or(1, |arguments| arguments.threads)
 }
@@ -152,7 +152,7 @@ async fn serve(arguments: &ServeArguments) -> Result<(), CommandFailure> {
     serving.await
 }
 
-/// Is the active proxy while no other is. Fails where it cannot be.
+/// Makes the proxy active whenever no other proxy is. Fails if the proxy cannot become active.
 async fn stand(
     proxy: &Proxy,
     arguments: &ServeArguments,
@@ -193,7 +193,7 @@ async fn stand(
     Err(CommandFailure::at(what)(problem))
 }
 
-/// At the Unix socket of the same port, if there is to be one.
+/// Listens at the Unix socket of the same port; none if no folder for it is given.
 async fn listen_locally(
     folder: Option<&Path>,
     address: SocketAddr,
@@ -252,7 +252,7 @@ fn addresses(urls: &[String]) -> Result<Vec<Address>, String> {
     urls.iter().map(|url| Address::parse(url)).collect()
 }
 
-/// The primary, and the replicas.
+/// Returns the addresses of the primary and of the replicas.
 fn databases(named: &Databases) -> Result<(Address, Vec<Address>), CommandFailure> {
     let primary = Address::parse(&named.primary).map_err(CommandFailure::Usage)?;
     let replicas = addresses(&named.replica).map_err(CommandFailure::Usage)?;

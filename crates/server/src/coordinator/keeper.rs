@@ -40,10 +40,11 @@ pub(super) trait StateKeeper: Send {
     /// As for [`StateKeeper::next_event`].
     fn keep(&mut self, state: CoordinatorState) -> Result<(), ServerError>;
 
-    /// The role has stopped leading without the keeper's order.
+    /// Records that the role has stopped leading without an order of the keeper.
     fn resign(&mut self);
 
-    /// Until when this coordinator leads for certain, on the process's clock in microseconds.
+    /// Returns the time until which this coordinator certainly leads, on the process's clock in
+    /// microseconds.
     fn leads_until_us(&self) -> u64;
 
     /// Returns the leader and the standbys, as far as they are known. `leads` is set by the role.

@@ -49,16 +49,17 @@ pub enum ConnectionSide {
 
 /// The code that a loop calls. All methods are called on the loop's thread, and must not block.
 pub trait Handler {
-    /// A connection is usable.
+    /// Handles a connection that is usable from now on.
     fn opened(&mut self, io: &mut Io, id: ConnectionId, side: ConnectionSide);
 
-    /// A whole frame arrived.
+    /// Handles a whole frame that has arrived.
     ///
     /// # Errors
     /// The reason why the connection must be closed. The other side is notified.
     fn frame(&mut self, io: &mut Io, id: ConnectionId, frame: Frame) -> Result<(), String>;
 
-    /// A connection is no longer usable. Also called for a connection that could not be opened.
+    /// Handles a connection that is no longer usable. Also called for a connection that could not
+    /// be opened.
     fn closed(&mut self, io: &mut Io, id: ConnectionId, reason: &str);
 
     /// Finishes the batch, after all frames of the turn were passed to the handler. Called once per
@@ -72,7 +73,7 @@ pub trait Handler {
     /// waits for events.
     fn deadline_us(&self) -> Option<u64>;
 
-    /// The loop was asked to stop: no connection is accepted from now on. Called once.
+    /// Handles the request to stop the loop, which accepts no connection from now on. Called once.
     fn stop(&mut self, io: &mut Io) {
         let _ = io;
     }

@@ -48,7 +48,8 @@ impl EventLoop {
         }
     }
 
-    /// One read of the socket, and the frames that it completes.
+    /// Reads once from a connection's socket, and passes the frames that this completes to the
+    /// handler.
     fn receive<H: Handler>(&mut self, id: ConnectionId, handler: &mut H) {
         let mut buffer = std::mem::take(&mut self.buffer);
         let Some(connection) = self.io.find(id) else {

@@ -321,7 +321,7 @@ impl World {
         }
     }
 
-    /// The conditions of every attempt.
+    /// Checks the conditions that every attempt must satisfy.
     fn check_sent(&mut self, attempt: &Attempt) {
         let links = &mut self.machine.links.values();
         assert!(links.all(|link| link.in_flight <= self.limits.in_flight_max));
@@ -385,7 +385,7 @@ impl World {
         }
     }
 
-    /// As the machine of a core does it.
+    /// Executes a request as the machine of a core does.
     fn execute(&mut self, core: CoreId, execute: &Execute) -> Reply {
         let core = self.cores.get_mut(&core).unwrap();
         let name = execute.request;

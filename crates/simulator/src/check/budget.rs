@@ -37,10 +37,10 @@ pub fn within(
     Ok(())
 }
 
-/// A core that holds several partitions of one chain takes up to this many members of the last
-/// operation that it admits; one that restarts takes back as many as it had, and all that its log
-/// has since the last checkpoint, because it may know that they are finished from a message that no
-/// record keeps.
+/// Returns the most members that a core may have. A core that holds several partitions of one chain
+/// has up to `MEMBERS_MAX` members of the last operation that it admits. A core that restarts
+/// restores as many members as it had, and all that its log has since the last checkpoint. It may
+/// have known that they are finished from a message that no record keeps.
 fn operations_max(limits: &CoreLimits, read_back: usize) -> usize {
     const MEMBERS_MAX: usize = 8;
     limits.operations_max.max(read_back) + limits.operations_max + MEMBERS_MAX

@@ -85,7 +85,7 @@ impl World {
         self.plan_fault(fault);
     }
 
-    /// A process stands still.
+    /// Suspends a process for some time.
     fn pause_one(&mut self) {
         let place = self.any_place();
         // Some are replaced meanwhile, and do not answer for long after that.
@@ -106,7 +106,7 @@ impl World {
         self.random.below(self.servers.len() as u64) as usize
     }
 
-    /// A process dies, and stays down for `mean_us` on average.
+    /// Crashes a process, which stays down for `mean_us` on average.
     fn crash_one(&mut self, place: usize, mean_us: u64) {
         let (tail, down_us) = (self.tail(place), self.random.exponential(mean_us));
         self.crash(place, tail, down_us);
@@ -234,7 +234,7 @@ impl World {
         }
     }
 
-    /// A connection breaks; both ends learn of it and make a new one.
+    /// Breaks a connection. Both ends notice this and open a new one.
     fn break_one(&mut self) {
         let (Some(one), Some(two)) = (self.any_node(), self.any_node()) else {
             return;

@@ -608,7 +608,7 @@ impl World {
         self.check("R15 a client that waits learns of a newer epoch", result);
     }
 
-    /// A client learns how something ended.
+    /// Handles the outcome of a request at its client.
     fn client_learns(&mut self, number: u64, completion: Completion) {
         let Completion { ticket, outcome } = completion;
         self.trace.note(self.now_us, || {

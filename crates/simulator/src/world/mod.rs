@@ -312,7 +312,7 @@ impl World {
         }
     }
 
-    /// Until when the process that an event is for stands still, if it does.
+    /// Returns the time until which the process of an event is suspended; none if it is not.
     fn paused(&self, event: &Event) -> Option<u64> {
         let core = match event {
             Event::Arrive(Packet {

@@ -96,7 +96,7 @@ impl Scope<'_> {
         }
     }
 
-    /// `IS NULL`, `IS TRUE` and their kin, none of which is ever NULL.
+    /// Binds a test such as `IS NULL` or `IS TRUE`, whose result is never NULL.
     fn bind_test(&self, expression: &Expr, depth: usize) -> Result<Bound, SqlError> {
         let unary = |operator, operand| Expression::Unary(operator, Box::new(operand));
         let and =
@@ -442,7 +442,7 @@ impl Scope<'_> {
     }
 }
 
-/// Why a list after `IN` is too long, and how long it may be.
+/// Returns the error for a list after `IN` that is too long, with the longest possible length.
 fn long_list(value: &Expr, members: usize) -> SqlError {
     /// Parts of the expression that a comparison of one column takes, with the OR before it.
     const PARTS: usize = 4;

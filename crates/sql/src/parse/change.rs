@@ -200,7 +200,7 @@ fn on_conflict(on: ast::OnInsert) -> Result<OnConflict, SqlError> {
     Ok(OnConflict { target, update })
 }
 
-/// A bare `DEFAULT` is parsed as a column of that name.
+/// Returns a value, or none for a bare `DEFAULT`, which the parser reads as a column of that name.
 fn value_or_default(value: Expr) -> Option<Expr> {
     match &value {
         Expr::Identifier(word)

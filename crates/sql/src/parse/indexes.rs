@@ -114,7 +114,7 @@ fn elements<'a>(
     None
 }
 
-/// `[UNIQUE] INDEX [name] [USING kind] (`
+/// Returns whether an element begins as `[UNIQUE] INDEX [name] [USING kind] (`.
 fn is_index(element: &[&TokenWithSpan]) -> bool {
     let keyword_at = |at: usize| element.get(at).and_then(|it| keyword(it));
     let mut at = usize::from(keyword_at(0) == Some(Keyword::UNIQUE));

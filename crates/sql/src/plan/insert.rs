@@ -126,7 +126,7 @@ pub(crate) fn default_value(table: &PlacedTable, column: usize) -> Value {
     default.clone().unwrap_or(Value::Null)
 }
 
-/// `primary key (id) = (1)`
+/// Returns the primary key of a row for people, as `primary key (id) = (1)`.
 fn describe_pk(table: &PlacedTable, values: &[Value]) -> String {
     let key: Vec<Value> = table
         .schema

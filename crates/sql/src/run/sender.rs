@@ -77,7 +77,8 @@ fn replex_name(table: &PlacedTable, replex: usize) -> String {
     replex.map_or_else(|| "unknown".to_string(), |it| it.name.clone())
 }
 
-/// `index by_email (email) = ('a@b')`; the bytes where they are no such key.
+/// Returns a key for people, as `index by_email (email) = ('a@b')`; the bytes if they are no such
+/// key.
 fn describe_key(table: &PlacedTable, replex: usize, key: &[u8]) -> String {
     let name = match table.layout.replexes.get(replex).map(|it| it.kind) {
         Some(ReplexKind::Primary) => "primary key".to_string(),

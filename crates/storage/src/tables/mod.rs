@@ -545,7 +545,7 @@ impl Inner {
         self.settle((table, place, id), key);
     }
 
-    /// After a leaf grew: splits it, and forgets others if memory is short.
+    /// Splits a leaf that has grown, if it is too large, and drops others if memory is short.
     fn settle(&mut self, (table, place, id): (u64, LeafPlace, u32), written: &[u8]) {
         let leaf = &self.ranges[id as usize].leaf;
         if leaf.must_split() {
@@ -584,8 +584,8 @@ impl Inner {
         known.directory.insert_after(place, separator, right);
     }
 
-    /// Before a leaf changes: gives it to the checkpoint that is being gathered, if that has
-    /// yet to get it.
+    /// Adds a leaf that is about to change to the checkpoint that is being collected, unless the
+    /// checkpoint already has it.
     fn hand_over(&mut self, id: u32) {
         let Some(gathering) = &mut self.gathering else {
             return;
@@ -630,7 +630,7 @@ impl Inner {
         Ok(())
     }
 
-    /// As [`Inner::load_from`], with the entries below `end`.
+    /// Loads a leaf as [`Inner::load_from`] does, with the entries below `end`.
     fn load_before(
         &mut self,
         cold: &ColdStore,

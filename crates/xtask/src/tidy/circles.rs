@@ -36,7 +36,8 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// For each parent, which of its children name something of which others.
+/// Returns for each parent module the pairs of its children of which the first names something of
+/// the second.
 fn sibling_edges<'a>(modules: &ModuleTree<'a>) -> BTreeMap<ModulePath, Edges<'a>> {
     let mut edges: BTreeMap<ModulePath, Edges<'a>> = BTreeMap::new();
     for (from, module) in modules.modules() {

@@ -40,7 +40,7 @@ struct Span {
     after: String,
 }
 
-/// Links, commands, crates and files of every document.
+/// Checks the links, commands, crates and files in every document.
 pub fn check(tree: &Tree) -> Vec<Problem> {
     let known = Known {
         tree,
@@ -158,7 +158,7 @@ fn broken_link(tree: &Tree, file: &File, target: &str) -> Option<String> {
     (!found).then(|| format!("the link `{target}` leads nowhere: no such heading in `{path}`"))
 }
 
-/// `target` seen from the folder of `from`, relative to the root.
+/// Returns the path of a link's `target` in the file `from`, relative to the root.
 fn resolved(from: &str, target: &str) -> String {
     let mut parts: Vec<&str> = match target.strip_prefix('/') {
         Some(_) => Vec::new(),
@@ -262,7 +262,7 @@ fn unknown_crate(known: &Known<'_>, span: &Span) -> Option<String> {
     (is_named && is_name && !is_known).then(|| format!("there is no crate `{}`", span.content))
 }
 
-/// Our crates and the crates that the workspace declares.
+/// Returns the crates of this repository, and the crates that the workspace declares.
 fn crate_names(tree: &Tree) -> BTreeSet<String> {
     let declared = dependencies(tree.text("Cargo.toml").unwrap_or_default());
     let ours = tree

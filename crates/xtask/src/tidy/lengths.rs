@@ -10,7 +10,7 @@ const FUNCTION_LINES_MAX: usize = 70;
 
 /// Columns of a comment. Code is rustfmt's to break, which leaves comments alone.
 const COMMENT_COLUMNS_MAX: usize = 100;
-/// Headers, lengths of files and functions, and widths of comments.
+/// Checks headers, lengths of files and functions, and widths of comments.
 pub fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems = check_comments(tree);
     for (file, rust) in tree.rust_files() {
@@ -46,7 +46,7 @@ fn check_comments(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// A long function needs a marker with a reason, and a marker needs a long function.
+/// Checks that every long function has a marker with a reason, and every marker a long function.
 fn check_functions(file: &File, rust: &RustText, problems: &mut Vec<Problem>) {
     let mut markers = markers(&file.text);
     for function in &rust.functions {
@@ -84,7 +84,8 @@ fn markers(text: &str) -> Vec<usize> {
         .collect()
 }
 
-/// Inside the function, or among the comments and attributes right above it.
+/// Returns whether a marker is inside a function, or among the comments and attributes directly
+/// above it.
 fn belongs(marker: usize, function: &Function, text: &str) -> bool {
     if marker >= function.first_line {
         return marker <= function.last_line;

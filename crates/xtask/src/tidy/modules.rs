@@ -176,7 +176,8 @@ fn file_of<'a>(
     at(format!("{folder}/{name}.rs")).or_else(|| at(format!("{folder}/{name}/mod.rs")))
 }
 
-/// Code as [`RustText`](super::rust_text::RustText) has it, with the lines of tests blank.
+/// Returns the code of a file as [`RustText`](super::rust_text::RustText) has it, with the lines of
+/// tests blank.
 fn code_without_tests(file: &File) -> String {
     let lines = file.rust.iter().flat_map(|rust| rust.lines());
     let mut code = String::new();

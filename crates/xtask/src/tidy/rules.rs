@@ -96,7 +96,7 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// Frozen pages cite earlier rules.
+/// Returns whether the rules that a file cites must exist. Frozen pages may cite earlier rules.
 fn cites(file: &File) -> bool {
     let is_document = file.path.ends_with(".md") && !file.path.starts_with("docs/design/");
     file.rust.is_some() || is_document && file.path != "CHANGELOG.md"

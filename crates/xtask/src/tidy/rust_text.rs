@@ -104,7 +104,8 @@ pub fn line_of(text: &str, offset: usize) -> usize {
         .count()
 }
 
-/// Paths, without `.rs`, of the files that hold the test modules declared in the file at `path`.
+/// Returns the paths, without `.rs`, of the files with the test modules that the file at `path`
+/// declares.
 pub fn test_only_prefixes(path: &str, rust: &RustText) -> Vec<String> {
     let stem = path.strip_suffix(".rs").unwrap_or(path);
     let folder = match stem.rsplit_once('/') {
@@ -157,7 +158,8 @@ fn blank(source: &str) -> String {
     String::from_utf8_lossy(&code).into_owned()
 }
 
-/// ASCII letters, digits and underscores, and every byte of a character beyond ASCII.
+/// Returns whether a byte can be part of a word: ASCII letters, digits and underscores, and every
+/// byte of a character beyond ASCII.
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
@@ -169,7 +171,7 @@ fn length_until(bytes: &[u8], end: &[u8]) -> usize {
         .unwrap_or(bytes.len())
 }
 
-/// Block comments nest.
+/// Returns the length of the block comment at the start of `bytes`. Block comments nest.
 fn block_comment_length(bytes: &[u8]) -> usize {
     let mut depth = 0;
     let mut at = 0;
@@ -264,7 +266,8 @@ fn item_end(code: &str, start: usize) -> usize {
     code.len()
 }
 
-/// `cfg(test)` and `cfg(any(test, …))`, but not `cfg(not(test))`.
+/// Returns whether an attribute marks a test: `cfg(test)` and `cfg(any(test, …))`, but not
+/// `cfg(not(test))`.
 fn is_test_attribute(attribute: &str) -> bool {
     let content = attribute.trim_start_matches(['#', '!', '[']).trim_start();
     content.starts_with("cfg(") && has_word(content, "test") && !content.contains("not(test")

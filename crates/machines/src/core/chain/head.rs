@@ -474,7 +474,8 @@ impl CoreMachine {
         }
     }
 
-    /// A folded operation aborted: its requests run again, one at a time, before later ones.
+    /// Queues the requests of an aborted folded operation again. They run one at a time, before
+    /// later requests.
     fn run_alone(
         &mut self,
         (operation, id): MemberKey,

@@ -33,7 +33,7 @@ pub(crate) fn judge<T: Tables>(member: &Member, tables: &T) -> Result<Vote, Tabl
     Ok(Vote::Yes)
 }
 
-/// Another row with the same key, if there is one.
+/// Returns the result `Duplicate` if another row has the same key; none otherwise.
 fn duplicate<T: Tables>(
     member: &Member,
     change: &RowChange,
@@ -82,8 +82,9 @@ pub(crate) fn duplicate_of(member: &Member, wanted: &[u8]) -> Option<RequestResu
     })
 }
 
-/// Whether a value would come before its predecessor exists, or go while its successor does
-/// (Replex section 2.3: a value is valid only when all smaller ones exist).
+/// Returns a result that refuses the change if a value would be added before its predecessor
+/// exists, or removed while its successor exists (Replex section 2.3: a value is valid only when
+/// all smaller ones exist).
 fn not_dense<T: Tables>(
     member: &Member,
     change: &RowChange,

@@ -82,7 +82,7 @@ impl TableInfo {
         )
     }
 
-    /// `(column, column) = (value, value)`
+    /// Returns `(column, column) = (value, value)` for some columns of a row.
     fn describe(&self, columns: &[usize], row: &RowView<'_>) -> String {
         let mut key = Vec::new();
         for column in columns {

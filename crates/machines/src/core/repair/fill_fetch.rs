@@ -152,7 +152,7 @@ impl Fetches {
 }
 
 impl Pass {
-    /// For all ranges that lack the rows of a member.
+    /// Returns a pass over the ranges that lack the rows of a member, as many as fit.
     fn new(number: u64, from: PartitionId, ranges: &BTreeMap<Vec<u8>, Fetch>) -> Pass {
         let mut bytes = 0;
         let open = ranges
@@ -312,7 +312,8 @@ impl CoreMachine {
         self.end_ranges(of, fetches.ranges, step)
     }
 
-    /// The fetched rows are here: operations that waited for them continue.
+    /// Continues the operations that waited for these ranges, because all fetched rows have
+    /// arrived.
     fn end_ranges<T: Tables>(
         &mut self,
         of: PartitionId,

@@ -125,7 +125,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// The log's records of partitions that this core gave to others are settled by now.
+    /// Ends the replay, and drops the members of partitions that this core gave to others, because
+    /// their records are settled by now.
     fn end_replay(&mut self, output: &mut CoreOutput) {
         self.log.end_replay();
         for id in self.partitions.end_replay(&self.view, self.identity.core) {
@@ -197,9 +198,10 @@ impl CoreMachine {
         }
     }
 
-    /// An operation that came from a restarted peer and waits for keys here has no vote to report.
-    /// It is dropped, for the peer may have forgotten it: if no other core remembers, it must not
-    /// be voted on and decided without its own members. A core that does remember sends it again.
+    /// Drops the operations that came from a restarted peer and wait for keys here. Such an
+    /// operation has no vote to report, and the peer may have forgotten it. If no other core knows
+    /// it, it must not be voted on and decided without its own members. A core that knows it sends
+    /// it again.
     fn drop_waiting<T: Tables>(
         &mut self,
         (from, table): (CoreId, TableId),

@@ -161,7 +161,7 @@ async fn watch(
     Ok(routes)
 }
 
-/// How many batches went where, and why.
+/// Returns the numbers of batches by server and by reason.
 async fn routes(stage: &Stage) -> Result<BTreeMap<(String, String), u64>, CommandFailure> {
     let output = stage.ask("SHOW ROUTES").await?;
     let rows = output.rows.into_iter().map(|row| {
@@ -419,7 +419,7 @@ pub async fn compare(
     Ok(())
 }
 
-/// Count and checksum of a table's rows.
+/// Returns the count and the checksum of a table's rows.
 async fn sum(client: &Client, table: &str) -> Result<(String, String), tokio_postgres::Error> {
     let settings = "SET timezone = 'UTC'; SET extra_float_digits = 3";
     client.batch_execute(settings).await?;

@@ -96,8 +96,8 @@ async fn start_store() -> Result<Cluster, CommandFailure> {
 }
 
 impl Stage {
-    /// A primary, and two databases that are empty; the proxy is in front of the primary, and has
-    /// no replica yet.
+    /// Starts a primary, two empty databases, and the proxy in front of the primary, without
+    /// replicas.
     async fn build() -> Result<Stage, CommandFailure> {
         let (primary, first, second, store) = tokio::try_join!(
             // An answered commit is in the log that replicas follow.
@@ -245,7 +245,8 @@ struct ReplicaView {
 }
 
 impl ReplicaView {
-    /// For people. Estimates go by tens of hundredths, so that not each one is printed.
+    /// Returns a line for people. Estimates are rounded to 10 %, so that not every change is
+    /// printed.
     fn line(&self, screen: Screen) -> String {
         let mut line = format!("{}, {}", self.state, self.doing);
         if let Some(share) = self.share {

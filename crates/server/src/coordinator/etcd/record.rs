@@ -222,7 +222,8 @@ impl Record {
         self.write(term, &manifest, &found.bytes)
     }
 
-    /// All parts first, each as the leader, and with the last one the manifest.
+    /// Writes all parts of a state, each on the condition that this process leads, and the manifest
+    /// with the last part.
     fn write(
         &mut self,
         term: LeaderRevisions,

@@ -133,7 +133,8 @@ impl World {
         }
     }
 
-    /// A core that reports to the coordinator that it has resolved everything has done so.
+    /// Checks that a core which reports to the coordinator that it has resolved everything has done
+    /// so.
     fn check_report(&mut self, core: CoreId, request: &CoordinatorRequest) {
         let CoordinatorRequest::Heartbeat { seals, .. } = request else {
             return;
@@ -155,7 +156,7 @@ impl World {
         }
     }
 
-    /// The checks on each record, before and after it is in the ledger.
+    /// Checks a new record, before and after it is in the ledger.
     fn recorded(&mut self, core: CoreId, position: Position, record: &Record) {
         match record {
             Record::Prepared { prepare, .. } => {

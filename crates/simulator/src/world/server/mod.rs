@@ -206,7 +206,8 @@ impl World {
         }
     }
 
-    /// A server that is let in with an older copy of its folder holds nothing of before.
+    /// Checks that a server which was admitted with an older copy of its folder holds no earlier
+    /// partitions.
     fn check_old(
         &mut self,
         id: ServerId,
