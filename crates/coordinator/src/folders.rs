@@ -31,8 +31,8 @@ use super::{Coordinator, CoordinatorOutput, FolderTrust, Outcome, Refused, Serve
 const PATIENCE_US: u64 = 5_000_000;
 
 impl Coordinator {
-    /// Returns the reason why a server may not join with its folder yet: the folder is an older
-    /// copy.
+    /// Returns the reason why a server may not join with its folder yet, because the folder is an
+    /// older copy; none if it may join.
     pub(super) fn check_folder(
         &mut self,
         now: ClockReading,

@@ -116,7 +116,8 @@ impl SealTracker {
         self.reports.insert(core, report);
     }
 
-    /// Returns what a core has reported of a table as it is, and when.
+    /// Returns a core's report about a table in its present epoch, and the time of the report; none
+    /// if there is no such report.
     fn of(&self, core: CoreId, table: &PlacedTable) -> Option<(SealReport, u64)> {
         let report = self.reports.get(&core)?;
         let seal = report.seals.get(&table.id)?;

@@ -16,22 +16,23 @@ pub trait StateSpace {
     /// One thing that happens.
     type Step: Copy + std::fmt::Debug;
 
-    /// Returns the beginning.
+    /// Returns the initial state.
     fn start(&self) -> Self::State;
 
-    /// Does one thing; false if it cannot happen in this state.
+    /// Applies a step to a state. Returns false if the step is impossible in this state.
     fn apply(&self, state: &mut Self::State, step: Self::Step) -> bool;
 
     /// Passes every step to `attempt` that may be possible in a state.
     fn steps(&self, state: &Self::State, attempt: &mut dyn FnMut(Self::Step));
 
-    /// Returns whether nothing forces the step to happen ever.
+    /// Returns whether a step is a fault, which need not happen.
     fn is_fault(&self, step: Self::Step) -> bool;
 
-    /// Returns what is wrong with a state, if anything is.
+    /// Returns a description of the violation in a state; none if the state is correct.
     fn violation(&self, state: &Self::State) -> Option<String>;
 
-    /// Returns what is wrong with a state in which nothing more happens unless a fault does.
+    /// Returns a description of the violation in a state in which only faults can still happen;
+    /// none if the state is correct.
     fn violation_at_rest(&self, state: &Self::State) -> Option<String>;
 
     /// Appends the state as bytes. States that symmetry makes equal have the same bytes.

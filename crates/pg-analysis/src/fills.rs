@@ -239,7 +239,8 @@ fn fills(names: &NameScope<'_>, table: Option<&Relation>, column: &ColumnDef) ->
     }
 }
 
-/// Returns whether values of a column's new type may be others elsewhere.
+/// Returns whether the conversion of a column to a new type may result in other values on another
+/// server.
 fn converts(
     names: &NameScope<'_>,
     table: Option<&Relation>,

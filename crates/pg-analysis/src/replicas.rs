@@ -36,7 +36,7 @@ pub fn at_replica(text: &str) -> String {
     }
 }
 
-/// Returns the same, which does nothing where it fails for this reason.
+/// Returns a statement that runs `text`, and does nothing if `text` fails for this reason.
 fn unless(text: &str, failure: &str) -> String {
     let text = literal(text);
     let body = format!("BEGIN EXECUTE {text}; EXCEPTION WHEN {failure} THEN NULL; END");
@@ -181,8 +181,8 @@ fn is_about(text: &str, kind: ObjectType::Type) -> bool {
         .is_ok_and(|tree| tree.len() == 1 && tree.iter().all(|raw| is(raw.stmt())))
 }
 
-/// Returns the same, without the tablespaces that it names. Whether a word of the text names one is
-/// found by leaving it out, or putting the default in its place, and parsing.
+/// Returns a statement without the tablespaces that it names. A word names a tablespace if the text
+/// still parses, with one tablespace less, when the word is left out or replaced by the default.
 fn in_default_tablespace(text: &str) -> String {
     let mut text = text.to_owned();
     let Some(mut count) = others_named(&text).filter(|count| *count > 0) else {

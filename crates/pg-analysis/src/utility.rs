@@ -337,8 +337,8 @@ fn of_create_as(create: &CreateTableAsStmt, text: &str) -> StatementAction {
     }
 }
 
-/// Returns the same statement, which makes the table empty. Which words say that it is filled is
-/// found by leaving them out, and parsing.
+/// Returns the statement in a form that creates the table without rows. The words that fill the
+/// table are found by leaving words out, and parsing.
 fn without_data(text: &str) -> Option<String> {
     // On a line of its own: the text may end with a comment.
     let whole = format!("{text}\nWITH NO DATA");

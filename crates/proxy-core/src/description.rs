@@ -103,7 +103,7 @@ pub fn is_planned(text: &[u8]) -> bool {
     PLANNED.iter().any(|it| word.eq_ignore_ascii_case(it))
 }
 
-/// Returns what follows a comment, in which there may be others.
+/// Returns the text after a comment at its start, which may contain other comments.
 fn behind_comment(text: &[u8]) -> &[u8] {
     let (mut depth, mut at) = (0, 0);
     while let Some(pair) = text.get(at..at + 2) {

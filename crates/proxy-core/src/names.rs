@@ -77,7 +77,7 @@ fn behind<'a>(text: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
     (is_word && is_end).then(|| rest.trim_ascii_start())
 }
 
-/// Returns the name that a text is, as PostgreSQL reads it.
+/// Returns the name that a text consists of, as PostgreSQL reads it; none if the text is no name.
 fn name(text: &[u8]) -> Option<Vec<u8>> {
     let mut name = Vec::new();
     if let Some(quoted) = text.strip_prefix(b"\"") {

@@ -105,7 +105,7 @@ pub enum RoutingDecision {
 
 /// The view of the replicas' freshness that decisions need.
 pub trait ReplicaFreshness {
-    /// Returns where a read of these can run.
+    /// Returns the server on which a read can run.
     fn target(&mut self, reads: &CombinedAnalysis) -> ReadTarget;
     /// Returns the catalogue's generation. It is read after [`ReplicaFreshness::target`]: as long
     /// as a change of the schema is Pending, reads of its tables go to the primary.

@@ -276,7 +276,8 @@ impl SessionMachine {
         }
     }
 
-    /// Returns the newest configuration that was handed in.
+    /// Returns the newest configuration that the machine has received; none if it has received
+    /// none.
     pub fn configuration(&self) -> Option<&Arc<Configuration>> {
         self.configuration.as_ref()
     }

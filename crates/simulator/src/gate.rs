@@ -169,7 +169,7 @@ fn find(bug: Bug, from: u64, seeds_max: u64) -> Option<Catch> {
     None
 }
 
-/// Returns the lowest of the seeds that fails, and what found it.
+/// Returns the lowest of the seeds that fails, and the violated property; none if no seed fails.
 fn first_failure(seeds: &[u64]) -> Option<(u64, &'static str)> {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     let next = AtomicUsize::new(0);

@@ -226,8 +226,8 @@ impl Model {
         era.map(|copy| (*copy, &self.copies[*copy]))
     }
 
-    /// Returns the rows after `operation`, if `seen` is what it shows on `rows`; `None` of `seen`
-    /// stands for a client that never learnt it.
+    /// Returns the rows after `operation` on `rows`; none if the operation cannot have the result
+    /// `seen` on them. If the client never learnt the result, `seen` is none.
     fn after(
         &self,
         (era, rows): (usize, &GroupRows),

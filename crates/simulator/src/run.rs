@@ -278,7 +278,7 @@ fn check_rest(world: &mut World) -> PartitionContents {
     rest
 }
 
-/// Returns what is in the partitions of a table.
+/// Returns the contents of the partitions of a table.
 fn of_table(rest: &PartitionContents, id: TableId) -> PartitionContents {
     let own = rest.iter().filter(|(partition, _)| partition.table == id);
     own.map(|(partition, rows)| (*partition, rows.clone()))

@@ -544,7 +544,8 @@ impl Translation {
     }
 }
 
-/// Returns the numbers of a key, however many there are: of which copy it was may be long ago.
+/// Returns the numbers of a key, whatever their count, because the copy of the key may no longer
+/// exist.
 fn key_of_numbers(key: &[u8]) -> Option<Vec<i64>> {
     let number = |value: &Value| match value {
         Value::Int64(value) => *value,

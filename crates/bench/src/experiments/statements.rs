@@ -232,7 +232,7 @@ impl MeasuredWorker for StatementWorker {
     }
 }
 
-/// Waits for all of these, side by side.
+/// Waits for all of these futures concurrently, and returns their results.
 async fn all<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
     let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
     poll_fn(|context| {

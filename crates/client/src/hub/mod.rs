@@ -132,7 +132,7 @@ impl Hub {
         Arc::clone(configuration.expect("a client is made with one"))
     }
 
-    /// Returns the last error of a connection.
+    /// Returns the last error of a connection; none if no connection has failed.
     pub fn trouble(&self) -> Option<String> {
         self.lock().trouble.clone()
     }

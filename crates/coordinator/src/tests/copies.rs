@@ -65,7 +65,7 @@ fn beats(scene: &mut Scene, fill_in: impl Fn(CoreId, &Configuration, &mut Reques
     }
 }
 
-/// Returns the table, whenever it came to be as it is.
+/// Returns the table without its epoch, so that tables of several epochs can be compared.
 fn undated(scene: &Scene) -> PlacedTable {
     PlacedTable {
         epoch: Epoch(0),
@@ -73,7 +73,7 @@ fn undated(scene: &Scene) -> PlacedTable {
     }
 }
 
-/// Lets all cores report that the epochs before have ended.
+/// Makes all cores report that the earlier epochs have ended.
 pub fn seal(scene: &mut Scene) {
     assert!(scene.coordinator.configuration().is_sealing());
     beats(scene, |_, configuration, beat| {

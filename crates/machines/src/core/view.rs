@@ -132,7 +132,7 @@ impl ClusterView {
         self.configuration.place(partition)
     }
 
-    /// Returns what the machine knows about a table.
+    /// Returns the information about a table; none if the configuration does not have the table.
     pub fn table(&self, id: TableId) -> Option<&Arc<TableInfo>> {
         self.tables.get(&id)
     }

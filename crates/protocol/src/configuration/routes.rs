@@ -97,7 +97,7 @@ pub fn cover_of_lost(
     cover(&table.layout, lost, &available, &CoverCosts::LOOKUP)
 }
 
-/// Returns the same as [`placement::Layout::order_columns`].
+/// Returns the columns by which a replex is sorted, as [`placement::Layout::order_columns`] does.
 pub fn order_columns(table: &PlacedTable, replex: u8) -> Vec<usize> {
     table.layout.order_columns(usize::from(replex))
 }

@@ -150,7 +150,8 @@ impl Execution {
         self.waiting.len()
     }
 
-    /// Lines 16 and 17.
+    /// Returns the first waiting transaction that may run now (lines 16 and 17); none if there is
+    /// none.
     fn first_to_run(&mut self) -> Option<Tsid> {
         let Execution {
             running,

@@ -299,7 +299,7 @@ mod tests {
     }
 
     impl ReadTarget {
-        /// Returns the same, of a replica that has this.
+        /// Returns this route with a replica that has every commit up to `has`.
         fn with(self, has: Tsid) -> ReadTarget {
             match self {
                 ReadTarget::Replica { id, need, life, .. } => ReadTarget::Replica {

@@ -126,12 +126,12 @@ impl TableSets {
         self.readers > 0
     }
 
-    /// Returns what is read.
+    /// Returns the parts of the table that are read.
     pub fn read(&self) -> &TableParts {
         &self.read
     }
 
-    /// Returns what is written.
+    /// Returns the parts of the table that are written.
     pub fn written(&self) -> &TableParts {
         &self.written
     }

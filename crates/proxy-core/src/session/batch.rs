@@ -67,7 +67,8 @@ pub(super) struct BatchFailure {
 }
 
 impl BatchFailure {
-    /// Returns the error for the client, in place of another run.
+    /// Returns the error that the client receives instead of another run; none if the batch runs
+    /// again.
     pub fn raised(&self) -> Option<&Report> {
         match &self.fault {
             BatchFault::Error(report) if self.is_raised => Some(report),

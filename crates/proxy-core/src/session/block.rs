@@ -145,7 +145,8 @@ impl DetachedSession<'_> {
         is_done
     }
 
-    /// Returns the effect of a text on a transaction that is on no server.
+    /// Returns the transaction command of a text that the session executes without a server; none
+    /// for any other text.
     fn command(&self, text: &[u8]) -> Option<BlockCommand> {
         let deferral = &self.client.deferral;
         if !deferral.is_possible() || self.client.is_pinned() || self.transaction.is_waiting() {

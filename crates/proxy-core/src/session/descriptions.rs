@@ -137,8 +137,8 @@ impl AttachedSession<'_> {
         Ok(true)
     }
 
-    /// Fails the batch in place of what is kept back, as PostgreSQL would. The server then fails,
-    /// too, and with it the transaction.
+    /// Fails the batch as PostgreSQL would, and drops the replies that were held back. The
+    /// statement then fails on the server, too, and with it the transaction.
     fn fails_check(
         &mut self,
         known: &Description,

@@ -153,7 +153,8 @@ impl DetachedTransaction {
         }
     }
 
-    /// Returns the reason why nothing more runs in the transaction.
+    /// Returns the error because of which nothing more runs in the transaction; none if it has not
+    /// failed.
     pub fn failure(&self) -> Option<Report> {
         match self {
             DetachedTransaction::Deferred(block) => block.failure(),

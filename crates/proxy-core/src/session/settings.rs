@@ -242,7 +242,7 @@ impl ClientParameters {
     }
 }
 
-/// Returns a text that begins with SET, without its terminator.
+/// Returns a text without its terminator; none if it does not begin with SET.
 fn set_text(text: &[u8]) -> Option<&str> {
     let first = text.trim_ascii_start().get(..3);
     if !first.is_some_and(|word| word.eq_ignore_ascii_case(b"set")) {

@@ -122,7 +122,7 @@ impl GivenSnapshots {
     }
 }
 
-/// Returns what was committed of a table up to a version.
+/// Returns the rows of a table that were committed up to a version.
 fn rows_at(ledger: &Ledger, table: TableId, at: Version) -> CutRows {
     let operations = ledger.operations.values();
     let committed =

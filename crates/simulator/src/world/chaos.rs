@@ -188,9 +188,9 @@ impl World {
         }
     }
 
-    /// Returns what a crash leaves of what was not flushed. `replicated` promises to survive that f
-    /// servers lose their memory at a time, so that one more waits until an earlier one has it
-    /// back.
+    /// Returns the part of the unflushed records that a crash leaves on the disk. `replicated`
+    /// promises that rows survive the loss of the memory of f servers at a time. So a further
+    /// server loses its memory only after an earlier one has recovered.
     fn tail(&mut self, place: usize) -> UnflushedTail {
         let mut forgetful = 0;
         for (other, server) in self.servers.iter_mut().enumerate() {
@@ -204,7 +204,7 @@ impl World {
         }
     }
 
-    /// Returns a core that runs.
+    /// Returns a random core; none if it does not run.
     fn any_core(&mut self) -> Option<CoreLife> {
         let place = self.random.below(self.servers.len() as u64) as usize;
         let number = self.random.below(u64::from(self.plan.cores)) as u16;

@@ -240,7 +240,7 @@ fn resize(table: &PlacedTable, random: &mut Random) -> CoordinatorRequest {
     }
 }
 
-/// Returns one copy less, of those that can go at all.
+/// Returns a request to drop one of the copies that can be dropped; none if there is no such copy.
 fn drop(table: &PlacedTable, random: &mut Random) -> Option<CoordinatorRequest> {
     let Schema { name, .. } = &table.schema;
     let primary = table.layout.primary();

@@ -183,7 +183,8 @@ fn heads(table: &PlacedTable, keys: &[Vec<u8>]) -> BTreeSet<u32> {
     heads.collect()
 }
 
-/// Returns the replexes in which the assignments may move a row.
+/// Returns a text about the replexes in which the assignments may move a row; none if there are
+/// none.
 fn moves(table: &PlacedTable, assignments: &[Assignment]) -> Option<String> {
     let assigned = |column: &usize| {
         assignments
@@ -210,7 +211,7 @@ fn moves(table: &PlacedTable, assignments: &[Assignment]) -> Option<String> {
     })
 }
 
-/// Returns the copies that no statement reads yet.
+/// Returns a text about the copies that no statement reads yet; none if there are none.
 fn made(table: &PlacedTable) -> Option<String> {
     let numbers = table.building.iter().map(|number| usize::from(*number));
     let names: Vec<&str> = numbers

@@ -98,7 +98,7 @@ impl Facts {
         facts
     }
 
-    /// Returns the values that a column may have.
+    /// Returns the values that a column may have; none if they are not restricted.
     pub fn keys(&self, column: usize) -> Option<&KnownKeys> {
         self.columns.get(&column)?.keys.as_ref()
     }

@@ -290,7 +290,7 @@ fn finish(
     })
 }
 
-/// Returns the same records for another use of a file: only their checksums change.
+/// Returns records encoded for another segment. Only their checksums change.
 fn recode(from: &SegmentKey, to: &SegmentKey, records: &[u8]) -> Vec<u8> {
     let encoder = Encoder::new(to);
     let mut copied = Vec::with_capacity(records.len());

@@ -242,7 +242,7 @@ fn unknown_path(known: &Known<'_>, file: &File, text: &str) -> Option<String> {
     ((rooted || crated) && !exists).then(|| format!("there is no file `{text}`"))
 }
 
-/// Returns the fault of the name in "crate `name`" or "`name` crate".
+/// Returns the fault of the name in "crate `name`" or "`name` crate"; none if the crate exists.
 fn unknown_crate(known: &Known<'_>, span: &Span) -> Option<String> {
     let before = span
         .before

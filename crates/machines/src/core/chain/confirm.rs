@@ -228,7 +228,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Asks the next member for what is missing: the decision, or that it is durable.
+    /// Asks the next member for the decision, or for the confirmation that the decision is durable,
+    /// whichever is missing.
     fn ask_below(&self, key: MemberKey, output: &mut CoreOutput) {
         let member = &self.members[&key];
         let (Some(next), Some(_)) = (member.next(), member.prepared_at()) else {

@@ -328,7 +328,8 @@ impl CoreMachine {
         }
     }
 
-    /// Returns why the chain of a write cannot run: a member is lost, or its disk has no room.
+    /// Returns the reason why the chain of a write cannot run: a member is lost, or its disk has no
+    /// room. Returns none if it can run.
     fn refusal_of(
         &self,
         table: &TableInfo,

@@ -81,7 +81,7 @@ impl OwnOperations {
         self.retries.insert((due_us, operation));
     }
 
-    /// Returns the time of the next scheduled attempt.
+    /// Returns the time of the next scheduled attempt; none if no attempt is scheduled.
     pub fn next_retry_us(&self) -> Option<u64> {
         self.retries.first().map(|(due, _)| *due)
     }
@@ -131,7 +131,7 @@ pub(crate) struct Confirmations {
 }
 
 impl Confirmations {
-    /// Returns the time at which the collected messages must be sent.
+    /// Returns the time at which the collected messages must be sent; none if there are none.
     pub fn due_us(&self) -> Option<u64> {
         self.due_us
     }
@@ -154,8 +154,8 @@ impl Confirmations {
         self.owed.extend(cores);
     }
 
-    /// Removes and returns what is to be sent now: the confirmations by core and table, and the
-    /// cores that need this head's line.
+    /// Removes and returns the collected confirmations by core and table, and the cores that need
+    /// this head's line.
     pub fn take(&mut self) -> (GatheredConfirmations, BTreeSet<CoreId>) {
         self.due_us = None;
         (

@@ -96,7 +96,7 @@ impl SealProgress {
     }
 
     /// Returns the position of the log's first seal of any table after the last epoch of the table
-    /// that served.
+    /// that served; none if there is no such seal.
     pub fn first_at(&self) -> Option<Position> {
         self.on_disk.values().map(|sealed| sealed.first_at).min()
     }
@@ -150,8 +150,8 @@ impl CoreMachine {
         reports.collect()
     }
 
-    /// Seals the earlier epochs of those of these tables that the configuration seals. From here on
-    /// this core takes part in none of their operations.
+    /// Seals the earlier epochs of those of the given tables that the configuration seals. From
+    /// here on this core takes part in no operation of these epochs.
     pub(crate) fn seal<T: Tables>(
         &mut self,
         tables: &BTreeSet<TableId>,
@@ -512,7 +512,8 @@ impl CoreMachine {
         gone > 0 && (too_many || is_alone())
     }
 
-    /// Logs an outcome at this core's members of the operation; returns the last record.
+    /// Logs an outcome at this core's members of the operation. Returns the position of the last
+    /// record; none if nothing was logged.
     fn take_resolution(
         &mut self,
         now: ClockReading,

@@ -17,7 +17,8 @@ pub(crate) struct PeerCounts {
 }
 
 impl PeerCounts {
-    /// Counts a table in place of how it was before; none if no partition of it is held here.
+    /// Replaces the count of a table's earlier state by that of its present state; none if this
+    /// core holds no partition of the table.
     pub fn count(&mut self, id: TableId, table: Option<Arc<TableInfo>>) {
         for core in table.iter().flat_map(|table| &table.holders) {
             *self.tables.entry(*core).or_default() += 1;

@@ -43,7 +43,7 @@ pub(crate) struct HoldClock {
 }
 
 impl HoldClock {
-    /// Returns the time of the next check for expired holds.
+    /// Returns the time of the next check for expired holds; none if there are no holds.
     pub fn due_us(&self) -> Option<u64> {
         self.due_us
     }

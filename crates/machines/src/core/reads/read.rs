@@ -106,8 +106,9 @@ impl CoreMachine {
         holders.into_iter().filter(is_earlier).collect()
     }
 
-    /// Checks the same as [`CoreMachine::check_serving`]. Also refuses while the core may have
-    /// forgotten operations whose outcome clients have seen, until its peers have reported them.
+    /// Checks the conditions of [`CoreMachine::check_serving`]. Also refuses a read while the core
+    /// may have forgotten operations whose outcome clients have seen, until its peers have reported
+    /// them.
     pub(crate) fn check_readable(
         &self,
         now: ClockReading,

@@ -242,8 +242,8 @@ impl CoreMachine {
         snapshot.is_some()
     }
 
-    /// Checks that this core is the one that opens snapshots of these tables: several would get in
-    /// each other's way.
+    /// Checks that this core is the one that opens snapshots of these tables. Openings by several
+    /// cores would prevent each other.
     fn check_opener(&self, tables: &BTreeMap<TableId, Epoch>) -> Result<(), Refusal> {
         let table = tables.keys().next().expect("callers have some");
         let table = self.view.configuration().table(*table);
