@@ -180,7 +180,8 @@ impl Coordinator {
         }
     }
 
-    /// Sends questions and takes answers until the connection breaks. Returns why it did.
+    /// Sends questions and receives answers until the connection breaks. Returns the reason for
+    /// that.
     async fn serve(
         &mut self,
         connection: &mut Connection,

@@ -87,11 +87,11 @@ impl Coordinator {
         found.map(|_| ()).map_err(Refused::new)
     }
 
-    /// Returns where the partitions of new copies go, such that the table survives as much as it
-    /// does, once they have taken the places of others.
+    /// Returns a placement with the partitions of new copies. Once the new copies have replaced
+    /// others, the table survives as many failures as before.
     ///
     /// # Errors
-    /// For people: no such places were found.
+    /// A message for people: there is no such placement.
     fn placement_with(
         &self,
         table: &PlacedTable,

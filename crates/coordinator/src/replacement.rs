@@ -114,8 +114,9 @@ impl Coordinator {
     }
 }
 
-/// Returns where lost partitions go, and what the table survives then: onto a full disk only where
-/// what is promised takes it.
+/// Returns a placement with new cores for the lost partitions, and the number of failures that the
+/// table survives with it. A partition goes to a core with a full disk only if the table's promise
+/// requires this.
 fn relocate(
     relocation: &Relocation<'_>,
     with_room: &[placement::PartitionHost],

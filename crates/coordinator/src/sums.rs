@@ -87,7 +87,7 @@ impl Counted {
 }
 
 impl Coordinator {
-    /// Returns what all cores hold.
+    /// Returns the loads of all cores.
     pub(super) fn loads(&self) -> Loads {
         self.sums.at(&self.state.configuration.tables).loads
     }

@@ -38,13 +38,13 @@ pub trait StateSpace {
     /// Appends the state as bytes. States that symmetry makes equal have the same bytes.
     fn pack(&self, state: &Self::State, bytes: &mut Vec<u8>);
 
-    /// Returns what [`StateSpace::pack`] has packed.
+    /// Returns the state from the bytes of [`StateSpace::pack`].
     fn unpack(&self, bytes: &[u8]) -> Self::State;
 
     /// Returns a step in words.
     fn words(&self, state: &Self::State, step: Self::Step) -> String;
 
-    /// Returns what a step has changed, in words.
+    /// Returns the changes of a step, in words.
     fn changes(&self, before: &Self::State, after: &Self::State) -> Vec<String>;
 }
 
@@ -115,7 +115,7 @@ impl Met {
         true
     }
 
-    /// Returns where a hash is, or goes.
+    /// Returns the slot of a hash, or the free slot for it.
     fn slot(&self, hash: u64) -> usize {
         let mask = self.slots.len() - 1;
         let mut slot = hash as usize & mask;

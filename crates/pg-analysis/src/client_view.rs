@@ -262,7 +262,7 @@ impl<'a> FoundParts<'a> {
     }
 }
 
-/// Returns where a place of the tree is in the text.
+/// Returns the offset in the text that a location of the syntax tree names; none if it names none.
 fn place(location: i32) -> Option<usize> {
     usize::try_from(location).ok()
 }

@@ -149,7 +149,7 @@ pub fn has_other_bounds(names: &NameScope<'_>, bounds: Option<&PartitionBoundSpe
         || !facts.calls.iter().all(is_same)
 }
 
-/// Returns why a part of an ALTER is refused.
+/// Returns the reason why a part of an ALTER statement is refused; none if it is not.
 fn of_command(
     names: &NameScope<'_>,
     table: Option<&Relation>,

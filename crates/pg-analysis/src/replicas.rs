@@ -221,7 +221,8 @@ fn without_words<'t>(text: &'t str, words: &[&str]) -> Option<&'t str> {
     })
 }
 
-/// Returns where the name stands that follows spaces and comments.
+/// Returns the start and the end of the name that follows spaces and comments after `from`; none if
+/// no name follows.
 fn name_behind(text: &str, from: usize) -> Option<(usize, usize)> {
     let mut rest = &text[from..];
     loop {

@@ -75,7 +75,8 @@ pub fn made_by<'t>(node: Node<'t>) -> Option<&'t str> {
     relation.relname()
 }
 
-/// Returns how a statement uses temporary tables, in a session that has these.
+/// Returns the use of temporary tables by a statement, in a session with the temporary tables
+/// `own`.
 pub fn uses(text: &str, own: &[&str]) -> TemporaryTableUse {
     let named = named(text);
     let mine = named

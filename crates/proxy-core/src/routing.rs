@@ -160,8 +160,9 @@ pub fn decide(
     RoutingDecision::Fresh(target)
 }
 
-/// Returns why statements need the primary as parts of a transaction that is on no server, or waits
-/// there: outside of it they would find another time, and other portals.
+/// Returns the reason why statements need the primary as parts of a transaction that is on no
+/// server or waits on the primary; none if they do not. Outside of the transaction they would find
+/// another time and other portals.
 fn needed_inside(question: RoutingQuestion<'_>) -> Option<&'static str> {
     let is_inside = match question.situation {
         SessionSituation::Free { is_inside } => is_inside,

@@ -215,7 +215,7 @@ impl Inspector {
         }
     }
 
-    /// Returns where a range ends, if not with the partition.
+    /// Returns the key at which a range ends; none if the range ends with the partition.
     async fn end_of(
         &mut self,
         table: &PlacedTable,

@@ -98,7 +98,7 @@ async fn run(
     Ok(sql::import::import(&client, source, &options, bar, ledger).await)
 }
 
-/// Returns how much of a file is in its table, and how to bring in the rest.
+/// Returns a text for people: how much of a file is in its table, and how to import the rest.
 fn state(arguments: &ImportArguments, summary: &ImportSummary) -> String {
     let mut parts = Vec::new();
     if summary.written > 0 {

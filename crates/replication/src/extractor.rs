@@ -492,8 +492,8 @@ async fn serve(
     }
 }
 
-/// Returns which commits may share a group with this one: none if it takes long, or leaves settings
-/// behind.
+/// Returns the commits that may share a group with this one: no other commit if this one takes
+/// long, or leaves settings behind.
 fn sharing(tstate: &TState) -> GroupSharing {
     match (&tstate.effect, tstate.has_statements) {
         (CommitEffect::Long(_), _) | (_, true) => GroupSharing::Own,

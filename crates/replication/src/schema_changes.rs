@@ -385,7 +385,8 @@ impl SchemaChanges {
         rest
     }
 
-    /// Returns what is left of the last text, because the next one begins or the transaction ends.
+    /// Returns the remaining changes of the last text, because the next one begins or the
+    /// transaction ends.
     fn end_texts(&mut self) -> Vec<ReplayableChange> {
         let ended = [self.inner.take(), self.sent.take()].into_iter().flatten();
         ended.flat_map(|mut it| it.take_rest()).collect()

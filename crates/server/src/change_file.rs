@@ -46,7 +46,7 @@ impl ChangeFile {
         }
     }
 
-    /// Returns what the files have; none if there is no value.
+    /// Returns the contents of the files; none if there is no value.
     ///
     /// # Errors
     /// A system call fails.

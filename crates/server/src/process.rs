@@ -102,7 +102,7 @@ enum OpenStore {
 }
 
 impl OpenStore {
-    /// Returns how far the log goes.
+    /// Returns the position up to which the log is durable.
     fn durable(&self) -> Position {
         match self {
             OpenStore::Disk(store) => store.durable(),

@@ -208,8 +208,8 @@ impl<'a, M: Object> Search<'a, M> {
         self.object.step(&self.state, &call.operation, seen)
     }
 
-    /// Returns what could be ordered next: operations that began before the first end of an
-    /// unordered one, those with unknown outcomes last.
+    /// Returns the operations that could be ordered next: those that began before the first end of
+    /// an unordered operation. Operations with unknown outcomes come last.
     fn choices(&self, taken: &mut u64) -> Vec<usize> {
         let (mut known, mut unknown) = (Vec::new(), Vec::new());
         let mut place = self.next[HEAD];

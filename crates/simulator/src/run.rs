@@ -302,7 +302,7 @@ fn nothing_left(world: &World, table: TableId) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns what the sorted tables of all cores hold.
+/// Returns the contents of the sorted tables of all cores.
 fn read_all(world: &World) -> Result<PartitionContents, String> {
     let mut rest = PartitionContents::new();
     for table in &world.tables {

@@ -99,8 +99,8 @@ impl Generator {
         }
     }
 
-    /// Returns what a statement reads: several keys, or the cells that a part of a key leaves open,
-    /// of one replex; seldom of several.
+    /// Returns the ranges that a statement reads: several keys, or the cells that can match a part
+    /// of a key. They are of one replex, and rarely of several.
     fn statement(&mut self, model: &Model, readable: &[usize], group: i64) -> Vec<PartitionRange> {
         let one = [*self.random.pick(readable)];
         let readable = match self.random.chance(0.1) {

@@ -77,7 +77,7 @@ async fn open(hub: &Hub, target: &LinkTarget) -> Result<(TcpStream, FrameReader,
     }
 }
 
-/// Hands replies to the session machine until the connection ends. Returns why.
+/// Passes replies to the session machine until the connection ends. Returns the reason for that.
 async fn read(hub: &Hub, core: CoreId, mut half: OwnedReadHalf, mut reader: FrameReader) -> String {
     let mut replies: Vec<(u64, Reply)> = Vec::new();
     loop {

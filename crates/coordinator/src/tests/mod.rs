@@ -206,7 +206,8 @@ impl Scene {
     }
 }
 
-/// Returns what the process that makes folder `id` and gets number `id` sends at its first start.
+/// Returns the request at the first start of the process that creates folder `id` and is assigned
+/// number `id`.
 fn new_server(id: u32) -> Request {
     joining(None, u64::from(id), u64::from(id))
 }

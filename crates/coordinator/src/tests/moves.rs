@@ -34,7 +34,7 @@ fn held_by(scene: &Scene, id: u32) -> Vec<PartitionId> {
     held.map(|(id, _)| id).collect()
 }
 
-/// Returns how many these are.
+/// Returns the number of partitions that a server holds.
 pub(super) fn held(scene: &Scene, id: u32) -> usize {
     held_by(scene, id).len()
 }

@@ -158,9 +158,9 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Returns how this core treats a message of a peer. It must have the peer's present
-    /// incarnation (R16) and this core's epoch of the table (R15). A message of a chain is dropped
-    /// while the table's chains stand still.
+    /// Returns whether this core handles a message of a peer, keeps it or drops it. The message
+    /// must have the peer's present incarnation (R16) and this core's epoch of the table (R15). A
+    /// message of a chain is dropped while the table's chains stand still.
     fn admit_message(
         &mut self,
         header: PeerHeader,

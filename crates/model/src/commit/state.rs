@@ -359,7 +359,7 @@ impl ModelState {
         count
     }
 
-    /// Returns what [`ModelState::pack`] has packed.
+    /// Returns the state from the bytes of [`ModelState::pack`].
     pub fn unpack(case: &Case, bytes: &[u8]) -> ModelState {
         let mut words = bytes
             .chunks_exact(2)

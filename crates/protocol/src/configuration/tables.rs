@@ -117,12 +117,12 @@ impl Clone for Run {
 }
 
 impl PlacedTables {
-    /// Returns how many there are.
+    /// Returns the number of tables.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Returns whether there is none.
+    /// Returns whether there are no tables.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

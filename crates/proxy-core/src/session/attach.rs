@@ -39,8 +39,8 @@ impl BatchStart {
         }
     }
 
-    /// Returns how a batch of this transaction starts at a server. On a replica nothing is begun
-    /// that outlives a batch, but for a transaction's snapshot.
+    /// Returns the start of a batch of this transaction at a server. On a replica, nothing outlives
+    /// a batch except a transaction's snapshot.
     fn of(at: AttachedServer, transaction: DetachedTransaction) -> BatchStart {
         match (at, transaction) {
             (AttachedServer::Primary, DetachedTransaction::None) => {

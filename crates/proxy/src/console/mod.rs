@@ -92,7 +92,8 @@ struct Portal {
 }
 
 impl Portal {
-    /// Returns how a column is wanted: one format stands for all, none for text.
+    /// Returns the format in which the client requested a column. A single format counts for all
+    /// columns, and no format means text.
     fn format(&self, position: usize) -> ValueFormat {
         let only = (self.formats.len() == 1).then(|| self.formats[0]);
         let own = self.formats.get(position).copied();

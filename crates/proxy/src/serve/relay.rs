@@ -248,7 +248,7 @@ fn welcomed(parameters: &ReportedParameters, key: &CancelKey) -> PeerOutput {
 }
 
 impl Relay<'_> {
-    /// Relays until the session ends. Returns why it ends.
+    /// Relays until the session ends. Returns the reason for the end.
     async fn serve(&mut self) -> SessionEnd {
         loop {
             let moved = match self.process().await {
@@ -699,7 +699,7 @@ impl Relay<'_> {
         lost.is_some_and(|lost| lost.as_mut().poll(context).is_ready())
     }
 
-    /// Returns how the session ends when another proxy is the active one.
+    /// Returns the end of a session whose proxy is no longer the active one.
     fn end_of_lost(&self) -> SessionEnd {
         let connection = self.connection.as_ref();
         match connection.is_none_or(|it| it.cutter.is_between_messages()) {

@@ -151,7 +151,8 @@ fn short_tables(configuration: &Configuration) -> String {
     short.map(line).collect()
 }
 
-/// Returns how far partitions are that are being filled, and copies that could not be made.
+/// Returns the progress of the partitions that are being filled, and the copies that could not be
+/// made.
 async fn fills(
     cluster: &ClusterArguments,
     configuration: &Configuration,

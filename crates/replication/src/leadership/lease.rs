@@ -170,8 +170,8 @@ impl ObservedLeader {
         self.silent >= SILENCE
     }
 
-    /// Returns when the lease of the previous proxy has certainly ended. That proxy has lost its
-    /// lock, and `last` is its last heartbeat.
+    /// Returns the time at which the lease of the previous proxy has certainly ended. That proxy
+    /// has lost its lock, and `last` is its last heartbeat.
     ///
     /// The previous proxy sent its query before the primary stored a heartbeat, and so before this
     /// proxy saw the heartbeat.

@@ -103,8 +103,8 @@ impl ReplicaRegister {
         ReplicaRegister(requests)
     }
 
-    /// Returns when the change is on the primary's disk. If it fails, the register has the entries
-    /// of `before` again.
+    /// Applies a change to the register. Returns once the change is on the primary's disk. If this
+    /// fails, the register has the entries of `before` again.
     pub async fn write(
         &self,
         change: RegisterChange,

@@ -100,7 +100,7 @@ impl Client {
         }
     }
 
-    /// Returns how many rows came of each range.
+    /// Returns the number of received rows of each range.
     fn rows(&self) -> Vec<u64> {
         match &self.outcome {
             Some(SessionOutcome::Moment(ranges)) => ranges

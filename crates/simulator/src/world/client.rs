@@ -315,7 +315,8 @@ impl World {
         (operation, of_snapshot)
     }
 
-    /// Returns what a statement reads of the other tables: a group of each, by every copy.
+    /// Returns the parts of a statement that read the other tables: a group of each table, by every
+    /// copy.
     fn parts_of_other_tables(&mut self, number: u64, own: usize, begun: u64) -> Vec<StatementPart> {
         let mut parts = Vec::new();
         for place in (0..self.plan.tables).filter(|place| *place != own) {

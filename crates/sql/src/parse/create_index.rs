@@ -225,7 +225,7 @@ pub(super) fn prefix(
     Ok((count > 0).then_some(count))
 }
 
-/// Returns how a further copy of the schema is cut.
+/// Returns the cut of a further copy of the schema.
 fn cut(schema: &Schema, create: &CreateIndex) -> Result<Cut, SqlError> {
     let index = |name: &String| index_position(schema, create, name);
     Ok(match &create.kind {

@@ -64,7 +64,8 @@ fn keyword(token: &TokenWithSpan) -> Option<Keyword> {
     }
 }
 
-/// Returns where the list of columns opens, if this is a `CREATE TABLE`.
+/// Returns the index of the token that opens the list of columns; none if this is no `CREATE
+/// TABLE`.
 fn opening(tokens: &[&TokenWithSpan]) -> Option<usize> {
     let open = tokens.iter().position(|it| it.token == Token::LParen)?;
     let mut before = tokens[..open].iter().map(|it| keyword(it));

@@ -193,8 +193,8 @@ fn parse_tokens(text: &str, tokens: Vec<TokenWithSpan>) -> Result<ast::Statement
     Ok(statement)
 }
 
-/// Returns where the token stands that the message names: the parser sometimes gives the place of
-/// the one after it.
+/// Returns the location of the token that the message names, because the parser sometimes reports
+/// the location of the next token.
 fn found_at(message: &str, at: Location, places: &[(Location, String)]) -> Location {
     let Some((_, found)) = message.rsplit_once("found: ") else {
         return at;

@@ -305,7 +305,8 @@ fn keys(schema: &Schema, access: &Access) -> Vec<String> {
     lines
 }
 
-/// Returns where a partition's rows are read instead, if its server is down.
+/// Returns lines about the partitions that a read visits instead of one whose server is down; no
+/// lines if the server is up.
 fn instead(
     configuration: &Configuration,
     table: &PlacedTable,

@@ -97,7 +97,8 @@ impl<S: Store> ReadContext<'_, S> {
         Ok(ResultRows { columns, rows })
     }
 
-    /// Returns what bounds a read, if it has a bound, and refuses it if the table is too large now.
+    /// Returns the bound on the size of a read; none if the read has no bound. Refuses the read if
+    /// the table is too large now.
     async fn bound(&self, read: &ReadPlan) -> Result<Option<SizeBound<'_, S>>, Attempt> {
         let Some(scan) = read.unasked else {
             return Ok(None);

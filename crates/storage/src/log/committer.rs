@@ -122,7 +122,7 @@ impl Committer {
         }
     }
 
-    /// Returns how long until the interval flush, if something is unflushed.
+    /// Returns the time until the interval flush; none if everything is flushed.
     fn flush_due(&self) -> Option<Duration> {
         self.unflushed_since
             .map(|since| self.flush_interval.saturating_sub(since.elapsed()))

@@ -441,7 +441,7 @@ impl Inner {
         &self.ranges[self.tables[&table].directory.leaf(place) as usize]
     }
 
-    /// Returns where `key` belongs; None if the table certainly has no entry at all.
+    /// Returns the leaf to which `key` belongs; none if the table certainly has no entry.
     fn place(&mut self, table: u64, key: &[u8], cold: bool) -> Option<LeafPlace> {
         if !self.tables.contains_key(&table) {
             if self.completed == 0 || !cold {

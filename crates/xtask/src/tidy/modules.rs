@@ -138,7 +138,8 @@ impl<'a> ModuleTree<'a> {
         Some(at)
     }
 
-    /// Returns where the module `at` has the first of these words from, if it imports it.
+    /// Returns the path of these words if the module `at` imports the first of them; none
+    /// otherwise.
     fn imported(&self, at: &[String], words: &[String], followed: usize) -> Option<ModulePath> {
         let (word, behind) = words.split_first()?;
         let imports = &self.modules.get(at)?.imports;

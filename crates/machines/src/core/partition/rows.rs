@@ -239,7 +239,7 @@ impl<'a> AccessPath<'a> {
 }
 
 impl Rows<'_> {
-    /// Returns how the partition finds rows in the order of another replex.
+    /// Returns the path by which the partition finds rows in the order of another replex.
     pub fn way(&self, replex: u8) -> AccessPath<'static> {
         let [own, other] = [self.id.replex, replex].map(|it| &self.table.replexes[usize::from(it)]);
         if own.entry_columns.starts_with(&other.entry_columns) {

@@ -46,7 +46,7 @@ impl ChangeList {
         }
     }
 
-    /// Returns how many changes there were.
+    /// Returns the number of all changes of the list, including those taken off the front.
     fn count(&self) -> u64 {
         self.taken + self.keys.len() as u64
     }

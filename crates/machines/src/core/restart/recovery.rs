@@ -280,9 +280,10 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Returns what may be sent to a restarted peer of an operation's decision. As on the way up,
-    /// it is not sent before this member's own record of it is durable. With `replicated` there is
-    /// nothing to wait for: also what this core has received itself, while it recovers, goes on.
+    /// Returns the decision of an operation that may be sent to a restarted peer, and whether it is
+    /// settled; none if it must not be sent yet. As on the way up, a decision is sent only once
+    /// this member's own record of it is durable. With `replicated` there is no such wait: a
+    /// recovering core also sends the decisions that it has received itself.
     fn decision_to_send(&self, key: &MemberKey, member: &Member) -> Option<(Decision, bool)> {
         if let Some(decision) = member.decision() {
             let may_pass = member.decision_after() <= self.log.durable();

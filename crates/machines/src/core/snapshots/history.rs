@@ -136,7 +136,7 @@ impl History {
         self.bytes /= 2;
     }
 
-    /// Returns what one partition had at a version.
+    /// Returns the rows of one partition at a version.
     pub fn at(&self, id: PartitionId, version: Version) -> RowsAt<'_> {
         RowsAt {
             version,

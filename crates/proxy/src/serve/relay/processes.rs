@@ -156,7 +156,7 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// Returns how the session ends when an operator has ended its process.
+    /// Returns the end of a session whose process was ended by an operator.
     pub(super) fn ended_by_operator(&self) -> SessionEnd {
         let connection = self.connection.as_ref();
         match connection.is_none_or(|it| it.cutter.is_between_messages()) {

@@ -104,9 +104,9 @@ impl Relay<'_> {
         attached.map(drop).map_err(violation)
     }
 
-    /// Returns where the batch of the session goes, in a transaction on the primary that waits. Its
-    /// possible writes are noted when it goes to the primary. Returns also the touched tables for
-    /// the client's notice, and the tables that its answer may name.
+    /// Returns the route of the session's batch in a transaction that waits on the primary. Records
+    /// the batch's possible writes if it goes to the primary. Also returns the touched tables for
+    /// the client's notice, and the tables that the batch's answer may name.
     fn route_inside(&self) -> (ReadRoute, String, NamedTables) {
         let Some(routing) = self.routing else {
             let reason = RoutingReason::primary("there is no replica");

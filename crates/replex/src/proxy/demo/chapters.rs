@@ -125,7 +125,8 @@ pub async fn load(story: &mut Story, stage: &Stage) -> Result<DemoLoad, CommandF
     Ok(load)
 }
 
-/// Prints the load's figures each second. Returns where batches went meanwhile.
+/// Prints the load's figures each second. Returns the numbers of batches during this time, by
+/// server and by reason.
 async fn watch(
     story: &Story,
     stage: &Stage,

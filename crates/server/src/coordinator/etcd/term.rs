@@ -358,7 +358,7 @@ impl Candidate {
         }
     }
 
-    /// Returns how long nothing is due, unless the role asks for something.
+    /// Returns the time until the next action is due, unless the role requests one earlier.
     fn pause(&self) -> Duration {
         let now_us = self.clock.monotonic_us();
         let renew_us = self.seated.map_or(0, |seated| seated.renew_us);
