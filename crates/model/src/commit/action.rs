@@ -3,8 +3,8 @@
 use crate::commit::chain::CaseRules;
 use crate::commit::state::{ModelMessage, ModelState};
 
-/// One step of the model. Members and operations are indexes into the case, places are indexes in
-/// an operation's chain.
+/// One step of the model. Members and operations are indexes into the case. In `Vote` and `GiveUp`,
+/// the member is an index in the operation's chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelStep {
     /// A client's request arrives at the head of an operation.

@@ -6,7 +6,7 @@ use crate::packing::{packed_enums, packed_structs};
 /// The highest version that occurs.
 pub const VERSION_MAX: u8 = 30;
 
-/// One step of the model. Cores, operations, places in a chain and openings are indexes.
+/// One step of the model. Cores, operations, members of a chain and openings are given by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutStep {
     /// The head begins an operation. Contains the distance of its version from the next version.
