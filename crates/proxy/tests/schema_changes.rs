@@ -121,6 +121,11 @@ const CHANGES: &[&str] = &[
      !CREATE INDEX CONCURRENTLY of_halves ON halves ((a / b));; ALTER INDEX of_all ATTACH PARTITION of_halves;;
      DELETE FROM halves WHERE b = 0;; REINDEX INDEX CONCURRENTLY of_halves;; ALTER INDEX of_all ATTACH PARTITION of_halves;;
      COMMENT ON INDEX of_halves IS 'repaired';; DROP TABLE fractions",
+    "CREATE TABLE fractions (a int, b int) PARTITION BY LIST (a); CREATE TABLE halves PARTITION OF fractions FOR VALUES IN (1);
+     INSERT INTO halves VALUES (1, 0), (1, 0);; !CREATE INDEX CONCURRENTLY of_halves ON halves ((a / b));;
+     !CREATE UNIQUE INDEX CONCURRENTLY ON halves (a);; CREATE INDEX of_all ON fractions ((a / b));; CREATE UNIQUE INDEX ON fractions (a);;
+     CREATE TABLE thirds PARTITION OF fractions FOR VALUES IN (2);; ALTER INDEX of_all RENAME TO of_any;; DROP INDEX of_any;;
+     DROP TABLE fractions",
     // The log of a TRUNCATE does not name tables that are partitioned or unlogged, though they
     // refer to those that it names.
     "CREATE TABLE prim (a int PRIMARY KEY); CREATE TABLE refs (a int REFERENCES prim) PARTITION BY RANGE (a);
