@@ -252,7 +252,9 @@ async fn log_in_operator(
 /// Returns the first packet, whole.
 async fn first(peer: &mut BufferedStream) -> Result<FirstPacket, LoginFailure> {
     loop {
-        let length = startup::length(&peer.input).map_err(|error| violation(error.to_string()))?;
+        // Whoever sent such a packet may not speak the protocol: as PostgreSQL, the proxy closes
+        // the connection without an answer.
+        let length = startup::length(&peer.input).map_err(|_| LoginFailure::Gone)?;
         if let Some(length) = length.filter(|length| peer.input.len() >= *length) {
             let packet = peer.input.split_to(length);
             return startup::read(&packet).map_err(|error| violation(error.to_string()));
