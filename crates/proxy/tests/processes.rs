@@ -143,17 +143,29 @@ async fn a_session_can_end_itself() {
         "SELECT pg_terminate_backend(N)",
         "SELECT pg_terminate_backend(pg_backend_pid())",
     ] {
-        let (mut raw, number) = session(&cluster).await;
-        raw.query(&query.replace('N', &number.to_string()))
-            .flush()
-            .await;
-        let mut code = String::new();
-        while let Some((tag, body)) = raw.message().await {
-            if tag == b'E' {
-                code = Report::read(&body).code.to_string();
+        for _ in 0..5 {
+            let (mut raw, number) = session(&cluster).await;
+            raw.query(&query.replace('N', &number.to_string()))
+                .flush()
+                .await;
+            let mut code = String::new();
+            while let Some((tag, body)) = raw.message().await {
+                assert_ne!(tag, b'Z', "{query}: the statement itself ends the session");
+                if tag == b'E' {
+                    code = Report::read(&body).code.to_string();
+                }
             }
+            assert_eq!(code, "57P01", "{query}");
         }
-        assert_eq!(code, "57P01", "{query}");
+    }
+    // The same by a parameter.
+    for _ in 0..5 {
+        let client = cluster.front.connect().await;
+        let number = text(&client, "SELECT pg_backend_pid()").await;
+        let number: i32 = number.parse().unwrap();
+        let sql = "SELECT pg_terminate_backend($1)";
+        let error = client.query(sql, &[&number]).await.unwrap_err();
+        assert_eq!(error.code(), Some(&SqlState::ADMIN_SHUTDOWN), "{error}");
     }
 }
 

@@ -493,10 +493,11 @@ impl Relay<'_> {
             }
         }
         let place = self.servers.primary_place();
-        let connection = place
-            .node
-            .take(&self.server_settings.key, &self.login)
-            .await?;
+        let key = &self.server_settings.key;
+        let connection = match self.processes.take_lent(key) {
+            Some(lent) => lent,
+            None => place.node.take(key, &self.login).await?,
+        };
         Ok((place, connection))
     }
 

@@ -21,7 +21,7 @@ use pg_wire::framing::{HEADER_LEN, WHOLE_LEN_MAX};
 use pg_wire::message::{self, BindMessage, ParseMessage};
 use pg_wire::report::{Report, Severity};
 use proxy_core::session::{SessionAction, SessionLeftover};
-use proxy_pool::Connection;
+use proxy_pool::{Connection, ConnectionKey};
 
 /// How long a session without a process waits for a connection to lend.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
@@ -91,6 +91,13 @@ impl<'a> RelayProcesses<'a> {
         {
             *process = client.to_be_bytes();
         }
+    }
+
+    /// Returns the connection that is kept aside, if the session can use it: then a statement that
+    /// ends the session's process ends the one in which it runs.
+    pub(super) fn take_lent(&mut self, key: &ConnectionKey) -> Option<Box<Connection>> {
+        let can_be_used = |lent: &mut Box<Connection>| lent.key == *key && !lent.server.is_dirty;
+        self.lent.take_if(can_be_used)
     }
 
     /// Keeps a connection that the session gives back, if its process is lent; otherwise returns
