@@ -252,8 +252,8 @@ async fn log_in_operator(
 /// Returns the first packet, whole.
 async fn first(peer: &mut BufferedStream) -> Result<FirstPacket, LoginFailure> {
     loop {
-        // Whoever sent such a packet may not speak the protocol: as PostgreSQL, the proxy closes
-        // the connection without an answer.
+        // The sender of such a packet may not speak the protocol: like PostgreSQL, the proxy
+        // closes the connection without an answer.
         let length = startup::length(&peer.input).map_err(|_| LoginFailure::Gone)?;
         if let Some(length) = length.filter(|length| peer.input.len() >= *length) {
             let packet = peer.input.split_to(length);
