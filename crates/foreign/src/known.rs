@@ -1,5 +1,5 @@
-//! Differences that are known, each with its reason: one a line, the test's name, a tab, the
-//! reason. A name that ends with `*` stands for all that begin so.
+//! Lists the known differences, each with its reason: one line has a test's name, a tab, and the
+//! reason. A name that ends with `*` stands for all names with this beginning.
 
 use crate::Failure;
 

@@ -1,4 +1,4 @@
-//! Test suites of other projects, against a PostgreSQL and through the proxy in front of one: a
+//! Runs the test suites of other projects, once against PostgreSQL and once through the proxy. A
 //! test that passes without the proxy must pass through it, or be in the list of known differences.
 //!
 //! Nothing that is fetched becomes part of the repository. A suite is fetched by the tool of its

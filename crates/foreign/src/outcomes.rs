@@ -1,4 +1,4 @@
-//! Which tests passed and which did not.
+//! The outcome of each test of a suite: passed or failed.
 
 use std::collections::BTreeMap;
 

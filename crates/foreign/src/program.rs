@@ -1,4 +1,4 @@
-//! Runs programs: bounded in time, with their output in a file.
+//! Runs programs with a time limit, and writes their output to a file.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;

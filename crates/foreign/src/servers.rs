@@ -1,5 +1,5 @@
-//! The servers that a suite runs against: a PostgreSQL alone, or the proxy in front of a primary
-//! and two replicas.
+//! Starts the servers that a suite runs against: one PostgreSQL alone, or the proxy in front of a
+//! primary and two replicas.
 
 use std::fmt;
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,5 @@
-//! Sources of Debian's packages, from where the machine's own packages come.
+//! Fetches the sources of Debian packages, from the archive that the machine's own packages come
+//! from.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Sources in a project's own Git repository, for tests that no package registry has. Git's setting
-//! `url.….insteadOf` names a mirror where the repository itself cannot be reached.
+//! Fetches sources from a project's own Git repository, for tests that no package registry has. If
+//! the repository itself cannot be reached, Git's setting `url.….insteadOf` names a mirror.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Suites in Go.
+//! Runs the suites that are written in Go.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! PostgreSQL's isolation tests: specifications whose sessions run their steps in many orders.
+//! Runs PostgreSQL's isolation tests: specifications whose sessions run their steps in many orders.
 //!
 //! The program that runs a specification finds out by process numbers whether a session waits for
 //! another. The process numbers that a client of the proxy knows are no server's, so the program is

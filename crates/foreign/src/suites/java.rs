@@ -1,4 +1,4 @@
-//! Suites in Java.
+//! Runs the suites that are written in Java.
 
 use std::process::Command;
 use std::time::Duration;

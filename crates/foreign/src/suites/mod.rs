@@ -1,4 +1,4 @@
-//! The suites: where each comes from, and how it is run.
+//! The suites: the source of each, and how it is run.
 
 mod debian;
 mod git;

@@ -1,4 +1,4 @@
-//! Suites in JavaScript.
+//! Runs the suites that are written in JavaScript.
 
 use std::path::Path;
 use std::process::Command;

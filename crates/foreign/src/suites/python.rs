@@ -1,4 +1,4 @@
-//! Suites in Python, run by pytest.
+//! Runs the suites that are written in Python, with pytest.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! PostgreSQL's own regression tests, of the version that is installed.
+//! Runs PostgreSQL's own regression tests, in the version of the installed server.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
