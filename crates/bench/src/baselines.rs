@@ -1,5 +1,5 @@
-//! The baselines: echo, a chain of echoes, and a flush. Their servers are the store's own event
-//! loop without any state; their clients here are as plain as can be.
+//! Measures the baselines: an echo, a chain of echoes, and a flush. The echo servers use the
+//! store's event loop without any state, and their clients are as simple as possible.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -1,4 +1,5 @@
-//! `replex bench …`: which measurement, how long, and where its results go.
+//! The command line of `replex bench`: it names the measurement, its duration, and the folder of
+//! its results.
 
 use std::io;
 

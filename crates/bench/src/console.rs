@@ -1,5 +1,5 @@
-//! The output of a measurement: its report to stdout, its progress to stderr. A reader that has
-//! left does not end it, because its results are files.
+//! Prints the report of a measurement to stdout and its progress to stderr. The measurement
+//! continues if the reader of its output has closed the pipe, because the results are files.
 
 use std::fmt;
 use std::io::{self, Write};

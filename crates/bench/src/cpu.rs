@@ -1,4 +1,4 @@
-//! CPU time of processes, from the kernel's own accounts in nanoseconds.
+//! Reads the CPU time that processes have used, in nanoseconds, from the kernel's accounting.
 
 use std::fs;
 use std::io;

@@ -1,7 +1,7 @@
-//! Chance for workloads: a small generator and YCSB's key distributions.
+//! Random numbers for workloads: a small generator, and the distributions of keys that YCSB uses.
 //!
-//! The zipfian one is that of Gray et al. (SIGMOD 1994), which YCSB uses with θ = 0.99, and
-//! scrambled as there, so that popular keys are not neighbours.
+//! The zipfian distribution is that of Gray et al. (SIGMOD 1994), which YCSB uses with θ = 0.99. It
+//! is scrambled as in YCSB, so that popular keys are not neighbours.
 
 /// A generator of 64-bit numbers (splitmix64) that is small and fast. Its output for a seed never
 /// changes.

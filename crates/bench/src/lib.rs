@@ -1,10 +1,10 @@
-//! Measuring Replex: every figure is compared with a baseline from the same run, interleaved, as
-//! medians.
+//! Measures Replex. Every figure is the median of several rounds, and is compared with a baseline
+//! that runs in turn with it.
 //!
-//! Machines are shared and noisy, so an absolute figure means little: the result is the ratio to an
-//! echo, a chain of echoes or a flush of the same size, and CPU time per operation, which noise
-//! moves least. Processes under measurement are started from this very program. Nothing here
-//! asserts a time; rivals are measured elsewhere and quoted in the documents.
+//! Machines are shared and noisy, so an absolute figure means little. The result is the ratio to an
+//! echo, a chain of echoes or a flush of the same size. CPU time per operation is reported too,
+//! because noise affects it least. The measured processes run this same program. No measurement
+//! asserts a time. Other databases are measured elsewhere, and the documents quote those figures.
 
 #![deny(
     clippy::print_stdout,

@@ -1,8 +1,8 @@
-//! One run of closed-loop workers: the number of operations, the time, and the CPU time of each
-//! process.
+//! One run of closed-loop workers. It measures the number of operations, the elapsed time, and the
+//! CPU time of each process.
 //!
-//! A worker starts its next operation when the one before is done, as YCSB's threads do; so the
-//! rate follows from the latency, and nothing waits unseen in a queue.
+//! A worker starts its next operation when the previous one has ended, as YCSB's threads do. So the
+//! rate follows from the latency, and no operation waits in a queue without being measured.
 
 use std::cell::RefCell;
 use std::io;

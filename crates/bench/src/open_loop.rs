@@ -1,6 +1,6 @@
-//! Open-loop load: operations start at moments that were set before, whether or not earlier ones
-//! have ended. Latency counts from the intended start, so that operations which wait behind a
-//! pause are not left out (coordinated omission).
+//! Generates open-loop load: operations start at scheduled times, whether or not earlier operations
+//! have ended. The latency of an operation counts from its scheduled start, so it includes the time
+//! that the operation waits behind a pause (coordinated omission).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

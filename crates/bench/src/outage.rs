@@ -1,6 +1,6 @@
-//! A cluster that loses servers for good during reads and writes. It measures the rate of reads
-//! during the recovery, the wait of writes, the number of partitions that a lookup visits, and the
-//! time until all partitions are filled (Replex sections 5.2 to 5.4).
+//! Measures a cluster that loses servers for good during reads and writes: the rate of reads during
+//! the recovery, the wait of writes, the number of partitions that a lookup visits, and the time
+//! until all partitions are filled (Replex sections 5.2 to 5.4).
 //!
 //! A lost server is replaced as soon as its lease has ended, and returns after each run as a spare
 //! server without partitions. So a cluster is loaded once and used for many runs.

@@ -1,4 +1,5 @@
-//! Interleaved measurement: A B A B …, so that noise affects both alike. Medians of at least five.
+//! Runs two systems in turn, A B A B …, so that noise affects both alike. The result is the median
+//! of at least five rounds.
 
 use placement::{median, percentile, percentiles};
 

@@ -1,7 +1,7 @@
-//! Plots as SVG, written by hand: lines over a linear or logarithmic axis, and grouped bars.
+//! Draws plots as SVG without a library: lines over a linear or logarithmic axis, and grouped bars.
 //!
 //! One colour per series, in a fixed order that colour-blind people can distinguish (Okabe and
-//! Ito). It knows nothing of the plotted figures.
+//! Ito). The module does not know the meaning of the plotted figures.
 
 use std::fmt::Write;
 

@@ -1,9 +1,9 @@
-//! A PostgreSQL server as a user would install it, for comparison with Replex: Debian's programs,
-//! default settings, a folder of its own below the folder under measurement, a Unix socket in this
-//! folder, and no port.
+//! Runs a PostgreSQL server for comparison with Replex, as a user would install it: Debian's
+//! programs and default settings. It has its own folder below the measured folder, a Unix socket in
+//! this folder, and no port.
 //!
-//! PostgreSQL refuses to run as root, so root starts it as a user without privileges. Dropping the
-//! value stops the server.
+//! PostgreSQL refuses to run as root, so a root user starts it as a user without privileges.
+//! Dropping the value stops the server.
 
 use std::fs;
 use std::io::{self, Write};

@@ -1,4 +1,5 @@
-//! The processes under measurement: started from this very program, ended with their owner.
+//! Starts the measured processes, which run this same program, and ends them when their owner is
+//! dropped.
 
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
-//! Equal shares of CPU for servers and databases, so that a cluster on one machine has the shape of
-//! a cluster: no server can use the CPU time of another.
+//! Limits servers and databases to equal shares of CPU, so that a cluster on one machine behaves
+//! like a cluster on several: no server can use the CPU time of another.
 //!
-//! By the kernel's control groups (version 1, controller `cpu`), which need root.
+//! It uses the kernel's control groups (version 1, controller `cpu`), which need root.
 
 use std::fmt::{self, Display, Formatter};
 use std::fs;
@@ -13,7 +13,7 @@ use crate::cpu;
 const CONTROLLER: &str = "/sys/fs/cgroup/cpu";
 /// The prefix of a group's name, before its process.
 const PREFIX: &str = "replex-bench-";
-/// Quotas are of this: short, so that no process stands still for long.
+/// The period of a quota. It is short, so that no process is blocked for long.
 const PERIOD_US: u32 = 20_000;
 /// The kernel takes no smaller quota.
 const QUOTA_US_MIN: u32 = 1_000;

@@ -1,4 +1,4 @@
-//! The report of a measurement: a table for people, CSV for programs.
+//! Writes the report of a measurement: a table for people, CSV for programs.
 
 use std::io;
 use std::path::Path;

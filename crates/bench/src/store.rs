@@ -1,9 +1,9 @@
-//! The table that is measured, and the workers that ask it single things: lookups, inserts,
+//! Creates the measured table, and runs workers with single operations on it: lookups, inserts, and
 //! updates of one hot row.
 //!
-//! Like YCSB's: a text key and ten text fields of equal size. Three replexes, two failures
-//! tolerated: by the key, by `field0` and by `field1`. Row `n` is the same in every run, so that
-//! workers can compute the keys that they ask for.
+//! The table is like YCSB's: a text key and ten text fields of equal size. It has three replexes,
+//! by the key, by `field0` and by `field1`, and tolerates two failures. Row `n` is the same in
+//! every run, so workers can compute the keys that they request.
 
 use std::cell::Cell;
 use std::io;

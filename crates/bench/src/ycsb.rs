@@ -10,8 +10,8 @@
 //! | D | 95% reads, 5% inserts | latest |
 //! | F | 50% reads, 50% reads followed by an update of the same row | zipfian |
 //!
-//! A read takes all fields, an update writes one. E is missing: its scans by key order need an
-//! ordered replex, while replexes are partitioned by hash.
+//! A read returns all fields, and an update writes one. Workload E is left out: its scans in key
+//! order need a replex that is partitioned by ranges, and replexes are partitioned by hash.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
-//! Options that change what bindgen generates, but not what is returned here: they were in effect
-//! when the text was generated.
+//! Options that bindgen accepts. They have no effect here, because they were already in effect when
+//! bindgen generated the returned text.
 
 use crate::Builder;
 

@@ -1,4 +1,5 @@
-//! A connected client: tables, and requests to the coordinator.
+//! The handle of a connected client. It returns handles of tables, and sends requests to the
+//! coordinator.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The client's connection to the coordinator: one at a time, to any of the configured ones that
-//! answers.
+//! The client's connection to the coordinator. It is open to one of the configured coordinators at
+//! a time, the first one that answers.
 //!
 //! Requests of the session machine may be lost, because the machine repeats them. A caller's
 //! request, such as a new table, is not repeated once it was sent. If the connection then breaks,

@@ -1,4 +1,4 @@
-//! A request to the coordinator, and its caller.
+//! A request to the coordinator, together with the caller that waits for the answer.
 
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
 use tokio::sync::oneshot;

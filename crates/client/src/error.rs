@@ -1,4 +1,4 @@
-//! Errors of the client, and which requests may be tried again.
+//! The errors that the client returns, and which requests the caller may retry.
 //!
 //! A negative *decision* on a request (a duplicate key, a condition that did not hold) is no error.
 //! It is a [`RequestResult`](crate::RequestResult), which the caller must check.

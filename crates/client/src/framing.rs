@@ -1,7 +1,8 @@
-//! Frames from a socket: one buffer per connection, decoded in place.
+//! Decodes the frames that arrive at a socket. Each connection has one buffer, and frames are
+//! decoded in it without a copy.
 //!
-//! The buffer grows only for a frame that is larger, up to the limit of frames, and shrinks again
-//! afterwards. `link` and `coordinator` read the bytes from sockets.
+//! The buffer grows only for a frame that is larger than the buffer, up to the limit of frames, and
+//! shrinks again afterwards. `link` and `coordinator` read the bytes from sockets.
 
 use protocol::frame::{self, Frame, FrameError, FrameLimits};
 

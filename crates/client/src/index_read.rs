@@ -1,4 +1,5 @@
-//! A read of some partitions of a replex, before it is sent.
+//! A read by an index, before it is sent: it chooses the partitions of a replex that can have the
+//! rows.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Reads of the rows with one key of an index, and of all rows.
+//! Lookups of the rows with one key of an index, and scans of all rows of a table.
 
 use std::future::{Future, IntoFuture};
 use std::ops::Bound;

@@ -1,4 +1,4 @@
-//! How a client connects, and its deadlines and limits.
+//! Options of a client: the addresses that it connects to, its deadlines, and its limits.
 
 use std::time::Duration;
 

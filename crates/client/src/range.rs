@@ -1,5 +1,5 @@
-//! Reads of the rows between two keys of an index, from every partition that can have some, in
-//! order.
+//! Reads the rows between two keys of an index, in order, from every partition that can have such
+//! rows.
 //!
 //! If the key already determines the partition, use a [`Lookup`](crate::Lookup) with a range of the
 //! next column instead.

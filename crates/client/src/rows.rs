@@ -1,6 +1,6 @@
-//! A stream of rows that show one state. A small result is read as of one moment. A larger result
-//! is read page by page from a snapshot, with back-pressure: the client requests no page before it
-//! has room for it.
+//! A stream of rows that show one state of the table. A small result is read as of one moment. A
+//! larger result is read page by page from a snapshot, with back-pressure: the client requests a
+//! page only when it has room for the page.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! A builder of schemas, in which columns are given by name.
+//! A builder for schemas, which refers to columns by name.
 
 use placement::{Column, ColumnType, Constraint, Durability, Index, Schema, SchemaError, Value};
 

@@ -1,10 +1,10 @@
-//! Announcements: cores receive a new epoch at once, not only with the answer to their next
-//! heartbeat. Otherwise requests that wait until cores know an epoch (a new table, a new copy)
-//! would also wait for their heartbeats.
+//! Announces new epochs. Cores receive an announcement at once, and not only with the answer to
+//! their next heartbeat. Otherwise requests that wait until cores know an epoch (a new table, a new
+//! copy) would also wait for the heartbeats.
 //!
-//! An announcement is a hint: the core fetches the configuration that it names, and what was lost
-//! on the way comes with the next heartbeat's answer. Like every answer it leaves only once the
-//! state that it is about is kept.
+//! An announcement is a hint: the core fetches the configuration that the announcement names. If
+//! the announcement is lost, the core learns of the epoch with the answer to its next heartbeat.
+//! Like every answer, an announcement is sent only once its state is stored.
 
 use alloc::collections::BTreeMap;
 

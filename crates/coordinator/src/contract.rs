@@ -1,9 +1,9 @@
 //! The inputs and outputs of the coordinator's machine.
 //!
-//! The driver owns sockets, the place where the state is kept, and time. After each step, or batch
-//! of steps, it first keeps `persist`, if there is one, and only then sends the replies whose
-//! `after` is kept. So a coordinator that is killed at any moment has sent no configuration that
-//! its successor does not know.
+//! The driver owns sockets, the storage of the state, and time. After each step, or batch of steps,
+//! it first stores `persist`, if there is one. Only then does it send the replies whose `after` is
+//! stored. So a coordinator that is killed at any moment has sent no configuration that its
+//! successor does not know.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,11 +1,11 @@
-//! Copies of tables that exist: indexes, hybrids and replicas are added and dropped while the
-//! tables are in use.
+//! Adds copies to tables and drops them while clients use the tables: indexes, hybrids and exact
+//! replicas.
 //!
-//! A change waits for the end of the table's earlier epochs, so that nothing is under way when
-//! chains change: then a new copy is part of all of them from its first epoch on, and is filled
-//! like a partition that was lost. No statement reads it until all of it serves. Waiting changes
-//! and copies that could not be made are in the state, so that another coordinator goes on with
-//! them.
+//! A change waits for the end of the table's earlier epochs, so that no operation is in progress
+//! when chains change. From its first epoch on, a new copy is part of all chains. It is filled like
+//! a lost partition. No statement reads the copy until all of its partitions serve. The
+//! coordinator's state has the waiting changes and the copies that could not be made, so that
+//! another coordinator can continue.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;

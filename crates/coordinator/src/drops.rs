@@ -1,6 +1,6 @@
-//! The last tables that were dropped. A core or client that knows an earlier configuration receives
+//! Remembers the last dropped tables. A core or client that knows an earlier configuration receives
 //! only the changes since that configuration. A configuration does not contain dropped tables, so
-//! the coordinator lists them here.
+//! the coordinator keeps this list of them.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! The data folders with which servers return (R16, R25).
+//! Decides whether a server may join with its data folder (R16, R25).
 //!
 //! Before a process serves, it records durably in its folder that it has joined. So a folder that
 //! names an earlier process is an older copy, and so is a folder whose log ends before a position

@@ -1,14 +1,14 @@
 //! The coordinator as a deterministic state machine: it owns the configuration.
 //!
-//! It admits servers and gives them leases, notices which stopped renewing them, places the
-//! partitions of new tables, and numbers client sessions. Every change of the configuration is a
-//! new epoch and a new state, which is kept before any reply shows it. Invariants: epochs and
-//! states' versions rise; numbers of servers, tables and sessions are never given twice; every
-//! table's placement is proven to tolerate the failures that it states when it is made, and a loss
-//! of that by failures is reported.
+//! It admits servers and grants them leases, detects servers that stop renewing their leases,
+//! places the partitions of new tables, and numbers client sessions. Every change of the
+//! configuration is a new epoch and a new state, which is stored before any reply shows it.
+//! Invariants: Epochs and the versions of states rise. No two servers, tables or sessions ever have
+//! the same number. When a table's placement is made, it is proven to tolerate the failures that
+//! the table requires. If a table tolerates fewer failures later, the coordinator reports this.
 //!
-//! Not here: where the state is kept, and which of several coordinators leads. This crate must not
-//! know about sockets, files, threads, clocks or chance.
+//! The crate does not decide where the state is stored, or which of several coordinators leads.
+//! This crate must not know about sockets, files, threads, clocks or chance.
 #![no_std]
 
 extern crate alloc;

@@ -1,4 +1,4 @@
-//! Servers: how they join, renew their leases, fall silent and leave.
+//! The life of a server in the cluster: it joins, renews its leases, stops responding, and leaves.
 //!
 //! | a join with | and | gives |
 //! |---|---|---|
@@ -165,7 +165,7 @@ impl Coordinator {
     }
 
     /// Takes what a core that knows an epoch reports of partitions that are filled or move. A
-    /// report counts if its table is as the core knows it, and does not stand still.
+    /// report counts if its table is as the core knows it, and its chains are not blocked.
     fn take_reports(
         &mut self,
         (core, epoch): (CoreId, Epoch),

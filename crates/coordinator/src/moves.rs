@@ -1,5 +1,5 @@
-//! Partitions move while all servers serve: off drained servers, apart again if copies had to share
-//! a server, and onto new servers to balance the load.
+//! Moves partitions while all servers serve: off drained servers, apart again if copies had to
+//! share a server, and onto new servers to balance the load.
 //!
 //! | step | epoch |
 //! |---|---|

@@ -1,10 +1,10 @@
-//! The number of partitions of a table in use (R53).
+//! Changes the number of partitions of a table in use (R53).
 //!
-//! Copies with the new number come like any copies: from an epoch before which all operations have
-//! ended, to be filled while the table is in use. Once all of them serve, the table's epochs end
-//! once more, and they take the places of the copies before. Both steps are changes of copies in
-//! the state, and the copies on the way are in the configuration, so that another coordinator goes
-//! on with either.
+//! The coordinator adds successors with the new number of partitions like other copies (`copies`):
+//! it ends the table's earlier epochs, and the successors are filled while the table is in use.
+//! Once all successors serve, it ends the table's epochs again, and the successors replace the
+//! earlier copies. The coordinator's state has both steps as changes of copies, and the
+//! configuration has the successors. So another coordinator can continue at either step.
 
 use alloc::collections::BTreeSet;
 use alloc::format;

@@ -1,4 +1,5 @@
-//! Rebuilding the state from what the servers know, when it is lost or an older copy.
+//! Rebuilds a coordinator's state from the servers' configurations if the state is lost or is an
+//! older copy.
 //!
 //! If a server has a later epoch than the coordinator, the coordinator's state is older than a
 //! state that it has announced. While the coordinator recovers its state, it makes no decisions:

@@ -1,5 +1,5 @@
-//! Partitions that hold what they should not are voided and refilled from the other copies. The
-//! mechanism is that of lost partitions, on the cores that hold them.
+//! Makes partitions with wrong rows void, and refills them from the other copies. The mechanism is
+//! that of lost partitions, but the partitions stay on the same cores.
 
 use alloc::collections::BTreeSet;
 use alloc::format;

@@ -1,6 +1,6 @@
-//! The places of the partitions of removed servers. They go to a spare server. Without a spare,
-//! they are spread over servers that hold the same replex, if the table then still survives
-//! `failures_tolerated` failures. Otherwise they go to any server, with a notice to operators.
+//! Assigns the partitions of removed servers to other servers. They go to a spare server. Without a
+//! spare, they are spread over servers that hold the same replex, if the table then still survives
+//! `failures_tolerated` failures. Otherwise they go to any server, and operators are notified.
 
 use alloc::collections::BTreeSet;
 use alloc::format;

@@ -1,4 +1,4 @@
-//! The tables whose number of partitions is being changed.
+//! Lists the tables whose number of partitions is being changed.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

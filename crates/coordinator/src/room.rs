@@ -1,5 +1,5 @@
-//! Servers whose disks have no room for writes. Their partitions move to servers with room, if each
-//! table then still survives `failures_tolerated` failures.
+//! Relieves servers whose disks have no room for writes. Their partitions move to servers with
+//! room, if each table then still survives `failures_tolerated` failures.
 //!
 //! Cores report the room on their disks with each heartbeat. The coordinator does not store these
 //! reports. A server without room receives no partitions, and gives batch after batch until it has

@@ -1,4 +1,4 @@
-//! Servers that are lost for good are replaced. The remaining servers seal and resolve the earlier
+//! Replaces servers that are lost for good. The remaining servers seal and resolve the earlier
 //! epochs of the tables of which a lost server held partitions. Then an epoch of each table serves
 //! in which other servers hold these partitions (R4, R5, R15). Other tables are not affected (R44).
 //!

@@ -1,9 +1,10 @@
-//! Numbers of client sessions, and below which of them all have ended (R14).
+//! Assigns numbers to client sessions, and reports the number below which all sessions have ended
+//! (R14).
 //!
-//! Numbers come from blocks that the state holds ahead, so opening a session writes nothing; a new
-//! process begins a new block. A mark names the sessions that were open at a time: those below it
-//! end two lives later. Marks are forgotten with the process, which only makes sessions last
-//! longer.
+//! The state reserves numbers in blocks, so opening a session writes nothing. A new process begins
+//! a new block. From time to time the process records the highest number as a mark. Sessions below
+//! a mark end two session lifetimes later. A process that ends forgets its marks, so some sessions
+//! only last longer.
 
 use alloc::collections::VecDeque;
 

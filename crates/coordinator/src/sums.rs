@@ -1,4 +1,5 @@
-//! Sums over all tables: what each core and server holds, and the size of the configuration.
+//! Maintains sums over all tables: the load of each core and server, and the size of the
+//! configuration.
 //!
 //! The sums are updated from the tables that have changed, so that creating a table costs the same
 //! in a cluster of ten thousand tables as in an empty one. During a change, before its epoch

@@ -1,4 +1,4 @@
-//! Creation and removal of tables. A table is created only with a placement that provably survives
+//! Creates and drops tables. A table is created only with a placement that provably survives
 //! `failures_tolerated` failures.
 //!
 //! The coordinator answers both requests once every core with partitions of the table has reported

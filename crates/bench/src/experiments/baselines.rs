@@ -1,4 +1,4 @@
-//! The baselines by themselves, to know the machine.
+//! Measures the baselines alone, which shows how fast the machine is.
 
 use std::io;
 

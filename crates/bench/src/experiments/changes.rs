@@ -1,8 +1,8 @@
-//! A table changes while another one is written: how long the longest write of each takes, and how
-//! many writes fewer there are. Both tables lie on the same three servers, so that what the change
-//! costs the other table is seen at its worst.
+//! Measures the effect of a change of one table on writes of another table: the longest write of
+//! each table, and the decrease of the write rate. Both tables are on the same three servers, so
+//! the effect is as large as it can be.
 //!
-//! Left out: a change while a server is lost, and what the rows that are filled cost readers.
+//! Left out: a change while a server is lost, and the cost of a fill for readers.
 
 use std::io;
 use std::ops::Range;

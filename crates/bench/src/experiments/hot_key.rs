@@ -1,5 +1,5 @@
-//! 64 writers of one row: operations on one key pass each other along the chain without waiting
-//! for each other's round trip, so the rate is not one per round trip (S9).
+//! 64 writers update one row. Operations on one key follow each other along the chain, and do not
+//! wait for each other's round trip. So the rate is more than one operation per round trip (S9).
 
 use std::io;
 

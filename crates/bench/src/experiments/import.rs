@@ -1,9 +1,9 @@
 //! `replex import` of CSV into three copies, `sync`, compared with PostgreSQL's `COPY` of the same
 //! file into one table with two secondary indexes (S12).
 //!
-//! Both are commands of a user, with a process for the client. Both sides begin each round with a
-//! new folder and an empty table, and neither runs while the other does. PostgreSQL is Debian's,
-//! with its default settings.
+//! Both are measured as a user would run them, each with a client process. Each round begins with a
+//! new folder and an empty table, and only one of the two systems runs at a time. PostgreSQL is
+//! Debian's, with its default settings.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;

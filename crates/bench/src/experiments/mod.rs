@@ -1,4 +1,4 @@
-//! The measurements, one file each: which systems run in turn, and how to read the result.
+//! The measurements, one file each: the systems that run in turn, and how to interpret the result.
 
 pub mod baselines;
 pub mod changes;

@@ -1,5 +1,5 @@
-//! Five hybrids and three mixes of reads, a server of either index lost (Replex section 5.3,
-//! Figures 13 and 14).
+//! Measures five hybrids and three mixes of reads after the loss of a server of either index
+//! (Replex section 5.3, Figures 13 and 14).
 
 use std::io;
 

@@ -1,6 +1,6 @@
-//! How fast the partitions of a lost server are there again, with nothing else to do (target F3).
-//! From the word that the server will not come back until everything serves: ending the epochs
-//! before is part of it.
+//! Measures how fast the partitions of a lost server are rebuilt on an otherwise idle cluster
+//! (target F3). The time begins when the operator removes the server, and ends when all partitions
+//! serve. So it includes the end of the earlier epochs.
 
 use std::io;
 

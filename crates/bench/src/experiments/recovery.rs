@@ -1,5 +1,5 @@
-//! One and two servers lost for good under reads, with and without a hybrid (Replex section 5.2,
-//! Figures 11 and 12, Tables 3 to 5; targets F1 to F4).
+//! Measures reads while one or two servers are lost for good, with and without a hybrid (Replex
+//! section 5.2, Figures 11 and 12, Tables 3 to 5; targets F1 to F4).
 
 use std::io;
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! From 3 to 24 servers on one machine, in memory: CPU time per operation should stay equal,
-//! because no operation touches more servers than before (S10).
+//! Measures clusters of 3 to 24 servers on one machine, in memory. The CPU time per operation
+//! should not rise, because an operation involves the same number of servers in each cluster (S10).
 //!
-//! Rates mean nothing here, since all servers share the same few cores.
+//! The rates have no meaning, because all servers share the machine's few cores.
 
 use std::cell::Cell;
 use std::io;

@@ -1,5 +1,5 @@
-//! Three keys without a hybrid and with a hybrid of all three (Replex section 5.4, Figure 15, Table
-//! 6).
+//! Compares three indexes without a hybrid and with one hybrid that all three share (Replex section
+//! 5.4, Figure 15, Table 6).
 
 use std::io;
 

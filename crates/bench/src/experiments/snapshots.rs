@@ -1,6 +1,7 @@
-//! Snapshots: the time to open one, and their cost for writes at the same time (Q2, Q3).
+//! Measures the time to open a snapshot, and the cost of open snapshots for concurrent writes (Q2,
+//! Q3).
 //!
-//! Not measured are reads of a snapshot, whose pages cost what other pages do, and snapshots whose
+//! Left out: reads of a snapshot, whose pages cost as much as other pages, and snapshots whose
 //! history does not fit into memory.
 
 use std::cell::Cell;

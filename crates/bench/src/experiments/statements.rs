@@ -1,5 +1,5 @@
-//! Statements over several partitions: an `IN` list that is read as of one moment, a range of every
-//! partition compared with a scan for the same rows, and a count (Q1).
+//! Measures statements that read several partitions: an `IN` list that is read as of one moment, a
+//! range of every partition compared with a scan for the same rows, and a count (Q1).
 
 use std::future::{Future, poll_fn};
 use std::io;

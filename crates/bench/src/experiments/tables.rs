@@ -1,7 +1,7 @@
-//! A cluster with many tables: what creating one costs when there are few and when there are many,
-//! memory and disk that the configuration takes, and how long processes take to start with it.
+//! Measures a cluster with many tables: the time to create a table among few and among many tables,
+//! the memory and disk space of the configuration, and the time that processes take to start.
 //!
-//! Left out: rows. The tables are empty.
+//! The tables are empty.
 
 use std::io;
 use std::ops::Range;

@@ -1,10 +1,11 @@
-//! YCSB's balanced mix, 85% reads of a row and 15% inserts, with more and more replicas, each
-//! database held to an equal share of a core: the proxy over replicas, Pgpool-II over streaming
-//! standbys, and the primary alone (H4, the paper's Figure 11).
+//! Measures YCSB's balanced mix, 85% reads of a row and 15% inserts, with a rising number of
+//! replicas. Compares the proxy over replicas, Pgpool-II over streaming standbys, and the primary
+//! alone. Each database gets an equal share of a core (H4, the paper's Figure 11).
 //!
-//! Keys are popular by Zipf's law and no neighbours, rows have ten fields. The exponent is 1.001,
-//! the least that pgbench takes; YCSB has 0.99. Queries are simple, which Pgpool-II is better at.
-//! Answers of Pgpool-II may be stale, the proxy's are not.
+//! The popularity of keys follows Zipf's law, popular keys are not neighbours, and rows have ten
+//! fields. The exponent is 1.001, the least that pgbench accepts, while YCSB has 0.99. Clients send
+//! simple queries, because Pgpool-II handles them better than extended ones. Pgpool-II may return
+//! stale answers, and the proxy does not.
 
 use std::io;
 use std::net::SocketAddr;

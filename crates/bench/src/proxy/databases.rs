@@ -1,4 +1,4 @@
-//! The databases under measurement: a primary with replicas and the proxy in front, or with
+//! Starts the measured databases: a primary with replicas behind the proxy, or a primary with
 //! streaming standbys.
 
 use std::io;

@@ -1,5 +1,5 @@
-//! The time that a proxy adds to a query: PgBouncer, the proxy as a pooler, and the proxy that
-//! routes to a replica, all before one primary (H1, H2).
+//! Measures the time that a proxy adds to a query. Compares PgBouncer, the proxy as a pooler, and
+//! the proxy that routes to a replica, all before the same primary (H1, H2).
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,12 +1,12 @@
-//! TPC-C and YCSB in the paper's mixes. Each database is held to an equal share of a core. Four
-//! things are varied:
+//! Measures TPC-C and YCSB in the paper's mixes. Each database gets an equal share of a core. Four
+//! parameters vary:
 //!
 //! - the level of consistency, with 1, 2 and 4 replicas (the paper's Figures 2 to 4)
 //! - whether replicas apply commits one after the other or in parallel (Figure 7)
 //! - whether reads wait for a replica
 //! - the affecting class by which reads are routed, with two replicas (Figures 6 and 8)
 //!
-//! YCSB is as in `balanced`; its range scans take up to 100 rows from a key on.
+//! YCSB runs as in `balanced`. Its range scans read up to 100 rows, beginning at a key.
 
 use std::io;
 

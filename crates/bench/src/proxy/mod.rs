@@ -1,9 +1,9 @@
-//! `replex bench proxy …`: the PostgreSQL proxy compared with a direct connection, with PgBouncer,
+//! `replex bench proxy …`: compares the PostgreSQL proxy with a direct connection, with PgBouncer,
 //! and with Pgpool-II over streaming standbys, all in one run (H1 to H5).
 //!
-//! A measurement starts its databases on loopback in temporary folders, without durability: the
-//! proxies are under measurement, not the disk. Rivals are Debian's packages; a rival that is not
-//! installed is left out, with a message.
+//! A measurement starts its databases on loopback in temporary folders, without durability, because
+//! it measures the proxies and not the disk. PgBouncer and Pgpool-II are Debian's packages. If one
+//! of them is not installed, the measurement leaves it out and prints a message.
 
 mod balanced;
 mod databases;

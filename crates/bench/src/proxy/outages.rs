@@ -1,9 +1,9 @@
-//! Reads and errors of clients while a replica is offline, and while replicas receive no commit:
-//! sections 7.6 and 7.7 of the paper, Figures 9 and 10.
+//! Measures clients' reads and errors while a replica is offline, and while replicas receive no
+//! commit: sections 7.6 and 7.7 of the paper, Figures 9 and 10.
 //!
 //! The load is YCSB's balanced mix, 85% reads and 15% inserts, where the newest rows are read most,
-//! with each database held to an equal share of a core. Clients are of our own: a failed statement
-//! counts as failed, and they continue, as applications do.
+//! and each database gets an equal share of a core. The clients are part of this program: if a
+//! statement fails, a client counts the failure and continues, as applications do.
 
 use std::io;
 use std::net::SocketAddr;

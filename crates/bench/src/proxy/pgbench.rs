@@ -1,8 +1,8 @@
-//! The load: PostgreSQL's own pgbench with our scripts.
+//! Generates the load with PostgreSQL's own pgbench and our scripts.
 //!
-//! It speaks both protocols, keeps every client's variables and logs each transaction's time in
-//! microseconds, so no driver of our own is needed. Its cost is the same for all compared systems.
-//! It counts whole seconds only.
+//! pgbench supports simple and extended queries, keeps variables for each client, and logs the time
+//! of each transaction in microseconds. Its cost is the same for all compared systems. The duration
+//! of a run is a whole number of seconds.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
-//! Reads alone, with more and more replicas, each database held to an equal share of a core (H3,
-//! the paper's Figure 3 (a)).
+//! Measures reads alone, with a rising number of replicas. Each database gets an equal share of a
+//! core (H3, the paper's Figure 3 (a)).
 //!
-//! Each number of replicas has a primary and a proxy of its own, so that all can be run in turn.
+//! Each number of replicas has its own primary and its own proxy, so that the runs can alternate.
 
 use std::io;
 

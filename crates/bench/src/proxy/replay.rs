@@ -1,4 +1,4 @@
-//! How quickly a replica catches up, with several connections and with one (H5).
+//! Measures how quickly a replica catches up, with several connections and with one (H5).
 //!
 //! The baseline is serial replay: one connection, and a separate transaction for each commit, as in
 //! the paper. The proxy's default differs in two ways: it has more connections, and it executes

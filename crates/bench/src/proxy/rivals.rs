@@ -1,5 +1,5 @@
-//! Alternatives to the proxy in front of PostgreSQL: PgBouncer, and Pgpool-II over streaming
-//! standbys, as Debian packages them and set up as well as we can.
+//! Starts alternatives to the proxy in front of PostgreSQL: PgBouncer, and Pgpool-II over streaming
+//! standbys. Both are Debian's packages, configured as well as we can.
 
 use std::fs::File;
 use std::io;

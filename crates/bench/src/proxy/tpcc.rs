@@ -1,8 +1,10 @@
-//! TPC-C's transactions that the paper mixes (its Table 6), as scripts for pgbench, and its tables.
+//! The tables of TPC-C, and the transactions that the paper mixes (its Table 6) as scripts for
+//! pgbench.
 //!
-//! As its revision 5.11 describes them, but for this: databases are small, customers are always
-//! found by number, orders have ten lines, which is the mean, none is remote or refused, and
-//! terminals do not think before the next one. Delivery is in none of the paper's mixes.
+//! They follow revision 5.11 of TPC-C, with these differences: Databases are small. Customers are
+//! always found by number. Orders have ten lines, which is the mean. No order is remote or is
+//! rolled back. Terminals do not pause before the next transaction. Delivery is in none of the
+//! paper's mixes.
 
 use std::fmt::Write;
 

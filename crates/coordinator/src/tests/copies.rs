@@ -84,8 +84,8 @@ pub fn seal(scene: &mut Scene) {
     assert!(!scene.coordinator.configuration().is_sealing());
 }
 
-/// After a restart each of ten thousand tables stands still. A look through all seals at each
-/// heartbeat left the coordinator no time for anything else.
+/// After a restart the chains of each of ten thousand tables are blocked. A look through all seals
+/// at each heartbeat left the coordinator no time for anything else.
 #[test]
 fn seals_are_looked_through_only_when_something_about_them_has_changed() {
     let mut scene = scene_of(3);

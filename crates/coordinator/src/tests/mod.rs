@@ -248,7 +248,8 @@ fn heartbeat(id: u32, core: u16, incarnation: u32, epoch: u64) -> Request {
     }
 }
 
-/// Returns the reports of a core that has resolved everything of all tables that stand still.
+/// Returns the reports of a core that has resolved all operations of all tables whose chains are
+/// blocked.
 fn resolved(configuration: &Configuration) -> Vec<SealReport> {
     let sealing = configuration
         .tables
