@@ -1,4 +1,4 @@
-//! The machine of a core, which holds partitions.
+//! The machine of a core, which holds partitions, as a deterministic state machine.
 //!
 //! Every machine has one contract: `step(now, input, &mut output)`. Inputs are closed enums,
 //! outputs are data. The same code runs in the server and in the simulator. This crate does no I/O,

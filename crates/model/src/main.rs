@@ -1,10 +1,10 @@
-//! Exhaustive models of the protocol: every state that small clusters can reach, with the shortest
-//! story of a violation if there is one.
+//! Exhaustive models of the protocol. A model visits every state that small clusters can reach. If
+//! a state violates a property, the command prints the shortest counterexample.
 //!
-//! Each module states one part of the protocol once more, in its own words, and depends on nothing
-//! of ours: what it shows holds for the rules, and the simulator shows that the machines follow
-//! them. The search is our own and not a library's, because few bytes kept for each state are what
-//! makes many of them affordable.
+//! Each module implements one part of the protocol again, independently of the other crates. So a
+//! model checks the rules, and the simulator checks that the machines follow the rules. The search
+//! is our own code and not a library, because it must keep few bytes for each state to visit many
+//! states.
 
 mod commit;
 mod cuts;

@@ -1,4 +1,4 @@
-//! States as bytes: what a search keeps and compares.
+//! Packs states into bytes, which a search stores and compares.
 
 /// A value that can be packed into bytes and unpacked again.
 pub trait Packed: Sized {

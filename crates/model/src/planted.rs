@@ -1,4 +1,5 @@
-//! How a model lists the bugs that it must find: for each rule a variant that breaks it.
+//! Defines how a model lists the planted bugs that it must find: for each rule a variant of the
+//! model that breaks it.
 
 /// Defines the bugs of one model: description, name, broken rule and the case in which it shows.
 macro_rules! planted_bugs {

@@ -1,8 +1,8 @@
-//! The search: every state that can be reached, breadth first, so that the first violation found
-//! has the shortest story. It knows no rule of any protocol.
+//! Visits every reachable state of a model, breadth first. So the first violation that it finds has
+//! the shortest counterexample. It knows no rule of any protocol.
 //!
-//! Of a state that has been met only a hash of 64 bits and its predecessor's number are kept: two
-//! states with one hash would be taken for the same. Among 10^8 states that happens with a
+//! Of each visited state the search keeps only a hash of 64 bits and the number of its predecessor.
+//! Two states with the same hash would count as one state. Among 10^8 states that happens with a
 //! probability below 0.0003 (n² / 2^65).
 
 use std::collections::hash_map::DefaultHasher;

@@ -1,5 +1,5 @@
-//! The searches that the command runs: each case and each planted bug of every model, whatever its
-//! states are.
+//! Runs the searches of the command: each case and each planted bug of every model, for any type of
+//! state.
 
 use crate::search::{SearchLimits, StateSpace, search, story};
 

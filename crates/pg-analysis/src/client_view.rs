@@ -1,4 +1,5 @@
-//! Parts of a text that a client of the proxy means otherwise than the server.
+//! Rewrites the parts of a statement that mean something else to a client of the proxy than to the
+//! server.
 //!
 //! - A client knows its process by the number in its cancel key, which no process of a server has.
 //!   `pg_backend_pid()` is that number. In a statement about processes, the number of a client

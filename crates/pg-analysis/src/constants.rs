@@ -1,5 +1,5 @@
-//! Query strings without their constants, so that strings that differ only in their constants are
-//! analysed once.
+//! Replaces the constants of query strings by parameters, so that strings that differ only in their
+//! constants are analysed once.
 //!
 //! Each plain constant, a whole number or a text in quotes, becomes a parameter. This is no lexer
 //! of SQL: where anything stands that would need one (comments, `$`, backslashes, texts with a

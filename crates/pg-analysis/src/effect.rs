@@ -1,4 +1,4 @@
-//! The state that a statement may leave in the session that runs it.
+//! Determines the state that a statement may leave in the session that runs it.
 //!
 //! Most texts leave no state, and are recognised by their words alone. Such a text begins like a
 //! statement that leaves none, and none of its words, even in a literal or a comment, occurs in

@@ -1,7 +1,8 @@
-//! Facts about a statement: its tables, columns, functions and operators.
+//! Collects facts about a statement: its tables, columns, functions and operators.
 //!
-//! One pass over the parse tree without recursion, so that no text, however deeply nested, exhausts
-//! the stack. The nodes that are understood are listed; any other makes the statement unknown.
+//! It makes one pass over the parse tree without recursion, so that no deeply nested text exhausts
+//! the stack. The module lists the kinds of nodes that it understands. A node of any other kind
+//! makes the statement unknown.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Changes of tables whose effect on rows no row image carries: they run again at replicas, so they
-//! must give the same there.
+//! Checks schema changes that also fill rows, and whose new rows are in no row image. Replicas run
+//! such a change again, so it must give the same rows there.
 //!
 //! Invariant: each listed construct gives the same rows on every node, for the same rows and the
 //! settings that are passed with it (`replication::schema_changes`). Everything else is refused.

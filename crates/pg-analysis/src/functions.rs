@@ -1,4 +1,4 @@
-//! Which of PostgreSQL's own functions and types are the same on every node.
+//! Lists PostgreSQL's own functions and types whose results are the same on every node.
 //!
 //! Immutable ones are known from the catalogue. These lists are of the others: a stable function is
 //! here if it depends on nothing but its arguments, the time and settings that the proxy carries to

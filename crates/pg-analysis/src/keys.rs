@@ -1,4 +1,5 @@
-//! Rows that a statement names by the whole canonical key: `WHERE pk = 7 AND …`, `VALUES (7, …)`.
+//! Finds the rows that a statement names by their whole canonical key: `WHERE pk = 7 AND …`,
+//! `VALUES (7, …)`.
 //!
 //! A key's value must have the same text as in a row image, however the client writes it. That is
 //! so for integers, text under deterministic collations, `uuid` and `bool`. Values of other types

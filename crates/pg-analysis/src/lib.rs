@@ -1,6 +1,8 @@
-//! The tables, columns and rows that a statement touches, and the way to execute it.
+//! Determines the tables, columns and rows that a statement touches, and how the proxy executes the
+//! statement.
 //!
-//! SQL is read by PostgreSQL's own grammar and named by a [`Catalogue`] of the primary. No I/O.
+//! PostgreSQL's own grammar parses the SQL, and a [`Catalogue`] of the primary resolves its names.
+//! The crate does no I/O.
 //!
 //! Invariant: the sets of a statement hold everything that it may touch. An unknown statement
 //! touches anything, on the primary (R33).
@@ -53,7 +55,7 @@ const TEXT_LENGTH_MAX: usize = 8 * 1024 * 1024;
 /// The length of the longest name in the catalogue, in bytes.
 const NAME_LENGTH_MAX: usize = 63;
 
-/// The way to execute a statement.
+/// How the proxy executes a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatementAction {
     /// A read that may run on any node that has the commits that its sets need.
@@ -109,7 +111,7 @@ pub enum TransactionCommand {
 /// One statement, analysed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnalysedStatement {
-    /// The way to execute the statement.
+    /// How the proxy executes the statement.
     pub action: StatementAction,
     tables: Vec<TableUse>,
     /// The relations that its text names, with views as such.

@@ -1,4 +1,4 @@
-//! Reads: which tables, columns and rows a SELECT depends on (Table 2 of the paper).
+//! Determines the tables, columns and rows that a SELECT depends on (Table 2 of the paper).
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! The form of a schema change for replicas, where it names objects that each server has of its
-//! own.
+//! Rewrites a schema change for replicas. It changes the parts that name objects which each server
+//! has of its own.
 //!
 //! It names no tablespace there: all is in the default one. A statement about a database that the
 //! replica's server does not have does nothing. Indexes are each server's own, too. An index that

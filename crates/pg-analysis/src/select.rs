@@ -1,4 +1,4 @@
-//! Queries, as PostgreSQL's grammar has them.
+//! Analyses queries, as PostgreSQL's grammar represents them.
 
 use pg_raw_parse::Node;
 use pg_raw_parse::nodes::SelectStmt;

@@ -1,5 +1,5 @@
-//! `SELECT … INTO table`, which replicas run as `CREATE TABLE table AS SELECT …`, without rows:
-//! those come as images.
+//! Rewrites `SELECT … INTO table` for replicas as `CREATE TABLE table AS SELECT …` without rows.
+//! The rows arrive as row images.
 
 use pg_raw_parse::Node;
 use pg_raw_parse::nodes::RangeVar;

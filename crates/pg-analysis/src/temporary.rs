@@ -1,5 +1,6 @@
-//! Changes of the schema that use temporary tables, as far as PostgreSQL keeps no dependency of it:
-//! rights, and tables that are made of others. Replicas have no temporary tables.
+//! Detects schema changes that use temporary tables, which replicas do not have. It covers the
+//! cases for which PostgreSQL records no dependency: rights, and tables that are created from other
+//! tables.
 
 use std::collections::BTreeSet;
 

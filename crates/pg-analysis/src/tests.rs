@@ -1,5 +1,5 @@
-//! The paper's Tables 1 and 3 by their SQL, and statements that look like harmless reads and are
-//! none.
+//! Analyses the SQL of the paper's Tables 1 and 3, and statements that look like harmless reads but
+//! are not.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! The combined effect of statements, as far as it decides where they run.
+//! Combines the effects of several statements, as far as these decide where the statements run.
 
 use proxy_core::freshness::AccessSets;
 use proxy_core::touched::{CombinedAnalysis, WRITES};

@@ -1,4 +1,4 @@
-//! Statements that are neither SELECT nor INSERT, UPDATE, DELETE.
+//! Analyses statements that are neither SELECT nor INSERT, UPDATE, DELETE.
 //!
 //! Statements that change the schema run on replicas too, unchanged, alone and in order. Statements
 //! that concern one server only run on the primary alone. A kind that is not listed changes the

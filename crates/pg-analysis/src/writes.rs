@@ -1,5 +1,5 @@
-//! Writes: the rows and columns that an INSERT, UPDATE or DELETE may change, before it is committed
-//! (Table 2 of the paper). The actual changes come from the row images.
+//! Determines the rows and columns that an INSERT, UPDATE or DELETE may change, before it is
+//! committed (Table 2 of the paper). The actual changes come from the row images.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The address of a database and the user that logs in there: a URL as libpq takes it.
+//! The URL of a database, as libpq accepts it: an address, and the user that logs in there.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! How peers that speak the PostgreSQL protocol are reached and recognised: addresses, streams with
-//! and without TLS, passwords and certificates, and how long a silent peer is believed to be there.
+//! Connects to peers that speak the PostgreSQL protocol, and authenticates them: addresses, streams
+//! with and without TLS, passwords and certificates, and the detection of silent peers.
 //!
 //! This crate must not know the messages over a connection once its client has logged in.
 

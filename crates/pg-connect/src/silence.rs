@@ -1,4 +1,4 @@
-//! How long a silent peer is believed to be there.
+//! Sets how long a silent peer counts as connected.
 //!
 //! A machine that loses its power or its network closes no connection: its peers wait until the
 //! system gives up, a quarter of an hour and longer. Here the system asks the peer's system, which

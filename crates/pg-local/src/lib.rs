@@ -1,4 +1,4 @@
-//! A private PostgreSQL server on loopback, in a temporary folder: for the demo, benchmarks and
+//! Runs a private PostgreSQL server on loopback in a temporary folder, for the demo, benchmarks and
 //! tests.
 //!
 //! The server gives up durability for speed. Dropping it removes all of its files. PostgreSQL

@@ -1,4 +1,4 @@
-//! Cuts a stream of bytes into messages, and long messages into pieces.
+//! Divides a stream of bytes into messages, and long messages into pieces.
 //!
 //! A message is a tag, a length of four bytes that counts itself, and a body. A message of up to
 //! [`WHOLE_LEN_MAX`] bytes is returned whole. A longer one is returned as its head, with at least

@@ -1,4 +1,4 @@
-//! The PostgreSQL protocol, versions 3.0 and 3.2, as pure code: bytes in, bytes out.
+//! Encodes and decodes the PostgreSQL protocol, versions 3.0 and 3.2, as pure code without I/O.
 //!
 //! Messages that need not be understood pass through unchanged. Bytes of peers never cause a panic.
 //!

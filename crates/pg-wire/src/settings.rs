@@ -1,5 +1,5 @@
-//! Which of PostgreSQL's settings concern only the session that has them, and how a text sets them
-//! by `set_config`.
+//! Knows which of PostgreSQL's settings concern only the session that has them, and how
+//! `set_config` sets them.
 //!
 //! A session that changes one of these may go on with any server that has the same. Others it has
 //! on its own server only: settings that decide its user and rights, that make objects for other

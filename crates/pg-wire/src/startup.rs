@@ -1,5 +1,5 @@
-//! The first packet of a connection, which has no tag: a wish for encryption, a cancel request, or
-//! the start of a session.
+//! Reads the first packet of a connection, which has no tag: a request for encryption (TLS or
+//! GSSAPI), a cancel request, or a startup message.
 
 use alloc::format;
 use alloc::string::String;

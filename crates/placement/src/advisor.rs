@@ -1,5 +1,5 @@
-//! The cost of a layout after failures, and the hybrid that makes it least (Replex sections 2.4,
-//! 3.2 and 5.3).
+//! Computes the cost of a layout after failures, and finds the hybrid with the lowest cost (Replex
+//! sections 2.4, 3.2 and 5.3).
 //!
 //! Predictions come from `cover`, by which clients read, so that measured figures must equal
 //! predicted ones (F4). Gathering read rates, and changing a table, is for others.

@@ -1,7 +1,8 @@
-//! Copies that come to a table which exists, and copies that go from it.
+//! Adds copies to the layout of an existing table, and removes copies from it.
 //!
-//! Other copies keep their numbers, cuts and places: their stored rows stay as they are. Where rows
-//! come from, and whether the failures tolerated stay proven, is for the coordinator.
+//! Other copies keep their numbers, cuts and places: their stored rows stay as they are. The
+//! coordinator decides how a new copy gets its rows, and proves that the table still tolerates the
+//! stated failures.
 
 use alloc::collections::BTreeMap;
 use alloc::format;

@@ -1,5 +1,5 @@
-//! Which server and core holds each partition, such that every row survives the failures that
-//! its table tolerates, and the load is even.
+//! Assigns each partition to a server and core. Every row survives the failures that its table
+//! tolerates, and the load is even.
 //!
 //! Failure domains are divided into pools that share none. Replexes that are cut alike are a family
 //! and live in one pool, each copy of a partition in another domain of it, so a family of c copies

@@ -1,5 +1,5 @@
-//! The copies that a schema asks for, as a layout: one replex per index, the further copies, and
-//! exact replicas of the primary where these are too few.
+//! Computes the layout that a schema requires: one replex per index, the further copies, and exact
+//! replicas of the primary replex if these are too few copies.
 
 use alloc::format;
 use alloc::vec::Vec;

@@ -1,5 +1,6 @@
-//! Covers: which partitions of other replexes together hold every row of a lost one, and the
-//! cheapest such set that is wholly available (Replex section 3.1, Fig. 6).
+//! Finds covers: sets of partitions of other replexes that together hold every row of a lost
+//! partition. Of the sets whose members are all available, it returns the cheapest (Replex section
+//! 3.1, Fig. 6).
 //!
 //! A lost partition is a constraint on slots; the partitions of another replex that admit it are a
 //! cover. A member that is lost too is replaced in turn by a cover of its rows, which both

@@ -1,5 +1,5 @@
 //! The copies that a user requests in addition to those of the primary key and the indexes:
-//! hybrids, replicas, hyperspaces.
+//! hybrids, exact replicas, hyperspaces.
 //!
 //! Each counts as a copy for the failures tolerated, holds every row, and never votes no, so it
 //! stands after all indexes in the chain (R3). `hybrid` gives the grid of each, `copies` adds them

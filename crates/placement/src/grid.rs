@@ -1,5 +1,5 @@
-//! Every copy of a table is a grid: which replexes a table has, and which of their partitions a
-//! row, a predicate or a lost partition meets (Replex sections 2.2 and 3, HyperDex subspaces).
+//! The grids of a table's copies. They determine which replexes a table has, and which partitions a
+//! row, a predicate or a lost partition belongs to (Replex sections 2.2 and 3, HyperDex subspaces).
 //!
 //! A replex is a list of axes. An axis keeps `(slot / stride) mod divisions` of its key space's
 //! slot. The partition number is the mixed radix of these coordinates, and the first axis weighs

@@ -1,5 +1,5 @@
-//! Further copies of a table, in addition to those of the primary key and the indexes: hybrids,
-//! exact replicas, hyperspaces. Also the check that a whole layout must pass before it is used.
+//! Constructs further copies of a table: hybrids, exact replicas, hyperspaces. Also checks a whole
+//! layout before it is used.
 //!
 //! The constructors return a replex; `add` gives it its number. `advisor` finds which hybrid is
 //! worth having.

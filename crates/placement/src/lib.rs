@@ -1,5 +1,5 @@
-//! Where every row lives, as pure mathematics: values and their encodings, schemas, key spaces,
-//! grids, covers of lost partitions, and the assignment of partitions to servers.
+//! Computes where every row is stored, as pure code: values and their encodings, schemas, key
+//! spaces, grids, covers of lost partitions, and the assignment of partitions to servers.
 //!
 //! Invariants: byte order of an encoded key is SQL order of its values. A row is in exactly one
 //! partition of each replex. A cover holds every row of the covered partitions exactly once. A

@@ -1,4 +1,4 @@
-//! Another number of partitions for a table in use.
+//! Plans the change of the number of partitions of a table in use.
 //!
 //! Each copy whose grid follows from the number gets a *successor*: a further copy of the same
 //! order with the new grid. Once all successors have their rows, they take the places of the copies

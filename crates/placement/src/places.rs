@@ -1,4 +1,5 @@
-//! Servers, the places on them where partitions live, and the load that a placement gives them.
+//! The servers that can hold partitions, the core that holds each partition, and the load that a
+//! placement gives to servers.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;

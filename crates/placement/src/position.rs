@@ -1,4 +1,4 @@
-//! Where a record stands in the log of a core.
+//! The position of a record in the log of a core.
 
 use core::fmt;
 

@@ -1,5 +1,5 @@
-//! The proof that a placement keeps every possible row in enough failure domains
-//! (I17), and the chain positions that follow from n, f and k (R3).
+//! Proves that a placement keeps every possible row in enough failure domains (I17), and computes
+//! the chain positions that follow from n, f and k (R3).
 //!
 //! Co-location breaks tolerance: hashes of different columns are independent, so any partition
 //! of one index shares rows with any partition of another. The proof goes through combinations

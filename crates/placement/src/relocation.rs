@@ -1,5 +1,5 @@
-//! Which partitions of a table go elsewhere, and where to: off servers that are lost or to be
-//! emptied, apart again where copies had to be put together, and evenly onto servers that are new.
+//! Chooses which partitions of a table move, and to which servers: off servers that are lost or
+//! drained, apart again if copies had to share a server, and evenly onto new servers.
 //!
 //! Invariant: where a table tolerates its stated failures, it does so after every batch of moves.
 

@@ -1,5 +1,5 @@
-//! All facts about a table's copies, as one plain structure: `replex admin table show` prints it.
-//! How it is printed is for the command.
+//! The report about a table's copies, as plain data. `replex admin table show` formats and prints
+//! it.
 
 use alloc::collections::BTreeSet;
 use alloc::format;

@@ -1,4 +1,5 @@
-//! The one encoding of a row: written by hand, read in place, checked once.
+//! Encodes and decodes rows. The encoding is written by hand, checked once, and read without a
+//! copy.
 //!
 //! | part | bytes |
 //! |---|---|

@@ -1,8 +1,8 @@
-//! The definition of a table: columns, primary key, indexes, and the safety that its user asks for.
+//! The definition of a table: columns, primary key, indexes, and the failures that it must
+//! tolerate.
 //!
-//! A schema describes the wanted table. `copies` finds which replexes that takes, `assignment`
-//! where they go, `validation` which schemas are refused. Nothing here knows how SQL spells any of
-//! it.
+//! A schema describes the requested table. `copies` computes its replexes, `assignment` places
+//! them, and `validation` refuses invalid schemas. This module knows no syntax of SQL.
 
 use alloc::string::String;
 use alloc::vec::Vec;

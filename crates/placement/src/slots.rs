@@ -1,4 +1,5 @@
-//! Constraints on slots: where a row can be by a predicate, a lost partition, or both at once.
+//! Constraints on slots: the slots that a row can have under a predicate, in a lost partition, or
+//! both.
 //!
 //! A constraint is a conjunction of residues per key space. Key spaces are taken as independent;
 //! where two are not (the same columns cut in two ways) the answers are too wide, never too

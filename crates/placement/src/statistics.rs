@@ -1,4 +1,4 @@
-//! The median and other percentiles of figures, by one definition for everything that reports them.
+//! Computes the median and other percentiles of figures, by one definition for all reports.
 //!
 //! Between two neighbours a percentile is interpolated, so that the median of an even number of
 //! figures is the mean of the middle two.

@@ -1,4 +1,4 @@
-//! Values as text, as in CSV files, in SQL literals, and in the output of `psql`.
+//! Prints and parses values as text: in CSV files, in SQL literals, and in the output of `psql`.
 //!
 //! Printing then parsing gives the value back, for every value but NULL, which prints as nothing
 //! (how it is spelt is the caller's choice), and timestamps before PostgreSQL's first one, in 4714

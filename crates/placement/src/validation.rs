@@ -1,4 +1,4 @@
-//! The checks that a schema passes before it is a table.
+//! Checks a schema before the coordinator creates its table.
 //!
 //! The copies are checked last, because the possible copies follow from columns, indexes and
 //! partitions. These checks do not know the servers: `assignment` checks whether there are enough

@@ -1,5 +1,5 @@
-//! Bytes of messages and log records: little-endian integers, length-prefixed bytes and lists,
-//! one tag byte per enum.
+//! Encodes and decodes messages and log records: little-endian integers, length-prefixed bytes and
+//! lists, and one tag byte per enum.
 //!
 //! One trait and three macros, so that a message's fields are named once. Decoding bounds-checks
 //! everything and allocates no more than the input can fill: bytes from a network or a disk

@@ -1,7 +1,9 @@
-//! The configuration: the coordinator's numbered picture of servers, tables and partitions.
+//! The configuration: the coordinator's numbered list of servers, tables, and the core of each
+//! partition.
 //!
-//! Servers and clients hold a copy and route by it; a change is a new epoch (R15). How it
-//! is decided is in `coordinator`; where rows belong is `placement`'s.
+//! Servers and clients have a copy of it and route requests by it. Each change is a new epoch
+//! (R15). Crate `coordinator` decides the changes, and `placement` computes which partition a row
+//! belongs to.
 
 mod changes;
 mod copies;

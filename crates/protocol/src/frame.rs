@@ -1,4 +1,4 @@
-//! Frames: what separates messages on a connection.
+//! Frames: the headers that separate messages on a connection.
 //!
 //! ```text
 //! offset  bytes

@@ -1,4 +1,4 @@
-//! The durable state of a coordinator, its bytes, and the bytes of its changes.
+//! The durable state of a coordinator, and the encodings of the state and of its changes.
 //!
 //! ```text
 //! offset  bytes

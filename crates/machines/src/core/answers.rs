@@ -1,4 +1,4 @@
-//! Replies to clients.
+//! Sends replies to clients.
 
 use protocol::identity::Position;
 use protocol::message::{Refusal, Reply};

@@ -1,4 +1,4 @@
-//! The inputs and outputs of a core's machine: closed enums and plain data.
+//! The inputs and outputs of a core's machine, as closed enums and plain data.
 //!
 //! The driver (server or simulator) owns sockets, the log and time. It passes inputs to the
 //! machine, and carries out the output in the order of the fields of [`CoreOutput`]. "Durable

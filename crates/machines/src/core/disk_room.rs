@@ -1,4 +1,4 @@
-//! The room on the disks of this core and of its peers.
+//! Tracks the room on the disks of this core and of its peers.
 
 use alloc::collections::BTreeMap;
 

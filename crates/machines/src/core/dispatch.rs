@@ -1,4 +1,4 @@
-//! The dispatch of every input, of clients' requests, and of peers' messages to their handlers.
+//! Passes every input, request of a client, and message of a peer to its handler.
 
 use alloc::sync::Arc;
 
@@ -160,7 +160,7 @@ impl CoreMachine {
 
     /// Returns whether this core handles a message of a peer, keeps it or drops it. The message
     /// must have the peer's present incarnation (R16) and this core's epoch of the table (R15). A
-    /// message of a chain is dropped while the table's chains stand still.
+    /// message of a chain is dropped while the table's chains are blocked.
     fn admit_message(
         &mut self,
         header: PeerHeader,

@@ -1,5 +1,5 @@
-//! The duties of a machine as time passes, each with the time at which it is due. The earliest of
-//! these times is the deadline of a step.
+//! The periodic and delayed tasks of a machine, each with the time at which it is due. The earliest
+//! of these times is the deadline of a step.
 
 use alloc::vec::Vec;
 

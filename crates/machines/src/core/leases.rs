@@ -1,4 +1,5 @@
-//! Leases: the time until which this core may serve, and the heartbeats that renew it.
+//! The lease of a core, which is the time until which it may serve, and the heartbeats that renew
+//! it.
 //!
 //! A lease for a table is the time until which no newer epoch of the table can serve without this
 //! core (R15). The coordinator renews it for all tables. So do other servers with partitions of the
@@ -12,7 +13,7 @@
 //! |---|---|
 //! | P's epoch is not above that of S | S knows every seal that P knew when it vouched |
 //! | T has not changed after P's epoch | P may have reported its last vouching since |
-//! | T does not stand still in the view of S | P's later vouchings are not reported |
+//! | T is not sealed in the view of S | P's later vouchings are not reported |
 //! | P holds a partition of T | the coordinator waits for the holders alone |
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};

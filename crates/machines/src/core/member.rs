@@ -1,4 +1,4 @@
-//! One partition's part in one operation.
+//! The state of one operation at one partition of its chain.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -1,8 +1,8 @@
-//! The members of operations at this core, in the order of their keys.
+//! Stores the members of operations at this core, in the order of their keys.
 //!
-//! A step uses the same member again and again, and the map is large. So members are in slots, and
-//! the last one found is found again without a search. There are as many slots as there were
-//! members at a time, at most `CoreLimits::operations_max`.
+//! A step uses the same member repeatedly, and the map is large. So the members are in slots, and
+//! the slot that was used last is found without a search. The number of slots is the highest number
+//! of members so far, at most `CoreLimits::operations_max`.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

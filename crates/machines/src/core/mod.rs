@@ -1,4 +1,5 @@
-//! The machine of one core: all partitions that it holds, as one deterministic state machine.
+//! The state machine of one core, which serves all partitions that the core holds. It is
+//! deterministic.
 //!
 //! | where | what |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The status of a machine for operators and checkers: counters, and the amount of work in
+//! Reports the status of a machine to operators and checkers: counters, and the amount of work in
 //! progress.
 
 use alloc::collections::VecDeque;

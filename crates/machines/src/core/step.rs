@@ -1,4 +1,4 @@
-//! The context that the handlers of one step share.
+//! The context that all handlers of one step share.
 
 use protocol::identity::ClockReading;
 

@@ -1,4 +1,5 @@
-//! A table as the machine sees it: its layout, and what follows from it for every partition.
+//! A table as the machine uses it: its layout, and the facts about each partition that follow from
+//! the layout.
 //!
 //! It is computed once per epoch of the table, so that requests only look things up. Only this
 //! module turns a row change into the entries that a partition loses and gains, and into the keys

@@ -1,4 +1,4 @@
-//! A core's view of its cluster: its configuration, and what follows from it.
+//! A core's view of its cluster: its configuration, and facts that follow from it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;

@@ -1,4 +1,4 @@
-//! Every action that can happen next.
+//! Lists every action that can happen next in a state of the model of commit.
 
 use crate::commit::chain::CaseRules;
 use crate::commit::state::{ModelMessage, ModelState};

@@ -1,4 +1,5 @@
-//! Cases: small clusters with a few colliding operations, and how much may go wrong in each.
+//! The cases of the model of commit: small clusters with a few colliding operations, and the number
+//! of faults that may happen in each.
 //!
 //! A member stands for one partition on a server of its own. A chain lists members with the
 //! position of their replex, from 1, which is what n, f, k and x count (R3).

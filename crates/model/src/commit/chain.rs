@@ -1,5 +1,5 @@
-//! An operation's way down the chain and its decision's way up (Replex section 2.3, R1-R3,
-//! R8), as `machines/src/core/` does it.
+//! Models the path of an operation down the chain, and of its decision back up (Replex section 2.3,
+//! R1-R3, R8), as `machines/src/core/` implements it.
 //!
 //! The model merges several steps into one. A message that would only make its receiver repeat
 //! another message is not sent: the other message is sent instead. All keys of an operation at one

@@ -1,5 +1,5 @@
-//! The properties: invariants I1 to I4 in every state, and that a cluster at rest has
-//! finished everything (I5, I16).
+//! Checks the properties: invariants I1 to I4 in every state, and that a cluster at rest has
+//! finished all operations (I5, I16).
 
 use crate::commit::case::MemberPlace;
 use crate::commit::chain::CaseRules;

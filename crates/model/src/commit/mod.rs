@@ -1,12 +1,13 @@
-//! Commit, restart and resolution: every state that small clusters can reach, with members that
-//! crash and forget, are removed and run on, and messages that are late, lost or doubled (R1-R5,
-//! R8, R15, R16, R18), with `sync` and with `replicated`.
+//! Models commit, restart and resolution in small clusters, and visits every reachable state.
+//! Members crash and lose what is not durable. Removed members continue in their epoch. Messages
+//! are late, lost or duplicated (R1-R5, R8, R15, R16, R18). Tables are `sync` or `replicated`.
 //!
-//! States of some 60 bytes with 20 bytes kept for each are what makes many of them affordable.
+//! A state has some 60 bytes, and the search keeps 20 bytes for each, so that it can visit many
+//! states.
 //!
-//! Left out: time (leases end at a step of the model), forgetting what is finished (R14), reads as
-//! such (where an outcome is settled it is noted that a client could see it), the order of
-//! operations on one pk (R6), torn records (R23, R24).
+//! Left out: time (leases end at a step of the model), how finished operations are forgotten (R14),
+//! reads (a settled outcome counts as seen by a client), the order of operations on one pk (R6),
+//! torn records (R23, R24).
 
 mod action;
 mod case;

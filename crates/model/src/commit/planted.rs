@@ -1,4 +1,5 @@
-//! Bugs that the model of commit must find: for each rule a variant that breaks it.
+//! The planted bugs that the model of commit must find: for each rule a variant of the model that
+//! breaks it.
 
 use crate::planted::planted_bugs;
 

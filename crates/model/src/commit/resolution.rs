@@ -1,9 +1,9 @@
-//! The end of an epoch: members are removed, the others seal it and resolve what it left
-//! undecided (R4, R5, R15, R16).
+//! Models the end of an epoch: members are removed, and the others seal the epoch and resolve its
+//! undecided operations (R4, R5, R15, R16).
 //!
-//! The resolution is a function of the sealed logs, so that any member that computes it again comes
-//! to the same and it is not kept here. A removed member may go on in its epoch until its lease has
-//! ended, which is before the new epoch serves.
+//! The resolution is a function of the sealed logs. Any member that computes it gets the same
+//! result, so the state does not keep it. A removed member may continue in its epoch until its
+//! lease has ended, which is before the new epoch serves.
 
 use crate::commit::chain::CaseRules;
 use crate::commit::planted::ModelBug;

@@ -1,9 +1,9 @@
-//! Crashes, and how a restarted member learns what it may have forgotten
+//! Models crashes, and how a restarted member learns what it may have forgotten
 //! (`docs/design/2026-11-21-restart-adopts-votes.md`).
 //!
-//! A restart is a new epoch, as the coordinator has it: nothing that was sent in an earlier one is
-//! taken any more. A question and its answer are one step; members that share no operation with the
-//! restarted one have nothing to report and are not asked.
+//! The coordinator makes a new epoch for each restart, and members drop messages of earlier epochs.
+//! A question and its answer are one step. Members that share no operation with the restarted
+//! member have nothing to report, and are not asked.
 
 use crate::commit::case::OPERATIONS_MAX;
 use crate::commit::chain::CaseRules;

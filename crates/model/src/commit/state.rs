@@ -1,8 +1,9 @@
-//! One state of a case: what the members, their disks, the network and the coordinator have, and
-//! what any client has seen. A state is packed into few bytes.
+//! One state of a case: the state of the members, their disks, the network and the coordinator, and
+//! the outcomes that a client has seen. A state is packed into few bytes.
 //!
-//! Invariants: epochs are renumbered from 0 without gaps, since only their order matters; a message
-//! that no member will take any more is not kept; of a member that is down only its disk is.
+//! Invariants: Epochs are renumbered from 0 without gaps, because only their order matters.
+//! Messages that no member will accept are removed. Of a member that is down, only its disk is
+//! kept.
 
 use crate::commit::case::{Case, MEMBERS_MAX, OPERATIONS_MAX, PLACES_MAX, Symmetry};
 

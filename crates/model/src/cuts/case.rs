@@ -1,4 +1,5 @@
-//! Cases: two heads whose chains share no core, and what happens.
+//! The cases of the model of drained cuts: two heads whose chains share no core, and the events
+//! that may happen.
 
 /// An upper bound for the number of cores in a case.
 pub const CORES_MAX: usize = 5;

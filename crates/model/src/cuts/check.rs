@@ -1,4 +1,5 @@
-//! The properties: a snapshot is one state, of one moment, that no later read contradicts.
+//! Checks the properties: a snapshot shows one state of the tables at one moment, and no later read
+//! contradicts it.
 
 use super::operation::CutRules;
 use super::state::{CutOpening, CutStage, CutState};

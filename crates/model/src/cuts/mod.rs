@@ -1,5 +1,5 @@
-//! Drained cuts: snapshots at a version, opened across heads whose chains share no core
-//! (R35-R39, I18; `docs/design/2026-11-26-drained-cuts.md`).
+//! Models drained cuts: snapshots at a version that are opened across heads whose chains share no
+//! core (R35-R39, I18; `docs/design/2026-11-26-drained-cuts.md`).
 //!
 //! Each row stands for a chain, each core of it has a copy, and a read at the version may use any
 //! of them. The rows' owners are observable by real time: an operation is acknowledged before

@@ -1,4 +1,5 @@
-//! The drained cut: hold, answer, close, and only then reads at the version (R36-R39).
+//! Models a drained cut: cores hold, answer, and close, and only then do clients read at the
+//! version (R36-R39).
 
 use super::operation::CutRules;
 use super::planted::CutBug;

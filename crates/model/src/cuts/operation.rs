@@ -1,4 +1,5 @@
-//! Operations: down a chain as prepares, up as a decision, at each core a new state of its row.
+//! Models operations: prepares go down a chain, a decision comes back up, and at each core the
+//! operation changes its row.
 //!
 //! The last core of a chain decides and settles at once. A core whose copy is overwritten keeps the
 //! old row as history while it holds for an opening, or knows a snapshot.

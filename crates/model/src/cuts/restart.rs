@@ -1,4 +1,4 @@
-//! Restarts, lost servers and the epochs that follow them.
+//! Models restarts, lost servers, and the epochs that follow them.
 //!
 //! A restarted core gets back from its peers, before it acts, everything that it does not know, as
 //! in the model of commit. A resolution is one step here: every remaining core has sealed.

@@ -1,4 +1,5 @@
-//! One state: cores with their clocks, operations on their way, openings and what was read.
+//! One state: the cores with their clocks, the operations in progress, the openings, and the
+//! results of reads.
 
 use super::case::{CORES_MAX, CutCase, OPENINGS_MAX, OPERATIONS_MAX, PLACES_MAX};
 use crate::packing::{packed_enums, packed_structs};

@@ -1,4 +1,5 @@
-//! Cases: a table on a few cores, and which changes may come.
+//! The cases of the model of leases: a table on a few cores, and the changes of the table that may
+//! happen.
 
 /// One small cluster.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! The coordinator's changes of the table, and how cores take them up.
+//! Models the coordinator's changes of the table, and how cores adopt them.
 
 use super::lease::LeaseRules;
 use super::planted::LeaseBug;

@@ -1,4 +1,5 @@
-//! How the asker gets leases from the other cores, and what it may answer under them.
+//! Models how the requesting core gets leases from the other cores, and which reads it may answer
+//! under them.
 
 use super::case::LeaseCase;
 use super::planted::LeaseBug;

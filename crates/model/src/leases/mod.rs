@@ -1,9 +1,9 @@
-//! Leases while epochs are per table (R15): no core answers reads in an epoch of the table after
-//! writes that it is no part of were acknowledged in a later one.
+//! Models leases with an epoch for each table (R15). The property: once a write is acknowledged in
+//! a later epoch without a core, that core answers no reads in its earlier epoch.
 //!
 //! Every change has a number. A table's epoch is the number of the last change that concerned it.
-//! One core asks for leases, the coordinator and the other cores grant them. Each core is a server
-//! of its own.
+//! One core requests leases, and the coordinator and the other cores grant them. Each core is on
+//! its own server.
 //!
 //! Time is counted in leases: an age of one is a lease that has ended. Left out: the drift of
 //! clocks, and what is resolved, which the models of commit and of seals have.

@@ -1,4 +1,5 @@
-//! One state: the changes so far, what each core has of them, and the leases of the asker.
+//! One state: the changes so far, the changes that each core knows, and the leases of the
+//! requesting core.
 
 use super::case::LeaseCase;
 use crate::packing::packed_structs;
@@ -54,7 +55,7 @@ packed_structs! {
     TableConfiguration {
         /// The number of the last change that concerned the table.
         epoch: u8,
-        /// Chains of the table stand still.
+        /// Chains of the table are blocked.
         sealed: bool,
         /// Cores that hold a partition of it, as a set.
         holders: u8,

@@ -1,4 +1,5 @@
-//! Cases: two tables on cores that partly hold both, operations of one or both, and what happens.
+//! The cases of the model of seals: two tables, cores that hold one or both of them, operations on
+//! one or both, and the events that may happen.
 
 /// An upper bound for the number of cores in a case.
 pub const CORES_MAX: usize = 5;

@@ -1,4 +1,5 @@
-//! The properties: I1 to I3 in every state, what a seal may not stop, and that everything ends.
+//! Checks the properties: I1 to I3 in every state, that a seal of one table does not block the
+//! other table, and that all operations end.
 
 use super::operation::SealRules;
 use super::state::{SealOutcome, SealStage, SealState, SealStep};

@@ -1,4 +1,5 @@
-//! Seals of one table while another goes on, and operations over both (R15, R16, R43, R44).
+//! Models the seal of one table while another table serves, and operations on both tables (R15,
+//! R16, R43, R44).
 //!
 //! Every change of the configuration has a number, and a table's epoch is the number of the last
 //! change that concerned it. An operation carries the epochs of its tables. Each table tolerates

@@ -1,8 +1,8 @@
-//! Operations as long as no seal touches them: down a chain, or prepared at all members at once
-//! and decided by their coordinator.
+//! Models operations without seals: an operation goes down a chain, or is prepared at all members
+//! at once and decided by its coordinator.
 //!
-//! A vote and an outcome are durable when they are there: what is not on the disk yet is as good as
-//! not received.
+//! A member that has a vote or an outcome has it durably. A message that is not on the disk yet
+//! counts as not received.
 
 use super::case::{SealCase, SealedOperation, Way};
 use super::planted::SealBug;

@@ -1,4 +1,4 @@
-//! Bugs that the model of seals must find.
+//! The planted bugs that the model of seals must find.
 
 use crate::planted::planted_bugs;
 

@@ -1,5 +1,5 @@
-//! Seals: what ends an epoch of one table, and how its operations are resolved, at all members
-//! (R44).
+//! Models seals: the end of an epoch of one table, and the resolution of its operations at all
+//! members (R44).
 
 use super::case::Way;
 use super::operation::SealRules;

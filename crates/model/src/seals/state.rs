@@ -1,4 +1,5 @@
-//! One state: the changes so far, what each core has of them, and of each operation.
+//! One state: the changes so far, the changes that each core knows, and each core's state of each
+//! operation.
 
 use super::case::{CORES_MAX, OPERATIONS_MAX, SealCase};
 use crate::packing::{packed_enums, packed_structs};
@@ -63,7 +64,7 @@ packed_structs! {
     TableEpochs {
         /// By table: the number of the last change that concerned it.
         epochs: [u8; 2],
-        /// Tables whose chains stand still, as a set.
+        /// Tables whose chains are blocked, as a set.
         sealed: u8,
         /// Servers that were removed, as a set.
         removed: u8,

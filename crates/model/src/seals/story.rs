@@ -1,4 +1,4 @@
-//! Each step in words, and what it changes, for the story of a violation.
+//! Describes each step of a counterexample, and the state that the step changes.
 
 use super::operation::SealRules;
 use super::state::{SealOutcome, SealStage, SealState, SealStep};

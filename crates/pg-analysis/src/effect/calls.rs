@@ -1,8 +1,8 @@
-//! The names in a text that PostgreSQL's grammar has read, and which of them stand before a
-//! parenthesis.
+//! Lists the names in a query string that PostgreSQL's grammar has accepted, and which of them a
+//! parenthesis follows.
 //!
-//! This is no lexer of every text of SQL: one with backslashes, which mean something else by
-//! `standard_conforming_strings` and in other encodings, is not to be given to it.
+//! This is no complete lexer of SQL. The caller must not pass it a text with backslashes, because
+//! their meaning depends on `standard_conforming_strings` and on the encoding.
 
 use std::borrow::Cow;
 

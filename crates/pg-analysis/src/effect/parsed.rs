@@ -1,4 +1,5 @@
-//! The state that a query string leaves in its session, by PostgreSQL's own grammar.
+//! Determines the state that a query string leaves in its session, from the parse tree of
+//! PostgreSQL's grammar.
 //!
 //! A statement is known by its kind, and by the functions that it calls anywhere.
 

@@ -1,5 +1,5 @@
-//! Properties of certificates that logins need: the channel binding of a login, and the name of the
-//! subject.
+//! Reads the properties of certificates that logins need: the channel binding of a login, and the
+//! name of the subject.
 
 use ring::digest::{self, Algorithm, SHA256, SHA384, SHA512};
 use rustls::pki_types::CertificateDer;

@@ -1,5 +1,5 @@
-//! Authentication: SCRAM-SHA-256 from clients and to servers, tied to TLS where there is TLS, md5
-//! to old servers, certificates on both sides.
+//! Authenticates clients, and logs in to servers: SCRAM-SHA-256 for both, bound to the TLS
+//! connection if there is one, md5 for old servers, certificates for both.
 //!
 //! Passwords come from files and URLs, and are never printed: a type that holds a password has no
 //! `Debug` that shows it.

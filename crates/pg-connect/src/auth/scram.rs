@@ -1,4 +1,4 @@
-//! SCRAM-SHA-256 (RFC 5802, 7677), the server's side, as PostgreSQL speaks it.
+//! The server's side of SCRAM-SHA-256 (RFC 5802, 7677), as PostgreSQL implements it.
 //!
 //! SCRAM-SHA-256-PLUS ties a login to the TLS connection that it runs in: the client proves which
 //! certificate it was shown, too. An attacker in between with a certificate of their own is

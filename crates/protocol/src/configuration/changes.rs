@@ -1,5 +1,5 @@
-//! The differences of a configuration from an earlier one: so that a change of one table does not
-//! send all tables to every server and client.
+//! The differences between two configurations. With them a change of one table does not send all
+//! tables to every server and client.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

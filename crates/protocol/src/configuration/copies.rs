@@ -1,4 +1,4 @@
-//! Tables with one copy more or less: the changes that an epoch after a sealed one may make.
+//! Adds a copy to a table or removes one, as the epoch after a sealed one may do.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! Servers that the cluster can go on without.
+//! Determines which servers the cluster can lose and continue to serve.
 
 use alloc::collections::BTreeSet;
 use alloc::format;

@@ -1,5 +1,5 @@
-//! Tables whose number of partitions changes: successors of their copies come, take the places of
-//! the copies before, or are given up (R53).
+//! Changes the number of partitions of a table: successors of its copies are added, and replace the
+//! earlier copies or are given up (R53).
 
 use alloc::format;
 use alloc::string::String;

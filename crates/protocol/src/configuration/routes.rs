@@ -1,4 +1,4 @@
-//! Where things go: from keys to partitions, by the configuration at hand.
+//! Finds the partitions of keys, and the cores that can serve them, by a configuration.
 
 use alloc::vec::Vec;
 
@@ -73,8 +73,8 @@ pub fn partitions<'a>(
     table.layout.partitions(&constraints, usize::from(replex))
 }
 
-/// Returns whether the configuration lists the server of a place as down, so that the partition
-/// cannot be read there.
+/// Returns whether the partition cannot be read at this place: the place does not serve, or its
+/// server is down or not in the configuration.
 pub fn is_down(configuration: &Configuration, place: Place) -> bool {
     let server = configuration.server(place.core.server);
     let serves = place.state == PartitionState::Serving || planted::is(Bug::ReadWhileRebuilding);

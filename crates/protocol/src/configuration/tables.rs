@@ -369,9 +369,9 @@ impl<'a> Cursor<'a> {
 }
 
 impl PlacedTable {
-    /// Returns whether nothing of the table is going on or is remembered for later: its chains do
-    /// not stand still, all of its partitions serve, none moves or waits for a former holder, and
-    /// no copy is being made.
+    /// Returns whether no change of the table is in progress or waits: its chains are not blocked,
+    /// all of its partitions serve, none moves or waits for a former holder, and no copy is being
+    /// made.
     pub fn is_settled(&self) -> bool {
         let is_settled = |place: &Place| {
             place.state == PartitionState::Serving

@@ -1,4 +1,4 @@
-//! The work that one evaluation may do.
+//! Limits the work of one evaluation of an expression.
 
 use super::ExpressionError;
 

@@ -1,4 +1,4 @@
-//! Checks an expression against a table before any row is at hand.
+//! Checks an expression against the columns of a table, before it is evaluated for any row.
 //!
 //! Columns and literals have types, so the type of every expression is known: one that passes
 //! here can fail on a row only because of its values (an overflow, a division by zero, a text

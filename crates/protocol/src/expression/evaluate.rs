@@ -1,4 +1,4 @@
-//! Evaluates an expression against one row, read in place.
+//! Evaluates an expression for one row without a copy of the row.
 //!
 //! Filters run on the path of every read, so operands borrow from the row and from the expression;
 //! only a concatenation allocates. Types promote as in PostgreSQL: an int64 that is combined with a

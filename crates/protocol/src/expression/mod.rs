@@ -1,4 +1,5 @@
-//! Expressions over one row: conditions, filters and assignments, evaluated where the row is.
+//! Expressions over one row: conditions, filters and assignments. The core that has the row
+//! evaluates them.
 //!
 //! A condition makes an update atomic (HyperDex's conditional operations). An assignment such as
 //! `n = n + 1` is evaluated at the primary partition under the key's lock. Three-valued logic, as

@@ -48,7 +48,7 @@ pub enum CoordinatorRequest {
         filled: Vec<PartitionId>,
         /// How far its fills are, one report for each replex.
         fills: Vec<FillReport>,
-        /// How far it is with the tables whose chains stand still.
+        /// Its progress with the tables whose chains are blocked.
         seals: Vec<SealReport>,
         /// The room on its disk.
         room: Room,

@@ -1,4 +1,4 @@
-//! The difference between two states of a coordinator, so that a change of one table does not write
+//! The difference between two states of a coordinator. With it a change of one table does not write
 //! all tables.
 
 use alloc::vec::Vec;

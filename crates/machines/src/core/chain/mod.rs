@@ -1,6 +1,6 @@
-//! An operation from its request to its end: `head` evaluates the request and begins the operation,
-//! `relay` takes it down the chain and its decision up again, `settle` makes the outcome visible,
-//! `confirm` forgets it once it is durable everywhere.
+//! The life of an operation: `head` evaluates the request and begins the operation. `relay` passes
+//! it down the chain, and its decision back up. `settle` makes the outcome visible. `confirm`
+//! forgets the operation once its outcome is durable at all members.
 
 mod confirm;
 mod evaluate;

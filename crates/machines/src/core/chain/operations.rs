@@ -1,5 +1,5 @@
-//! The state behind `confirm`: which operations are finished, which messages are outstanding for
-//! the others, and which members wait for a record.
+//! The state that `confirm` uses: the finished operations, the messages that other members have not
+//! answered, and the members that wait for a log record to be durable.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
-//! An operation's way down the chain, and its decision's way up (Replex section 2.3, Fig. 3).
+//! Passes an operation down the chain, and its decision back up (Replex section 2.3, Fig. 3).
 //!
 //! A member forwards a prepare as soon as the prepare is in its log, before it is durable. It
-//! passes a decision up only once its own prepare is durable (R1). Messages may be lost, doubled
+//! passes a decision up only once its own prepare is durable (R1). Messages may be lost, duplicated
 //! and reordered. If a message arrives again, its handler repeats what it has sent before.
 
 use alloc::sync::Arc;

@@ -1,4 +1,4 @@
-//! The requests that a head works on, and the clients that wait for their results.
+//! The requests that a head executes now, and the clients that wait for their results.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,5 +1,5 @@
-//! Completion records: every request has one effect and one result, however often it is sent
-//! (R13, R14).
+//! Completion records. With them every request has one effect and one result, however often the
+//! client sends it (R13, R14).
 //!
 //! Records are kept apart from rows, because aborts and deletes need them, too. They are removed
 //! below the session's lowest unacknowledged number, or when the coordinator has ended the session.

@@ -1,4 +1,4 @@
-//! Settling an operation: rows change, keys are released, waiting operations continue.
+//! Settles an operation: changes the rows, releases the keys, and lets waiting operations continue.
 //!
 //! Before an operation settles, the tables have none of its changes (R3). A member settles an
 //! operation in one step, so no reader sees a part of it. Waiting reads are answered before the

@@ -1,5 +1,5 @@
-//! Refusing requests that cannot end: a copy of their row is on a server that is down, and too many
-//! servers are down to replace it.
+//! Refuses requests that cannot end, because a copy of their row is on a server that is down, and
+//! too many servers are down to replace it.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! Votes: whether a change fulfils a partition's constraint.
+//! Computes a member's vote: whether a change satisfies the partition's constraint.
 //!
 //! A member votes while it holds the constrained keys, against settled rows only (R8). Another kind
 //! of constraint would be one more arm here, with its key in `table`. The head itself checks the

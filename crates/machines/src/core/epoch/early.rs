@@ -1,8 +1,8 @@
-//! Messages of peers that have begun an epoch of a table earlier than this core.
+//! Keeps messages of peers that have begun an epoch of a table earlier than this core.
 //!
 //! Cores learn of a new epoch some milliseconds apart. A message that arrives too early is kept
 //! until this core has begun the epoch, as if the network had delayed it (R15). Otherwise the peer
-//! would repeat it only after `CoreLimits::retry_us`, and operations would stand still for so long
+//! would repeat it only after `CoreLimits::retry_us`, and operations would be blocked for that long
 //! at each change of a table.
 
 use alloc::vec::Vec;

@@ -1,6 +1,6 @@
-//! Rows on a core's disk of partitions that it does not hold. Rows of dropped tables and copies are
-//! removed. Rows of partitions that it held until its server was lost may be of use (R25;
-//! `docs/reference/protocol-repair.md`, "Old disks").
+//! Handles rows on a core's disk of partitions that it does not hold. Rows of dropped tables and
+//! copies are removed. Rows of partitions that the core held until its server was lost may be
+//! useful later (R25; `docs/reference/protocol-repair.md`, "Old disks").
 
 use alloc::collections::BTreeSet;
 use alloc::format;

@@ -1,4 +1,4 @@
-//! The outcome of an operation from the sealed logs (R4, as in
+//! Computes the outcome of an operation from the sealed logs (R4, as in
 //! `docs/design/2026-11-21-what-a-resolution-may-believe.md`).
 //!
 //! It is a pure function, so every member computes the same outcome by itself.

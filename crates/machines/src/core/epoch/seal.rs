@@ -1,12 +1,12 @@
-//! The end of a table's epoch: the remaining members seal it and resolve its undecided operations
-//! (R4, R5, R16; `docs/reference/protocol-chain.md`, "The end of an epoch").
+//! Ends a table's epoch: the remaining members seal it and resolve its undecided operations (R4,
+//! R5, R16; `docs/reference/protocol-chain.md`, "The end of an epoch").
 //!
 //! While the configuration seals a table, its chains are stopped: nothing is voted on, decided or
 //! settled. Each of its cores durably logs that it has sealed the table. Then it sends every other
 //! core of the table what its log has about their common operations. So all members of an operation
 //! receive the same reports, and compute the same outcome by themselves. No outcome is visible
 //! before the next epoch of the table that serves: then all remaining cores have it durably. Other
-//! tables go on meanwhile.
+//! tables continue meanwhile.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -79,7 +79,7 @@ struct SealedOnDisk {
 /// The progress of this core with the end of earlier epochs, by table.
 #[derive(Debug, Default)]
 pub(crate) struct SealProgress {
-    /// Tables whose epochs are being ended: their chains stand still.
+    /// Tables whose epochs are being ended, so that their chains are blocked.
     current: BTreeMap<TableId, Seal>,
     /// Tables with a seal in the log, until an epoch of them serves after it.
     on_disk: BTreeMap<TableId, SealedOnDisk>,

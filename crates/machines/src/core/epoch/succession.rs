@@ -1,4 +1,4 @@
-//! Adopting a configuration: which partitions this core holds, receives and gives.
+//! Adopts a configuration, and determines which partitions this core holds, receives and gives.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;

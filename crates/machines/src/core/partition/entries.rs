@@ -1,5 +1,5 @@
-//! The orders in which a partition has local entries of all its rows, and how missing entries are
-//! added.
+//! Tracks the orders in which a partition has local entries of all its rows, and adds missing
+//! entries.
 //!
 //! A partition that begins without rows has entries in all orders of its table. The entries for a
 //! later copy's order are *made*: the partition goes through its rows in the background, page by

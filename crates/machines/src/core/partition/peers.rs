@@ -1,5 +1,6 @@
-//! The other cores that a core has to do with: those that hold partitions of its tables. They are
-//! asked for leases with every heartbeat, and a core can have ten thousand tables.
+//! The peers of a core: the other cores that hold partitions of its tables. The core requests
+//! leases from them with every heartbeat. A core can have ten thousand tables, so the list is
+//! updated at each change of a table, and not computed each time.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -8,17 +9,17 @@ use protocol::identity::{CoreId, TableId};
 
 use crate::core::table::TableInfo;
 
-/// Counts, for each core, of the tables that it holds partitions of and this core does, too.
+/// For each other core: the number of tables of which both that core and this core hold partitions.
 #[derive(Debug, Default)]
 pub(crate) struct PeerCounts {
     counted: BTreeMap<TableId, Arc<TableInfo>>,
-    /// None is zero.
+    /// No count is zero.
     tables: BTreeMap<CoreId, usize>,
 }
 
 impl PeerCounts {
-    /// Replaces the count of a table's earlier state by that of its present state; none if this
-    /// core holds no partition of the table.
+    /// Updates the counts when a table changes. The earlier or the present state is none if this
+    /// core holds no partition of the table in it.
     pub fn count(&mut self, id: TableId, table: Option<Arc<TableInfo>>) {
         for core in table.iter().flat_map(|table| &table.holders) {
             *self.tables.entry(*core).or_default() += 1;

@@ -1,4 +1,4 @@
-//! A request that has not been evaluated yet.
+//! A request that waits for its pk, and has not been evaluated yet.
 
 use protocol::identity::RequestId;
 use protocol::operation::Mutation;

@@ -1,5 +1,5 @@
-//! Ranges of keys: those of waiting reads, those that statements hold, and those of redirected
-//! reads.
+//! The ranges of keys that concern a partition: ranges of waiting reads, ranges that statements
+//! hold, and ranges of redirected reads.
 
 use alloc::collections::BTreeSet;
 use core::ops::{Bound, RangeBounds};

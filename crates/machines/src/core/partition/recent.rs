@@ -1,4 +1,5 @@
-//! The recent changes of a partition.
+//! Remembers the recent changes of a partition, so that redirected reads can report for how long a
+//! range has been quiet.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;

@@ -1,4 +1,4 @@
-//! A partition's rows in sorted tables, with its thin local entries.
+//! Stores a partition's rows and their local entries in sorted tables.
 //!
 //! An entry belongs to one row, and to one order that the partition's own order does not serve. Its
 //! key consists of the row's key in that order, and of the row's key in this partition without the

@@ -1,5 +1,5 @@
-//! Holds: ranges that a statement has read, and that nothing may change until it has read its other
-//! ranges (R35).
+//! Holds: ranges that a statement has read. No operation changes them until the statement has read
+//! its other ranges (R35).
 //!
 //! A client first reads all ranges of a statement at once, and gets the time for which each has
 //! been quiet (`redirect`). If writers leave no quiet moment, it requests *holds*. It reads the

@@ -1,5 +1,5 @@
-//! Reads of clients: lookups and scans of one partition, redirected reads for a lost partition,
-//! checksums, and holds.
+//! Executes reads of clients: lookups and scans of one partition, redirected reads for a lost
+//! partition, checksums, and holds.
 
 pub(crate) mod holds;
 mod page;

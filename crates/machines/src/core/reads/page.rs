@@ -1,4 +1,4 @@
-//! One page of a read, row by row.
+//! Builds one page of a read, row by row.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

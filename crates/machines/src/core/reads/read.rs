@@ -1,4 +1,4 @@
-//! Lookups and scans of one partition, and its checksum.
+//! Executes lookups and scans of one partition, and computes its checksum.
 //!
 //! If no operation holds a key of the range, the core answers a read at once from the tables, which
 //! have only settled rows. Otherwise the read waits for the outcome (R10), and later operations on

@@ -1,4 +1,5 @@
-//! Reads of a lost partition's rows at a member of its cover (Replex sections 3.1 and 4).
+//! Serves redirected reads: reads of a lost partition's rows at a member of its cover (Replex
+//! sections 3.1 and 4).
 //!
 //! A redirected read requests a range in the order of the lost partition's replex, which may differ
 //! from the member's order. So the read waits for operations by the rows that they change (R10),

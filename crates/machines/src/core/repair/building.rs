@@ -1,5 +1,5 @@
-//! Obstacles to a copy that is added to a table in use: rows from before the copy that violate its
-//! constraint.
+//! Finds the rows that prevent a new copy of a table in use: rows that are older than the copy and
+//! violate its constraint.
 //!
 //! A row is checked whenever it is stored in the partition or arrives from the cover. Of two rows
 //! that collide, the later one finds the other. Members vote on all writes since the copy's first

@@ -1,4 +1,4 @@
-//! Adding missing local entries in the background (`partition::entries`).
+//! Adds missing local entries in the background (`partition::entries`).
 
 use alloc::collections::BTreeSet;
 

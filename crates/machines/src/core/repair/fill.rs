@@ -1,4 +1,4 @@
-//! Filling a rebuilding partition from its cover (R17, R19, R20).
+//! Fills a rebuilding partition from its cover (R17, R19, R20).
 //!
 //! A place rebuilds from the beginning of an epoch of its table. All operations of the table's
 //! earlier epochs are settled when this epoch begins. In this epoch its partition takes part in all

@@ -1,5 +1,5 @@
-//! Completion records of a partition that is being filled. With them a retry gets its first result
-//! from a new head, too, also after further failures (R13).
+//! Fetches the completion records for a partition that is being filled. With them a retry gets its
+//! first result from a new head, too, also after further failures (R13).
 //!
 //! Every member of a chain has the records of its operations. Each row of the partition is in some
 //! member of the cover, which was in the chains that changed it. So all cores of the table that are

@@ -1,5 +1,5 @@
-//! Rows that a vote or a head needs at once during a fill. The core requests them from the whole
-//! cover (R18).
+//! Fetches rows that a vote or a head needs at once during a fill. The core requests them from the
+//! whole cover (R18).
 //!
 //! A unique index needs the rows with the key, a dense index the last row of the group, and a head
 //! the row itself. The keys are held, or only the head asks for them. Changes by chains since the

@@ -1,5 +1,5 @@
-//! The answers of a cover's member to a core that fills a partition: pages of rows, and rows that
-//! are needed at once.
+//! Answers a core that fills a partition. As a member of the cover, this core sends pages of rows,
+//! and rows that are needed at once.
 //!
 //! Every answer follows from the request and the tables alone, so requests may be repeated. Rows in
 //! the tables are settled (R3). The answers wait for no operation in progress, because the

@@ -1,4 +1,4 @@
-//! The giver of a moving partition: it answers its taker with differing rows and with changes.
+//! The giver's part in a move: the core answers its taker with differing rows and with changes.
 //!
 //! From the first epoch of the move on, the giver lists the keys of every change that it settles. A
 //! taker has an exact copy once it has compared everything after that, and has the present rows of

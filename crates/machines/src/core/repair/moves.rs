@@ -1,5 +1,5 @@
-//! Receiving a partition from the core that has it (`docs/reference/protocol-repair.md`, "Moving a
-//! partition").
+//! The taker's part in a move: the core receives a partition from the core that has it
+//! (`docs/reference/protocol-repair.md`, "Moving a partition").
 //!
 //! | the place | this core | the giver |
 //! |---|---|---|

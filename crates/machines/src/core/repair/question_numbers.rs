@@ -1,4 +1,4 @@
-//! Numbers of questions and lists.
+//! Assigns numbers to the questions of fills and moves, and to the lists of changed keys.
 
 use protocol::identity::Incarnation;
 

@@ -1,4 +1,4 @@
-//! The progress of a cover's member in sending its rows.
+//! Tracks the requests to one member of a cover: the next key, and the time of the next request.
 
 use protocol::codec::Bytes;
 

@@ -1,4 +1,4 @@
-//! Hashes by which cores detect that rows differ.
+//! Computes the hashes by which cores detect that rows differ.
 
 use protocol::message::RowPage;
 

@@ -1,4 +1,4 @@
-//! The wait before a request is repeated. It doubles each time, so that a slow peer does not get
+//! Times the repetition of a request. The wait doubles each time, so that a slow peer does not get
 //! more work.
 
 /// The most times that a wait is doubled.

@@ -1,4 +1,5 @@
-//! State outside rows in a checkpoint: saved before it is taken, and restored from it.
+//! The part of a checkpoint that is not rows: the core saves this state before a checkpoint, and
+//! restores it after a restart.
 
 use core::fmt;
 use core::ops::ControlFlow;

@@ -1,4 +1,5 @@
-//! Questions of one core to others. It accepts an answer completely or not at all.
+//! Collects the answers of other cores to a question. A core accepts an answer completely or not at
+//! all.
 //!
 //! An answer consists of several messages, and an end with their count. Parts of two answers cannot
 //! be combined, because a peer's report can change between them.

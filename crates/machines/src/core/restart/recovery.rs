@@ -1,4 +1,5 @@
-//! A restarted core asks its peers what it may have forgotten, after it has read its log.
+//! Recovers a restarted core after it has read its log: it asks its peers for votes and outcomes
+//! that the log may lack.
 //!
 //! A member may forward a prepare before the prepare is durable (R1). So the log can lack votes
 //! that this core has cast, and a second vote could commit two rows with one unique key. So a

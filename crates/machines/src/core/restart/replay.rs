@@ -1,4 +1,4 @@
-//! Replaying a core's own log after a restart: its votes, decisions and settlements.
+//! Replays a core's own log after a restart, with its votes, decisions and settled operations.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

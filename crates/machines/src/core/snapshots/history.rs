@@ -1,4 +1,4 @@
-//! Rows that settled operations have replaced or removed, kept for as long as a snapshot needs
+//! Keeps rows that settled operations have replaced or removed, for as long as a snapshot needs
 //! them.
 //!
 //! An inserted row needs no entry here, because its version shows that it is in no earlier

@@ -1,4 +1,4 @@
-//! Opening snapshots for the statements that wait for one, one opening at a time.
+//! Opens snapshots for the statements that wait for one, one opening at a time.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

@@ -1,5 +1,5 @@
-//! The part of one core in snapshots: the opening for which it is paused, the snapshots that it
-//! knows, and their history.
+//! The part of one core in snapshots: the opening for which it is paused, the open snapshots, and
+//! the history that it keeps for them.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
