@@ -1,8 +1,9 @@
-//! A client's description of a prepared statement: the types of parameters and columns.
+//! A client's description of a prepared statement: the types of its parameters and columns.
 //!
-//! PostgreSQL fixes both when a statement is prepared. It reads later parameters with these types,
-//! whatever a column has become. It refuses to run the statement if its columns have changed. A
-//! client relies on this: it reads and writes values with the types that it received once.
+//! PostgreSQL fixes both when a statement is prepared. Later it reads parameters with these types,
+//! even if the type of a column has changed. It refuses to run the statement if the types of the
+//! result's columns have changed. A client relies on this: it reads and writes values with the
+//! types that it received first.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,5 @@
-//! The interface of sessions to an SQL parser: which state a statement may leave in its session.
+//! The interface between sessions and an SQL parser. The parser determines which state a statement
+//! may leave in its session.
 
 use alloc::string::String;
 

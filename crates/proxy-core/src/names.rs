@@ -1,4 +1,5 @@
-//! SQL commands about the names of prepared statements, which SQL and the protocol share.
+//! Parses the SQL commands that name prepared statements. Statements have the same names in SQL and
+//! in the protocol.
 
 use alloc::vec::Vec;
 

@@ -1,7 +1,7 @@
 //! Planted bugs: each breaks one rule of docs/rules.md on purpose, so that tests can prove that
-//! they would notice. They exist with the feature `planted` only: the simulation plants them in its
-//! thread, and the environment names one for a whole process. Elsewhere [`is`] is the constant
-//! false.
+//! they would detect the bug. The bugs exist with the feature `planted` only. The simulation
+//! selects a bug for its thread, and an environment variable selects one for a whole process.
+//! Without the feature, [`is`] is the constant false.
 
 #[cfg(feature = "planted")]
 use alloc::format;

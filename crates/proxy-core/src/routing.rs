@@ -1,4 +1,4 @@
-//! Where statements run: one decision for every state of a session.
+//! Decides on which server statements run, in one function for every state of a session.
 //!
 //! | the session's transaction | the statements | they run on |
 //! |---|---|---|

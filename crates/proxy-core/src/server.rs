@@ -1,5 +1,5 @@
-//! The state of one server connection that outlives its sessions: its prepared statements and the
-//! settings that it reported last.
+//! The state of a server connection that sessions hand on to each other: its prepared statements,
+//! and the last values of settings that the server reported.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;

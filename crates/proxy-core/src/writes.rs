@@ -1,4 +1,5 @@
-//! The writes of a session's transaction, and how the manager learns of its end.
+//! Records the writes of a session's transaction, and reports to the manager how the transaction
+//! ended.
 //!
 //! Before a statement is sent that may commit, all its possible writes are Pending (R32). When the
 //! transaction has ended, its marks are written into the primary's WAL, in a transaction directly

@@ -1,4 +1,5 @@
-//! One connection to a server: logging in, and being made clean for its next user.
+//! Opens one connection to a server, logs in there, and cleans the connection before another
+//! session uses it.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Where it is written down which connections to the primary are this proxy's, before they are
+//! Records this proxy's connections to the primary in a ledger there, before the connections are
 //! used.
 
 use std::time::Duration;

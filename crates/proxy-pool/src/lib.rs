@@ -1,10 +1,10 @@
-//! Connections to one server, shared by the sessions that speak to it.
+//! A pool of connections to one server, which sessions share.
 //!
 //! Invariants
 //! - A connection serves sessions with the same user, database and start-up settings only.
 //! - An idle connection is in no transaction and has nothing of a session on it.
-//! - No more than `connections_max` connections are open to a node. The right to be in use is a
-//!   permit; sessions that wait for one are served in order.
+//! - No more than `connections_max` connections are open to a node. Each connection in use has a
+//!   permit. Sessions that wait for a permit get one in the order of their requests.
 //! - Where there is a ledger, no connection is used that is not in it.
 
 pub mod connection;

@@ -1,5 +1,6 @@
-//! The transactions buffer: a table that survives its store's crashes, unless it is lost, and the
-//! proxy's knowledge of it. Its pages and the decision on sources are the real ones.
+//! The simulated transactions buffer: a table that survives crashes of its store, unless the table
+//! is lost, and the proxy's knowledge of it. Its pages and the choice of a source are the real
+//! code.
 
 use std::collections::VecDeque;
 use std::rc::Rc;

@@ -1,11 +1,12 @@
-//! Manager, schedule and marks in a simulated world: a small snapshot-isolation database in the
-//! primary's place, replicas that forget unflushed commits, connections that break, a proxy that
-//! dies. One seed is one run, for ever the same.
+//! Simulates the manager, the schedule and marks: a small database with snapshot isolation replaces
+//! the primary, replicas lose unflushed commits, connections break, and the proxy crashes. A seed
+//! determines the whole run.
 //!
 //! Real: `proxy_core::freshness`, `proxy_core::writes`, `replication::{schedule, handover}`, the
-//! buffer's pages, the messages in the log. Written once more, without sockets: the slot's reader,
-//! an Extractor's bookkeeping, the buffer's keeper, the taking of connections. Left out: the
-//! analysis of statements (sets come from statements of a few kinds), filling, and comparing.
+//! buffer's pages, the messages in the log. Simulated without sockets: the slot's reader, an
+//! Extractor's bookkeeping, the keeper of the buffer, and the checkout of connections. Left out:
+//! the analysis of statements (the simulation has a few kinds of statements with known sets), the
+//! fill of replicas, and the comparison of replicas.
 //!
 //! Properties:
 //! - I14: each state of a replica equals a state that a replay of the log gives.
@@ -45,7 +46,7 @@ const SEEDS_KEPT: &[u64] = &[7_005_223, 7_236_767];
 const SEEDS_PLANTED: u64 = 10_000;
 /// Names the environment's variable with a number of seeds.
 const SEEDS: &str = "REPLEX_HIHOOI_SEEDS";
-/// Names the environment's variable with the first seed; the story of a failing one is printed.
+/// The environment variable with the first seed. The trace of a failing seed is printed.
 const SEED: &str = "REPLEX_HIHOOI_SEED";
 
 fn number(name: &str) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! Random numbers that are the same for ever: splitmix64 (Vigna).
+//! Generates random numbers that are the same in every version: splitmix64 (Vigna).
 
 /// A stream of random numbers.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
-//! The slot's reader. It passes every commit of the log to the manager and then, once the primary
-//! shows it, to the replicas, in order. It also settles commits in doubt.
+//! The simulated reader of the slot. It passes every commit of the log to the manager and then,
+//! once the primary shows the commit, to the replicas, in order. It also determines the outcome of
+//! commits in doubt.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

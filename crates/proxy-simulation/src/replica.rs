@@ -1,5 +1,5 @@
-//! A replica: a database that loses unflushed commits when it crashes, and an Extractor. The part
-//! of the Extractor that makes decisions is the real one.
+//! A simulated replica: a database that loses unflushed commits when it crashes, and an Extractor.
+//! The Extractor's decisions are the real code.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! A client's session: its next step, and the event that it waits for. The real code notes its
-//! writes.
+//! A simulated client's session: its next step, and the event that it waits for. The real code
+//! records its writes.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! All parts of one run, and the possible next events.
+//! All simulated parts of one run, and the events that may happen next.
 
 mod copies;
 mod other;

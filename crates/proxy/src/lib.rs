@@ -1,4 +1,4 @@
-//! A PostgreSQL proxy whose replicas answer consistently.
+//! A PostgreSQL proxy that sends reads to replicas and returns consistent answers.
 //!
 //! Clients speak the PostgreSQL protocol to it. Writes go to the primary. Each read goes to any
 //! replica that is fresh enough for it. `serve` has the sessions, `console` the operators'

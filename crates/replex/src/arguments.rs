@@ -1,4 +1,4 @@
-//! The command tree: every word and option of `replex`, with its help.
+//! The command line of `replex`: every command and option, with its help.
 //!
 //! Nothing is done here. Help texts describe the purpose of a command, its output and its syntax.
 //! The meaning of the options is described once, here.

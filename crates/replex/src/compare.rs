@@ -1,6 +1,6 @@
-//! Copies of a table, compared row by row: the rows that differ, the partitions, and the rows of
-//! most copies. `compare_snapshot` does it at one snapshot; here are the present rows, for tables
-//! of which no snapshot is possible.
+//! Compares the copies of a table row by row, and returns the rows that differ, with the partitions
+//! that have them, and the values that most copies have. `compare_snapshot` does this at one
+//! snapshot. This module reads the present rows, for tables of which no snapshot is possible.
 //!
 //! Goes through the primary copy range by range and asks every other copy for the same rows, as
 //! redirected reads do (Replex section 4). Reads of several copies are of no single moment: a row

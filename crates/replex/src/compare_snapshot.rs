@@ -1,5 +1,5 @@
-//! Copies of a table, compared at one snapshot: the rows that differ there, whatever is written
-//! meanwhile.
+//! Compares the copies of a table at one snapshot, and returns the rows that differ there.
+//! Concurrent writes do not affect the result.
 //!
 //! Cores read a snapshot in the order of their own copy, so the rows of two copies cannot be merged
 //! by key. Each row belongs to a bucket by the hash of its primary key. A first pass over every

@@ -1,4 +1,4 @@
-//! The output of the commands to stdout and stderr. Their readers may have closed them.
+//! Writes the output of the commands to stdout and stderr. Their readers may have closed them.
 //!
 //! The reader of a pipe may leave, as `head` does, which ends a command quietly. Anything else that
 //! keeps stdout from being written, such as a full disk, is an error of the command. Text that

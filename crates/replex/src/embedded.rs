@@ -1,4 +1,5 @@
-//! A store of one server in this process: for commands that need one and were given none.
+//! Runs a store of one server in this process, for commands that need a store and got no address of
+//! one.
 //!
 //! The store listens on loopback only, at free ports, and serves processes of the same user. All of
 //! its data is in one folder.

@@ -1,4 +1,4 @@
-//! `replex export`: a table as CSV to stdout, or into a file or a device.
+//! `replex export`: writes a table as CSV to stdout, a file or a device.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;

@@ -1,5 +1,4 @@
-//! How a command ends when it does not end well: one message for people, one exit code for
-//! programs.
+//! The failures of a command: each has a message for people and an exit code for programs.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! The flights that the demo loads: January 2013 is part of the program, the whole year a file.
+//! Reads the flights that the demo loads. The program contains January 2013, and a file has the
+//! whole year.
 //!
 //! Origin, licence and columns are described in `data/README.md`.
 
@@ -31,7 +32,7 @@ CREATE TABLE flights (
   INDEX by_route (origin, dest)
 ) WITH (partitions = 12, failures_tolerated = 2, durability = 'sync');";
 
-/// Returns the parts of a statement that creates a table.
+/// Parses a `CREATE TABLE` statement and returns its schema. Fails for any other statement.
 pub fn schema(create_table: &str) -> Result<Schema, CommandFailure> {
     let parsed = sql::parse(create_table);
     let parsed = parsed.map_err(|error| CommandFailure::Failed(error.error.to_string()))?;

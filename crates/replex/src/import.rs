@@ -1,5 +1,5 @@
-//! `replex import`: a CSV file into a table. However it ends, it reports how many rows are written,
-//! and from which line another import goes on.
+//! `replex import`: inserts the rows of a CSV file into a table. Whether it succeeds or fails, it
+//! reports the number of written rows, and the line from which another import can continue.
 
 use std::io;
 

@@ -1,7 +1,7 @@
-//! Reads whole copies of a table, each from the cores that hold it and from nowhere else.
+//! Reads whole copies of a table, each only from the cores that hold it.
 //!
-//! A client routes a question to whichever copy answers it best. To show that all copies are equal,
-//! each has to be asked on its own, partition by partition. Nothing here is fast.
+//! A client routes a read to the copy that answers it best. To show that all copies are equal, this
+//! module reads each copy separately, partition by partition. It is not optimised for speed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

@@ -1,8 +1,8 @@
-//! The parts of the `replex` command, so that tests and measurements can start the same clusters as
-//! the demo.
+//! The parts of the `replex` command as a library, so that tests and benchmarks can start the same
+//! clusters as the demo.
 //!
-//! Here everything of the workspace meets: arguments in, processes and tables out. Nothing here
-//! decides about data; that is `protocol`'s, and SQL is crate `sql`'s.
+//! This crate combines the other crates of the workspace: it parses arguments, starts processes,
+//! and prints tables. It makes no decisions about data. Crate `sql` executes SQL.
 
 #![deny(
     clippy::print_stdout,

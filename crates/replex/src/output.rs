@@ -1,4 +1,4 @@
-//! How results look: tables and a little colour for people at a terminal, plain text elsewhere.
+//! Formats results: as tables with a little colour at a terminal, as plain text elsewhere.
 
 use std::fmt::{self, Display};
 use std::io::{IsTerminal, stdout};

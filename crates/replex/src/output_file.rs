@@ -1,5 +1,6 @@
-//! A file that a command writes. A regular file appears whole or not at all, and keeps its old
-//! content until then. A device, a FIFO or the like is written through. Links are followed.
+//! Writes the output file of a command. A regular file is replaced only once the new content is
+//! complete, so it never has a part of the content. A device or a FIFO is written directly.
+//! Symbolic links are followed.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;

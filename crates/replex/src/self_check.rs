@@ -1,8 +1,9 @@
-//! All copies of all tables, compared again and again, at low rate: by the coordinator that leads.
+//! Compares all copies of all tables repeatedly, at a low rate. The leading coordinator runs this
+//! check.
 //!
-//! Nothing lets copies differ but disks and programs that are wrong, so they are not found unless
-//! something looks automatically. Findings go to the operator's log; the remedies are
-//! `replex admin check` and `repair`.
+//! Copies differ only after a fault of a disk or a program, and no operation would detect that.
+//! Findings go to the operator's log. The remedies are `replex admin check` and `replex admin
+//! repair`.
 
 use std::io;
 use std::thread;

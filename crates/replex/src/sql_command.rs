@@ -1,5 +1,5 @@
-//! `replex sql`: crate `sql` between a cluster and scripts, pipes or a person. Also the code that
-//! the commands of a cluster's clients share.
+//! `replex sql`: runs SQL on a cluster, from a script, a pipe or a terminal. Also has the code that
+//! all commands of a cluster's clients share.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};

@@ -1,4 +1,5 @@
-//! The end of stdin as a signal to stop: a process that another one started ends with it.
+//! Ends a process at the end of its stdin, so that it ends together with the process that started
+//! it.
 
 use std::io::Read;
 

@@ -1,4 +1,4 @@
-//! A demo's story: chapters, tables and claims. A claim is checked, not assumed.
+//! Prints a demo: its chapters, tables and claims. Each claim is checked when it is printed.
 
 use std::fmt::Display;
 use std::time::Instant;
@@ -17,7 +17,7 @@ pub struct Story {
 }
 
 impl Story {
-    /// Returns a story that has not begun.
+    /// Returns a demo's output without any chapter or claim yet.
     pub fn of_stdout() -> Story {
         Story {
             screen: Screen::of_stdout(),

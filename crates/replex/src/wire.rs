@@ -1,7 +1,8 @@
-//! A plain connection that speaks frames: one question at a time, no routing, no retries.
+//! A connection that sends and receives single frames: one question at a time, without routing or
+//! retries.
 //!
 //! It is for code that has to know exactly which bytes go over the wire: waiting until a process is
-//! ready, and tests that send messages that no client would. Everybody else uses crate `client`.
+//! ready, and tests with messages that no client sends. All other code uses crate `client`.
 
 use std::io;
 use std::time::Duration;

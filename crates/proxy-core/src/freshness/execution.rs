@@ -1,4 +1,4 @@
-//! Algorithm 2: which transactions an Extractor may run at the same time at one replica.
+//! Algorithm 2: decides which transactions an Extractor may run at the same time at one replica.
 //!
 //! Invariants: a running transaction is independent of every earlier transaction that has not
 //! committed and is not of its own group. A group is a list of consecutive transactions that run on

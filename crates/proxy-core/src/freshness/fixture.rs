@@ -1,4 +1,4 @@
-//! Sets for tests: generators, and the cells that sets stand for.
+//! Generates access sets for tests, and lists the cells that a set stands for.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! Algorithm 1: whether two transactions, or groups of transactions, are independent.
+//! Algorithm 1: decides whether two transactions, or groups of transactions, are independent.
 //!
 //! One difference from the paper: a table that both transactions only read is ignored, whatever the
 //! classes. The paper's line 6 compares every common table as soon as one of them conflicts.

@@ -1,5 +1,5 @@
-//! TIndex, CIndex and RIndex: which commit last wrote a table, a column, a row (section 5.1).
-//! Algorithm 3 updates them, Algorithm 4 reads them.
+//! The indexes TIndex, CIndex and RIndex: the last commit that wrote a table, a column, or a row
+//! (section 5.1). Algorithm 3 updates the indexes, and Algorithm 4 reads them.
 //!
 //! Invariants: `need` is never less than the TSID of the last commit that wrote a requested item,
 //! and never less than the floor. So a replica serves no read by the indexes if it lacks commits

@@ -1,5 +1,5 @@
-//! The manager: pending and finished commits, the commits of each replica, and the servers on which
-//! a read may run.
+//! The manager: tracks pending and finished commits, and the commits of each replica, and decides
+//! on which servers a read may run.
 //!
 //! It has no I/O and no clock. The proxy reports commits before and after they happen, the slot's
 //! reader reports their order, and the Extractors their progress. One lock around a

@@ -1,4 +1,4 @@
-//! Reads that wait for a replica instead of going to the primary.
+//! Tracks reads that wait for a replica instead of going to the primary.
 //!
 //! A read must see the commits that were finished when it began to wait. It must also see the
 //! commits that were Pending then, because another client may have seen them on the primary. Later
@@ -46,8 +46,9 @@ pub struct TimedOutWaits {
 }
 
 impl FreshnessManager {
-    /// Returns the moment at which a read begins to wait. A transaction waits for its snapshot in
-    /// the same way, and must see every commit, because it may read any table.
+    /// Returns a new [`ReadMoment`] for a read that waits from now on: the commits that the read
+    /// must see. Pass sets that read anything for a transaction that waits for its snapshot,
+    /// because it may read any table.
     pub fn moment(&self, reads: &AccessSets, level: ConsistencyLevel) -> ReadMoment {
         let reads = match level {
             ConsistencyLevel::RsiPc => AccessSets::reads_anything(),
@@ -216,7 +217,7 @@ mod tests {
         assert!(manager.route_moment(&mut row).1.is_none(), "one row");
     }
 
-    /// Where replication stands still, and where a commit takes long, one waits for all.
+    /// If replication is blocked, or a commit takes long, only one read waits until the time limit.
     #[test]
     fn wait_that_timed_out_is_not_repeated() {
         let mut manager = two_replicas();

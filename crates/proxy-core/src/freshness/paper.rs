@@ -1,5 +1,5 @@
-//! Tables 1 and 3 of the paper, written down as sets, for tests: R is table 1 with columns A1 to
-//! A4, S is table 2 with columns B1 to B5.
+//! Tables 1 and 3 of the paper as access sets, for tests. R is table 1 with columns A1 to A4, and S
+//! is table 2 with columns B1 to B5.
 
 use super::items::{ColumnNumber, CountedItems, RowHash, TableOid};
 use super::sets::{AccessSets, AffectingClass, TableAccess, TableParts};

@@ -1,4 +1,5 @@
-//! Pending: transactions whose COMMIT may have happened and that the indexes do not know yet (R32).
+//! Pending: the transactions that may have committed, but whose commits the indexes do not have yet
+//! (R32).
 //!
 //! Their merged write sets are kept beside them, so that a read needs one comparison, whatever
 //! their number.

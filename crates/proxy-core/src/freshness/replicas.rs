@@ -1,4 +1,5 @@
-//! The commits that each replica has, whether it serves, and how many reads run there.
+//! Tracks the commits that each replica has, whether it serves, and the number of reads that run
+//! there.
 //!
 //! Invariant: the position of a replica never goes back until replication connects to it again.
 

@@ -1,4 +1,4 @@
-//! The inputs and outputs of a session's machine, which it exchanges with the relay.
+//! The inputs and outputs of a session's machine, which the machine exchanges with the relay.
 
 use alloc::string::String;
 use alloc::sync::Arc;

@@ -1,4 +1,4 @@
-//! Statements that the proxy adds to a session. The client does not see their replies.
+//! Adds the proxy's own statements to a session. The client does not see the replies to them.
 
 use alloc::format;
 use alloc::string::String;

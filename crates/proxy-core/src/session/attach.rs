@@ -1,4 +1,4 @@
-//! The way of a batch to the server that it has waited for.
+//! Attaches a session to the server that its batch has waited for, and sends the batch there.
 
 use alloc::boxed::Box;
 use alloc::string::String;

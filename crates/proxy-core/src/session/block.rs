@@ -1,4 +1,5 @@
-//! Transactions that have begun, but on no server yet.
+//! Answers the messages of a deferred transaction, which the client has begun and which runs on no
+//! server yet.
 //!
 //! In a session that defers transactions, this module answers `BEGIN`. At READ COMMITTED each
 //! statement sees the transactions that have committed when that statement begins. As long as the

@@ -1,5 +1,5 @@
-//! Settings that statements of a session may have changed. The session can continue on other
-//! servers with the same settings.
+//! Tracks which settings the statements of a session may have changed. The session can continue on
+//! any server that gets the same settings.
 //!
 //! Only the session's server has the current values, because statements may fail and transactions
 //! may be rolled back. So before the server is released, the relay reads the settings there, and

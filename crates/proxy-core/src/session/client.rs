@@ -1,4 +1,4 @@
-//! The state of a session that does not depend on the attached server.
+//! The part of a session's state that does not depend on the attached server.
 
 use super::PinningPolicy;
 use super::deferral::Deferral;

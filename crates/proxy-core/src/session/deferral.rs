@@ -1,4 +1,5 @@
-//! Transactions that need not begin on a server, and transactions that have begun on none.
+//! Deferred transactions: which transactions the session may defer, and the state of a deferred
+//! one.
 
 use alloc::string::String;
 

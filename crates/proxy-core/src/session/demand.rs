@@ -1,4 +1,4 @@
-//! The contents of a batch that waits for a server.
+//! Describes a batch that waits for a server, so that the relay can choose the server.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

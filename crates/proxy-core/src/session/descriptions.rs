@@ -1,4 +1,5 @@
-//! Statements keep the types that their client knows, wherever they are prepared again.
+//! Keeps the types of a prepared statement's parameters and columns as its client knows them, when
+//! the statement is prepared again on another server.
 //!
 //! PostgreSQL fixes the types of a statement's parameters and columns when it is prepared, and
 //! answers `cached plan must not change result type` once the columns would be others. A statement

@@ -1,4 +1,5 @@
-//! The end of a session's use of a server: the server is released, or its connection is lost.
+//! Detaches a session from a server: the session releases the server, or has lost its connection to
+//! it.
 //!
 //! A session survives the loss of a replica: its batch runs again on the primary, or the client
 //! gets an error. It does not survive the loss of its connection to the primary, where a commit may

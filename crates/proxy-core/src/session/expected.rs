@@ -1,4 +1,4 @@
-//! The outstanding replies of the server, in order.
+//! Lists the replies that the server still has to send, in order.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;

@@ -1,4 +1,4 @@
-//! The answers to messages in a transaction that has failed and is on no server.
+//! Answers the client's messages in a transaction that has failed and is on no server.
 //!
 //! PostgreSQL refuses there every message that runs, prepares or binds a statement. It still closes
 //! statements, answers an empty query and Sync, and reports errors of syntax, and statements and

@@ -1,4 +1,4 @@
-//! Forwarding the client's messages to the attached server.
+//! Forwards the client's messages to the attached server.
 
 use alloc::format;
 use alloc::sync::Arc;

@@ -1,4 +1,4 @@
-//! Handling the client's messages while no server is attached.
+//! Handles the client's messages while no server is attached.
 
 use alloc::sync::Arc;
 

@@ -1,6 +1,5 @@
-//! A client's messages directly before they go to the attached server. A router checks each of
-//! them, because its writes may have to be recorded, and statements may have to run before it or in
-//! its place.
+//! Passes each message of a client to a router before it goes to the attached server. The router
+//! records the writes of the message, and may run statements before it or in its place.
 
 use alloc::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Names of prepared statements, which SQL and the protocol share.
+//! Lets the client's SQL refer to prepared statements by the client's names, although the
+//! statements have other names on servers.
 //!
 //! On servers, statements have names that sessions share. SQL that uses a client's name still
 //! works:

@@ -1,4 +1,5 @@
-//! Whether a session keeps its server, and the settings that its statements may have changed there.
+//! Records whether a session is pinned to its server, and which settings its statements may have
+//! changed there.
 
 use crate::server::PreparationNumber;
 

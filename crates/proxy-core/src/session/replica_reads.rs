@@ -1,4 +1,4 @@
-//! Reads at a replica, outside of the transaction to which they belong.
+//! Runs reads of a transaction on the primary at a replica, outside of the transaction.
 //!
 //! At READ COMMITTED each statement sees the transactions that have committed when that statement
 //! begins. So a batch of reads in a transaction that is on the primary may run at a replica, if it
@@ -7,8 +7,8 @@
 //! replica.
 //!
 //! A read at a replica may be *watched*: whether its answer is valid is known only once its
-//! snapshot is taken, see `freshness::watch`. Until then its answer is held back. If the answer is
-//! invalid, the read runs again on the primary.
+//! snapshot is taken, see `freshness::watch`. Until then the session does not send the answer to
+//! the client. If the answer is invalid, the read runs again on the primary.
 //!
 //! A simple query may run at a replica as a prepared statement. If that fails, the client's text
 //! runs on the primary, so an error is that of the client's text.

@@ -1,4 +1,4 @@
-//! Relaying the server's messages to the client.
+//! Relays the server's messages to the client.
 
 use super::PeerOutput;
 use super::expected::{Describes, ExpectedReply, MessageUndo, ReplyKind, TransactionStatus};

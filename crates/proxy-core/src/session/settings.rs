@@ -1,5 +1,6 @@
-//! Settings that the proxy carries for a session, which clients change in a simple query: its own,
-//! by `SET replex.… = …`, and `application_name`, which some drivers set in every session.
+//! The settings of a session that the proxy itself stores: its own ones, which clients change in a
+//! simple query `SET replex.… = …`, and `application_name`, which some drivers set in every
+//! session.
 
 use alloc::format;
 use alloc::sync::Arc;

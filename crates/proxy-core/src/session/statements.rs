@@ -1,4 +1,4 @@
-//! Prepared statements as clients name them.
+//! The prepared statements of a session, by the names that the client uses.
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;

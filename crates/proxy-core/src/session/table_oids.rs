@@ -1,4 +1,5 @@
-//! The OIDs of tables in a server's row descriptions. Clients know those of the primary.
+//! Replaces the OIDs of tables in a replica's row descriptions by those of the primary, which the
+//! client knows.
 
 use alloc::vec::Vec;
 use bytes::{Buf, BufMut, BytesMut};

@@ -1,5 +1,5 @@
-//! The machine neither panics nor breaks its invariants under any messages of both peers in any
-//! order.
+//! Sends random messages of both peers in random order, and checks that the machine neither panics
+//! nor breaks its invariants.
 
 use alloc::sync::Arc;
 use alloc::vec;

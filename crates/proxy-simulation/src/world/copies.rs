@@ -1,4 +1,5 @@
-//! How replicas and the buffer come, are given commits, and go.
+//! The life of replicas and of the buffer: they are added, receive commits, and are lost or
+//! removed.
 
 use super::{Action, World};
 use crate::buffer::{Buffer, Given};

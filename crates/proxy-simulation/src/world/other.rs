@@ -1,4 +1,4 @@
-//! Another proxy, with a transactions buffer of its own.
+//! A second proxy, which has its own transactions buffer.
 
 use std::collections::BTreeSet;
 

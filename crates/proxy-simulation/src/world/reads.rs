@@ -1,4 +1,4 @@
-//! Reads, from the choice of a server to their result.
+//! Executes reads, from the choice of a server to their result.
 
 use super::World;
 use crate::primary::Reads;

@@ -1,4 +1,4 @@
-//! Requirements on a primary.
+//! Checks the requirements on a primary.
 
 use tokio_postgres::Client;
 

@@ -1,4 +1,4 @@
-//! Requirements on a database that will be a replica.
+//! Checks the requirements on a database that will be a replica.
 
 use tokio_postgres::Client;
 

@@ -1,4 +1,4 @@
-//! Executing the console's commands.
+//! Executes the console's commands, and returns their answers.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};

@@ -1,4 +1,4 @@
-//! The console's commands as operators type them.
+//! Parses the console's commands.
 
 use pg_wire::report::{Report, Severity};
 use proxy_core::freshness::ReplicaId;

@@ -1,4 +1,4 @@
-//! Counters of a proxy as Prometheus text.
+//! Prints the counters of a proxy in Prometheus's text format.
 
 use std::fmt::Write as _;
 

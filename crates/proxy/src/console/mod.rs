@@ -1,4 +1,5 @@
-//! The console: a client that connects to the proxy's database `hihooi` talks to the proxy itself.
+//! The console for operators. A client that connects to the database `hihooi` of the proxy reaches
+//! the console.
 //!
 //! Only operators may use it. It accepts simple queries, and extended ones without parameters. It
 //! has no transactions: each command takes effect by itself.

@@ -1,4 +1,4 @@
-//! The console's answers: rows with types, as PostgreSQL sends them.
+//! Builds the console's answers: rows with types, as PostgreSQL sends them.
 
 use bytes::BytesMut;
 

@@ -1,4 +1,5 @@
-//! Cancel requests: a client's key identifies the statement that its session runs on a server now.
+//! Handles cancel requests. The key in the request identifies a client's session, and the proxy
+//! cancels the statement that this session runs on a server now.
 //!
 //! While a request is in flight to a server, the server's connection is not given to another
 //! session, whose statement the request could cancel.

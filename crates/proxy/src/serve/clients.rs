@@ -1,5 +1,5 @@
-//! The clients that are logged in, and the numbers of their batches by server, for the console and
-//! for metrics.
+//! Lists the logged-in clients, with the number of their batches by server, for the console and for
+//! metrics.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

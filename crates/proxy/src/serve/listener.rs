@@ -1,4 +1,5 @@
-//! The sockets for clients: a network address, or a Unix socket with a name like PostgreSQL's.
+//! Listens for clients at a network address, or at a Unix socket whose name is like that of
+//! PostgreSQL's socket.
 //!
 //! Invariant: a process that serves at a Unix socket holds the lock on its lock file, which the
 //! system releases when that process ends, however it ends. If no process answers at a socket, and

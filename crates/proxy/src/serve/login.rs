@@ -1,5 +1,5 @@
-//! A client's first messages: TLS, its name and its proof, and the settings that its session gets
-//! at the start.
+//! Handles the first messages of a client: TLS, the user's name and authentication, and the initial
+//! settings of the session.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The proxy: it accepts clients, logs them in, and relays each session to servers.
+//! Serves clients: accepts them, logs them in, and relays each session to servers.
 //!
 //! Each client has one task. This module must not know the meaning of statements, which
 //! `pg-analysis` and the manager know.

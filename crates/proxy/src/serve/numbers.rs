@@ -1,4 +1,4 @@
-//! The OIDs of tables at replicas, as far as they were needed.
+//! Caches the OIDs that tables have at replicas, as far as they were needed.
 //!
 //! A replica that is fresh enough for a read has its tables under the names of the catalogue with
 //! which the read was analysed. So OIDs are valid for as long as that catalogue is the newest.

@@ -1,5 +1,5 @@
-//! How long commits have been Pending. A commit that stays Pending keeps reads of its tables on the
-//! primary.
+//! Measures how long commits have been Pending. A commit that stays Pending keeps reads of its
+//! tables on the primary.
 
 use std::sync::{LazyLock, Mutex, Weak};
 use std::time::{Duration, Instant};

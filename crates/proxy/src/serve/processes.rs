@@ -1,5 +1,5 @@
-//! The processes of sessions: a client knows its own by the number in its cancel key, a server
-//! knows another one, which changes between transactions.
+//! Maps the process numbers of sessions. A client knows its session by the number in its cancel
+//! key. A server knows the session by another number, which changes between transactions.
 //!
 //! A session that names another one in a statement about processes asks it for its process at the
 //! primary. A session without one acquires a connection for that. Either way the connection is not

@@ -1,4 +1,4 @@
-//! How a client proves its identity.
+//! Authenticates clients: by a certificate, or by a password.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! The role of a proxy: a pooler, or one of several proxies that route. Of those, one is active and
-//! the others stand by.
+//! The role of a proxy. A proxy is either a pooler, or one of several proxies that route
+//! statements. One of the latter is active, and the others stand by.
 //!
 //! Invariant: a session has one [`SessionServers`] from its login to its end, and ends with the
 //! lease of that.

@@ -1,4 +1,4 @@
-//! The replicas of an active proxy. Operators can add and remove them while it runs.
+//! Manages the replicas of an active proxy. Operators can add and remove them while it runs.
 //!
 //! The primary's register has the replicas that operators have added. When this proxy or another
 //! one becomes active, it follows them again.

@@ -1,5 +1,5 @@
-//! Checks each message before it goes to a server of a session. Records its possible writes, and
-//! decides which statements run before it or in its place.
+//! Checks each message before it goes to a server of a session. Records the writes that the message
+//! may cause, and decides which statements run before it or in its place.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The route of a batch, by the analysis of its statements.
+//! Chooses the route of a batch from the analysis of its statements.
 //!
 //! Three kinds of reads may go to a replica: reads outside of transactions, reads of a READ
 //! COMMITTED transaction that are independent of its writes, and read-only transactions at

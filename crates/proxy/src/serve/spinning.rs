@@ -1,6 +1,6 @@
-//! An option for a thread to poll for messages for some time before it sleeps. A thread that is
-//! awake, with its data in the processor's caches, receives a message at once, but uses the whole
-//! processor while it polls.
+//! Lets a thread poll for messages for some time before it sleeps, as an option. A thread that
+//! polls receives a message at once, because it is awake and its data is in the processor's caches.
+//! But it uses the whole processor while it polls.
 //!
 //! The option is for a thread that serves sessions with a single-threaded scheduler. While a task
 //! is ready, the scheduler polls for messages without sleeping. The task of this module stays ready

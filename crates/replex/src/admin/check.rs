@@ -1,5 +1,5 @@
-//! `replex admin check` and `repair`: every copy of a table, counted and summed on its own, with
-//! the rows that differ and their repair.
+//! `replex admin check` and `replex admin repair`: count and sum every copy of a table, show the
+//! rows that differ, and repair them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

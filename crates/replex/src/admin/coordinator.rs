@@ -1,5 +1,5 @@
-//! `replex admin coordinator`: the leader, the standbys and the place of the state. Also moves the
-//! state.
+//! `replex admin coordinator`: shows the leader, the standbys and where the state is stored. Also
+//! moves the state.
 
 use protocol::message::Leadership;
 use replex::failure::CommandFailure;

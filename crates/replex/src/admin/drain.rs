@@ -1,4 +1,5 @@
-//! `replex admin server drain` and `undrain`: everything moves off a server while it serves.
+//! `replex admin server drain` and `undrain`: moves all partitions off a running server, or ends
+//! that.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `replex admin`: looks into a cluster and checks it, and moves its coordinator's state.
+//! `replex admin`: inspects and checks a cluster, and moves its coordinator's state.
 
 pub mod check;
 mod coordinator;

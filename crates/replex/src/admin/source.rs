@@ -1,5 +1,5 @@
-//! Where `admin` gets its facts: the coordinator's configuration, requested directly, so that it is
-//! the coordinator's and not a client's cached one.
+//! Fetches the configuration for `replex admin` from the coordinator itself, so that it is not the
+//! cached one of a client.
 
 use protocol::configuration::{Configuration, PlacedTable};
 use replex::failure::CommandFailure;

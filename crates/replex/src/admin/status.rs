@@ -1,4 +1,5 @@
-//! `replex admin status` and `replex admin server list`.
+//! `replex admin status` and `replex admin server list`: print the state of the cluster and of its
+//! servers.
 
 use protocol::configuration::{Configuration, Place, Server, ServerState};
 use protocol::identity::{CoreId, ServerId};

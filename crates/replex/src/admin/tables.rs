@@ -1,5 +1,5 @@
-//! `replex admin table list` and `replex admin table show`: a table's copies, the failures that it
-//! survives, and the cost of a failure (Replex sections 2.4 and 3).
+//! `replex admin table list` and `replex admin table show`: print a table's copies, the failures
+//! that it survives, and the cost of a failure (Replex sections 2.4 and 3).
 
 use placement::{Durability, ReplexReport, Spread, TableReport};
 use replex::failure::CommandFailure;

@@ -1,4 +1,5 @@
-//! A cluster of real processes of this program on loopback: started, killed, paused, restarted.
+//! Runs a cluster of processes of this program on loopback: starts, kills, pauses and restarts
+//! them.
 //!
 //! The demo, the process tests and the benchmarks share it. It waits by asking the coordinator and
 //! the cores, with a bound on every wait. It must not know the contents of the cluster.

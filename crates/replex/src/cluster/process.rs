@@ -1,5 +1,5 @@
-//! One child process of this program: started, identified by its `ready` line, signalled and ended
-//! by its id.
+//! Runs one child process of this program. The child reports its addresses in its `ready` line.
+//! Signals go to its process id.
 
 use std::fs::File;
 use std::io;

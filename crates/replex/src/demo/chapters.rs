@@ -1,4 +1,5 @@
-//! The chapters in which everything goes well: the cluster, the table, loading, lookups, a move.
+//! The chapters of the demo without failures: the cluster, the table, the load, lookups, and a
+//! move.
 
 use std::time::Instant;
 

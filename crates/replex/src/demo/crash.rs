@@ -1,4 +1,5 @@
-//! The chapters in which a server is killed, and in which it is shown that nothing was lost.
+//! The chapters of the demo in which a server is killed, and in which the demo checks that no row
+//! was lost.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};

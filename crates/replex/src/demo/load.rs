@@ -1,4 +1,4 @@
-//! Loading flights, many in flight, with a progress bar.
+//! Inserts the flights with many requests in flight, and shows a progress bar.
 
 use std::fmt::Write;
 use std::sync::Arc;

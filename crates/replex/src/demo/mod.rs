@@ -1,4 +1,4 @@
-//! `replex demo`: the whole idea on real flights, in a real cluster of processes.
+//! `replex demo`: shows how Replex works, with real flights in a cluster of real processes.
 //!
 //! Each chapter does something, shows it as a table, and claims something about it. A claim is
 //! checked, not assumed: the demo ends with the list of its claims, and with an error if one of

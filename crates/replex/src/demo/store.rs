@@ -1,4 +1,4 @@
-//! The demo's tables through the client, as any program would use them.
+//! Accesses the demo's tables through the client, as any program would.
 
 use std::time::Duration;
 

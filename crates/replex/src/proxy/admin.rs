@@ -1,4 +1,5 @@
-//! `replex proxy admin`: one command for a running proxy's console, and its answer as a table.
+//! `replex proxy admin`: sends one command to a running proxy's console, and prints the answer as a
+//! table.
 
 use pg_connect::address::Address;
 use proxy::console::client;

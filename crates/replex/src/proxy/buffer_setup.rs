@@ -1,4 +1,4 @@
-//! The store of the transactions buffer, which keeps commits for offline replicas.
+//! Opens the store of the transactions buffer, which keeps commits for offline replicas.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `replex proxy check`: a line for each finding, and under it how to fix it.
+//! `replex proxy check`: prints a line for each finding, followed by its remedy.
 
 use proxy::check::{FindingWeight, check};
 use replex::failure::CommandFailure;

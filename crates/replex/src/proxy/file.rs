@@ -1,5 +1,5 @@
-//! Options from a file: TOML whose keys are the long names of the options, so that both are checked
-//! and explained alike.
+//! Reads options from a TOML file. Its keys are the long names of the command-line options, so that
+//! both have the same checks and the same help.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The operator's log of the proxy: the events of the crates `proxy` and `replication`, as
-//! lines like those of the store.
+//! Writes the operator's log of the proxy: the events of the crates `proxy` and `replication`, in
+//! the same format as the store's log.
 
 use std::fmt::Display;
 

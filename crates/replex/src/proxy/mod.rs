@@ -1,6 +1,6 @@
-//! `replex proxy`: the PostgreSQL proxy.
+//! `replex proxy`: runs the PostgreSQL proxy and its tools.
 //!
-//! The command line becomes `proxy`'s options here; that crate carries them out.
+//! This module converts the command line to the options of crate `proxy`, which contains the proxy.
 
 mod admin;
 mod arguments;

@@ -1,5 +1,5 @@
-//! The threads that serve sessions. Replication has threads of its own, so that neither holds up
-//! the other, and the sessions' own wait for messages alone, without a timer to be set for each.
+//! The threads that serve sessions. Replication has its own threads, so that neither delays the
+//! other. The threads of sessions only wait for messages, so no timer has to be set for each wait.
 
 use std::future::pending;
 use std::io;

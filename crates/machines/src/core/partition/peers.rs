@@ -18,8 +18,8 @@ pub(crate) struct PeerCounts {
 }
 
 impl PeerCounts {
-    /// Updates the counts when a table changes. The earlier or the present state is none if this
-    /// core holds no partition of the table in it.
+    /// Updates the counts when a table changes. `table` is its present state; none if this core
+    /// holds no partition of it.
     pub fn count(&mut self, id: TableId, table: Option<Arc<TableInfo>>) {
         for core in table.iter().flat_map(|table| &table.holders) {
             *self.tables.entry(*core).or_default() += 1;

@@ -1,4 +1,4 @@
-//! The plan of a batch: which server runs it, and why.
+//! The plan of a batch: the server that runs it, and the reason.
 
 use super::Relay;
 use crate::serve::routing::{ChosenReplica, RoutedStatements, Routing};

@@ -1,5 +1,5 @@
-//! Cancel requests while a server is attached: they may cancel the client's statements, never the
-//! proxy's own.
+//! Handles cancel requests while a server is attached. They may cancel the client's statements, but
+//! never the proxy's own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

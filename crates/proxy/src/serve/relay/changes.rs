@@ -1,5 +1,5 @@
-//! Sessions that may have changed their settings. A session continues with other connections if
-//! these can have the same settings.
+//! Reads the settings of sessions whose statements may have changed them. Such a session continues
+//! on other connections if these can have the same settings.
 
 use super::{Relay, SessionEnd, snapshots, violation};
 use crate::serve::server_settings::ServerSettings;

@@ -1,4 +1,4 @@
-//! How sessions end: the client gets the reason, and servers are left in order.
+//! Ends sessions: the client gets the reason, and connections are released or closed.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Answers that are held back from the client, and the commits for which they wait.
+//! Holds answers back from the client until certain commits are finished.
 
 use std::future::poll_fn;
 use std::io;

@@ -1,4 +1,4 @@
-//! Notices of its batches to a client that has asked for them.
+//! Sends notices about the routes of batches to a client that has requested them.
 
 use super::Relay;
 use crate::serve::routing::{Routing, RoutingReason};

@@ -1,4 +1,5 @@
-//! Process numbers in a session's messages, and the loan of its own process to other sessions.
+//! Replaces process numbers in a session's messages. A statement may name the process of another
+//! session: that session then lends its server process until the statement is answered.
 //!
 //! A loan outlives the use of the connection: when a session gives back a connection whose process
 //! was lent, the relay keeps it aside until the other statement was answered. If its server ends it

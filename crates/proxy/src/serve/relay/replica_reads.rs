@@ -1,4 +1,4 @@
-//! Batches of a transaction on the primary whose reads may run at a replica.
+//! Runs the reads of a transaction that is on the primary at a replica.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The server of a session.
+//! The server that a session uses: the primary or a replica.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Read-only transactions at REPEATABLE READ: the whole transaction runs where it has its snapshot.
+//! Handles read-only transactions at REPEATABLE READ. The whole transaction runs on the server
+//! where it has its snapshot.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Reads that wait for a fresh replica while the primary is busier.
+//! Handles reads that wait for a fresh replica while the primary has more load than the replicas.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

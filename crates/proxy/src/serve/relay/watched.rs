@@ -1,4 +1,4 @@
-//! Reads at a replica that may be torn, see `proxy_core::freshness::watch`.
+//! Handles watched reads, which may be torn, at a replica. See `proxy_core::freshness::watch`.
 
 use super::Relay;
 use crate::serve::routing::ChosenReplica;

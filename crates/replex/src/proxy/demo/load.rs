@@ -1,4 +1,5 @@
-//! Clients that read and write through the proxy by an ordinary driver, and check every answer.
+//! Runs clients that read and write through the proxy with an ordinary driver, and check every
+//! answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

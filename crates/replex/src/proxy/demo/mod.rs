@@ -1,4 +1,5 @@
-//! `replex proxy demo`: a primary, replicas that come and go, and a load that notices nothing.
+//! `replex proxy demo`: runs a primary, and replicas that are added and lost, while the clients of
+//! a load see no error.
 //!
 //! All databases are its own, in temporary folders on loopback, and go with it however it ends.
 
