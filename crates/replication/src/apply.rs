@@ -1,4 +1,4 @@
-//! The statements with which a replica repeats the effects of a transaction state.
+//! Writes the statements with which a replica repeats the effects of a commit.
 //!
 //! Values are text literals without a type, so that each column's input function reads the text of
 //! its output function. Every statement must find exactly the rows of its change (R30).

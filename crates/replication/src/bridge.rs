@@ -1,8 +1,8 @@
-//! A local socket that leads to a server over TLS.
+//! A local socket that forwards to a server over TLS.
 //!
-//! With TLS, the library that reads the slot would bring a second implementation of TLS and its
-//! cryptography. So it uses this socket instead, which asks for no password. The bridge logs in at
-//! the server over TLS, as the rest of the proxy does.
+//! With TLS, the library that reads the slot would add a second implementation of TLS and its
+//! cryptography. So the library connects to this socket instead, which requires no password. The
+//! bridge logs in at the server over TLS, as the rest of the proxy does.
 
 use std::fs::Permissions;
 use std::io;

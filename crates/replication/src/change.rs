@@ -1,4 +1,4 @@
-//! The steps of a commit, and the tables that they are about as the stream describes them.
+//! The steps of a commit, and the tables that they change, as the stream describes these tables.
 
 use std::sync::Arc;
 

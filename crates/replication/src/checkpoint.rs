@@ -1,7 +1,8 @@
-//! A position in the primary's log that all servers are past, on disk. Operators request it before
-//! they stop a server, or copy its files.
+//! Finds a position in the primary's WAL up to which all servers have every commit on disk.
+//! Operators request it before they stop a server, or copy its files.
 //!
-//! An offline replica is not waited for, as that may be for ever: it is reported instead.
+//! The checkpoint does not wait for an offline replica, because it may never return. It reports the
+//! replica instead.
 
 use std::time::Duration;
 

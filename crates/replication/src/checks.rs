@@ -1,8 +1,9 @@
-//! CHECK constraints at replicas.
+//! Replaces those CHECK constraints at replicas that could reject a row which the primary has
+//! accepted.
 //!
-//! A row that a replica applies has passed the primary's checks. A check whose result depends on
-//! more than the row (the time, the user, a setting, other tables) could fail at the replica all
-//! the same. Such a check is replaced by one of the same name that holds in sessions with
+//! A row that a replica applies has passed the primary's checks. But a check could fail at the
+//! replica if its result depends on more than the row (the time, the user, a setting, other
+//! tables). Such a check is replaced by one of the same name that holds in sessions with
 //! `session_replication_role = replica`, in which rows are applied. It is enforced for all others
 //! once the replica is promoted. Checks that only call immutable functions of PostgreSQL's own stay
 //! as they are: the planner uses them.

@@ -1,5 +1,5 @@
-//! Makes a replica of a streaming standby of the primary: the quickest way to fill one, as files
-//! are copied and not rows (P3).
+//! Makes a streaming standby of the primary a replica. It is the quickest way to fill a replica,
+//! because files are copied instead of rows (P3).
 //!
 //! The slot exists before that. The standby is promoted, which ends its replay at some WAL position
 //! of the primary. It has every commit whose record ends at or before this position, and no other.
@@ -22,8 +22,8 @@ use proxy_core::freshness::ReplicaId;
 
 /// Time between two looks at the standby's position.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// A standby that lacks commits and whose replay stands still for so long is refused: it may have
-/// lost its stream from the primary.
+/// A standby that lacks commits and whose replay has not progressed for this long is refused,
+/// because it may have lost its stream from the primary.
 const STALL_MAX: Duration = Duration::from_secs(300);
 /// How long PostgreSQL may take to promote the standby.
 const PROMOTION_MAX: Duration = Duration::from_secs(60);

@@ -1,9 +1,10 @@
-//! Looks for differences between a replica and the primary, continuously (P4).
+//! Compares each replica with the primary continuously, to detect differences (P4).
 //!
-//! The two are compared at the same WAL position, without stopping writers. The Extractor is held,
-//! and a snapshot of the primary is taken. The Extractor goes on until it has exactly the commits
-//! of that snapshot, and is held again. A snapshot of the replica is taken, and the Extractor goes
-//! on. Then tables are compared by count and checksum, in the two snapshots.
+//! The two are compared at the same WAL position, without stopping writers. The Extractor pauses,
+//! and the proxy takes a snapshot of the primary. The Extractor continues until it has exactly the
+//! commits of that snapshot, and pauses again. The proxy takes a snapshot of the replica, and the
+//! Extractor continues. Then the proxy compares the tables by count and checksum, in the two
+//! snapshots.
 //!
 //! A snapshot that lacks a commit whose record is already in the WAL is no prefix. It is given up,
 //! and another one is taken.

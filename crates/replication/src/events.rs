@@ -1,4 +1,4 @@
-//! Events for the operator's log, by the facade `log`: rare ones, each with a name.
+//! Reports rare events to the operator's log through the crate `log`. Each event has a name.
 //!
 //! An event has no statement, no value of a row and no password. An event that repeats while its
 //! cause lasts is reported once.

@@ -1,7 +1,8 @@
-//! Keeps proxies of earlier epochs, and their unfinished statements, from a replica.
+//! Fences a replica: ends the sessions and statements of proxies of earlier epochs there, and
+//! rejects new ones.
 //!
-//! Invariant: once an epoch was raised, no session of an earlier one commits there. Such a session
-//! was either there when those were ended, or looks at the epoch later, before it executes
+//! Invariant: once an epoch is raised at a replica, no session of an earlier epoch commits there. A
+//! session that existed at that time was ended. A later session reads the epoch before it executes
 //! anything.
 
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! The sources of a replica's commits: the slot's stream, the reader's memory of it, or the
-//! transactions buffer. The slot may forget commits that another source has. No I/O: the simulation
-//! runs the same.
+//! Chooses the source of a replica's next commits: the slot's stream, the commits that the slot's
+//! reader remembers, or the transactions buffer. Also decides which commits the slot may forget.
+//! The code does no I/O, and the simulation runs it, too.
 //!
 //! Invariant: if the next commit comes from a source, that source has every commit after the
 //! replica's position.

@@ -1,5 +1,5 @@
-//! Replication: the primary's commits, read from one logical slot in the order of its log, and
-//! repeated at every replica.
+//! Replicates the primary: reads its commits from one logical slot in the order of the WAL, and
+//! repeats them at every replica.
 //!
 //! - `reader` reads the slot, reports each commit to the manager, and gives it to the Extractors
 //!   once the primary shows it.
@@ -21,7 +21,7 @@
 //!   transaction which: `hihooi.applied` (R31). So nothing is applied twice after a restart.
 //! - The slot is confirmed only up to the position that every replica has on disk, or the
 //!   transactions buffer has for it, and only by the active proxy.
-//! - A change that does not find exactly its row is never passed over: the replica is quarantined.
+//! - If a change does not find exactly its row, the replica is quarantined.
 
 pub mod buffer;
 pub mod catalogue;

@@ -1,5 +1,5 @@
-//! Which primary a database is, or follows: its *line*. A promoted replica begins a new one, and
-//! marks the line whose place it takes.
+//! Identifies the primary that a database is or follows by its *line*. A promoted replica begins a
+//! new line, and records the line that it replaces.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The commits that the transactions buffer has: pages, each of which holds all commits between two
-//! positions in the primary's WAL.
+//! The pages of the transactions buffer. A page holds all commits between two positions in the
+//! primary's WAL.
 //!
 //! Invariant: the known pages leave no gap. A reader that has every commit up to a covered position
 //! finds every later commit up to the newest, in order.

@@ -1,5 +1,5 @@
-//! The progress of a long task, and when it will be done, by the elapsed time (the paper's section
-//! 6.3).
+//! Reports the progress of a long task, and estimates its end from the elapsed time (the paper's
+//! section 6.3).
 
 use std::time::Duration;
 

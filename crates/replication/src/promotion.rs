@@ -1,4 +1,4 @@
-//! Promotion: a replica becomes the primary after the primary is gone.
+//! Promotes a replica: it becomes the primary after the loss of the primary.
 //!
 //! All replicas hold prefixes of one order (I14), so the most advanced replica has every commit of
 //! the others. Sessions that execute there are ended and kept out first (`fence`), so that the

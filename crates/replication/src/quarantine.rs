@@ -1,8 +1,8 @@
-//! Checks a replica's database before it is filled or followed: it must not be known to differ, and
-//! must not be the primary. Also empties it.
+//! Checks a replica's database before the proxy fills or follows it. The database must not be known
+//! to differ from the primary, and must not be the primary itself. Also empties it.
 //!
-//! Invariant: a database that was found to differ is not followed again until it was emptied,
-//! whichever proxy asks and however often it was started since.
+//! Invariant: a database that differed from the primary is followed again only after it was
+//! emptied. This is so for every proxy, and after any restart.
 
 use super::lineage;
 use tokio_postgres::Client;

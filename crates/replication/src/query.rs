@@ -1,4 +1,4 @@
-//! Simple queries to a server, and the rows of their answers.
+//! Sends simple queries to a server, and returns the rows of their answers.
 
 use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
 

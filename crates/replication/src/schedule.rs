@@ -1,9 +1,9 @@
-//! In which order an Extractor's connections execute, commit and roll back transactions.
+//! Decides in which order an Extractor's connections execute, commit and roll back transactions.
 //!
-//! Pure. A connection executes a group of consecutive transactions as one transaction of the
-//! replica. A group's name is its last TSID, which is the replica's position once it has committed.
-//! Groups consist of waiting transactions. A group has more than one only where more wait than
-//! there are connections, and no transaction waits for a group to be full.
+//! The code does no I/O. A connection executes a group of consecutive transactions as one
+//! transaction of the replica. A group's name is its last TSID, which is the replica's position
+//! once it has committed. Groups consist of waiting transactions. A group has more than one only
+//! where more wait than there are connections, and no transaction waits for a group to be full.
 //!
 //! Invariants: commits are in TSID order (R31). An independent group may execute before its turn,
 //! but if an earlier group fails or is blocked by it, it is rolled back. A group that fails is

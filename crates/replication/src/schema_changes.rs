@@ -1,5 +1,5 @@
-//! Changes of the schema by any session: noted on the primary by event triggers, and run again on
-//! replicas in their place among the rows of their transaction.
+//! Records the schema changes of all sessions. Event triggers record each on the primary, and
+//! replicas execute it at the same place among the rows of its transaction.
 //!
 //! The triggers write each into a table of our own, which only superusers may write, and delete it
 //! again: the slot's stream has it all the same, and no other user can have put it there. A trigger

@@ -1,6 +1,6 @@
-//! Fills a new replica from a snapshot of the primary, while the primary goes on (P3), or of
-//! another replica, which is its seed then (the paper's Seed DB, section 6.2): the primary copies
-//! nothing for it.
+//! Fills a new replica from a snapshot, while the primary serves (P3). The snapshot is one of the
+//! primary, or one of another replica, which is then the seed (the paper's Seed DB, section 6.2).
+//! With a seed, the primary copies no rows.
 //!
 //! A snapshot of the primary itself lists the transactions that were running. So it shows exactly
 //! which commits it contains, none is missed and none applied twice: commits up to `applied` are

@@ -1,4 +1,5 @@
-//! Objects and settings that replication requires on the primary and on replicas.
+//! Creates the objects, and checks the settings, that replication requires on the primary and on
+//! replicas.
 
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio_postgres::{Client, SimpleQueryMessage};

@@ -1,5 +1,4 @@
-//! The amount of WAL that the primary retains for the slot, and the amount that it may still
-//! retain.
+//! Measures the WAL that the primary retains for the slot, and the WAL that it may still retain.
 
 use tokio_postgres::Client;
 

@@ -1,4 +1,4 @@
-//! A snapshot of the primary: which transactions it shows.
+//! A snapshot of the primary, which determines the transactions that a session sees.
 
 use std::collections::BTreeSet;
 

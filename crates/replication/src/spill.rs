@@ -1,5 +1,5 @@
-//! The changes of a long transaction in a file without a name instead of in memory. They are the
-//! statements that replicas execute, one after the other.
+//! Stores the changes of a long transaction in an unnamed file instead of in memory. They are the
+//! statements that replicas execute, in order.
 //!
 //! A statement is stored as a byte for whether it must find exactly one row, its length in four
 //! bytes, and its text. Rows that are changed together are stored as another byte, the length of

@@ -1,5 +1,5 @@
-//! A streaming standby of the primary as a replica: PostgreSQL keeps it up, and its replay position
-//! shows how far it is (P3).
+//! Uses a streaming standby of the primary as a replica. PostgreSQL keeps it up to date, and its
+//! replay position shows which commits it has (P3).
 //!
 //! A TSID is the WAL position after a commit's record, and a standby shows a commit once its replay
 //! has passed this position. It may do so before the primary does: slightly before, or long before

@@ -1,5 +1,5 @@
-//! Transaction states: the effects of one commit of the primary, assembled from the slot's
-//! messages.
+//! Assembles transaction states from the slot's messages. A transaction state is the effects of one
+//! commit of the primary.
 //!
 //! Invariant: a state's sets hold every row that it writes, so that two states whose sets are
 //! independent touch no common row.

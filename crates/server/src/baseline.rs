@@ -1,4 +1,4 @@
-//! The baselines with which every published figure is compared: `echo` and `chain-echo`.
+//! The baselines to which every published figure is compared: `echo` and `chain-echo`.
 //!
 //! The baselines use the server's own event loop, with a handler that keeps no state. So they
 //! measure only the cost of sockets, frames and batching. `echo` answers each `Message::Echo` with

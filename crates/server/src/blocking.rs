@@ -1,5 +1,5 @@
-//! A blocking connection that sends and receives frames, for the few uses outside of event loops:
-//! joining a cluster, and reading counters.
+//! A blocking connection that sends and receives frames. It is for the few uses outside of event
+//! loops: to join a cluster, and to read counters.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,11 +1,11 @@
-//! A value that is kept in two files of a folder: all of it as it once was, and a log of the
-//! changes since (`protocol::change_log`).
+//! Stores a value in two files of a folder: a complete earlier value, and a log of the changes
+//! since (`protocol::change_log`).
 //!
 //! A change appends one record. Once the log is longer than the value, the value is written again
-//! and the log begins again. A crash between the two leaves changes in the log that the value has
-//! already: its owner passes over them. A crash while a record is written leaves a torn one, which
-//! was never reported as kept. A process that starts writes the value first, so that no record
-//! follows a torn one. The meaning of values and changes is their owners' business.
+//! and the log begins again. A crash between the two leaves changes in the log that the value
+//! already has, and the owner skips them. A crash during the write of a record leaves a torn
+//! record, which was never reported as stored. A process that starts writes the value first, so
+//! that no record follows a torn one. This module does not know the meaning of values and changes.
 
 use std::fs::File;
 use std::io::Write;

@@ -42,8 +42,8 @@ pub fn wall_us() -> u64 {
 }
 
 /// Returns the time since the machine's start, with the time for which it was suspended. A machine
-/// must not believe after a suspension that its leases are still valid (R15), and the clock of std
-/// stands still during one.
+/// must not believe after a suspension that its leases are still valid (R15), and std's clock does
+/// not advance during one.
 fn since_boot_us() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).expect("time since boot is positive");

@@ -1,5 +1,5 @@
-//! The newest configuration that a server knows: the files `configuration` and
-//! `configuration.changes` of its folder.
+//! The files `configuration` and `configuration.changes` of a server's folder, with the newest
+//! configuration that the server knows.
 //!
 //! The server does not serve from it. The coordinator needs it if its own state is lost or an older
 //! copy (`docs/how-to/store-disks.md`). The record (see `envelope`, "RPXCONFG") is the

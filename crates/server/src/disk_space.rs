@@ -1,4 +1,4 @@
-//! The free space of a folder's disk, checked from time to time.
+//! Checks the free space of a folder's disk from time to time.
 //!
 //! A server's log and tables have limits of their own. This module handles a disk that is small, or
 //! that other programs fill. It does not see a user's quota, which shows when a segment cannot be

@@ -1,4 +1,5 @@
-//! A core's store on a disk: the log of crate `storage`, and the tables that are derived from it.
+//! A core's store on a disk: the log of crate `storage`, and the tables that are derived from the
+//! log.
 //!
 //! Replaying the log from the last checkpoint on completes the tables. A damaged log is refused,
 //! because a server whose log may lack durable records must not vote (R24).

@@ -1,4 +1,4 @@
-//! The envelope around the bytes of small records that are kept: their kind, their format, and a
+//! The header of small records in files and in etcd: the kind of the record, its format, and a
 //! checksum.
 //!
 //! ```text

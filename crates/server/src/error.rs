@@ -1,4 +1,4 @@
-//! Errors that end a server, or keep it from starting.
+//! The errors that end a server, or prevent its start.
 
 use std::fmt;
 use std::io;

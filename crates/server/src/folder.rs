@@ -1,8 +1,8 @@
-//! A data folder: one process at a time, small files replaced atomically.
+//! A data folder: only one process uses it at a time, and its small files are replaced atomically.
 //!
 //! A file is written under another name, flushed, renamed, and the folder flushed (R23): after a
-//! crash there is the old file or the new one, whole. The meaning of the files is their owners'
-//! business; logs and tables are `storage`'s.
+//! crash there is the old file or the new one, whole. This module does not know the meaning of the
+//! files. Logs and tables are in crate `storage`.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, Write};

@@ -1,4 +1,4 @@
-//! The identity of the server of a data folder: the file `identity`.
+//! The file `identity` of a data folder, with the identity of the folder's server.
 //!
 //! Its record (see `envelope`, "RPXSERVR") is disk (u64), cores (u16), cluster and server (a byte;
 //! u64 and u32 if it has joined), last (u64), incarnation (u32), attempt (a byte; u64 if there is

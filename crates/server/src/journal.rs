@@ -1,4 +1,4 @@
-//! The operator's log: one line per event on stderr, `time level key=value …`.
+//! Writes the operator's log: one line per event on stderr, `time level key=value …`.
 //!
 //! It is for rare events (starts, stops, connections refused, errors). Operations are counted, not
 //! logged.

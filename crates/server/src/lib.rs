@@ -1,4 +1,5 @@
-//! The server process: event loops, sockets, timers, and the roles that run on them.
+//! The server process: event loops, sockets and timers, and the roles that run on them (core,
+//! coordinator, baseline).
 //!
 //! One event loop per core reads frames, hands them to a [`event_loop::Handler`] and writes its
 //! answers. No thread stands between the socket and the state machine. The rules of the store are

@@ -1,4 +1,4 @@
-//! Limits that the system sets for a process.
+//! The limits that the operating system sets for a process.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -1,5 +1,5 @@
-//! Messages of a server to its coordinator outside of any event loop. They report that it joins,
-//! that it is there while its cores still read their disks, and that it has stopped.
+//! Sends a server's messages to its coordinator outside of any event loop: that the server joins,
+//! that it is alive while its cores still read their disks, and that it has stopped.
 //!
 //! A server that joins waits for a coordinator that is unavailable. A refusal is final, unless its
 //! reason will pass (a lease of the previous process that still runs). No server waits for the
@@ -21,8 +21,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// How long one attempt to join may take.
 const ATTEMPT_MAX: Duration = Duration::from_secs(12);
-/// Time in which a coordinator must greet. It does so at once, and a coordinator that stands still
-/// is left for the next one.
+/// Time in which a coordinator must greet. A running coordinator does so at once. If one does not,
+/// the server tries the next one.
 const GREETING_MAX: Duration = Duration::from_secs(1);
 /// How long a goodbye may take, at each address: as long as the lease that it gives back.
 const GOODBYE_MAX: Duration = Duration::from_secs(1);

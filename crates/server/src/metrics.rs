@@ -1,4 +1,4 @@
-//! Counters of a server as Prometheus text, on a port of their own.
+//! Serves the counters of a server in Prometheus's text format, on a separate port.
 //!
 //! A thread that sleeps until a request comes: it then asks each core for its status, as any client
 //! does, so that nothing is shared with the event loops. It answers one request at a time, and

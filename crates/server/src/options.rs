@@ -1,4 +1,4 @@
-//! How servers and coordinators are started, and which addresses they may listen at.
+//! The options of servers and coordinators, and the addresses at which they may listen.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};

@@ -1,8 +1,8 @@
-//! A server process: its folder, its identity, its cores and their threads.
+//! Runs a server process: opens its folder, reads its identity, and starts its cores on their
+//! threads.
 //!
 //! It opens the folder, listens and joins the cluster. Then each core restores its state and
-//! serves, on a thread of its own. When one core fails the others are stopped too: a server is
-//! there or it is not.
+//! serves, on a thread of its own. If one core fails, the process stops the others, too.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Random numbers for names that must differ from all others: clusters, disks, processes.
+//! Draws random numbers for names that must differ from all others: of clusters, disks and
+//! processes.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,8 +1,7 @@
-//! The storage of a core: a log with group commit and sorted tables.
+//! The interface of a core's storage: a log with group commit, and sorted tables.
 //!
-//! The trait is the edge between the driver and `storage`, and lets tests and baselines run a core
-//! without a disk. The meaning of records is the machine's business; how bytes are kept is the
-//! store's.
+//! The trait separates the driver from crate `storage`, so that tests and baselines can run a core
+//! without a disk. Only the machine knows the meaning of records.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Requests of the session machine to the coordinator. It fetches a configuration when it learns
-//! that its own is old. It opens a session before the first operation and when the current one has
-//! reached its age.
+//! Sends the session machine's requests to the coordinator. The machine fetches a configuration
+//! when it learns that its own is old. It opens a session before the first operation, and again
+//! when the current session has reached its maximum age.
 //!
 //! Requests and answers may be lost, and may arrive twice. Only operations that need the
 //! coordinator's answer wait for it.

@@ -1,4 +1,4 @@
-//! Handlers of the session machine's events: answers, refusals, opened and closed connections,
+//! Handles the events of the session machine: answers, refusals, opened and closed connections, and
 //! time.
 
 use alloc::vec::Vec;

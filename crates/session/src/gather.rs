@@ -1,4 +1,4 @@
-//! Reads of many pages and many partitions, assembled from single pages.
+//! Combines single pages into reads of many pages and many partitions.
 //!
 //! The code is pure: it returns the pages to request, accepts them in any order, and returns rows,
 //! merged by key if an order is needed. Memory is bounded: it keeps at most two pages per

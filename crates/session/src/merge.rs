@@ -1,4 +1,4 @@
-//! Merging pages of a cover's members into one page of the lost partition.
+//! Merges pages of a cover's members into one page of the lost partition.
 //!
 //! Members return rows in the lost partition's order or in their own. The merged page is in the
 //! lost partition's order and has each row once. Of two copies of a row it has the one with the

@@ -1,4 +1,4 @@
-//! Reading several ranges, or several pages of one, as of one moment (R35).
+//! Reads several ranges, or several pages of one range, as of one moment (R35).
 //!
 //! A read of several partitions sends several requests. Between two of their answers a row can move
 //! from a partition that answers later to one that has answered. So the answers must show one
@@ -35,7 +35,7 @@ use super::{
 const ROUNDS_QUIET: u32 = 3;
 /// Rounds after which a moment is given up.
 const ROUNDS_MAX: u32 = 24;
-/// How long the holds of the first such round may last; doubled with each further one.
+/// How long the holds of the first held round may last. Each further round doubles this time.
 const HOLD_US: u64 = 25_000;
 /// How long the machine tries to end holds that it does not need any more.
 const RELEASE_US: u64 = 200_000;

@@ -1,4 +1,5 @@
-//! Names of requests: a session, and numbers that rise by one and are never reused (R13).
+//! Assigns the names of requests: a session, and numbers that rise by one and are never reused
+//! (R13).
 //!
 //! The module also knows which results servers may forget: those below the lowest number whose
 //! result the client does not know (R14). The session machine decides when sessions begin and end.

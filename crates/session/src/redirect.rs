@@ -1,5 +1,5 @@
-//! Reads of a lost partition: the client reads its rows from a cover (Replex sections 3.1 and 4,
-//! Fig. 6).
+//! Redirects reads of a lost partition: the client reads its rows from a cover (Replex sections 3.1
+//! and 4, Fig. 6).
 //!
 //! A partition is lost for a client if the configuration lists its server as down, or if the client
 //! cannot reach it. Then the client reads its rows from the cheapest available cover, with one

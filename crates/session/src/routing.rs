@@ -1,4 +1,4 @@
-//! The core that an operation goes to, by the configuration.
+//! Chooses the core that gets a request, by the configuration.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 

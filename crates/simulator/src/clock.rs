@@ -1,4 +1,5 @@
-//! A machine's clocks: a monotonic one that runs a little fast or slow, a wall clock that steps.
+//! The simulated clocks of a machine: a monotonic clock that is slightly fast or slow, and a wall
+//! clock that steps.
 
 use protocol::identity::ClockReading;
 

@@ -1,5 +1,5 @@
-//! The driver of one core: carries out what the machine puts out, in the order that the machine's
-//! contract asks for, on a simulated disk and network.
+//! Drives one core's machine: carries out its output on a simulated disk and network, in the order
+//! that the machine's contract requires.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! One core's disk: a log whose bytes go through the real record codec, and a checkpoint.
+//! The simulated disk of one core: a log whose bytes pass through the real record codec, and a
+//! checkpoint.
 //!
 //! Records that were flushed survive a crash. Of the other records, nothing, everything, or the
 //! first bytes up to anywhere survive. Recycled segments and files are left to the tests of

@@ -1,4 +1,4 @@
-//! The events and their times: a queue ordered by time, then by the order in which events were
+//! The queue of events, ordered by their time, and for equal times by the order in which they were
 //! added.
 
 use std::cmp::Ordering;

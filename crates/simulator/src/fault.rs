@@ -1,4 +1,4 @@
-//! The kinds of faults, and how often the seed wants each.
+//! The kinds of faults, and how often each happens in a run.
 
 use crate::plan::Faults;
 

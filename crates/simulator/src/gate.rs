@@ -1,9 +1,10 @@
-//! The gate of planted bugs: a simulator that finds nothing must be shown to find something.
+//! The gate of planted bugs. It proves that the simulator can find bugs: it plants each bug, and
+//! fails if no checker detects it.
 //!
-//! Each bug of `protocol::planted` is planted in turn, and seeds are run until a checker notices.
-//! Seeds that do not draw what a bug needs, a drain for one of moves, are left out. A seed counts
-//! only if it passes without the bug. A bug that no seed shows fails the gate: then either its hook
-//! is gone or a checker is blind.
+//! Each bug of `protocol::planted` is planted in turn, and seeds are run until a checker detects
+//! it. Seeds whose faults do not include what a bug needs are left out. A bug in moves needs a
+//! drain, for example. A seed counts only if it passes without the bug. A bug that no seed shows
+//! fails the gate: then either its hook is gone or a checker is blind.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,7 @@
-//! The content of each disk: every record of every core, as the checkers look at it.
+//! The ledger has every log record of every core, so that the checkers can read them.
 //!
-//! The machines do not know the ledger. A crash removes the records that the disk has lost from it.
+//! The machines do not know the ledger. When a disk loses records in a crash, the simulator removes
+//! them from the ledger, too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

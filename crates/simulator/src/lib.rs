@@ -1,4 +1,4 @@
-//! A whole cluster on one thread, from one seed, with faults and with checkers.
+//! Simulates a whole cluster on one thread, with faults and checkers. One seed determines the run.
 //!
 //! The real machines of `machines` and `session` run on a simulated network, simulated
 //! disks with the real record codec of `storage`, and simulated clocks. Everything that happens

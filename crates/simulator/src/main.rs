@@ -1,4 +1,5 @@
-//! The simulator's command line: many seeds, or one with its history, or the planted bugs.
+//! The simulator's command line: runs many seeds, prints the trace of one seed, or runs the gate of
+//! planted bugs.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};

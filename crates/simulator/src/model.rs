@@ -1,8 +1,8 @@
-//! The meaning of a table: the set of rows of one group, and what each operation does to it.
+//! A model of a table: the rows of one group, and the effect of each operation on them.
 //!
-//! Deliberately nothing of the real code: rows are seven numbers, so that a history can be
-//! checked thousands of times a second. Rows of different groups share no key of any index, so
-//! that every group is an object of its own for the linearisability checker.
+//! The model shares no code with the store on purpose. A row is seven numbers, so that a history
+//! can be checked thousands of times a second. Rows of different groups share no key of any index,
+//! so that every group is an object of its own for the linearisability checker.
 //!
 //! Copies come and go while the table is in use. Each change is an operation of its own in every
 //! group's history: what a unique index demands holds for the writes after it.

@@ -1,8 +1,8 @@
-//! When messages arrive, if at all.
+//! Decides whether and when a message arrives.
 //!
-//! Connections keep order, as TCP does, unless the seed draws otherwise: between cores messages may
-//! also be lost, doubled and reordered while a connection stands, which is harder than TCP. The
-//! content of a message is not this module's concern.
+//! Connections keep order, as TCP does. If the run's faults include it, messages between cores are
+//! also lost, duplicated or reordered on an open connection. TCP would never do this. This module
+//! does not know the content of a message.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! The parameters of one seed: the cluster's shape, the workload's, and the faults' rates. Drawn
-//! once at the start and then held, so that seeds differ more than moments within one do.
+//! The parameters of one run: the shape of the cluster, the workload, and the rates of faults. The
+//! seed determines them once at the start. So runs differ more from each other than the phases of
+//! one run.
 
 use machines::core::CoreLimits;
 use placement::{

@@ -1,4 +1,5 @@
-//! Random numbers that are the same for ever: xoshiro256** seeded by splitmix64 (Blackman, Vigna).
+//! Generates random numbers that are the same in every version: xoshiro256** seeded by splitmix64
+//! (Blackman, Vigna).
 //!
 //! A failing seed must replay on every machine and with every later version of every library, so
 //! the generator is these few lines. It is no good for secrets.

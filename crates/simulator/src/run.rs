@@ -1,8 +1,8 @@
-//! One seed, from an empty cluster to the verdict.
+//! Runs one seed, from an empty cluster to the result of the checks.
 //!
-//! The table is made in calm; then faults and work at once; then calm again, in which everything
-//! must finish within a bound (I16); then the checks at rest; then, where acknowledged means
-//! flushed, a power cut and the same checks again.
+//! The table is created without faults. Then clients work while faults happen. Then faults stop,
+//! and all operations must finish within a time limit (I16). Then the checks at rest run. With
+//! `sync`, a power cut follows, and the same checks again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;

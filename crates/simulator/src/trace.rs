@@ -1,4 +1,4 @@
-//! The readable history of one seed, line by line, for `--trace`.
+//! Prints the trace of one seed, line by line, for `--trace`.
 
 use crate::event::PacketContent;
 use crate::network::{Arrivals, Node};

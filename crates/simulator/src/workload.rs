@@ -1,4 +1,4 @@
-//! Random operations, and their translation into the protocol's words and back.
+//! Generates random operations, and translates them into the protocol's requests and back.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The store that statements run over in earnest: the client.
+//! Implements the store's interface with the client, for statements on a real cluster.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Everything that can go wrong with a statement, worded so that a person can fix it.
+//! The errors of statements, with messages that tell a person how to fix the statement.
 //!
 //! Each variant names the thing and the remedy. A refusal by the store is returned as
 //! [`SqlError::Store`], with the client's message. The rest was found before anything was sent,

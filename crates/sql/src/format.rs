@@ -1,4 +1,4 @@
-//! Results as a table for people, as CSV, or as JSON for programs.
+//! Formats results: as a table for people, and as CSV or JSON for programs.
 //!
 //! CSV and JSON output has only rows, so that programs can read it. The result of a statement, such
 //! as `UPDATE 3`, goes to a separate output.

@@ -1,4 +1,4 @@
-//! SQL of the store: text in, rows out.
+//! The store's SQL: parses, plans and runs statements, and returns their rows.
 //!
 //! A statement is parsed ([`parse`]), given a meaning over a configuration ([`plan::plan`]), and
 //! run by a [`SqlSession`] over a [`Store`], which is a `client::Client` in production. The first

@@ -1,5 +1,5 @@
-//! A store in memory for tests: the cluster's promises, in the simplest implementation that is
-//! evidently right. It checks that each read asks the partition that holds the rows.
+//! A store in memory for tests. It implements the cluster's guarantees as simply as possible. It
+//! checks that each read asks the partition that holds the rows.
 
 use std::collections::BTreeMap;
 use std::future::Future;

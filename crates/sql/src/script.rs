@@ -1,4 +1,4 @@
-//! Cuts a text into statements, keeping where each token stands.
+//! Divides a text into statements, and keeps the position of each token.
 //!
 //! The cut is by tokens, so a semicolon inside quotes or comments does not count. The meaning of a
 //! statement is for `parse`. Also here: whether an SQL string is complete, so that the shell knows

@@ -1,4 +1,4 @@
-//! The meaning of identifiers and of names of types in SQL.
+//! Interprets identifiers and type names of SQL.
 
 use placement::ColumnType;
 use sqlparser::ast;

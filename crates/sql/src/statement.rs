@@ -1,4 +1,5 @@
-//! Statements of the store, reduced to its features.
+//! The statements of the store, as the parser returns them. They have only the features of the
+//! store.
 //!
 //! `parse` makes them from text, `plan` gives them a meaning over a configuration. Expressions
 //! stay as the parser's trees, because their types depend on the table that they are about.

@@ -1,7 +1,8 @@
-//! The interface of a store for running statements: pages, operations, tables.
+//! The interface of a store on which statements run: pages, operations, tables.
 //!
-//! The real one is `adapter` over the client; tests use a model in memory. Routing, retries and
-//! exactly-once are behind this line; merging pages and filtering by value are before it.
+//! `adapter` implements it with the client, and tests use a model in memory. The implementation
+//! routes and retries requests so that each takes effect exactly once. The caller merges pages and
+//! filters by value.
 
 use std::fmt;
 use std::future::Future;

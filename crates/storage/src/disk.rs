@@ -1,4 +1,4 @@
-//! The operations that the log needs of a file system, as a trait, so that tests can make a disk
+//! The operations of a file system that the log needs, as a trait, so that tests can make a disk
 //! fail.
 //!
 //! There is one folder without subfolders. Nothing is durable before [`DiskFile::sync`], and no

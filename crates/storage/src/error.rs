@@ -1,4 +1,4 @@
-//! Failures of a core's disk, and what the process and its operator must do.
+//! The failures of a core's disk, and how the process and its operator must react.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! The file that describes a store's folder: its identity, and whether it is complete.
+//! The file that describes a store's folder: its identity, and whether its creation is complete.
 //!
 //! When a store is created, it is written first and changed last. So a crash in between can be
 //! distinguished from a loss. The layout is in `docs/reference/storage-format.md`.

@@ -1,10 +1,11 @@
-//! The log's records as bytes: pure functions over buffers, shared with the simulator's disk.
+//! Encodes the log's records. They are pure functions over buffers, which the simulator's disk
+//! uses, too.
 //!
 //! A record is a header of [`HEADER_BYTES`] and its payload, padded to [`ALIGNMENT`]. Its CRC-32C
 //! is seeded by the [`SegmentKey`] of the file it was written to, so that bytes left over from an
 //! earlier use of a recycled file, or written to the wrong file, never pass. The layout is drawn in
-//! `docs/reference/storage-format.md`. The meaning of payloads, and files, are no concern of this
-//! module.
+//! `docs/reference/storage-format.md`. This module knows nothing of files and of the meaning of
+//! payloads.
 
 use placement::Position;
 

@@ -1,4 +1,5 @@
-//! The durable state of one core: a folder with its log and its tables, opened and kept together.
+//! The durable state of one core: a folder with its log and its tables, which are opened together
+//! and kept consistent.
 //!
 //! The log is the truth. A *checkpoint* brings the cold store to the state after some record, and
 //! releases the earlier log. A restart replays the log from there on. This module knows the order

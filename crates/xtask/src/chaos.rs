@@ -1,4 +1,4 @@
-//! `cargo xtask chaos`: the process test of all failures, for longer than a commit waits.
+//! `cargo xtask chaos`: runs the process test of all failures for longer than a commit's checks do.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: every fuzz target in turn, each for a while.
+//! `cargo xtask fuzz`: runs every fuzz target in turn, each for some time.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! How a replica finds a row that the primary's stream names.
+//! Writes the condition by which a replica finds a row that the primary's stream names.
 //!
 //! By its key, where there is one: with the operator of its index, under any search path. Otherwise
 //! by all its values (`REPLICA IDENTITY FULL`). The stream has the texts of types' output

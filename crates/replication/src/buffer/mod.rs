@@ -1,17 +1,18 @@
-//! The transactions buffer (the paper's section 3): commits by TSID, in a table of the store.
+//! The transactions buffer (the paper's section 3): stores commits by TSID in a table of the store.
 //!
-//! With a buffer, the primary need not keep its log for offline replicas. They get their missed
-//! commits from here, and then go on with the slot's reader. The buffer follows the reader as a
-//! replica does. It may be stopped, lose all that it has, or be unavailable, and only offline
-//! replicas depend on it: until it is back, the primary keeps its log for them.
+//! With a buffer, the primary need not retain its WAL for offline replicas. A replica that
+//! reconnects gets its missed commits from the buffer, and later commits from the slot's reader.
+//! The buffer follows the reader as a replica does. Only offline replicas depend on the buffer.
+//! While it is stopped or unavailable, or if it has lost its data, the primary retains the WAL for
+//! them.
 //!
 //! - `pages` knows which commits the buffer has, `record` encodes commits as bytes, and `table`
 //!   stores these bytes.
 //! - `delivery` delivers the missed commits to a replica.
 //!
-//! Commits that all replicas have are kept, too, as long as there is room: a replica that was
-//! removed and is added again needs them (the paper's Archiver). Where there is no room any more,
-//! the oldest goes, whichever replica needs it.
+//! While there is room, the buffer also keeps commits that all replicas have, because a replica
+//! that was removed and is added again needs them (the paper's Archiver). Without room, it drops
+//! the oldest commit, even if a replica needs it.
 //!
 //! Invariants:
 //! - The slot forgets nothing that an offline replica lacks and that is not here on disk.

@@ -1,4 +1,4 @@
-//! Transaction states as bytes, as pages hold them.
+//! Encodes and decodes the transaction states in the pages of the buffer.
 //!
 //! All numbers are little-endian. A state: TSID (8 bytes), transaction (4), whether it has
 //! statements (1), number of tables (4); of each table its number (4), and the number of its rows

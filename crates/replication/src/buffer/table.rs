@@ -1,4 +1,5 @@
-//! The table of the store that pages are kept in: keyed by TSID, one for each primary.
+//! Stores the pages of the buffer in a table of the store. Its key is the TSID, and each primary
+//! has its own table.
 //!
 //! A page is one row, or several, where one commit does more than a row can hold. Its first row is
 //! written last: so there is a page when all of it is there.

@@ -1,7 +1,8 @@
-//! How long a proxy may believe that it is the active one, and how a standby judges the heartbeats
-//! that it sees.
+//! Determines how long a proxy may assume that it is active, and when a standby concludes that the
+//! active proxy is silent.
 //!
-//! Times are of a clock that is never set, and that goes on while the machine sleeps.
+//! Times are of a clock that cannot be set, and that includes the time for which the machine is
+//! suspended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -148,9 +149,9 @@ pub struct ObservedLeader {
 }
 
 impl ObservedLeader {
-    /// Records an answer of the primary with the last heartbeat. The time that the primary takes to
-    /// answer does not count as silence of the active proxy. It counts at most like the time
-    /// between two checks.
+    /// Records an answer of the primary with the last heartbeat. If the heartbeat is the same as
+    /// before, the active proxy was silent since the previous check. A long time between two checks
+    /// counts as two check intervals at most, because the primary may have answered late.
     pub fn note(&mut self, beat: Option<LeaderHeartbeat>, now: BootTime) {
         let gap = self
             .looked

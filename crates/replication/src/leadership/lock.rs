@@ -1,4 +1,5 @@
-//! The lock and the heartbeats by which two proxies communicate, on the primary.
+//! The lock on the primary that the active proxy holds, and the heartbeats that it writes there for
+//! the standbys.
 //!
 //! The lock is of a session that does nothing else. `hihooi.leader` has the epoch, and survives a
 //! crash of the primary, as `hihooi.replica` does: see `register`. `hihooi.beat` and

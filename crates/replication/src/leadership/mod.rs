@@ -1,4 +1,4 @@
-//! Which of several proxies is the active one. The others stand by.
+//! Decides which of several proxies is active. The others stand by.
 //!
 //! A proxy that routes knows the writes of its own clients before they are committed (R32). It
 //! receives the writes of others from the slot, later. So two of them in front of one primary would

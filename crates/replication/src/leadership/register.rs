@@ -1,5 +1,5 @@
-//! The register of the replicas that operators have added. It is kept in the primary, so that the
-//! next active proxy follows them, too.
+//! The register of the replicas that operators have added. It is stored on the primary, so that the
+//! next active proxy follows the same replicas.
 //!
 //! `hihooi.replica` has their URLs as they were given, with passwords, and is its owner's alone, as
 //! PostgreSQL's `pg_subscription` is.

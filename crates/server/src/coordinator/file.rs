@@ -1,4 +1,4 @@
-//! A coordinator's state in a file of its folder. Only one process can lead.
+//! Keeps a coordinator's state in a file of its folder, so that only one process can lead.
 
 use std::collections::VecDeque;
 use std::path::Path;

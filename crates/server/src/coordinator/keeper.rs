@@ -1,5 +1,5 @@
-//! The interface between the role and the place that keeps a coordinator's state, and that decides
-//! which coordinator may write it.
+//! The interface between the coordinator's event loop and its keeper. The keeper stores the state,
+//! and decides which coordinator may write it.
 //!
 //! Invariants: Between two `KeeperEvent::Lead` the coordinator leads with at most one state.
 //! `KeeperEvent::Kept` is sent only for states of the present leadership, and means that every

@@ -1,4 +1,4 @@
-//! Moving a coordinator's state between a folder and etcd, while no coordinator uses it.
+//! Moves a coordinator's state between a folder and etcd, while no coordinator uses it.
 //!
 //! The old place records the move before the new place gets the state, so two coordinators never
 //! lead from two copies. After an interruption the operator runs the same move again. Servers and

@@ -1,4 +1,4 @@
-//! The coordinator's role: its machine on an event loop, its state with a keeper.
+//! Runs the coordinator's machine on an event loop, with a keeper that stores its state.
 //!
 //! In a turn the loop steps the machine with all requests that have arrived, passes the state to
 //! the keeper, and sends the answers whose state is stored. So no process receives a configuration

@@ -23,8 +23,8 @@ const PEER_QUEUE_BYTES_MAX: usize = 64 << 20;
 /// The longest pause before all coordinators are tried once more. A new leader gives every server a
 /// lease's time to report, and no server may miss that.
 const COORDINATOR_PAUSE_US_MAX: u64 = 100_000;
-/// A coordinator that has not answered for so long is left for the next one: it may stand still
-/// while another one leads.
+/// If the coordinator has not answered for this long, the core connects to the next one, because
+/// the first may be suspended while another one leads.
 const COORDINATOR_PATIENCE_US: u64 = 500_000;
 /// Questions that wait for the coordinator.
 const EARLY_QUESTIONS_MAX: usize = 4;

@@ -1,4 +1,4 @@
-//! The driver of one core. It passes inputs from sockets, log and clock to the machine, and carries
+//! The driver of one core: it passes inputs from sockets, log and clock to the machine, and carries
 //! out the machine's output.
 //!
 //! In one turn (`turn`) the driver steps the machine with everything that has arrived, passes all

@@ -1,4 +1,4 @@
-//! Messages and replies that wait until a record of the log is durable.
+//! Queues messages and replies until a record of the log is durable.
 //!
 //! Messages arrive nearly in the order of their positions, so a queue that is sorted from its end
 //! is cheap. Messages with equal positions keep their order. The queue needs no limit of its own,

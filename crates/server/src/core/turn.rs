@@ -1,4 +1,4 @@
-//! A turn of a core, as a list of named phases.
+//! One turn of a core's event loop, as a list of named phases.
 //!
 //! The event loop has passed in every frame that arrived. A turn carries out the machine's output,
 //! follows the log's progress, and updates the links. The comment of each phase states what it

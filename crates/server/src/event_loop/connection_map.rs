@@ -1,5 +1,6 @@
-//! A handler's state of each connection, found without hashing. The low bits of a [`ConnectionId`]
-//! are the slot, and the whole id distinguishes a slot's former owner.
+//! Stores a handler's state of each connection, and finds it without hashing. The low bits of a
+//! [`ConnectionId`] are the slot, and the whole id distinguishes the connection from an earlier one
+//! in the same slot.
 
 use super::ConnectionId;
 use super::io::slot_of;

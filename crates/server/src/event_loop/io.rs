@@ -1,4 +1,5 @@
-//! The operations of a handler on connections: send, open, close, count outstanding requests.
+//! The operations of a handler on connections: to send, open and close them, and to count
+//! outstanding requests.
 //!
 //! All of them only queue: bytes are written once per turn and connection, when the loop has
 //! handled everything that had arrived. A connection that is gone is no error here: the handler is

@@ -1,4 +1,4 @@
-//! The limits of a loop, its options, and its counters.
+//! The limits, options and counters of an event loop.
 
 use crate::clock::Clock;
 

@@ -1,4 +1,5 @@
-//! The event loop of one core: edge-triggered sockets, frames in, frames out.
+//! The event loop of one core. It reads frames from edge-triggered sockets, passes them to a
+//! handler, and writes the handler's frames.
 //!
 //! A turn polls once, reads from every connection that has bytes, and passes all complete frames to
 //! the [`Handler`]. The handler then finishes the batch ([`Handler::turn`]: one append to a log,

@@ -1,6 +1,7 @@
-//! The user of the process at the other end of a connection on this machine.
+//! Finds the user of the process at the other end of a connection on this machine.
 //!
-//! For stores without a login: a port on loopback can be reached by every user of the machine.
+//! Stores without a login need this, because every user of the machine can connect to a port on
+//! loopback.
 
 use mio::net::TcpStream;
 use procfs::net::TcpNetEntry;

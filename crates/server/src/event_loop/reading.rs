@@ -1,10 +1,10 @@
-//! From a socket's bytes to frames: which connections may be read, how much, and the bytes that are
-//! left over.
+//! Reads bytes from sockets and divides them into frames: decides which connections may be read and
+//! how much, and keeps the bytes of an unfinished frame.
 //!
 //! Bytes are read into one buffer of the loop and frames decoded in place; a connection keeps only
 //! the start of an unfinished frame. A frame larger than the buffer is gathered by its connection,
-//! as its bytes come, under a bound for all of them together. The meaning of a frame is the
-//! handler's business.
+//! as its bytes come, under a bound for all of them together. Only the handler knows the meaning of
+//! a frame.
 
 use protocol::frame;
 

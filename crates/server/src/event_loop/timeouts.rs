@@ -1,8 +1,8 @@
-//! Patience and its end: states of a connection that may not last.
+//! Closes connections that stay in a temporary state for too long.
 //!
-//! A connection that opens, has not sent a first frame, has begun a frame, or owes the taking of
-//! bytes holds memory here, so each of these has a time limit. An idle connection that owes nothing
-//! may stay for ever, and costs no look.
+//! A connection that opens, has not sent a first frame, has begun a frame, or has not yet received
+//! its queued bytes uses memory here. So each of these states has a time limit. An idle connection
+//! may stay open for ever, and is not checked.
 
 use super::connection::ConnectionPhase;
 use super::{ConnectionSide, EventLoop};

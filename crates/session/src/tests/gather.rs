@@ -1,4 +1,4 @@
-//! Pages of partitions put together again, against the plain list of rows.
+//! Compares the combined pages of many partitions with a plain list of the rows.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;

@@ -1,4 +1,5 @@
-//! The session machine alone: one behaviour per test, and random worlds in `world`.
+//! Tests the session machine alone: `single` and the other modules test one behaviour each, and
+//! `world` runs random worlds.
 
 mod gather;
 mod moment;

@@ -1,4 +1,4 @@
-//! A read whose partition is lost goes around it, and ends as if it had gone there.
+//! Reads of a lost partition go to a cover, and end as if the partition itself had answered.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

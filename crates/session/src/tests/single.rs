@@ -1,4 +1,4 @@
-//! One behaviour per test: which message is sent, and when, and how it ends.
+//! Tests one behaviour each: which message the machine sends and when, and how the request ends.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -1,6 +1,6 @@
 //! Random worlds around one session machine: requests, replies and answers are lost and delayed,
-//! connections break, cores refuse, epochs and sessions end. From one seed each, so that a failure
-//! can be repeated.
+//! connections break, cores refuse requests, epochs and sessions end. Each world follows from one
+//! seed, so that a failure can be repeated.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

@@ -1,4 +1,5 @@
-//! I15: queues stay within their limits; and the half of I16 by which they empty at rest.
+//! I15: the queues stay within their limits. The part of I16 that concerns queues: they are empty
+//! at rest.
 
 use machines::core::{Backlog, CoreLimits};
 

@@ -1,10 +1,10 @@
-//! R36: every operation up to T has been decided before any above T begins, when a snapshot at T is
-//! given out, and none up to T begins afterwards.
+//! R36: when a snapshot at T is opened, every operation up to T was decided before any operation
+//! above T began. Afterwards no operation up to T begins.
 //!
-//! Readers would not always notice: a read at T waits for operations below T that its partition
-//! knows. So this looks at the records of operations themselves. The tables of one snapshot are
-//! looked at together: an operation of one that was acknowledged before an operation of another one
-//! began is not missing while the other one is there.
+//! Reads would not always detect a violation, because a read at T waits for operations below T that
+//! its partition knows. So the checker reads the log records of operations. It checks the tables of
+//! one snapshot together: if an operation on one table was acknowledged before an operation on
+//! another table began, the snapshot never has only the later operation.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! I12: acknowledged ⇒ durable as the table's setting promises (R26).
+//! I12: an acknowledged write is as durable as the table's setting promises (R26).
 //!
-//! At the end all processes are killed at once and what is not flushed is lost. With `sync` the
-//! rows that were there before are there after it; what was acknowledged is in them, because the
+//! At the end all processes are killed at once, and all unflushed records are lost. With `sync` the
+//! rows before and after this are equal. They have all acknowledged writes, because the
 //! linearisability checker reads them as one last lookup.
 
 use crate::model::ModelRow;

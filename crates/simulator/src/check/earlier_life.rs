@@ -1,4 +1,4 @@
-//! R16: messages of an earlier incarnation of a core are dropped.
+//! R16: cores drop messages of a core's earlier incarnation.
 
 use protocol::identity::Incarnation;
 

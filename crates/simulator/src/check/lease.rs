@@ -1,5 +1,5 @@
-//! R15: a read leaves a core only under a lease that was really given to it, and a request of
-//! another epoch is refused.
+//! R15: a core answers a read only under a lease that it was really granted, and refuses a request
+//! of another epoch.
 //!
 //! The simulator sees both ends: when a renewal was asked for in true time, and when its answer
 //! arrived. The lease that the machine derives from it is compared with that. A lease is a promise

@@ -1,5 +1,5 @@
-//! Of what a core has nothing to do with any more, its disk has nothing: of copies that were
-//! dropped or given up, and of partitions that went elsewhere, unless they may come back.
+//! A core's disk has no rows that the core no longer needs: rows of copies that were dropped or
+//! given up, and of partitions that moved to another core, unless they may return.
 
 use protocol::identity::{PartitionId, TableId};
 

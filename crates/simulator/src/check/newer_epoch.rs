@@ -1,5 +1,5 @@
-//! R15, from the client's side: a client whose write has no answer learns of a newer epoch soon
-//! after another process has, however silent the core is that it asked.
+//! R15, at the client: if a client's write has no answer, the client learns of a newer epoch soon
+//! after another process does, even if the core that it asked is silent.
 //!
 //! Left out: a client that could not reach the coordinator all the while. The client's use of the
 //! newer epoch is judged by the end of its writes (I16) and by the histories.

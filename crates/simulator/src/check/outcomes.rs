@@ -1,4 +1,4 @@
-//! I2 and I3: an outcome is never reversed, and nothing is both committed and aborted.
+//! I2 and I3: an outcome is never reversed, and no operation is both committed and aborted.
 
 use protocol::identity::Epoch;
 use protocol::operation::{Decision, RequestResult, Vote};

@@ -1,4 +1,4 @@
-//! The rows of all replexes when nothing is under way: what the checkers at rest look at.
+//! Collects the rows of all replexes when no operation is in progress, for the checkers at rest.
 
 use std::collections::BTreeMap;
 

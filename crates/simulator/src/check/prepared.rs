@@ -1,4 +1,5 @@
-//! I1: commit ⇒ prepared at all members, and the R1 and R2 behind it.
+//! I1: a committed operation was prepared at all members. Also checks R1 and R2, on which I1
+//! depends.
 //!
 //! A decision is logged at a member only when every member after it has its prepare durable with
 //! a yes; an answer leaves the head only when all have. Votes in two records never differ.

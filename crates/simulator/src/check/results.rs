@@ -1,4 +1,4 @@
-//! I7: one effect and one result per request (R13).
+//! I7: every request has one effect and one result (R13).
 
 use std::collections::BTreeMap;
 

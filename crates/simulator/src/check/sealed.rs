@@ -1,5 +1,6 @@
-//! R16: a core that ends an epoch has made durable that it has sealed, and with it all that its log
-//! had, before it reports what that is to any peer; and the outcomes, before it reports them (R5).
+//! R16 and R5: a core that ends an epoch reports to a peer only what is durable. Its seal, with the
+//! log up to it, is durable before the core reports its part of the log. The outcomes are durable
+//! before the core reports them.
 
 use protocol::identity::CoreId;
 

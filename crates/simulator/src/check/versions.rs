@@ -1,4 +1,4 @@
-//! I8: versions rise per pk, and each committed change follows from the one before it (R6).
+//! I8: the versions of a pk rise, and each committed change follows from the previous one (R6).
 
 use std::collections::BTreeMap;
 

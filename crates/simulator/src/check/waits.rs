@@ -1,4 +1,4 @@
-//! I11: the graph of which operation waits for which has no cycle (R7).
+//! I11: the graph of operations that wait for each other has no cycle (R7).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Faults: each kind comes back at the rate that the seed drew for it, until faults stop.
+//! Makes faults happen. Each kind of fault recurs at the rate of the run's plan, until faults stop.
 
 use protocol::identity::CoreId;
 use protocol::message::Room;

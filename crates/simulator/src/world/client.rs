@@ -1,8 +1,9 @@
-//! Clients: the real session machine, driven by random operations and watched.
+//! The simulated clients: each runs the real session machine with random operations, and checks the
+//! results.
 //!
-//! A client keeps a few operations submitted until it learns what became of them. An operation that
-//! the session calls failed must not have happened; an operation that it calls unknown may have, at
-//! any time.
+//! A client has a few operations in flight until it learns their outcomes. An operation that the
+//! session reports as failed must have had no effect. An operation that it reports as unknown may
+//! take effect at any time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! The cluster: servers, a coordinator and clients around one queue of events.
+//! The simulated cluster: servers, a coordinator and clients around one queue of events.
 //!
-//! One event is handled at a time, and whatever follows from it goes into the queue. The parts
-//! are `impl` blocks in the modules below this one; here is what they share.
+//! One event is handled at a time, and the events that follow from it go into the queue. This
+//! module has the shared state. Its child modules have the parts, as `impl` blocks.
 
 pub mod chaos;
 pub mod client;
@@ -43,7 +43,7 @@ use server::SimulatedServer;
 /// The whole simulated cluster.
 #[derive(Debug)]
 pub struct World {
-    /// The plan that the seed drew.
+    /// The plan of the run, which follows from the seed.
     pub plan: RunPlan,
     /// The rates of faults in the present phase.
     pub faults: Faults,

@@ -1,5 +1,5 @@
-//! The actions of operators on a cluster in use: a table gets one copy more or one less, servers
-//! are stopped cleanly and started again, one alone or all in turn.
+//! The actions of operators on a cluster in use: they add and drop copies of a table, and stop and
+//! restart servers cleanly, one alone or all in turn.
 
 use placement::{Constraint, FurtherCopy, Index, Schema};
 use protocol::configuration::PlacedTable;

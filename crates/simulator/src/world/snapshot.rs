@@ -1,5 +1,5 @@
-//! Statements of clients that read a snapshot of one table or of several: opened, read range by
-//! range with pauses, closed.
+//! Executes clients' statements that read a snapshot of one or several tables: they open it, read
+//! range by range with pauses, and close it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

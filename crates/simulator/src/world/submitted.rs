@@ -1,4 +1,4 @@
-//! Operations that clients have submitted, and how they may end.
+//! The operations that clients have submitted, and their possible ends.
 
 use session::SessionFailure;
 

@@ -1,5 +1,5 @@
-//! Numbers as they are written, exactly: PostgreSQL compares `id = 1.5` and rounds `2.5` as decimal
-//! numbers, of which a double would keep 15 digits.
+//! Exact decimal numbers. PostgreSQL compares `id = 1.5` and rounds `2.5` as decimal numbers, of
+//! which a double would keep 15 digits only.
 
 use std::cmp::Ordering;
 

@@ -1,5 +1,5 @@
-//! `LIKE … ESCAPE`: the store's patterns are escaped by a backslash, so a pattern with another
-//! escape character, or with none, is rewritten.
+//! Rewrites the patterns of `LIKE … ESCAPE`. In the store's patterns a backslash is the escape
+//! character, so a pattern with another escape character, or with none, is rewritten.
 
 use placement::{ColumnType, Value};
 use protocol::expression::{BinaryOperator, Expression};

@@ -1,4 +1,4 @@
-//! Literals and casts of constants, with PostgreSQL's rules.
+//! Converts literals and casts of constants to values, by PostgreSQL's rules.
 
 use placement::{ColumnType, Value, ValueError};
 use protocol::expression::ExpressionError;

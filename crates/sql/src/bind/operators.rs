@@ -1,4 +1,4 @@
-//! Operators of SQL in terms of the few that the store evaluates.
+//! Translates operators of SQL to the few operators that the store evaluates.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,5 @@
-//! Binding over a table of each type: the bound expressions, and the refusals.
+//! Tests the binding of expressions over a table of each type: the bound expressions, and the
+//! refusals.
 
 use protocol::expression::evaluate;
 

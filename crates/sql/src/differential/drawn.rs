@@ -1,5 +1,6 @@
-//! The statements: every combination of parts of literals, and operators and conditions over values
-//! that lie at the ends of their types. The generator's seed is fixed, so every run draws the same.
+//! Generates the statements of the differential test: every combination of parts of literals, and
+//! operators and conditions over values at the ends of their types. The generator's seed is fixed,
+//! so every run generates the same statements.
 
 use std::collections::BTreeSet;
 

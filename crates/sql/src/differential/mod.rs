@@ -1,5 +1,5 @@
-//! Our SQL against PostgreSQL's: literals, casts, operators, conditions and orders that are drawn,
-//! not chosen, with the answers of PostgreSQL 15.
+//! Compares our SQL with PostgreSQL's. Literals, casts, operators, conditions and orders are
+//! generated, and their answers are those of PostgreSQL 15.
 //!
 //! `golden.tsv` holds each statement and PostgreSQL's answer, so that the comparison needs no
 //! database. A statement may be refused here that PostgreSQL answers, which its third column

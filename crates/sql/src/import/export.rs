@@ -1,4 +1,4 @@
-//! A table into CSV, page by page, so that a table of any size passes through little memory.
+//! Exports a table as CSV, page by page, so that the memory does not grow with the table.
 
 use std::io::Write;
 use std::sync::Mutex;

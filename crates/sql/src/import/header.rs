@@ -1,4 +1,5 @@
-//! The first line of a CSV file: which columns its fields are for, and how a line becomes a row.
+//! Parses the first line of a CSV file, which names the column of each field, and converts a line
+//! to a row.
 
 use placement::{ColumnType, Value};
 use protocol::codec::Bytes;

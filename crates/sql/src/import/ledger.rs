@@ -1,5 +1,5 @@
-//! The state of the lines of an import while it runs, and the line from which another import goes
-//! on.
+//! Tracks the lines of an import while it runs, and the line from which another import can
+//! continue.
 //!
 //! The ledger is shared with the caller, so that the caller can report it when the import ends
 //! early, also while the import waits for its file or for the store.

@@ -1,4 +1,4 @@
-//! CSV into a table, and a table into CSV.
+//! Imports CSV into a table, and exports a table as CSV.
 //!
 //! The header names the columns, in any order; a column that is missing gets its default. Fields
 //! are read by the type of their column, as quoted literals are. An empty field is NULL if the

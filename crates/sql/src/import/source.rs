@@ -1,5 +1,4 @@
-//! Where the lines come from: files, compressed or not, with a bar that shows how far they are
-//! read.
+//! Reads the lines of an import from files, compressed or not, and shows a progress bar.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};

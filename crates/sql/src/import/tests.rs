@@ -1,4 +1,4 @@
-//! Imports and exports over the model: the written rows, the refusals, and their lines.
+//! Tests imports and exports over the model: the written rows, the refusals, and their lines.
 
 use std::fs::File;
 use std::io::{Cursor, Write};

@@ -1,4 +1,4 @@
-//! `ALTER TABLE … SET (partitions = …)`.
+//! Parses `ALTER TABLE … SET (partitions = …)`.
 
 use sqlparser::ast;
 

@@ -1,4 +1,4 @@
-//! `INSERT`, `UPDATE`, `DELETE` of one table.
+//! Parses `INSERT`, `UPDATE` and `DELETE` of one table.
 
 use sqlparser::ast::{self, Expr};
 

@@ -1,5 +1,5 @@
-//! `CREATE TABLE`, `DROP TABLE` and `DROP INDEX`: from trees to schemas. Indexes are in
-//! `create_index`.
+//! Converts `CREATE TABLE`, `DROP TABLE` and `DROP INDEX` from syntax trees to schemas. Indexes are
+//! in `create_index`.
 //!
 //! Only shape and spelling are checked here; `Schema::validate` checks the schema, and the
 //! coordinator checks whether its servers can carry it.

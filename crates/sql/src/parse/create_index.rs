@@ -1,4 +1,4 @@
-//! `CREATE INDEX`: from trees to the indexes and the further copies of a schema.
+//! Converts `CREATE INDEX` from syntax trees to the indexes and further copies of a schema.
 //!
 //! Names become positions here. A missing option is reported with numbers that would be valid.
 //! `Schema::validate` checks whether the copies are possible.

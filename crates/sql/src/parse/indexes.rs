@@ -1,8 +1,9 @@
-//! `INDEX name USING kind (columns) WITH (…)` inside the parentheses of `CREATE TABLE`.
+//! Parses `INDEX name USING kind (columns) WITH (…)` inside the parentheses of `CREATE TABLE`.
 //!
 //! PostgreSQL's grammar has no such clause, so it is taken out of the tokens before they are parsed
 //! and becomes the tokens of a `CREATE INDEX`. Each keeps its place in the text, so that errors
-//! point to it. A column named index is distinguished by the parenthesis: quote it in doubt.
+//! point to it. A column named index is distinguished by the parenthesis. In doubt, a user quotes
+//! the name.
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};

@@ -1,5 +1,5 @@
-//! From text to statements: the grammar is `sqlparser`'s for PostgreSQL, cut down to the store's
-//! statements.
+//! Parses text into statements. The grammar is `sqlparser`'s for PostgreSQL, restricted to the
+//! store's statements.
 //!
 //! Syntax of PostgreSQL that the store does not have is refused by name, never ignored. Two things
 //! are added: `INDEX` clauses inside `CREATE TABLE` (`indexes`), and `SHOW` and `SET` of the store

@@ -1,4 +1,4 @@
-//! `SELECT` from one table.
+//! Parses `SELECT` from one table.
 
 use sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments};
 

@@ -1,4 +1,4 @@
-//! `SHOW` and `SET` of the store: a few fixed forms, read word by word.
+//! Parses the store's `SHOW` and `SET`: a few fixed forms, word by word.
 
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 

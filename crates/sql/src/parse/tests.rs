@@ -1,4 +1,4 @@
-//! Statements of the dialect parsed, and refusals with their positions.
+//! Tests the parser: the statements of the dialect, and refusals with their positions.
 
 use placement::{ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Share, Value};
 

@@ -1,5 +1,5 @@
-//! The reads of a statement: ranges of partitions of one replex, and the parts that every choice of
-//! them consists of.
+//! The reads of a statement: ranges of partitions of one replex, and the shared parts of all
+//! choices of them.
 //!
 //! Which replex answers is chosen in `access_path`.
 

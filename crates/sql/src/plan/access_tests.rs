@@ -1,4 +1,5 @@
-//! Which replex and which ranges a plan reads, and that they are what the condition means.
+//! Checks which replex and which ranges a plan reads, and that they are equivalent to the
+//! condition.
 
 use std::collections::BTreeSet;
 

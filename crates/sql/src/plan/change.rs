@@ -1,4 +1,5 @@
-//! `UPDATE` and `DELETE`: by the primary key at once, otherwise by a read that finds the rows.
+//! Plans `UPDATE` and `DELETE`. With the whole primary key the row is changed at once. Otherwise a
+//! read finds the rows first.
 //!
 //! Either way each row is changed by an operation of its own whose condition is the `WHERE`, so
 //! a row that has changed since it was found is left alone.

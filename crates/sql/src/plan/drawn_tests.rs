@@ -1,5 +1,5 @@
-//! Drawn conditions and drawn words: a plan has the meaning of its text, and no text is too
-//! strange. The generator's seeds are fixed, so every run draws the same.
+//! Generates random conditions and random words: a plan is equivalent to its text, and no text
+//! causes a panic. The generator's seeds are fixed, so every run generates the same.
 
 use super::access_tests::found_in;
 use super::tests::read;

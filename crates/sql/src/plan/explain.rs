@@ -1,4 +1,5 @@
-//! `EXPLAIN`: which replex, partitions and servers a statement touches, and how.
+//! Executes `EXPLAIN`: shows which replex, partitions and servers a statement reads or writes, and
+//! how.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The values or the range that the conjuncts of a `WHERE` determine for single columns.
+//! Finds the values or the range that the conjuncts of a `WHERE` determine for single columns.
 //!
 //! Only exact facts go in: a conjunct that an access path uses is not filtered again, so a fact
 //! must hold for just the rows for which its conjunct holds.

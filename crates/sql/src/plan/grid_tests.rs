@@ -1,5 +1,5 @@
-//! Statements that hyperspaces serve, their output about further copies, and that hybrids and
-//! replicas are left alone.
+//! Tests statements that hyperspaces serve, and what they show about further copies. Checks that
+//! plans do not use hybrids and exact replicas.
 
 use placement::ReplexKind;
 use protocol::configuration::ServerState;

@@ -1,5 +1,5 @@
-//! A `WHERE` over a hyperspace: whichever of its columns are equated, the fewest cells that can
-//! hold a matching row (HyperDex's search by several attributes).
+//! Plans a `WHERE` over a hyperspace. Whichever of its columns are equated, the plan reads the
+//! fewest cells that can hold a matching row (HyperDex's search by several attributes).
 //!
 //! Where all columns are fixed this is a lookup like any other. Where only some are, every index
 //! that serves the `WHERE` is better: it reads one partition for each key. Where none of the

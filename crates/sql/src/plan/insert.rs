@@ -1,4 +1,4 @@
-//! `INSERT`: rows encoded and keyed before anything is sent.
+//! Plans `INSERT`: encodes the rows and their keys before any request is sent.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! The meaning of a statement over a configuration: pure, so that it can be tested without a
-//! cluster.
+//! Plans statements: determines their meaning for a configuration. The code is pure, so that it can
+//! be tested without a cluster.
 //!
 //! A plan names the partitions of a replex to read, their filters, and the mutations to send. A
 //! plan may become invalid: if the configuration has changed, the client detects that (R15) and the

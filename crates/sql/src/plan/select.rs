@@ -1,4 +1,5 @@
-//! `SELECT`: the access, the filter and the columns of the partitions, and the rest for the client.
+//! Plans `SELECT`: the access, the filter and the columns for the partitions, and the remaining
+//! work for the client.
 
 use placement::Schema;
 use protocol::configuration::PlacedTable;

@@ -1,4 +1,4 @@
-//! Plans over a configuration: rows, columns, changes and explanations, and what is refused.
+//! Tests plans over a configuration: rows, columns, changes, explanations and refusals.
 
 use placement::RowView;
 use protocol::operation::Action;

@@ -1,4 +1,4 @@
-//! Expressions, keys and ranges as SQL, for `EXPLAIN` and for errors.
+//! Prints expressions, keys and ranges as SQL, for `EXPLAIN` and for errors.
 
 use placement::{Schema, Value};
 use protocol::expression::{BinaryOperator, Expression, UnaryOperator};

@@ -1,8 +1,9 @@
-//! `INSERT … ON CONFLICT DO NOTHING` with unique indexes: which duplicates leave a row out.
+//! Executes `INSERT … ON CONFLICT DO NOTHING` on tables with unique indexes: decides which
+//! duplicates leave a row out.
 //!
-//! A row that several keys stand in the way of is refused by one of them. Where another one is the
-//! statement's target, a lookup finds whether that is in the way, too: then the row is left out, as
-//! in PostgreSQL, which looks at the target first.
+//! If a row is a duplicate in several keys, one of them refuses it. If the statement's target is
+//! another key, a lookup finds whether the row is a duplicate in the target, too. Then the row is
+//! left out, as in PostgreSQL, which checks the target first.
 
 use placement::{RowView, encode_key, key_has_null, prefix_end};
 use protocol::codec::Bytes;

@@ -1,4 +1,4 @@
-//! How far a new copy is, for a person that waits for it.
+//! Shows the progress of a new copy to a person that waits for it.
 
 use protocol::message::FillReport;
 

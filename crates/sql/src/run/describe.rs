@@ -1,4 +1,5 @@
-//! `SHOW` and `EXPLAIN`: the configuration, the session and a plan as rows.
+//! Executes `SHOW` and `EXPLAIN`: returns the configuration, the session's settings, or a plan as
+//! rows.
 
 use placement::{ColumnType, Durability, TableReport, Value};
 use protocol::configuration::{Configuration, PlacedTable, ServerState};

@@ -1,5 +1,5 @@
-//! Runs a read: pages from partitions, put together by the client's own helper, then ordered,
-//! cut and computed here as far as the partitions could not.
+//! Runs a read. The client fetches and combines the pages of partitions. Then this module does the
+//! rest of the order, the limits and the computed columns that partitions could not do.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;

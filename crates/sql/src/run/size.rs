@@ -1,4 +1,4 @@
-//! Keeps statements that no index serves, and that ask for no scan, from reading large tables.
+//! Prevents statements that no index serves from reading large tables, unless they request a scan.
 //!
 //! The rows of the table are counted before the statement reads, and again while it reads, because
 //! the table can grow during the read. The count need not be exact for one moment.

@@ -1,4 +1,4 @@
-//! Tables that are too large for a statement that no index serves, or become it.
+//! Tests statements that no index serves, on tables that are too large for them or grow too large.
 
 use protocol::codec::Bytes;
 use protocol::operation::{Action, Mutation};

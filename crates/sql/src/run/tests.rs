@@ -1,4 +1,4 @@
-//! Statements over the model: the answers by each index, the effects of changes, the texts of
+//! Tests statements over the model: the answers by each index, the effects of changes, the texts of
 //! errors.
 
 use protocol::message::Consistency;

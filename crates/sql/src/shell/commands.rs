@@ -1,4 +1,4 @@
-//! Backslash commands, which the shell executes itself.
+//! Executes backslash commands in the shell itself.
 
 use crate::format::OutputFormat;
 use crate::statement::Show;

@@ -1,5 +1,5 @@
-//! A script as it comes, from a file at once or from a pipe piece by piece: whole statements are
-//! run, and the rest waits for more.
+//! Feeds a script to the shell, from a file at once or from a pipe piece by piece. Complete
+//! statements are run, and the rest waits for more input.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! A person at a terminal: prompts, editing over several lines, history.
+//! The shell at a terminal: prompts, editing over several lines, and a history.
 
 use std::io::{self, Write};
 use std::path::Path;

@@ -1,8 +1,8 @@
-//! The SQL shell: statements and backslash commands, from a person or from a script.
+//! The SQL shell: runs statements and backslash commands, from a terminal or from a script.
 //!
-//! A script stops at the first statement that fails, unless set otherwise, and prints its line. A
-//! person gets line editing over several lines, a history that stays, and a prompt that shows
-//! whether the statement is whole.
+//! A script stops at the first statement that fails, unless set otherwise, and prints its line. At
+//! a terminal it has line editing over several lines, a persistent history, and a prompt that shows
+//! whether the statement is complete.
 
 mod commands;
 mod feed;

@@ -1,4 +1,4 @@
-//! Scripts from text to text, as a user sees them.
+//! Runs scripts and compares their whole output, as a user sees it.
 
 use super::*;
 use crate::fixture::USERS;

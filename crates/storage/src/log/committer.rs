@@ -1,5 +1,5 @@
-//! The thread that writes and flushes batches. There is one per log, and no other thread writes
-//! records.
+//! The thread that writes and flushes batches of records. Each log has one, and no other thread
+//! writes records.
 //!
 //! If a client waits for a flush, the committer writes at once, and records that arrive meanwhile
 //! form the next batch. Other records are collected first. The first error of a write or a flush

@@ -1,4 +1,4 @@
-//! Opening a log: finding its records, missing records, and the durable end.
+//! Opens a log: finds its records, detects missing records, and determines the durable end.
 //!
 //! Every retained record is read and checked here, and again when it is replayed. Only the last
 //! segment may have bytes that were never flushed. Its records are copied to another file and

@@ -1,4 +1,4 @@
-//! The log on a disk in memory that loses unflushed data, fails, and fills up.
+//! Tests the log on a disk in memory that loses unflushed data, fails, and becomes full.
 
 use std::collections::BTreeMap;
 use std::io;

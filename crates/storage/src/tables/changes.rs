@@ -1,4 +1,4 @@
-//! Copies of changed entries in leaves, on their way to a checkpoint.
+//! Copies the changed entries of leaves for a checkpoint.
 //!
 //! The copies are packed into few large buffers. Freeing millions of small buffers on another
 //! thread would make the loop's next allocation pay for the cleanup.

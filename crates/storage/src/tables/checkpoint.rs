@@ -1,8 +1,8 @@
 //! The thread that saves a generation of changes to the cold store.
 //!
 //! It gets copies of the changed entries of each leaf, puts them in order, and ingests them all at
-//! once. If the disk is full it keeps them and tries again. The purpose of a checkpoint is
-//! `store`'s business.
+//! once. If the disk is full it keeps them and tries again. Module `store` decides when a
+//! checkpoint is made.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};

@@ -1,4 +1,4 @@
-//! Data that memory does not hold: sorted bytes on disk, written by checkpoints only.
+//! The cold store: sorted bytes on disk that memory does not hold. Only checkpoints write it.
 //!
 //! The LSM store of a library holds this data. A checkpoint is written by bulk ingestion, which
 //! bypasses the library's journal and becomes visible as a whole or not at all. The checkpoint's

@@ -1,9 +1,10 @@
-//! Which leaf covers which keys of a table: separators in order, in chunks.
+//! Finds the leaf that covers a key of a table. The separators between leaves are in order, in
+//! chunks.
 //!
 //! Every key belongs to exactly one leaf: the one with the greatest separator that is not above the
 //! key. The first separator is empty. Two levels suffice: a chunk holds up to [`CHUNK_ENTRIES`]
-//! leaves, so a table of ten million rows has a few hundred chunks. Leaves are numbers here; their
-//! contents are the caller's business.
+//! leaves, so a table of ten million rows has a few hundred chunks. This module knows leaves by
+//! their numbers only, and not their contents.
 
 use std::cmp::Ordering;
 

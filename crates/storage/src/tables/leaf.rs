@@ -1,9 +1,9 @@
-//! A run of neighbouring entries of one table, packed into one buffer.
+//! A leaf: neighbouring entries of one table, packed into one buffer.
 //!
 //! Entries lie in the buffer in any order; slots hold their order, each with the four bytes that
-//! follow the prefix common to all keys, so that a search reads slots and one or two keys.
-//! Every entry carries the generation of the checkpoint that will save it and whether it is a
-//! tombstone. Which range a leaf covers, and when it is split, is the caller's business.
+//! follow the prefix common to all keys, so that a search reads slots and one or two keys. Every
+//! entry carries the generation of the checkpoint that will save it and whether it is a tombstone.
+//! The caller decides which range a leaf covers, and when it is split.
 
 use std::cmp::Ordering;
 use std::ops::Range;

@@ -1,10 +1,10 @@
-//! Sorted tables of one core: recently used data in memory, the rest in the cold store.
+//! The sorted tables of one core: recently used data is in memory, the rest in the cold store.
 //!
 //! A table's keys are cut into ranges, each with a `Leaf` in memory. A *loaded* leaf holds every
 //! entry of its range, and answers alone. Another leaf holds entries that were written or read
 //! lately, and its missing entries are looked up in the cold store. Changes live in memory until a
-//! checkpoint has saved them; then they may be forgotten when memory is short. Logging, and
-//! deciding when to checkpoint, are no concern of the tables.
+//! checkpoint has saved them; then they may be forgotten when memory is short. The tables do not
+//! log, and do not decide when a checkpoint is made.
 //!
 //! Invariants:
 //! - Memory's entry of a key is never older than the cold store's.

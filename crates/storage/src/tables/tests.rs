@@ -1,4 +1,4 @@
-//! The tables without a log, where a test decides when each step of a checkpoint happens.
+//! Tests the tables without a log. Each test decides when each step of a checkpoint happens.
 
 use super::*;
 use placement::Position;

@@ -1,4 +1,5 @@
-//! Sibling modules import each other in one direction: a circle among them is a fault of design.
+//! Checks that sibling modules import each other in one direction only. A circle is a fault of
+//! design.
 //!
 //! Siblings have the same parent. An import of a module from its own parent, or of a parent from
 //! its children, is no edge: a child may continue its parent's code.

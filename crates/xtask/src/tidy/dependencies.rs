@@ -1,4 +1,5 @@
-//! Each dependency is declared once, in the workspace's manifest, with its reason above it.
+//! Checks that each dependency is declared once, in the workspace's manifest, below a comment with
+//! its reason.
 
 use super::manifest::dependencies;
 use super::{Problem, Tree};

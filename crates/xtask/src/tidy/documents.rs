@@ -1,5 +1,4 @@
-//! Documents drift unless a machine checks them: links resolve, and the commands, crates and files
-//! that they name exist.
+//! Checks documents: links resolve, and the commands, crates and files that a document names exist.
 //!
 //! Dated pages in `docs/design` are frozen, and the changelog is history: of those only links are
 //! checked. Links to the web are not followed.

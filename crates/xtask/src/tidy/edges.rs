@@ -1,4 +1,5 @@
-//! Which of our crates may depend on which. An edge more is a change of design, made apart.
+//! Checks which crates of the workspace depend on which. A new edge is a change of design, made in
+//! a separate commit.
 
 use super::manifest::{Dependency, dependencies};
 use super::{Problem, Tree};

@@ -1,4 +1,4 @@
-//! Every Rust file opens with its idea, and files and functions stay short.
+//! Checks that every Rust file opens with a module header, and that files and functions stay short.
 
 use super::{File, Problem, Tree};
 use crate::tidy::rust_text::{Function, RustText};

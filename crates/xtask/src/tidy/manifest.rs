@@ -1,4 +1,4 @@
-//! The dependencies in a `Cargo.toml`: as much of TOML as their tables use.
+//! Reads the dependencies in a `Cargo.toml`. It parses as much of TOML as these tables use.
 //!
 //! Values are not read beyond `path`, `package` and `workspace`.
 

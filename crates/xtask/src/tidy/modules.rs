@@ -1,5 +1,5 @@
-//! The modules of a crate, the definitions and imports of each, and the module that a path leads
-//! to.
+//! Finds the modules of a crate, the definitions and imports of each, and the module that a path
+//! leads to.
 //!
 //! It reads names as text: a path through a macro, a method or a trait leads nowhere here. Code of
 //! tests is left out.

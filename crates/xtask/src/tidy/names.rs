@@ -1,4 +1,5 @@
-//! No two public types of the workspace share a name: a reader knows a type without its module.
+//! Checks that no two public types of the workspace have the same name, so that a reader knows a
+//! type without its module.
 
 use std::collections::BTreeMap;
 

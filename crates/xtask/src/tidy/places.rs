@@ -1,4 +1,5 @@
-//! No path and no host of one machine in any file: they help no other reader.
+//! Checks that no file contains a path or host name of one machine, because it would help no other
+//! reader.
 
 use super::{Problem, Tree};
 

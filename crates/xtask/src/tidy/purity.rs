@@ -1,5 +1,5 @@
-//! Code that must not occur: clocks, threads, randomness and hash order in the pure crates, and
-//! anywhere unfinished pieces, silent panics and unexplained allows.
+//! Checks for forbidden code: clocks, threads, randomness and hash order in the pure crates, and in
+//! all crates unfinished pieces, silent panics and unexplained allows.
 
 use super::rust_text::{attributes, has_word, line_of};
 use super::{Problem, Tree};

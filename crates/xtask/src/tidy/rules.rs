@@ -1,4 +1,5 @@
-//! Every rule that code cites is in `docs/rules.md`, and every rule there names its guard.
+//! Checks that every rule that code cites is in `docs/rules.md`, and that every rule there names
+//! its guard.
 
 use std::collections::BTreeMap;
 

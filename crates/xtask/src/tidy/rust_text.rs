@@ -1,4 +1,4 @@
-//! A scanner for Rust text: which bytes are code, which lines are tests, where functions end.
+//! Scans Rust text: finds which bytes are code, which lines are tests, and where functions end.
 //!
 //! It knows comments, literals and brackets, and leaves out everything that needs a grammar.
 

@@ -1,4 +1,4 @@
-//! The repository's files as the checks see them: relative paths and text, from disk or from a
+//! The repository's files as the checks read them: relative paths and text, from disk or from a
 //! test.
 //!
 //! Files and folders that the root's `.gitignore` names in full are left out here too. The checks

@@ -1,4 +1,5 @@
-//! Words that the project avoids: they leave the actor without a name, or the field has a term.
+//! Checks for words that the project avoids, because they leave the actor without a name, or the
+//! field has another term.
 //!
 //! A word counts in prose, in text and as a part of an identifier. Words that a frozen page, the
 //! changelog or data has are left alone.

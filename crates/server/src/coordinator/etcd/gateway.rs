@@ -1,4 +1,4 @@
-//! etcd's JSON gateway: one call at a time, to whichever of the members answers.
+//! A client of etcd's JSON gateway. It makes one call at a time, to any member that answers.
 //!
 //! It knows HTTP, JSON and base64, and the form of etcd's errors. Module `record` gives the keys
 //! their meaning. Requests and answers are those of etcd's API version 3

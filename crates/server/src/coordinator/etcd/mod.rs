@@ -1,10 +1,10 @@
-//! A coordinator's state in etcd: leadership by a lease, and every state by compare-and-swap.
+//! Keeps a coordinator's state in etcd. A lease decides which coordinator leads, and every state is
+//! written by compare-and-swap.
 //!
 //! A thread speaks to etcd, so that the event loop never waits for it: it renews the lease, stands
-//! by while another one leads, and keeps states while it leads. Invariants: a state is kept only as
-//! `record` does it, so that a coordinator that was deposed changes nothing; the leadership in
-//! `leads_until_us` ends a margin before etcd would let another coordinator lead, and is counted
-//! from before the question that renewed it was sent.
+//! by while another one leads, and keeps states while it leads. Invariants: A state is written only
+//! by `record`, so a deposed coordinator changes nothing. `leads_until_us` ends some time before
+//! etcd lets another coordinator lead, and is counted from the time before the renewal was sent.
 
 mod gateway;
 mod manifest;

@@ -1,4 +1,5 @@
-//! The coordinators' keys in etcd: the present coordinators, the leader, and the state.
+//! Reads and writes the coordinators' keys in etcd: the present coordinators, the leader, and the
+//! state.
 //!
 //! ```text
 //! PREFIX/coordinators/INSTANCE   address; goes with the coordinator's lease

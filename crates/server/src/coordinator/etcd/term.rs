@@ -1,4 +1,5 @@
-//! The thread's side: a candidate that takes a seat, stands by, leads, and loses it all again.
+//! The thread that speaks to etcd. Its coordinator registers, stands by, leads, and may lose its
+//! leadership at any time.
 //!
 //! ```text
 //!            seat taken              campaign won, state read

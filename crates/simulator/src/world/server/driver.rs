@@ -1,5 +1,5 @@
-//! The driver of a running core: inputs to its machine, and what the machine wants done with the
-//! log, the network and the clock. Every record and every effect is checked on its way.
+//! The driver of a running core. It passes inputs to the machine, and carries out the machine's
+//! output on the log, the network and the clock. The checkers see every record and every effect.
 
 use std::sync::Arc;
 

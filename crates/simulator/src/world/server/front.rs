@@ -1,4 +1,4 @@
-//! Requests of clients to cores, and their replies: checked against everything that was recorded.
+//! Passes clients' requests to cores, and checks the replies against all records so far.
 
 use machines::core::{ClientId, ClientReply, CoreInput};
 use protocol::identity::{CoreId, PartitionId};

@@ -1,7 +1,8 @@
-//! Servers: processes with a core machine per event loop, that start, run, stand still and die.
+//! The simulated servers: processes with a core machine per event loop. They start, run, are
+//! suspended and crash.
 //!
-//! Here are their lives. The driver of a running core is in `driver`, the requests of clients and
-//! their replies in `front`.
+//! This module starts and ends servers. Module `driver` drives a running core, and `front` handles
+//! the requests of clients.
 
 mod driver;
 mod front;
