@@ -24,7 +24,7 @@ const PARSER: &str = include_str!("../generated/parser.rs.txt");
 /// C functions that make static ones visible to the linker.
 const STATIC_FUNCTIONS: &str = include_str!("../generated/static_functions.c");
 
-/// A struct that only the request for the nodes excludes.
+/// A struct that only the request for the bindings of the nodes excludes.
 const EXCLUDED_FROM_NODES: &str = "Const";
 
 /// Returns a builder without options, as `bindgen::builder` does.
@@ -41,14 +41,15 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Notes whether this is the request for the nodes.
+    /// Records whether the build script requests the bindings of the nodes. Only that request
+    /// excludes this type.
     #[must_use]
     pub fn blocklist_type(mut self, name: impl AsRef<str>) -> Builder {
         self.excludes_unparsed |= name.as_ref() == EXCLUDED_FROM_NODES;
         self
     }
 
-    /// Notes where the C functions are written.
+    /// Records the path to which the C functions are written.
     #[must_use]
     pub fn wrap_static_fns_path(mut self, path: impl AsRef<Path>) -> Builder {
         self.static_functions_path = Some(path.as_ref().to_owned());

@@ -148,7 +148,7 @@ pub enum Retry {
 }
 
 impl Error {
-    /// Returns whether and when the caller may repeat the request.
+    /// Returns whether the caller may repeat the request, and when.
     pub fn retry(&self) -> Retry {
         match self {
             Error::Unknown { .. } => Retry::AfterReading,

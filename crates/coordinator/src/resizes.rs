@@ -21,7 +21,7 @@ impl ResizeTracker {
         tracker
     }
 
-    /// Notes a table whose copies have changed.
+    /// Adds a table whose copies have changed to the list, if it now has successors.
     pub fn note(&mut self, table: &PlacedTable) {
         if table.layout.successors().next().is_some() {
             self.tables.insert(table.id);

@@ -71,7 +71,7 @@ impl SealTracker {
         self.reviewed = None;
     }
 
-    /// Notes that the configuration has changed.
+    /// Records that the configuration has changed, so that the next review checks all seals again.
     pub fn note_change(&mut self) {
         self.reviewed = None;
     }
@@ -89,9 +89,9 @@ impl SealTracker {
         self.reviewed = None;
     }
 
-    /// Notes what a core of this epoch reports of the tables that it has sealed. A report that is
-    /// repeated is as good as before: the time at which the core vouched last is before its
-    /// arrival by at least what it states, and it does not vouch in what it has sealed.
+    /// Records a core's reports about the tables that it has sealed, as of this epoch. A report
+    /// states for how long the core has not vouched. A repeated report is as valid as the first,
+    /// because the core does not vouch for a table that it has sealed.
     pub fn report(
         &mut self,
         core: CoreId,

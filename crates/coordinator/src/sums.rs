@@ -102,7 +102,7 @@ impl Coordinator {
         held
     }
 
-    /// Returns whether a server holds partitions, or has to do with moves of some.
+    /// Returns whether a server holds partitions, or gives or receives some.
     pub(super) fn holds(&self, server: ServerId) -> bool {
         let counted = self.sums.at(&self.state.configuration.tables);
         counted.tenures.contains_key(&server)

@@ -173,7 +173,8 @@ impl ClientView {
     }
 }
 
-/// Returns whether a view or function of PostgreSQL has the numbers of processes.
+/// Returns whether this is the name of a PostgreSQL view or function that returns or accepts
+/// process numbers.
 pub fn is_of_processes(name: &str) -> bool {
     let mut names = PROCESS_FUNCTIONS.into_iter().chain(PROCESS_VIEWS);
     name.starts_with(PROGRESS_VIEWS) || names.any(|it| it == name)

@@ -453,7 +453,7 @@ impl<'a> FactsWalk<'a, '_> {
     }
 }
 
-/// Returns the parts of a write, without its target.
+/// Returns the syntax nodes inside a write, except its target table.
 pub fn parts_of_write(node: Node<'_>) -> Vec<Node<'_>> {
     let mut parts = Vec::new();
     let (with, returning) = match node {

@@ -129,7 +129,7 @@ pub fn of_alter(names: &NameScope<'_>, alter: &AlterTableStmt, text: &str) -> St
     }
 }
 
-/// Returns whether a partition may have other bounds on another server.
+/// Returns whether the bounds of a partition may have other values on another server.
 pub fn has_other_bounds(names: &NameScope<'_>, bounds: Option<&PartitionBoundSpec>) -> bool {
     let Some(bounds) = bounds else {
         return false;
@@ -185,7 +185,8 @@ fn of_command(
     }
 }
 
-/// Returns whether a new table computes a column from the location of its rows.
+/// Returns whether a new table has a generated column that depends on the rows' location, such as
+/// `tableoid`.
 pub fn has_place(create: &CreateStmt) -> bool {
     let mut elements = create.table_elts().iter();
     elements.any(|element| match element {

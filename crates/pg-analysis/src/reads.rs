@@ -65,7 +65,7 @@ pub fn of_facts(names: &NameScope<'_>, facts: &StatementFacts) -> AnalysedStatem
     tables.statement()
 }
 
-/// Returns the parts of `relation` that a read with these facts reads.
+/// Returns the columns of `relation` that a read with these facts reads.
 pub fn columns_of(
     relation: &Relation,
     facts: &StatementFacts,

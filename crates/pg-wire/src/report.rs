@@ -86,7 +86,7 @@ impl Report {
         self
     }
 
-    /// Returns the same report with the severity that ends the session.
+    /// Returns this report with the severity FATAL, which ends the session.
     #[must_use]
     pub fn fatal(mut self) -> Report {
         self.severity = Severity::Fatal;

@@ -94,9 +94,9 @@ pub fn is_of_texts(name: &str) -> bool {
         .any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Returns whether a query string only changes such settings by
-/// `SELECT set_config('name', value, false), …`. The string must contain their names, and `false`,
-/// which makes the settings last beyond the transaction.
+/// Returns whether a query string only changes settings that affect only its session, by `SELECT
+/// set_config('name', value, false), …`. The string must contain their names, and `false`, which
+/// makes the settings last beyond the transaction.
 pub fn is_set_config(text: &[u8]) -> bool {
     // A backslash may be an escape, by `standard_conforming_strings`.
     let is_plain = text.is_ascii() && !text.contains(&b'\\');

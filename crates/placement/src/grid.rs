@@ -245,7 +245,8 @@ impl Layout {
         })
     }
 
-    /// Returns the same as [`Layout::partition_of_row`], for a row that is not encoded.
+    /// Returns the partition of a row that is not encoded, in a replex. See
+    /// [`Layout::partition_of_row`].
     pub fn partition_of_values<'a>(
         &self,
         replex: usize,
@@ -254,7 +255,8 @@ impl Layout {
         self.partition_by(replex, |key_space| self.slot(key_space, &values))
     }
 
-    /// Returns the same as [`Layout::partition_of_row`], for known slots, one per key space.
+    /// Returns the partition of a row with these slots, one per key space, in a replex. See
+    /// [`Layout::partition_of_row`].
     pub fn partition_of_slots(&self, replex: usize, slots: &[u32]) -> u32 {
         assert_eq!(slots.len(), self.key_spaces.len(), "one slot per key space");
         self.partition_by(replex, |key_space| slots[key_space])

@@ -254,8 +254,8 @@ impl Layout {
         Ok(())
     }
 
-    /// Returns whether constraints from outside fit this layout, so that no function of the crate
-    /// panics on them.
+    /// Returns whether constraints that a client has sent are valid for this layout, so that no
+    /// function of the crate panics on them.
     pub fn accepts(&self, constraints: &SlotConstraints) -> bool {
         let residues = &constraints.residues;
         residues.len() == self.key_spaces.len()

@@ -67,7 +67,7 @@ pub enum Durability {
     Replicated,
 }
 
-/// A table.
+/// The definition of a table, as a user requests it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
     /// The table's name.

@@ -102,7 +102,7 @@ impl SlotConstraints {
             .all(|residue| residue.admits(slot))
     }
 
-    /// Returns whether a row with these slots, one per key space, satisfies everything.
+    /// Returns whether a row with these slots, one per key space, satisfies all residues.
     pub fn admits(&self, slots: &[u32]) -> bool {
         assert_eq!(slots.len(), self.residues.len(), "one slot per key space");
         slots

@@ -202,8 +202,8 @@ pub struct HoldRelease {
 }
 
 impl Read {
-    /// Returns whether the page must agree with others, so that the core reports for how long
-    /// nothing has changed.
+    /// Returns whether the page must show the same moment as other pages. Then the core reports for
+    /// how long the range has been quiet.
     pub fn must_agree(&self) -> bool {
         self.redirect.is_some() || self.agreement != Agreement::Alone
     }

@@ -80,7 +80,8 @@ impl Description {
     }
 }
 
-/// Returns whether PostgreSQL compares the columns of this statement before each execution.
+/// Returns whether PostgreSQL compares the result columns of this statement with its description
+/// before each execution.
 pub fn is_planned(text: &[u8]) -> bool {
     let mut rest = text;
     loop {

@@ -53,12 +53,12 @@ impl Buffer {
         }
     }
 
-    /// Returns whether the buffer is given commits.
+    /// Returns whether the reader passes commits to the buffer.
     pub fn is_following(&self) -> bool {
         self.queue.is_some()
     }
 
-    /// Returns whether something waits to be written.
+    /// Returns whether the buffer's store is up, and commits wait to be written to it.
     pub fn can_write(&self) -> bool {
         self.is_up && self.queue.as_ref().is_some_and(|queue| !queue.is_empty())
     }

@@ -387,7 +387,7 @@ impl Reads {
         sets
     }
 
-    /// Returns whether the answer depends on a commit.
+    /// Returns whether the answer to this read depends on a commit.
     pub fn meet(&self, entry: &Entry) -> bool {
         entry.changes.iter().any(|change| match self {
             Reads::Row(key) => *key == change.key,

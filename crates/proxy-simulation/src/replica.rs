@@ -21,7 +21,7 @@ pub(crate) struct Commit {
     pub sets: AccessSets,
 }
 
-/// The database.
+/// The database of a simulated replica: its rows, and the commits that it loses in a crash.
 #[derive(Debug)]
 pub(crate) struct Database {
     /// The number of times that the replica has started.
@@ -117,7 +117,8 @@ impl Database {
         Some(tsid)
     }
 
-    /// Returns whether an Extractor has left something to do.
+    /// Returns whether an Extractor that has ended left transactions that the database still
+    /// executes.
     pub fn has_left(&self) -> bool {
         !self.left.is_empty()
     }
@@ -249,8 +250,8 @@ impl Extractor {
         }
     }
 
-    /// Returns whether the queue has a commit to take, whether the database has a command to
-    /// execute, and whether there is a reply to receive.
+    /// Returns three flags: the queue has a commit, the database has a command to execute, and the
+    /// Extractor has a reply to receive.
     pub fn can(&self) -> [bool; 3] {
         [
             !self.queue.is_empty(),

@@ -47,7 +47,7 @@ pub(crate) enum Doing {
     Answers(Read, Chosen, Tsid),
 }
 
-/// A read.
+/// A read of a simulated client, from its begin to its answer.
 #[derive(Debug)]
 pub(crate) struct Read {
     pub reads: Reads,

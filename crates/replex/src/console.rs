@@ -51,7 +51,8 @@ pub fn report(text: fmt::Arguments<'_>) {
     let _ = io::stderr().lock().write_fmt(text);
 }
 
-/// Notes that stdout takes no more.
+/// Records that stdout cannot be written any more. Any error but a closed pipe is kept for the
+/// report at the command's end.
 pub fn end(error: &io::Error) {
     let kind = error.kind();
     if lock(&ENDED).replace(kind).is_none() && kind != io::ErrorKind::BrokenPipe {

@@ -504,7 +504,7 @@ impl Inspector {
         self.fetch().await
     }
 
-    /// Returns whether the time that everything has is over.
+    /// Returns whether the time limit for the whole inspection has passed.
     pub(crate) fn is_over(&self) -> bool {
         Instant::now() > self.deadline
     }

@@ -46,7 +46,7 @@ pub struct ApplyStatement {
     pub row_count: Option<u64>,
 }
 
-/// A part of a change: one statement, or several rows.
+/// A part of a commit: one statement, or several rows that one statement changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApplyPart {
     /// A statement.
@@ -95,7 +95,8 @@ impl ApplyPart {
     }
 }
 
-/// Returns the parts for these changes, in order.
+/// Converts changes to apply parts, in order. Consecutive changes of one table become one part if
+/// one statement can make them.
 pub fn parts(changes: &[CommitChange]) -> Result<Vec<ApplyPart>, ReplicationError> {
     let mut parts = Vec::new();
     let mut rest = changes;

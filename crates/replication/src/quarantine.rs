@@ -12,7 +12,7 @@ use super::{ReplicationError, SLOT, Shared, connect, fence};
 use pg_connect::address::Address;
 use pg_wire::quoting::{literal, quoted};
 
-/// Records in the replica's own database that it differs.
+/// Records in the replica's own database that it differs from the primary, with the reason.
 pub async fn note(replica: &Address, why: &str) -> Result<(), ReplicationError> {
     let client = connect(replica, fence::EXTRACTOR).await?;
     let why = literal(why);

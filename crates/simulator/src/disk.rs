@@ -12,7 +12,8 @@ use storage::record::{Encoder, ScanItem, SegmentKey, SegmentScan, StoredRecord};
 
 use crate::random::Random;
 
-/// A disk.
+/// A simulated disk of one core: the bytes of its log, its last checkpoint, and the position up to
+/// which records are flushed.
 #[derive(Clone, Debug)]
 pub struct SimulatedDisk {
     key: SegmentKey,
@@ -120,7 +121,7 @@ impl SimulatedDisk {
         self.lost_after.get_or_insert(self.durable);
     }
 
-    /// Returns whether the disk claims that records are durable which it has lost.
+    /// Returns whether the disk has lost records that it had reported as durable.
     pub fn has_lost(&self) -> bool {
         self.lost_after.is_some()
     }

@@ -120,7 +120,7 @@ pub enum PacketContent {
     Answer(u64, CoordinatorReply, u64),
 }
 
-/// The queue.
+/// The queue of future events, in the order of their times.
 #[derive(Debug, Default)]
 pub struct EventQueue {
     heap: BinaryHeap<Entry>,

@@ -41,7 +41,7 @@ pub struct CompletionRecord {
     pub is_learnt: bool,
 }
 
-/// An operation.
+/// One operation in the ledger, with the log records that its members have.
 #[derive(Debug)]
 pub struct LedgerOperation {
     /// The prepare in the operation's first record.

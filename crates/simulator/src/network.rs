@@ -24,7 +24,7 @@ pub enum Node {
     Client(u64),
 }
 
-/// The network.
+/// The simulated network: the delays and faults of each link between two nodes.
 #[derive(Debug)]
 pub struct Network {
     random: Random,

@@ -173,7 +173,7 @@ pub struct ConflictUpdate {
     pub condition: Option<Expr>,
 }
 
-/// A query.
+/// A `SELECT` statement, as parsed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Select {
     /// The table; none computes from constants alone.
@@ -332,7 +332,7 @@ impl FixedSetting {
         },
     ];
 
-    /// Returns whether a string means the fixed value of the setting.
+    /// Returns whether a string is a spelling of the setting's fixed value, or `default`.
     pub fn is(&self, text: &str) -> bool {
         let text = text.to_ascii_lowercase();
         let known = [self.value.to_ascii_lowercase(), "default".to_string()];

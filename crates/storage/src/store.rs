@@ -323,8 +323,8 @@ impl DurableStore {
         !self.purge.is_empty()
     }
 
-    /// Returns whether a new operation with `bytes` of records may begin: the log has space, and
-    /// memory is not full of changes that no checkpoint has saved.
+    /// Returns whether a new operation with `bytes` of records may begin. The log must have space,
+    /// and memory must have room for changes that no checkpoint has saved.
     pub fn admission(&self, bytes: u64) -> LogAdmission {
         let limit = self.options.memory_bytes + self.options.memory_bytes / 2;
         let swamped = self.tables.memory_bytes() > limit && self.running.is_some();

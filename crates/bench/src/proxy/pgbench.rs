@@ -52,7 +52,7 @@ pub struct Script {
     pub weight: u32,
 }
 
-/// The load.
+/// The load of one run: the scripts, the clients, and the duration.
 #[derive(Clone, Debug)]
 pub struct PgbenchLoad {
     pub scripts: Vec<Script>,

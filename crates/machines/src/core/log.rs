@@ -112,7 +112,7 @@ impl CoreLog {
         }
     }
 
-    /// Returns whether a flush takes longer than `flush_us_max`.
+    /// Returns whether records have waited for a flush for at least `flush_us_max`.
     pub fn hangs(&self, now: ClockReading, flush_us_max: u64) -> bool {
         let until_us = self
             .unflushed_since_us

@@ -237,7 +237,8 @@ impl CoreMachine {
         self.sessions.floor()
     }
 
-    /// Returns whether the core still waits for peers to report what it may have forgotten.
+    /// Returns whether the core still waits for peers to report votes and outcomes that it may have
+    /// forgotten.
     pub fn is_recovering(&self) -> bool {
         !self.recovering.is_empty()
     }

@@ -183,8 +183,8 @@ impl TableInfo {
         self.covers_voters(&prepare.chain, &prepare.votes)
     }
 
-    /// Returns whether these votes, the first ones of the chain, are all yes and include all
-    /// members that can vote no.
+    /// Returns whether `votes`, which are the votes of the chain's first members, are all yes, and
+    /// include the votes of all members that can vote no.
     pub fn covers_voters(&self, chain: &[PartitionId], votes: &[Vote]) -> bool {
         let mut open = chain[votes.len()..].iter();
         votes.iter().all(|vote| *vote == Vote::Yes)

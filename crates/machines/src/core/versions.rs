@@ -16,8 +16,8 @@ impl VersionClock {
         self.last
     }
 
-    /// Records a version: later ones are higher. Returns false if it is not higher than the known
-    /// ones.
+    /// Records a version, so that the core assigns only higher versions from now on. Returns false
+    /// if the version is not higher than all known ones.
     pub fn see(&mut self, version: Version) -> bool {
         let is_news = self.last < version;
         self.last = self.last.max(version);

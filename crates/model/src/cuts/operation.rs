@@ -39,7 +39,8 @@ impl CutRules {
         (0..chain.len()).filter(|place| !gone(place)).collect()
     }
 
-    /// Returns whether a core takes part in operations now.
+    /// Returns whether a core takes part in operations now: it runs, has recovered, and has not
+    /// sealed its epoch.
     pub fn acts(&self, state: &CutState, core: usize) -> bool {
         let own = &state.cores[core];
         let sealed = state.sealed && own.epoch == state.epoch;

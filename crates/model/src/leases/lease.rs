@@ -134,7 +134,7 @@ impl LeaseRules {
         true
     }
 
-    /// Records the answer, with the time of its question.
+    /// Records a core's answer to a lease request. The grant counts from the time of the request.
     pub fn receive(&self, state: &mut LeaseState, voucher: usize) -> bool {
         let number = state.cores[ASKER].number;
         let core = &mut state.cores[voucher];
@@ -200,8 +200,8 @@ impl LeaseRules {
         vouchers.count() >= needed
     }
 
-    /// Returns whether the asker could answer a read that misses a write acknowledged in a later
-    /// epoch.
+    /// Returns whether the requesting core could answer a read that misses a write which was
+    /// acknowledged in a later epoch.
     pub fn reads_behind(&self, state: &LeaseState) -> bool {
         let known = state.configuration(state.cores[ASKER].number);
         let serves = known.holders >> ASKER & 1 != 0 && !known.sealed;

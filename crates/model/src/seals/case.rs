@@ -19,7 +19,7 @@ pub enum Way {
     Fanned(usize),
 }
 
-/// An operation.
+/// An operation of a case: its tables and its members.
 #[derive(Clone, Debug)]
 pub struct SealedOperation {
     /// The name of the operation in traces.

@@ -5,8 +5,8 @@
 
 use super::sets::{AccessSets, AffectingClass, TableParts, TableSets};
 
-/// Returns whether neither transaction writes what the other touches. Then they may run at the same
-/// time, in any order.
+/// Returns whether neither transaction writes an item that the other reads or writes. Then they may
+/// run at the same time, in any order.
 pub fn independent(first: &AccessSets, second: &AccessSets) -> bool {
     if first.may_write_anything() || second.may_write_anything() {
         return first.is_empty() || second.is_empty();

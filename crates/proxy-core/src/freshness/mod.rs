@@ -206,9 +206,10 @@ impl FreshnessManager {
         }
     }
 
-    /// Records that COMMIT is about to be sent for a transaction that writes `writes` (R32). The
-    /// writes were determined with the catalogue of this generation, if with any. Returns the mark.
-    /// The caller writes the mark after the transaction, on the same connection (R29).
+    /// Records that COMMIT is about to be sent for a transaction that writes `writes` (R32).
+    /// `generation` is that of the catalogue with which the writes were determined; none if they
+    /// depend on no catalogue. Returns the mark. The caller writes the mark after the transaction,
+    /// on the same connection (R29).
     pub fn begin_commit(&mut self, writes: AccessSets, generation: Option<u64>) -> Mark {
         let id = TStateId(self.next_id);
         self.next_id += 1;
@@ -376,8 +377,8 @@ impl FreshnessManager {
         }
     }
 
-    /// Returns whether a replica still serves and has `need`. It may have been removed, or have
-    /// lost commits in a crash, while the read waited for a connection.
+    /// Returns whether a replica still serves and has every commit up to `need`. It may have been
+    /// removed, or have lost commits in a crash, while the read waited for a connection.
     pub fn has(&self, id: ReplicaId, need: Tsid) -> bool {
         self.replicas.has(id, need) || planted::is(ProxyBug::GoneBackServes)
     }
@@ -399,14 +400,15 @@ impl FreshnessManager {
         }
     }
 
-    /// Returns whether the primary has more than `SPARE` more sessions than the replica that has
-    /// the fewest: a read that may wait for that replica had better not go to the primary, too.
+    /// Returns whether the primary has more than `SPARE` more sessions than the serving replica
+    /// with the fewest reads. Then it is better that a read waits for this replica. Returns false
+    /// if no replica serves.
     pub fn is_primary_busier(&self) -> bool {
         let least = self.replicas.running_least();
         least.is_some_and(|least| self.primary_running > least + SPARE)
     }
 
-    /// Notes that this replica is a standby, which may show commits before the primary does.
+    /// Records that this replica is a standby, which may show commits before the primary does.
     pub fn shows_early(&mut self, id: ReplicaId) {
         self.replicas.set_shows_early(id);
     }
@@ -416,8 +418,8 @@ impl FreshnessManager {
         self.replicas.add(id, Tsid(0), None);
     }
 
-    /// Notes that replication has connected to a replica, which has everything up to `applied`; it
-    /// serves when [`ReplicaState::Serving`].
+    /// Records that replication has connected to a replica, which has every commit up to `applied`.
+    /// It serves reads once its state is [`ReplicaState::Serving`].
     pub fn connected(&mut self, id: ReplicaId, life: ServerLife, applied: Tsid) {
         self.replicas.add(id, applied, Some(life));
     }
@@ -432,7 +434,7 @@ impl FreshnessManager {
         self.replicas.set_state(id, state);
     }
 
-    /// Notes that a replica has committed everything up to `tsid`.
+    /// Records that a replica has executed every commit up to `tsid`.
     pub fn applied(&mut self, id: ReplicaId, tsid: Tsid) {
         self.replicas.applied(id, tsid);
     }
@@ -452,7 +454,8 @@ impl FreshnessManager {
         self.index_bytes_max.max(self.indexes.bytes())
     }
 
-    /// Returns whether the slot's reader does not have this commit yet, if it happened.
+    /// Returns whether this commit is Pending: it may have happened, and the slot's reader has not
+    /// read it yet.
     pub fn is_pending(&self, id: TStateId) -> bool {
         self.pending.contains(id)
     }

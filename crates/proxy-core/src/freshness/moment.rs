@@ -75,7 +75,8 @@ impl FreshnessManager {
         }
     }
 
-    /// Returns whether a wait for the same commits has timed out.
+    /// Returns whether a wait is useless, because an earlier one has timed out: for one of these
+    /// Pending commits, or since the last progress of any replica.
     pub fn is_hopeless(&self, moment: &ReadMoment) -> bool {
         let mut pending = moment.pending.iter();
         let newest = self.timed_out.newest;
@@ -83,7 +84,7 @@ impl FreshnessManager {
             || newest.is_some() && newest == moment.newest
     }
 
-    /// Records that a wait has timed out.
+    /// Records that a wait has timed out, so that other reads do not wait for the same commits.
     pub fn wait_timed_out(&mut self, moment: &ReadMoment) {
         let timed_out = &mut self.timed_out;
         timed_out.pending.extend(&moment.pending);

@@ -97,7 +97,7 @@ impl ReplicaMap {
         }
     }
 
-    /// Returns whether a replica serves and has `need`.
+    /// Returns whether a replica serves and has every commit up to `need`.
     pub fn has(&self, id: ReplicaId, need: Tsid) -> bool {
         let mut serving = self.serving();
         serving.any(|(other, replica)| other == id && replica.applied >= need)

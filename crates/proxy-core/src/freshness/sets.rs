@@ -126,12 +126,12 @@ impl TableSets {
         self.readers > 0
     }
 
-    /// Returns the parts of the table that are read.
+    /// Returns the columns and rows of the table that are read.
     pub fn read(&self) -> &TableParts {
         &self.read
     }
 
-    /// Returns the parts of the table that are written.
+    /// Returns the columns and rows of the table that are written.
     pub fn written(&self) -> &TableParts {
         &self.written
     }
@@ -265,7 +265,7 @@ impl AccessSets {
         self.any_readers == 0 && self.any_writers == 0 && self.tables.is_empty()
     }
 
-    /// Returns whether the sets have a write.
+    /// Returns whether the sets write any table.
     pub fn is_written(&self) -> bool {
         self.any_writers > 0 || self.tables.iter().any(|(_, sets)| sets.is_written())
     }
@@ -280,7 +280,7 @@ impl AccessSets {
         Some(&self.tables[self.place(table).ok()?].1)
     }
 
-    /// Returns whether there may be a table that both touch.
+    /// Returns whether both sets may read or write a common table.
     pub fn shares_table(&self, other: &AccessSets) -> bool {
         let may_be_any = |sets: &AccessSets| sets.any_readers > 0 || sets.any_writers > 0;
         let mut tables = self.tables.iter();

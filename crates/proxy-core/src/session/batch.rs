@@ -121,7 +121,8 @@ impl RetryableBatch {
     }
 
     /// Records that the batch's snapshots are valid. Returns true if the batch cannot run again any
-    /// more, because it is unchanged and stands alone. Then its answer is relayed.
+    /// more, because it is unchanged and not part of a transaction on the primary. Then its answer
+    /// is relayed.
     pub fn accept_snapshot(&mut self, is_alone: bool, out: &mut PeerOutput) -> bool {
         self.proof = SnapshotProof::None;
         let is_settled = is_alone && !self.has_prepared_form;
@@ -138,8 +139,8 @@ impl RetryableBatch {
         self.fault = Some(BatchFault::Torn);
     }
 
-    /// Returns whether the batch runs again after this error, although it stands alone. The client
-    /// gets an error only if its own text fails.
+    /// Returns whether the batch runs again after this error, although it is not part of a
+    /// transaction on the primary. The client gets an error only if its own text fails.
     pub fn comes_back_alone(&self, report: &Report) -> bool {
         let may_run_again = self.is_torn() || self.has_prepared_form && !self.is_relayed;
         may_run_again && report.code != QUERY_CANCELED

@@ -36,7 +36,8 @@ impl Session {
         server.is_dirty = false;
     }
 
-    /// Records that no other session can have its settings: the session keeps its server.
+    /// Records that no other session can have this session's settings. So the session keeps its
+    /// server.
     pub(super) fn keep_server(&mut self) {
         self.link_of_over().keeping.keep();
     }

@@ -27,7 +27,7 @@ impl ClientState {
         self.pinning == PinningPolicy::Always
     }
 
-    /// Returns whether the session keeps a server that was just attached.
+    /// Returns the initial pin state of a session at a server that was just attached.
     pub fn keeping(&self) -> PinState {
         match self.pinning {
             PinningPolicy::WhenNeeded => PinState::Shared(SettingChanges::Nothing),

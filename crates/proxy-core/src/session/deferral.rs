@@ -60,7 +60,7 @@ impl Deferral {
         may_defer.then_some(snapshots)
     }
 
-    /// Returns whether any transaction need not begin on a server.
+    /// Returns whether the session may defer transactions.
     pub fn is_possible(&self) -> bool {
         self.usual.is_some()
     }

@@ -271,7 +271,7 @@ impl ServerLink {
         self.status == TransactionStatus::Idle && self.is_quiet()
     }
 
-    /// Returns whether everything is answered, and no batch has begun.
+    /// Returns whether the server has answered all messages, and no batch has begun.
     pub fn is_quiet(&self) -> bool {
         self.expected.is_empty() && !self.is_within_batch()
     }

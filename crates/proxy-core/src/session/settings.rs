@@ -172,7 +172,7 @@ impl ClientParameters {
         Arc::clone(&self.reported)
     }
 
-    /// Records that the client knows these settings.
+    /// Records that the client has received the values of these settings.
     pub fn know(&mut self, reported: Arc<ReportedParameters>) {
         self.reported = reported;
     }
@@ -193,12 +193,12 @@ impl ClientParameters {
         is_news
     }
 
-    /// Records that servers must have the application name of this one.
+    /// Records that all servers of the session must have the application name of this server.
     pub fn name_as(&mut self, server: &ServerConnection) {
         self.application = server.parameters.get(APPLICATION_NAME).cloned();
     }
 
-    /// Records that servers must have the application name of the login.
+    /// Records that all servers of the session must have the application name from the login.
     pub fn name_as_at_login(&mut self) {
         self.application.clone_from(&self.application_at_login);
     }

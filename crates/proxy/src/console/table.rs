@@ -27,7 +27,7 @@ impl ConsoleType {
     }
 }
 
-/// A value.
+/// A value in a row of the console's answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConsoleValue {
     /// A value of a [`ConsoleType::Text`] column.

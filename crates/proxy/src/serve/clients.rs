@@ -70,7 +70,7 @@ impl Clients {
 }
 
 impl ClientEntry<'_> {
-    /// Records that the client gets a server.
+    /// Records that the client's batch runs on this server, and the reason.
     pub fn count_route(&self, server: RouteTarget, why: &'static str) {
         self.client.batches.fetch_add(1, Ordering::Relaxed);
         self.set(Some(server));
@@ -79,12 +79,12 @@ impl ClientEntry<'_> {
         *routes.entry((server, why)).or_default() += 1;
     }
 
-    /// Records that the client uses a server again that it kept.
+    /// Records that the client's next batch runs on the server that the session has kept.
     pub fn returns(&self, server: RouteTarget) {
         self.set(Some(server));
     }
 
-    /// Records that the session returns its connection.
+    /// Records that the session has released its server.
     pub fn leaves(&self) {
         self.set(None);
     }

@@ -118,7 +118,7 @@ impl ProcessRegistry {
         })
     }
 
-    /// Notes that the session of this number uses a connection to the primary.
+    /// Records that the session with this number uses a connection to the primary.
     pub fn note_user(&self, connection: &Arc<CancelKey>, number: u32) {
         let mut users = self.users();
         let user = (Arc::downgrade(connection), number);

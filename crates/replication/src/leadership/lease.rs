@@ -75,8 +75,8 @@ impl Lease {
         }))
     }
 
-    /// Returns whether no other proxy can be active. Only then may an answer of a replica be
-    /// relayed (R15).
+    /// Returns whether no other proxy can be active now. An answer of a replica may be relayed only
+    /// then (R15).
     pub fn is_valid(&self) -> bool {
         let until = self.0.until.load(Ordering::Acquire);
         !self.has_ended() && BootTime::now().nanoseconds() < until

@@ -45,7 +45,8 @@ pub fn decompressed(source: Box<dyn Read>) -> io::Result<Box<dyn Read>> {
     })
 }
 
-/// Returns the same text without a leading byte order mark, which some programs write.
+/// Returns the text of the source without its byte order mark, which some programs write at the
+/// beginning.
 ///
 /// # Errors
 /// If it cannot be read, and if its mark is that of UTF-16.

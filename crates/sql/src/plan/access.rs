@@ -99,7 +99,8 @@ pub(super) struct AccessChoice {
 }
 
 impl ReadRequirements<'_> {
-    /// Returns whether few rows are needed in an order, and the segments may be in that order.
+    /// Returns whether the statement needs the first rows in some order, and the segments have that
+    /// order or its reverse.
     pub fn wants_first(&self, descending: Option<bool>) -> bool {
         let is_ordered = self.order.is_some_and(|order| !order.is_empty());
         self.limited && is_ordered && descending.is_some()
@@ -196,7 +197,8 @@ pub(super) fn range_of(facts: &Facts, column: Option<&usize>) -> (ValueRange, Ve
     (range, known.map(|known| known.conjunct).collect())
 }
 
-/// Returns whether rows of a segment are in the requested order, and if so, whether in reverse.
+/// Returns false if the rows of a segment are in the requested order, and true if they are in its
+/// reverse. Returns none if they are in neither, or if no order is requested.
 pub(super) fn serves(
     table: &PlacedTable,
     order_columns: &[usize],

@@ -428,7 +428,8 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Returns whether rows of this table must be inserted and removed one after the other.
+/// Returns whether a table has a dense index. Its rows must then be inserted and removed one after
+/// the other.
 pub(crate) fn has_dense(schema: &Schema) -> bool {
     let dense = Some(placement::Constraint::Dense);
     schema.indexes.iter().any(|it| it.constraint == dense)

@@ -133,7 +133,8 @@ pub(super) enum Scan {
 }
 
 impl Scan {
-    /// Returns whether a statement may scan. `is_asked` states whether it requests a scan.
+    /// Returns which tables a statement may scan: any table if it requests a scan (`is_asked`) or
+    /// the session allows scans, otherwise tables with few rows.
     pub fn of(is_asked: bool, context: &Context<'_>) -> Scan {
         match is_asked || context.settings.scan {
             true => Scan::Asked,

@@ -42,7 +42,8 @@ impl<S: Store> Sender<'_, S> {
         Ok(self.store.execute(self.table.id, mutation).await?)
     }
 
-    /// Returns whether a row changed, or the reason why it could not.
+    /// Returns whether the row changed. Returns false if the row is kept, is missing, or does not
+    /// satisfy the condition. Fails if the store refused the change.
     pub(super) fn changed(&self, result: RequestResult) -> Result<bool, Attempt> {
         let table = self.table.schema.name.clone();
         let done = StatementProgress::default();

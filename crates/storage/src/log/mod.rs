@@ -87,12 +87,13 @@ pub enum FlushTiming {
 /// Whether the log has room for a new operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogAdmission {
-    /// Go on. An admitted operation always fits, with its decision.
+    /// The log admits the operation. Its records and its decision fit on the disk.
     Open,
-    /// The disk is behind: hold new writes back until the next wake-up or a moment later.
+    /// The disk is slower than the writes. Delay new writes until the next wake-up or a moment
+    /// later.
     Busy,
-    /// The disk is full but for a reserve. Writes that free space may enter, and other writes are
-    /// refused with an error that names it. Reads and decisions go on.
+    /// Only the reserve of the disk is free. Admit writes that free space, and refuse other writes
+    /// with an error that names the disk. Reads and decisions continue.
     Reserve,
     /// The reserve is used up: refuse all new writes.
     Full,
@@ -289,7 +290,7 @@ impl Log {
         }
     }
 
-    /// Returns whether the log has room for a new operation whose records take `bytes`.
+    /// Returns whether the log admits a new operation whose records take `bytes`.
     ///
     /// The space for the operation, and for decisions on earlier admitted operations, is already on
     /// the disk. One spare segment is kept for a restart's copy of the tail, and another segment or
@@ -321,7 +322,7 @@ impl Log {
         self.shared.spares.exhaustion()
     }
 
-    /// Returns whether there is a segment that a checkpoint could give back.
+    /// Returns whether a checkpoint could release a segment.
     pub fn has_old_segments(&self) -> bool {
         lock(&self.shared.segments).len() > 1
     }

@@ -197,7 +197,7 @@ impl DurableTables {
         (changes, done)
     }
 
-    /// Notes that the cold store has every change up to `generation`.
+    /// Records that the cold store has every change up to `generation`.
     pub(crate) fn complete(&mut self, generation: Generation) {
         let inner = self.inner.get_mut();
         assert!(inner.completed < generation && generation < inner.generation);

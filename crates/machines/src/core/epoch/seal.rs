@@ -123,7 +123,7 @@ impl SealProgress {
 
 impl CoreMachine {
     /// Returns whether the chains of a table are stopped: from its seal in the configuration until
-    /// this core has settled everything that was resolved.
+    /// this core has settled all resolved operations.
     pub(crate) fn stands_still(&self, table: TableId) -> bool {
         self.view.stands_still(table) || self.has_sealed(table)
     }

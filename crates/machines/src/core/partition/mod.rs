@@ -186,7 +186,7 @@ impl Partitions {
         self.held.get(&id).or_else(|| self.others.get(&id))
     }
 
-    /// Returns the same as [`Partitions::with_rows`], for changes.
+    /// Returns the partition that [`Partitions::with_rows`] returns, as a mutable reference.
     pub fn with_rows_mut(&mut self, id: PartitionId) -> Option<&mut Partition> {
         let held = self.held.get_mut(&id);
         held.or_else(|| self.others.get_mut(&id))

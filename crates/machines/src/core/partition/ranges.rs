@@ -123,8 +123,8 @@ impl<'a> RedirectFilter<'a> {
         })
     }
 
-    /// Returns whether the operation changes what all members must show as of one moment. For a
-    /// scan by a single member only a row that leaves for another partition counts: a scan is no
+    /// Returns whether the operation changes a row that all members must show as of one moment. For
+    /// a scan by a single member only a row that leaves for another partition counts: a scan is no
     /// snapshot, but it must not miss a row.
     pub fn is_disturbed_by(&self, prepare: &Prepare) -> bool {
         if !self.read.is_scan() || self.read.agreement != Agreement::Alone {

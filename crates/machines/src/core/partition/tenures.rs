@@ -32,7 +32,7 @@ impl Tenures {
         self.logged.get(&id).copied().unwrap_or_default()
     }
 
-    /// Returns whether a partition is whole, if the log has a tenure of it.
+    /// Returns whether a partition is whole. Returns true if the log has no tenure of it.
     pub fn is_whole(&self, id: PartitionId) -> bool {
         self.logged.get(&id).is_none_or(|tenure| tenure.is_whole)
     }
@@ -73,7 +73,8 @@ impl Tenures {
         &self.left_behind
     }
 
-    /// Records these partitions, once the log is read.
+    /// Records the partitions of which this core has rows of earlier tenures. Call it once the log
+    /// is read.
     pub fn leave_behind(&mut self, ids: BTreeSet<PartitionId>) {
         self.left_behind = ids;
     }

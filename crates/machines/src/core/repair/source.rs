@@ -32,7 +32,7 @@ impl CoverProgress {
         Some(self.timer.due_us(retry_us))
     }
 
-    /// Returns whether this is the awaited answer.
+    /// Returns whether an answer that begins at this key is the awaited one.
     pub fn awaits(&self, start: &Bytes) -> bool {
         self.next.as_ref() == Some(start)
     }

@@ -151,7 +151,8 @@ impl CoreMachine {
         self.recover_again(output);
     }
 
-    /// Returns whether this core has restarted and may still have forgotten something of a table.
+    /// Returns whether this core has restarted, and waits for peers to report operations of a
+    /// table.
     pub(crate) fn recovers(&self, table: TableId) -> bool {
         self.recovering.contains_key(&table)
     }

@@ -40,8 +40,9 @@ pub(super) struct WantedVersions {
 }
 
 impl WantedVersions {
-    /// Returns whether some snapshot includes a row: it was written at or before T, and replaced or
-    /// removed after T.
+    /// Returns whether a row must be kept that was written at `version`, and replaced or removed at
+    /// `until`. It must if some snapshot's T is from `version` on and before `until`, or if a
+    /// snapshot is being opened.
     pub fn want(&self, version: Version, until: Version) -> bool {
         let first = self.of_snapshots.partition_point(|at| *at < version);
         self.is_held || self.of_snapshots.get(first).is_some_and(|at| *at < until)

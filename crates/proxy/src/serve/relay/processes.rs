@@ -74,7 +74,7 @@ impl<'a> RelayProcesses<'a> {
         self.seen = self.seen.saturating_sub(count);
     }
 
-    /// Notes that the session uses a connection to the primary from now on.
+    /// Records that the session uses this connection to the primary from now on.
     pub(super) fn uses(&self, connection: &Connection) {
         self.registry
             .note_user(&connection.cancel_key, self.entry.number);

@@ -96,8 +96,8 @@ impl SimulatedServer {
         }
     }
 
-    /// Returns whether the server's cores know all their earlier votes and decisions, from their
-    /// logs and the reports of their peers.
+    /// Returns whether the server's cores have all their earlier votes and decisions again, from
+    /// their logs and the reports of their peers.
     pub fn is_whole(&mut self) -> bool {
         let recovering = |core: &SimulatedCore| core.machine.is_recovering();
         if self.is_running() && !self.cores().iter().any(recovering) {
