@@ -42,7 +42,8 @@ pub struct Rows {
     columns: Vec<Column>,
     visible: usize,
     sender: mpsc::UnboundedSender<(usize, SessionOutcome)>,
-    /// At most one page per partition is under way, and few partitions are.
+    /// The read requests at most one page per partition at a time, and reads few partitions at a
+    /// time.
     receiver: mpsc::UnboundedReceiver<(usize, SessionOutcome)>,
     submitted: HashMap<usize, SubmittedOperation>,
     taken: u64,
@@ -216,8 +217,8 @@ impl Rows {
         }
     }
 
-    /// Opens a snapshot for the read. While a server of the table is missing none is possible, and
-    /// the read goes on without.
+    /// Opens a snapshot for the read. While a server of the table is missing, no snapshot is
+    /// possible, and the read continues without one.
     async fn open_snapshot(&mut self) -> Result<(), Error> {
         let tables = vec![self.wanted.table.id()];
         match self

@@ -20,7 +20,7 @@ use crate::known::KnownDifferences;
 use crate::outcomes::TestOutcomes;
 use crate::suites::Suite;
 
-/// Why a run cannot go on, for a person.
+/// Why a run cannot continue, for a person.
 type Failure = String;
 
 /// Runs test suites of other projects against a PostgreSQL and through the proxy, and prints the

@@ -84,7 +84,7 @@ struct Met {
     slots: Vec<u32>,
 }
 
-/// States still to be looked at, packed: each after its length.
+/// The packed states that the search has yet to visit, each after its length.
 #[derive(Default)]
 struct Queue {
     bytes: Vec<u8>,

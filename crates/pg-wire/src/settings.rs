@@ -1,9 +1,9 @@
 //! Knows which of PostgreSQL's settings concern only the session that has them, and how
 //! `set_config` sets them.
 //!
-//! A session that changes one of these may go on with any server that has the same. Others it has
-//! on its own server only: settings that decide its user and rights, that make objects for other
-//! sessions, or that extensions and functions of users read.
+//! A session that changes one of these settings can continue on any server with the same value. All
+//! other settings bind the session to its server: settings that decide its user and rights, that
+//! make objects for other sessions, or that extensions and functions of users read.
 
 /// The names of these settings, in addition to those that begin as [`OF_PLANNER`]. They are
 /// compared without regard to case.

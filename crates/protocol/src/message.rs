@@ -422,7 +422,7 @@ pub enum PeerMessage {
         of: Vec<PartitionId>,
         /// The member of its cover.
         from: PartitionId,
-        /// Where to go on, in the member's own order.
+        /// Where to continue, in the member's own order.
         start: Bytes,
     },
     /// Answers `Copy` with a page of rows.
@@ -433,11 +433,11 @@ pub enum PeerMessage {
         from: PartitionId,
         /// From the question.
         start: Bytes,
-        /// The rows, and where to go on.
+        /// The rows, and where to continue.
         page: RowPage,
         /// A hash of them.
         sum: u64,
-        /// Counts of the rows that were looked at for it.
+        /// The number of rows that the core visited for the page.
         looked: ScanCounts,
     },
     /// Asks a member of a cover for rows that are needed at once (R18): the last rows of each of
@@ -452,7 +452,7 @@ pub enum PeerMessage {
         /// The prefix of the keys of a range, and the first key beyond it, if that is not the
         /// prefix's end.
         wanted: Vec<(Bytes, Option<Bytes>)>,
-        /// Where to go on, in the member's own order.
+        /// Where to continue, in the member's own order.
         start: Bytes,
     },
     /// Answers `Fetch` with the rows that were found.
@@ -465,7 +465,7 @@ pub enum PeerMessage {
         pass: u64,
         /// From the question.
         start: Bytes,
-        /// The rows, and where to go on.
+        /// The rows, and where to continue.
         page: RowPage,
         /// Ranges of which rows were left out, and the lowest key that was not.
         complete_from: Vec<(Bytes, Bytes)>,
@@ -474,7 +474,7 @@ pub enum PeerMessage {
     CopyCompletions {
         /// The partition that is filled.
         of: PartitionId,
-        /// Where to go on.
+        /// Where to continue.
         start: RequestId,
     },
     /// Answers `CopyCompletions` with a page of records.
@@ -485,7 +485,7 @@ pub enum PeerMessage {
         start: RequestId,
         /// The records.
         completions: Vec<SavedCompletion>,
-        /// Where to go on, if the page is not the last.
+        /// Where to continue, if the page is not the last.
         next: Option<RequestId>,
         /// The highest version that the core has seen (R6).
         last_version: Version,
@@ -514,9 +514,9 @@ pub enum PeerMessage {
         changes: u64,
         /// Parts of the ranges, whose rows all follow.
         differing: Vec<(Bytes, Option<Bytes>)>,
-        /// The rows, and where to go on.
+        /// The rows, and where to continue.
         page: RowPage,
-        /// Bytes of the rows that were looked at for it.
+        /// The bytes of the rows that the core visited for the page.
         looked_at_bytes: u64,
     },
     /// The taker of a partition asks the giver which rows have changed.

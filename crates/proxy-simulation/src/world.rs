@@ -43,15 +43,15 @@ const BUFFER_LENGTH: u64 = 12;
 enum Action {
     /// A client begins a read or a transaction.
     Begin(usize),
-    /// A session's work goes on.
+    /// A session's work continues.
     GoOn(usize),
     /// A session's connection to the primary breaks.
     Lose(usize),
-    /// A process whose connection broke goes on.
+    /// A process whose connection broke continues.
     Orphan(usize),
     /// A client writes around the proxy.
     Bypass,
-    /// The slot's reader goes on.
+    /// The slot's reader continues.
     Read,
     /// The slot's reader settles commits in doubt.
     Settle,

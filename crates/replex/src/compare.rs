@@ -24,9 +24,9 @@ use crate::inspect::{InspectError, Inspector, read};
 const RANGE_ROWS: u32 = 1_000;
 /// Different rows are compared again after this.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(200);
-/// Looks at a range before changing rows count as written.
+/// The most reads of a range. Rows that still differ after them count as concurrently written.
 const LOOKS_MAX: u32 = 4;
-/// Differences that one comparison goes on to find.
+/// The most differences that one comparison finds.
 pub(crate) const DIFFERENCES_MAX: usize = 10_000;
 
 /// A row that the copies do not agree on.

@@ -109,7 +109,7 @@ pub fn sql(arguments: &SqlArguments) -> Result<(), CommandFailure> {
     })
 }
 
-/// Runs a piece of a script; whether the script goes on.
+/// Runs a piece of a script. Returns whether the script continues.
 async fn run_piece(
     shell: &mut Shell<Client>,
     feed: &mut shell::ScriptFeed,

@@ -32,7 +32,7 @@ use proxy_core::planted::{self, ProxyBug};
 pub const QUEUE_LENGTH_MAX: usize = 1024;
 /// The most commits that an Extractor has taken from its queue and not committed.
 const IN_HAND_MAX: usize = 256;
-/// Commits are held back no longer than this without a message from the requester.
+/// The Extractor pauses no longer than this without a message from the requester.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Time between two flushes of applied commits.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
@@ -69,7 +69,8 @@ enum ExtractorEvent {
 /// Why a commit could not be executed.
 struct ExecutionFailure {
     text: String,
-    /// Whether it was only in the way of another transaction.
+    /// Whether the transaction failed only because of a conflict with another transaction of the
+    /// replica.
     may_pass: bool,
 }
 
@@ -147,7 +148,7 @@ pub async fn run(
     }
 }
 
-/// Whether commits are held back, so that the replica can be compared.
+/// Whether the Extractor pauses commits, so that the replica can be compared.
 enum CommitHold {
     No,
     /// No more commits are processed. The requester gets an answer once all earlier ones are

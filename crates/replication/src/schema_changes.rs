@@ -314,7 +314,7 @@ impl SchemaChanges {
         }
     }
 
-    /// Returns the announced statements that were held back, because a change of rows follows.
+    /// Returns the delayed announced statements, because a change of rows follows.
     pub fn take_held(&mut self) -> Vec<ReplayableChange> {
         let held = self.held.drain(..);
         held.map(|it| ReplayableChange::Statement(it, Vec::new()))

@@ -55,18 +55,19 @@ pub trait CoreStore {
     /// Returns whether enough has been logged since the last checkpoint for another one.
     fn checkpoint_due(&self) -> bool;
 
-    /// Begins a checkpoint of the tables as they are; the log before `retain_from` and the
-    /// checkpoint may go once it is durable. Does not wait for it.
+    /// Begins a checkpoint of the present tables, and does not wait for its end. Once the
+    /// checkpoint is durable, the store may remove the log before both `retain_from` and the
+    /// checkpoint.
     ///
     /// # Errors
     /// The process must stop.
     fn checkpoint(&mut self, retain_from: Position) -> Result<(), ServerError>;
 
-    /// Returns whether reading the log again would take long, so that a process that ends cleanly
-    /// had better take a checkpoint first.
+    /// Returns whether it would take long to read the log again. Then a process that ends cleanly
+    /// should make a checkpoint first.
     fn checkpoint_pays(&self) -> bool;
 
-    /// Waits until no checkpoint is on its way, but no longer than this.
+    /// Waits until no checkpoint is running, but no longer than this.
     fn finish_checkpoint(&mut self, within: Duration);
 
     /// Returns the store's counters by name, for operators.

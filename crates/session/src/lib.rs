@@ -133,7 +133,7 @@ enum RequestPhase {
     Queued(CoreId),
     Flying,
     Pausing,
-    /// The parts of the request are under way instead.
+    /// The request was divided, and its parts are in flight instead.
     Parted,
 }
 

@@ -49,7 +49,7 @@ pub(super) struct Moment {
     ranges: Vec<Range>,
     /// Ranges that are still to be asked for, in this order.
     unread: VecDeque<usize>,
-    /// The requests under way: reads, with their range, or releases.
+    /// The requests in progress: reads, with their range, or releases.
     open: BTreeMap<Ticket, usize>,
     pages: usize,
     rows: u64,
@@ -137,7 +137,7 @@ impl SessionMachine {
         self.read_on(now_us, ticket, output);
     }
 
-    /// Asks for as many ranges as may be under way; ends the round when there is nothing left.
+    /// Requests as many ranges as may be in flight. Ends the round when all ranges have been read.
     fn read_on(&mut self, now_us: u64, ticket: Ticket, output: &mut SessionOutput) {
         loop {
             let Some(moment) = self.moments.get_mut(&ticket) else {

@@ -24,7 +24,7 @@ pub enum Node {
     Client(u64),
 }
 
-/// The simulated network: the delays and faults of each link between two nodes.
+/// The simulated network: the state of each link between two nodes, with its delays and faults.
 #[derive(Debug)]
 pub struct Network {
     random: Random,
@@ -38,7 +38,7 @@ struct Link {
     clogged_until_us: u64,
     /// Messages that were sent into a clog arrive after it, though faults have stopped meanwhile.
     held_until_us: u64,
-    /// How often the connection has broken: what was under way then is gone.
+    /// How often the connection has broken. Each break loses the messages in flight.
     breaks: u64,
 }
 

@@ -21,7 +21,7 @@ use crate::store::{SnapshotAnswer, Store, StoreError};
 
 /// Rows of a page, few so that reads take several.
 const PAGE_ROWS: usize = 3;
-/// Rows that are looked at for a page.
+/// The most rows that the model visits for a page.
 const PAGE_KEYS: usize = 16;
 
 type RowsByKey = BTreeMap<Vec<u8>, (Version, Vec<Value>)>;

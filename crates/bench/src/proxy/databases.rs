@@ -19,9 +19,9 @@ use crate::quota::Quota;
 
 /// The name of the database in each server.
 pub const DATABASE: &str = "postgres";
-/// Between two looks at the state.
+/// Time between two checks of the state.
 pub const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
-/// The same where a look costs a database that is held back.
+/// Time between two checks if a check delays a database under a quota.
 const SETTLE_LOOK: Duration = Duration::from_millis(200);
 /// A step that takes longer is stuck.
 pub const PATIENCE: Duration = Duration::from_secs(300);

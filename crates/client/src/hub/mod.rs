@@ -37,7 +37,8 @@ pub(crate) struct Hub {
     started: Instant,
     state: Mutex<State>,
     asks: mpsc::UnboundedSender<CoordinatorCall>,
-    /// The machine wants to be looked at earlier than the timer task knows.
+    /// Wakes the timer task when the machine's next deadline is earlier than the one that the task
+    /// knows.
     earlier: Notify,
 }
 

@@ -1,4 +1,4 @@
-//! The report of a table: how many failures it survives now, and after the changes under way.
+//! The report of a table: how many failures it survives now, and after the changes in progress.
 
 use protocol::configuration::{Configuration, PartitionState};
 

@@ -180,8 +180,8 @@ pub struct CoreLimits {
     pub page_bytes_max: usize,
     /// The most keys that one read visits for a page, however few match.
     pub page_keys_max: usize,
-    /// The most keys that a member of a cover visits for one page of a fill. A request that arrives
-    /// meanwhile waits so long.
+    /// The most keys that a member of a cover visits for one page of a fill. Requests that arrive
+    /// meanwhile wait until the page is complete.
     pub fill_page_keys_max: usize,
     /// The largest number of bytes of rows in one page of a fill.
     pub fill_page_bytes_max: usize,
@@ -194,7 +194,7 @@ pub struct CoreLimits {
     /// Visiting a row of 100 bytes took a member 0.8 µs, and accepting it took this core 4 µs.
     pub fill_bytes_per_second: u64,
     /// The most local entries that one step adds to existing rows. All entries of one row are
-    /// always added together. A request that arrives meanwhile waits so long.
+    /// always added together. Requests that arrive meanwhile wait until the step ends.
     pub entry_page_max: usize,
     /// The most such entries per second, so that the core has time for requests.
     pub entries_per_second: u64,

@@ -100,7 +100,7 @@ pub struct CoreMachine {
     members: Members,
     /// The results of the requests of each session (R13).
     sessions: Sessions,
-    /// Requests under way at this core as head.
+    /// Requests in progress at this core as head.
     requests: Requests,
     versions: VersionClock,
     /// Operations of this core as head.
@@ -181,7 +181,7 @@ impl CoreMachine {
     ///
     /// The phases of a step:
     /// 1. *Dispatch*: the input is handled where it belongs, a tick by the duties that are due.
-    /// 2. *Report*: the opener of a snapshot hears once nothing is under way.
+    /// 2. *Report*: the opener of a snapshot hears once nothing is in progress.
     /// 3. *Watch*: it is noted since when records have waited for the disk.
     /// 4. *Deadline*: the first duty that will be due determines when to step again.
     ///

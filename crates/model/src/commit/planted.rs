@@ -12,7 +12,8 @@ planted_bugs! { ModelBug
     RecoverySkipped = "recovery-skipped", "R1", "restarts-of-one";
     /// The reports of peers to a restarted member in an earlier epoch still count as answers.
     AnswersOfAnyEpoch = "answers-of-any-epoch", "R1", "restarts-of-one";
-    /// A member that reports everything to a restarted one goes on to vote on what it had from it.
+    /// A member that has reported to a restarted member continues to vote on operations that it had
+    /// received from that member before.
     WaitingIsKept = "waiting-is-kept", "R1", "restarts-of-one";
     /// The decider decides before its own prepare is durable.
     DecisionBeforeDurable = "decision-before-durable", "R2", "one";
@@ -51,7 +52,7 @@ planted_bugs! { ModelBug
     DuplicateOfPending = "duplicate-of-pending", "R8", "pair";
     /// A message of an older epoch is taken.
     OldEpochsAccepted = "old-epochs-accepted", "R15", "restarts-of-one";
-    /// A member goes on in its epoch after it has sealed it.
+    /// A member continues in an epoch after it has sealed the epoch.
     SealedMemberGoesOn = "sealed-member-goes-on", "R16", "one";
     /// A replacement votes without the rows that others hold.
     ReplacementFetchesNothing = "replacement-fetches-nothing", "R18", "replaced";

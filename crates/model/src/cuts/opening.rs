@@ -84,7 +84,7 @@ impl CutRules {
         true
     }
 
-    /// Answers a hold with the core's clock, once nothing is under way at the core.
+    /// Answers a hold with the core's clock, once nothing is in progress at the core.
     fn answer(&self, state: &mut CutState, opening: usize, core: usize) {
         let own = state.cores[core];
         let number = opening as u8 + 1;

@@ -7,7 +7,7 @@ planted_bugs! { CutBug
     CloseWithoutHold = "close-without-hold", "R36", "cuts-of-two";
     /// A core that closes leaves its clock as it is.
     ClockNotMoved = "clock-not-moved", "R36", "cuts-of-two";
-    /// A core answers a hold while operations of its own are under way.
+    /// A core answers a hold while operations of its own are in progress.
     HoldAnsweredEarly = "hold-answered-early", "R36", "cuts-of-two";
     /// A core whose hold has expired closes as if it still held.
     ExpiredHoldCounts = "expired-hold-counts", "R36", "cuts-of-two";
@@ -31,10 +31,10 @@ planted_bugs! { CutBug
     HeldWhileRecovering = "held-while-recovering", "R36", "cuts-restarts-of-one";
     /// History is kept from the close on, not from the hold.
     HistoryFromClose = "history-from-close", "R37", "cuts-of-two";
-    /// History exceeds its budget and is trimmed, and the core goes on to answer.
+    /// History exceeds its budget and is trimmed, and the core continues to answer.
     HistoryTrimmed = "history-trimmed-while-read", "R37", "cuts-trimmed";
     /// A core that does not know a snapshot answers a read of it.
     UnknownAnswered = "unknown-snapshot-answered", "R37", "cuts-restarts-of-one";
-    /// A core goes on to answer at a version after its table's epoch has changed.
+    /// A core continues to answer at a version after its table's epoch has changed.
     SurvivesEpoch = "snapshot-survives-epoch", "R39", "cuts-restarts-of-one";
 }

@@ -44,7 +44,7 @@ struct Run {
     rest: AtomicU8,
 }
 
-/// Whether some table of a run has to be looked at by those who wait for changes to end.
+/// Whether some table of a run has a change in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Rest {

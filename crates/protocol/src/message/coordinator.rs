@@ -340,7 +340,7 @@ pub enum CoordinatorReply {
     Progress {
         /// One for each replex with partitions that are being filled, by table and number.
         fills: Vec<FillReport>,
-        /// Copies that come or go once the earlier epochs of their tables have ended.
+        /// Copies that are added or dropped once the earlier epochs of their tables have ended.
         waiting: Vec<(TableId, String)>,
         /// The last copies that could not be made, the newest last.
         failures: Vec<CopyFailure>,

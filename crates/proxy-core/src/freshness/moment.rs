@@ -193,8 +193,8 @@ mod tests {
         assert_eq!(manager.route_moment(&mut moment).0, pending);
     }
 
-    /// Two commits under way together, of which the replica has the first: the second may have been
-    /// visible before.
+    /// Two commits in progress together, of which the replica has the first: the second may have
+    /// been visible before.
     #[test]
     fn tearing_replica_is_not_chosen() {
         let mut manager = two_replicas();

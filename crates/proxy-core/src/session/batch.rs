@@ -168,7 +168,7 @@ impl RetryableBatch {
         self.is_answered
     }
 
-    /// Returns whether the batch's answer is held back.
+    /// Returns whether the session holds the batch's answer back from the client.
     pub fn keeps_answer(&self) -> bool {
         !self.is_relayed
     }

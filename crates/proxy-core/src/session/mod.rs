@@ -178,7 +178,7 @@ impl Session {
 
     /// Handles an event, and returns the next action.
     ///
-    /// Fails where a peer does not keep to the protocol: its connection cannot go on.
+    /// Fails where a peer does not keep to the protocol: its connection cannot continue.
     pub fn step(
         &mut self,
         event: SessionEvent<'_>,

@@ -31,7 +31,8 @@ pub struct ProcessRequest {
     pub until: oneshot::Receiver<()>,
 }
 
-/// Another session's process, which stays its own until this is dropped.
+/// A loan of another session's server process. The process belongs to that session until the loan
+/// is dropped.
 pub struct ProcessLoan {
     /// The number of the session's process at the primary.
     pub process: u32,

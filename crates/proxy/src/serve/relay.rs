@@ -65,11 +65,11 @@ use replication::leadership::lease::BootTime;
 /// Bytes that may wait for a peer before nothing more is read for it.
 const OUTPUT_LEN_MAX: usize = 256 * 1024;
 
-/// How often a commit is looked after that replicas do not have yet.
+/// How often the relay checks whether replicas have a commit for which an answer waits.
 const HELD_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A client that is silent in the middle of a batch for so long may wait for an error, which comes
-/// without Sync.
+/// A client that sends nothing for this long in the middle of a batch may wait for an error, which
+/// the server sends without a Sync.
 const GATHERING_MAX: Duration = Duration::from_millis(50);
 
 /// Bytes of a client that are read ahead, at most: one whole message, and the bytes that came with

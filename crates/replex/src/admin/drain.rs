@@ -13,7 +13,7 @@ use super::{AdminReport, source};
 use crate::arguments::ClusterArguments;
 use crate::sql_command::connect;
 
-/// How often progress is looked at.
+/// How often the command checks the progress.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Moves everything off a server.

@@ -100,7 +100,7 @@ pub async fn crash(
 }
 
 /// Returns a flight whose route is not among those being loaded: a lookup of a key with an insert
-/// under way waits for its outcome, as it must to be linearisable.
+/// in progress waits for its outcome, as it must to be linearisable.
 fn quiet_row<'a>(
     flights: &Flights,
     early: &'a [Vec<Value>],

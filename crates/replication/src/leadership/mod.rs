@@ -28,8 +28,8 @@
 //! - A replica executes for one epoch at a time: see `fence`.
 //!
 //! A proxy whose session at the primary is lost tries to get the lock again. If it does, and the
-//! epoch is still its own, no other was active in between, and it goes on. If another proxy has the
-//! lock, its lease has *ended* for good: its clients' sessions are ended.
+//! epoch is still its own, no other was active in between, and it continues. If another proxy has
+//! the lock, its lease has *ended* for good: its clients' sessions are ended.
 //!
 //! That session writes the register of replicas, too: see `register`.
 

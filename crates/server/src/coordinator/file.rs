@@ -212,7 +212,7 @@ mod tests {
     }
 
     /// The log is cut at each byte, as by a loss of power while a change is written. All changes
-    /// before the cut are there, and the next process goes on from them.
+    /// before the cut are there, and the next process continues from them.
     #[test]
     fn state_is_that_of_the_last_whole_change() {
         let (value, log) = kept(1..=4);

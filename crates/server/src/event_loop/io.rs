@@ -25,8 +25,9 @@ const SLOT_BITS: u32 = 20;
 const SPARES_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 1 << 20;
 
-/// Silence after which the kernel probes the other side, and how it goes on. A peer that vanished
-/// without a word is noticed after a minute and a half, and an idle connection costs nothing here.
+/// The time after which the kernel probes a silent peer, and the interval of further probes. The
+/// loop detects a peer that has vanished after a minute and a half. An idle connection costs the
+/// loop nothing.
 const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(std::time::Duration::from_secs(60))
     .with_interval(std::time::Duration::from_secs(10))
@@ -47,7 +48,7 @@ pub struct Io {
     pub(super) limits: LoopLimits,
     pub(super) counters: LoopCounters,
     pub(super) now_us: u64,
-    /// Bytes of large frames under way.
+    /// Bytes of large frames in progress.
     claimed_bytes: usize,
     /// The time of the next check for connections that have stayed too long in a temporary state.
     pub(super) sweep_us: Option<u64>,

@@ -79,7 +79,7 @@ pub trait Handler {
         let _ = io;
     }
 
-    /// Returns whether the work that was under way when the loop was asked to stop is finished.
+    /// Returns whether the work that was in progress when the loop was asked to stop is finished.
     fn is_finished(&self) -> bool {
         true
     }

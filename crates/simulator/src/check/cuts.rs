@@ -18,7 +18,7 @@ use crate::ledger::Ledger;
 #[derive(Clone, Debug, Default)]
 pub struct GivenSnapshots {
     highest: BTreeMap<(TableId, Epoch), Version>,
-    /// The operations of each epoch of a table that have been decided or are under way.
+    /// The operations of each epoch of a table that have been decided or are in progress.
     operations: BTreeMap<(TableId, Epoch), BTreeMap<OperationId, OperationSpan>>,
     /// The rows of each snapshot, by table.
     rows: BTreeMap<(SnapshotId, TableId), CutRows>,
@@ -41,7 +41,7 @@ impl GivenSnapshots {
     /// Records that clients receive a snapshot of tables at T, each in its epoch.
     ///
     /// # Errors
-    /// An operation up to T is under way, or one above it began before one up to it was decided.
+    /// An operation up to T is in progress, or one above it began before one up to it was decided.
     pub fn give(
         &mut self,
         ledger: &Ledger,

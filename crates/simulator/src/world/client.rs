@@ -46,7 +46,7 @@ pub struct SimulatedClient {
     submitted: BTreeMap<Ticket, SubmittedOperation>,
     /// The operations of statements that read a snapshot.
     pub statements: BTreeMap<Ticket, SnapshotStatement>,
-    /// How many such statements are under way.
+    /// How many such statements are in progress.
     open_statements: usize,
     /// Operations whose outcomes are not checked.
     pub asides: BTreeSet<Ticket>,
@@ -82,7 +82,7 @@ impl SimulatedClient {
         self.open_statements -= 1;
     }
 
-    /// Returns how many operations and statements are under way.
+    /// Returns how many operations and statements are in progress.
     fn under_way(&self) -> usize {
         self.submitted.len() + self.open_statements
     }

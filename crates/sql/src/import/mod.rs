@@ -3,7 +3,7 @@
 //! The header names the columns, in any order; a column that is missing gets its default. Fields
 //! are read by the type of their column, as quoted literals are. An empty field is NULL if the
 //! column allows NULL, otherwise an empty string. Rows are operations of their own, many at a time.
-//! An import that ended early reports from which line another one goes on.
+//! An import that ended early reports from which line another one can continue.
 
 mod export;
 mod header;

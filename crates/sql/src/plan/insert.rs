@@ -149,8 +149,8 @@ enum Conflict {
     Update(Vec<Assignment>, Option<Expression>),
 }
 
-/// Returns the keys of a row in the table's unique indexes, with the index; those with a NULL are
-/// in the way of no other row.
+/// Returns the keys of a row in the table's unique indexes, each with its index. Leaves out keys
+/// with a NULL, because they are never duplicates.
 fn unique_keys<'a>(
     table: &'a PlacedTable,
     values: &'a [Value],

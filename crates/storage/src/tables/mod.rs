@@ -33,7 +33,7 @@ pub(crate) use cold::ColdStore;
 use directory::{Directory, LeafPlace};
 use leaf::{Entry, EntryMark, Generation, LEAF_BYTES, Leaf};
 
-/// Leaves looked at per write while memory is over its budget.
+/// The leaves that are checked per write while memory exceeds its budget.
 const SWEEP_STEPS: usize = 8;
 
 /// The same per leaf that is loaded from the cold store, which takes its time anyway.
@@ -64,7 +64,7 @@ struct Inner {
     /// Bytes put since the last checkpoint began.
     changed_bytes: u64,
     gathering: Option<Gathering>,
-    /// Where the sweep for cold leaves goes on.
+    /// Where the sweep for cold leaves continues.
     sweep: usize,
 }
 
@@ -101,7 +101,7 @@ struct Gathering {
     outbox: Changes,
 }
 
-/// A leaf of many, and the bound of its range at which a scan goes on.
+/// A leaf of many, and the bound of its range at which a scan continues.
 type Bounded<B> = (Arc<Leaf>, B);
 
 /// A generation of changes to be saved.

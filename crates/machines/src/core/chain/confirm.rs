@@ -4,7 +4,7 @@
 //! restarted member can always ask its neighbours (`recovery`). Members report durable outcomes to
 //! the previous member in batches. The head draws the line below which everything is finished, and
 //! every prepare carries the line to the members. Only the head has timers: when it repeats a
-//! message, the members on the way repeat their answers.
+//! message, the members along the chain repeat their answers.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -15,7 +15,7 @@ const ASKERS_MAX: usize = 4;
 /// The running requests of one head.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    /// Requests that wait in a queue, or are part of an operation under way.
+    /// Requests that wait in a queue, or are part of an operation in progress.
     running: BTreeMap<RequestId, Running>,
     /// Bodies of the requests of operations that carry several, to be evaluated one by one if
     /// their operation aborts.

@@ -5,13 +5,13 @@
 //! later copy's order are *made*: the partition goes through its rows in the background, page by
 //! page, while clients write. Invariants:
 //!
-//! - From the making's beginning on, rows change together with their entries in its orders too. So
-//!   once a row has been looked at, it has its entries, and need not be looked at again.
+//! - As soon as the partition begins to make an order, every change of a row also changes its entry
+//!   in this order. So a visited row has its entry, and need not be visited again.
 //! - Every order with entries has a mark, which names its columns, for a copy's number can be
-//!   another one's next. The mark becomes *whole* at the moment at which no row lacks its entry.
-//!   Nothing is looked up by an order whose mark is not whole.
-//! - Marks, entries and rows are of one checkpoint. An order whose mark is not whole is made from
-//!   scratch after a restart: how far its making was is nowhere but in memory.
+//!   another one's next. The mark becomes *whole* when no row lacks its entry. No lookup uses an
+//!   order whose mark is not whole.
+//! - Marks, entries and rows are of one checkpoint. After a restart, an order whose mark is not
+//!   whole is made from scratch, because its progress is only in memory.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -170,7 +170,7 @@ impl CoreMachine {
 /// order for a key of the other.
 const IN_OWN_ORDER: u8 = 1;
 
-/// Returns the way in which a member finds the rows of a fetch, and the key to start from.
+/// Returns how a member finds the rows of a fetch, and the key to start from.
 fn way_on(rows: Rows<'_>, of: PartitionId, start: &Bytes) -> (AccessPath<'static>, Bytes) {
     let way = rows.way(of.replex);
     match (start.split_first(), way) {

@@ -243,7 +243,7 @@ impl Comparison {
         self.keys_left == 0 || self.page.rows.len() >= self.bytes_max
     }
 
-    /// Adds the rows of one range, unless they have the sum. Sets where to go on if they do not
+    /// Adds the rows of one range, unless they have the sum. Sets where to continue if they do not
     /// fit.
     fn compare<T: Tables>(
         &mut self,

@@ -1,7 +1,7 @@
 //! Times the repetition of a request. The wait doubles each time, so that a slow peer does not get
 //! more work.
 
-/// The most times that a wait is doubled.
+/// How many times a wait can double.
 const DOUBLINGS_MAX: u32 = 3;
 
 /// The time of the last request, and the number of requests without an answer.

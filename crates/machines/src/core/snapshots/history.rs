@@ -15,7 +15,8 @@ use crate::core::partition::rows::{KeyRange, stored_row};
 
 /// Memory of one earlier row besides its bytes: its place in a map, a list, a length, a version.
 const OVERHEAD_BYTES: usize = 200;
-/// The history is looked through once it has doubled, and has grown by this.
+/// The core searches the history for unneeded rows once its size has doubled, and has grown by this
+/// many bytes.
 const GROWTH_BYTES: usize = 64 << 10;
 
 /// A row as it was until some version.

@@ -52,7 +52,7 @@ struct Statement {
     attempts: u32,
 }
 
-/// An opening under way.
+/// An opening in progress.
 #[derive(Debug)]
 struct Opening {
     snapshot: SnapshotId,
@@ -274,7 +274,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Begins an opening for all statements that wait, if none is under way.
+    /// Begins an opening for all statements that wait, if none is in progress.
     fn begin_opening(&mut self, now: ClockReading, output: &mut CoreOutput) {
         let openings = &mut self.openings;
         let may_begin = openings.current.is_none()

@@ -47,7 +47,7 @@ struct CutHold {
     until_us: u64,
     /// Whether this core has reported that none of its operations is in progress.
     is_drained: bool,
-    /// Why the opening cannot succeed any more. Its operations go on at the next tick.
+    /// Why the opening cannot succeed any more. The core begins operations again at the next tick.
     interrupted: Option<SnapshotFailure>,
     /// An operation in progress that the last search has found.
     waits_for: Option<MemberKey>,
@@ -62,7 +62,7 @@ struct KnownSnapshot {
 }
 
 impl CutHold {
-    /// Returns whether operations of a table are held back and waited for.
+    /// Returns whether the core begins no operations of a table, and waits for the running ones.
     fn holds(&self, table: TableId) -> bool {
         match planted::is(Bug::OtherTablesNotHeld) {
             true => self.tables.first() == Some(&table),

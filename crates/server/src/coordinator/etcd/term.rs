@@ -35,10 +35,10 @@ const LOOK_PAUSE_US: u64 = 200_000;
 const RENEW_PAUSE_US: u64 = 800_000;
 /// After etcd refused a state, the next one is not tried before this.
 const REFUSED_PAUSE_US: u64 = 1_000_000;
-/// Trouble that goes on is noted once in this time.
+/// Trouble that lasts is reported at most once in this time.
 const NOTE_PAUSE_US: u64 = 5_000_000;
 
-/// A seat and how long it lasts.
+/// The coordinator's lease in etcd, and how long it is valid.
 #[derive(Clone, Copy, Debug)]
 struct HeldLease {
     seat: CoordinatorLease,

@@ -300,7 +300,7 @@ impl World {
         self.input(life, CoreInput::Tick);
     }
 
-    /// Begins a flush if one is wanted and none is under way.
+    /// Begins a flush if one is wanted and none is in progress.
     fn start_flush(&mut self, life: CoreLife) {
         let Some(place) = self.alive(life) else {
             return;

@@ -357,7 +357,7 @@ impl World {
         self.after(down_us, Event::Start(place));
     }
 
-    /// Breaks all connections of a server. Messages that it had sent may still be under way.
+    /// Breaks all connections of a server. Messages that it had sent may still be in flight.
     fn break_all(&mut self, id: ServerId) {
         let vanish = self.random.chance(0.5);
         for number in 0..self.plan.cores {
