@@ -26,7 +26,7 @@ Usage: model [CASE…] [--states N] [--memory GB] [--crashes N] [--losses N]
        model --planted [BUG]
 
 Visits every state of each case (all of them, or those named), breadth first, and prints the
-shortest story of a violation if there is one.
+shortest counterexample if a state violates a property.
 
   --states N    of each case, stop after N states (5000000)
   --memory GB   stop before the search takes more (12)
