@@ -13,8 +13,8 @@ use protocol::identity::Epoch;
 use super::{Coordinator, CoordinatorOutput, CopyRequest, Outcome, Refused};
 
 impl Coordinator {
-    /// Makes partitions of a table void and refills them, from the next epoch that serves on.
-    /// Answered at once.
+    /// Makes partitions of a table void, and refills them from the next epoch that serves on. The
+    /// coordinator answers the request at once.
     pub(super) fn renew(
         &mut self,
         name: &str,

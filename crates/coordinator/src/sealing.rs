@@ -146,7 +146,7 @@ impl SealTracker {
 }
 
 impl Coordinator {
-    /// Replaces a server that is down: an operator states that it will not return.
+    /// Replaces a server that is down, because an operator has reported that it will not return.
     pub(super) fn remove(
         &mut self,
         now: ClockReading,

@@ -47,7 +47,8 @@ impl CoverCosts {
         local_index: 15,
         scan: 100_000,
     };
-    /// Equal costs, to count partitions, and for rebuilds, which read everything.
+    /// Equal costs for all partitions. They serve to count partitions, and for rebuilds, which read
+    /// whole partitions.
     pub const UNIFORM: CoverCosts = CoverCosts {
         sorted: 1,
         local_index: 1,

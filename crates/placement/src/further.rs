@@ -1,9 +1,9 @@
 //! The copies that a user requests in addition to those of the primary key and the indexes:
 //! hybrids, exact replicas, hyperspaces.
 //!
-//! Each counts as a copy for the failures tolerated, holds every row, and never votes no, so it
-//! stands after all indexes in the chain (R3). `hybrid` gives the grid of each, `copies` adds them
-//! to a layout.
+//! Each counts as a copy for the failures tolerated and holds every row. It never votes no, so it
+//! is after all indexes in the chain (R3). `hybrid` gives the grid of each, `copies` adds them to a
+//! layout.
 
 use alloc::format;
 use alloc::string::String;

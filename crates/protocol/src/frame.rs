@@ -8,7 +8,7 @@
 //!      9      8  correlation: chosen by the asker, the same in the answer, otherwise 0
 //!     17      …  one message (`message::Message`)
 //! ```
-//! Integers are little-endian. A length beyond the limit is refused before any memory is taken.
+//! Integers are little-endian. A length beyond the limit is refused before any memory is allocated.
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -367,8 +367,8 @@ pub enum PeerMessage {
     },
     /// All operations of the sender before this one are finished at every member.
     Finished(FinishedLine),
-    /// A restarted core asks for what it may have forgotten: votes that it sent before they were
-    /// durable (R1), and decisions that were in the lost tail of its log.
+    /// A restarted core requests the votes and outcomes that it may have forgotten: votes that it
+    /// sent before they were durable (R1), and decisions that were in the lost tail of its log.
     Recover {
         /// The table whose operations it is about.
         table: TableId,
@@ -399,7 +399,7 @@ pub enum PeerMessage {
     /// renews the sender's leases. It also reports the room on the sender's disk, because peers
     /// must know of a full disk before they use up its reserve.
     LeaseRequest {
-        /// The asker's monotonic clock, returned as it is.
+        /// The requesting core's monotonic clock, which the answer returns unchanged.
         sent_us: u64,
         /// The room on its disk.
         room: Room,
@@ -498,8 +498,8 @@ pub enum PeerMessage {
         question: u64,
         /// Where to begin.
         start: Bytes,
-        /// Ranges, one after the other, by where they end (none is the end of all), and a hash
-        /// of what the asker has there.
+        /// Ranges, one after the other, by where they end (none is the end of all), and a hash of
+        /// the rows that the requesting core has there.
         ranges: Vec<(Option<Bytes>, u64)>,
     },
     /// Answers `Compare` with as many differences as fit.
@@ -527,7 +527,7 @@ pub enum PeerMessage {
         question: u64,
         /// From [`PeerMessage::Compared`].
         list: u64,
-        /// How many changes of the list the asker has.
+        /// How many changes of the list the requesting core has.
         since: u64,
     },
     /// Answers `Changes` with the present values of changed rows.
@@ -543,7 +543,7 @@ pub enum PeerMessage {
         page: RowPage,
         /// Keys of changed rows that are not.
         gone: Vec<Bytes>,
-        /// How many changes of the list the asker has with these.
+        /// How many changes of the list the requesting core has, including these.
         until: u64,
         /// Whether these were all.
         is_all: bool,

@@ -110,8 +110,9 @@ impl Ord for StartSettings {
 pub struct InitialKeys(Mutex<BTreeMap<ConnectionKey, (ConnectionKey, Instant)>>);
 
 impl InitialKeys {
-    /// Returns the initial key for `asked`, if it was determined recently. The settings of roles
-    /// and databases may have changed since.
+    /// Returns the initial key of a session that requested the key `asked`; none if it was not
+    /// determined recently. Older results may be outdated, because the settings of roles and
+    /// databases can change.
     pub fn of(&self, asked: &ConnectionKey) -> Option<ConnectionKey> {
         let keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (initial, seen) = keys.get(asked)?;

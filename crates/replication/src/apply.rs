@@ -55,7 +55,7 @@ pub enum ApplyPart {
     Rows(RowBatch),
 }
 
-/// The same kind of change of several different rows of one table.
+/// A batch of changes of one kind, of several different rows of one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowBatch {
     /// The SQL of the statement before its rows.

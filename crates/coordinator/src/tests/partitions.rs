@@ -1,4 +1,5 @@
-//! Another number of partitions: copies come, take the places of others, or are given up.
+//! Changes the number of partitions: successors are added, replace the earlier copies, or are given
+//! up.
 
 use super::copies::{fill, fill_those, flights, object, progress, scene_of, seal, with_index};
 use super::*;

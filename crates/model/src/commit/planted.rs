@@ -50,7 +50,7 @@ planted_bugs! { ModelBug
     ConflictDoesNotWait = "conflict-does-not-wait", "R7", "pair";
     /// A refusal is voted against a row whose operation is undecided.
     DuplicateOfPending = "duplicate-of-pending", "R8", "pair";
-    /// A message of an older epoch is taken.
+    /// A member accepts a message of an older epoch.
     OldEpochsAccepted = "old-epochs-accepted", "R15", "restarts-of-one";
     /// A member continues in an epoch after it has sealed the epoch.
     SealedMemberGoesOn = "sealed-member-goes-on", "R16", "one";

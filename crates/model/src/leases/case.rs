@@ -8,7 +8,7 @@ pub struct LeaseCase {
     pub name: &'static str,
     /// The course of the case, in words.
     pub about: &'static str,
-    /// The names of the cores. The first core asks for leases.
+    /// The names of the cores. The first core requests leases.
     pub cores: &'static [&'static str],
     /// The cores that hold a partition of the table in the initial state, as a set.
     pub holders: u8,

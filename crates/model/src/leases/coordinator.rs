@@ -214,7 +214,8 @@ impl LeaseRules {
         state.change(false, current)
     }
 
-    /// Acknowledges a write in which the asker takes no part. All holders know the table's epoch.
+    /// Acknowledges a write in which the requesting core takes no part. All holders know the
+    /// table's epoch.
     pub fn write(&self, state: &mut LeaseState) -> bool {
         let current = state.current();
         let holders = (0..self.case.cores.len()).filter(|core| current.holders >> core & 1 != 0);

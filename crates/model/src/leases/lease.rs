@@ -98,7 +98,7 @@ impl LeaseRules {
         true
     }
 
-    /// Sends a question of the asker to a core. A newer question replaces an older one.
+    /// Sends a lease request to a core. A newer request replaces an older one.
     pub fn ask(&self, state: &mut LeaseState, voucher: usize) -> bool {
         if voucher == ASKER {
             return false;
@@ -111,8 +111,8 @@ impl LeaseRules {
         true
     }
 
-    /// Answers the asker's question, if the voucher knows no change that the asker does not know.
-    /// With `ghost`, the voucher's process from before its restart answers.
+    /// Answers a lease request, if the vouching core knows no change that the requesting core does
+    /// not know. With `ghost`, the voucher's process from before its restart answers.
     pub fn vouch(&self, state: &mut LeaseState, voucher: usize, ghost: bool) -> bool {
         let core = &mut state.cores[voucher];
         let number = match ghost {
@@ -175,7 +175,7 @@ impl LeaseRules {
         true
     }
 
-    /// Returns whether the asker has a lease of the table, by what it knows now.
+    /// Returns whether the requesting core has a lease of the table, by the changes that it knows.
     fn has_lease(&self, state: &LeaseState) -> bool {
         if state.coordinator_age < LEASE {
             return true;

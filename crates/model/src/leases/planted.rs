@@ -3,7 +3,8 @@
 use crate::planted::planted_bugs;
 
 planted_bugs! { LeaseBug
-    /// A voucher answers an asker with a lower number than its own, and the asker counts it.
+    /// A core vouches for a core that knows fewer changes, and the requesting core counts the
+    /// grant.
     NumbersUnchecked = "numbers-unchecked", "R15", "leases-once";
     /// A server that holds no partition of the table vouches for it.
     StrangersVouch = "strangers-vouch", "R15", "leases-of-two";

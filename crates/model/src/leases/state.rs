@@ -8,7 +8,7 @@ use crate::packing::packed_structs;
 pub const CORES_MAX: usize = 5;
 /// The largest number of changes in a case, including the initial state.
 pub const NUMBERS_MAX: usize = 8;
-/// The core that asks for leases.
+/// The requesting core: the core that requests leases from the others.
 pub const ASKER: usize = 0;
 /// The age at which a lease has ended.
 pub const LEASE: u8 = 1;
@@ -18,13 +18,13 @@ pub const LEASE: u8 = 1;
 pub enum LeaseStep {
     /// A lease's worth of time passes.
     Tick,
-    /// The asker asks a core to vouch for it.
+    /// The requesting core asks another core to vouch for it.
     Ask(usize),
     /// A core answers the question, or its process from before its restart does.
     Vouch(usize, bool),
     /// The answer arrives.
     Receive(usize),
-    /// The coordinator answers a heartbeat of the asker.
+    /// The coordinator answers a heartbeat of the requesting core.
     Heartbeat,
     /// A core learns of the next change.
     Learn(usize),
@@ -59,15 +59,16 @@ packed_structs! {
         sealed: bool,
         /// Cores that hold a partition of it, as a set.
         holders: u8,
-        /// Cores that are about to take one over, as a set.
+        /// Cores that will receive a partition of it, as a set.
         takers: u8,
         /// Failures that it tolerates.
         tolerated: u8,
     }
 
-    /// A question of the asker to one core, or the answer.
+    /// A lease request to one core, or the core's answer.
     LeaseExchange {
-        /// The number of the asker; of the voucher once it is answered.
+        /// The number of the requesting core's last change; once answered, that of the vouching
+        /// core.
         number: u8,
         /// How long ago the question was sent.
         age: u8,
@@ -75,7 +76,7 @@ packed_structs! {
         answered: bool,
     }
 
-    /// The grant that the asker has from one voucher.
+    /// The grant that the requesting core has from one vouching core.
     LeaseGrant {
         /// The voucher's number.
         number: u8,
@@ -89,7 +90,7 @@ packed_structs! {
         number: u8,
         /// How long ago its process began.
         process_age: u8,
-        /// How long ago this process last vouched for the asker.
+        /// How long ago this process last vouched for the requesting core.
         vouched_age: u8,
         /// Whether it has reported from the newest sealing.
         reported: bool,
@@ -99,7 +100,7 @@ packed_structs! {
         ghost: Option<u8>,
         /// A question to it, or its answer.
         exchange: Option<LeaseExchange>,
-        /// The grant that the asker has from it.
+        /// The grant that the requesting core has from it.
         grant: Option<LeaseGrant>,
     }
 
@@ -113,9 +114,11 @@ packed_structs! {
         removed: u8,
         /// By core.
         cores: [LeaseCore; CORES_MAX],
-        /// How long ago the coordinator's last answer to the asker was asked for.
+        /// The time since the requesting core sent the heartbeat that the coordinator answered
+        /// last.
         coordinator_age: u8,
-        /// The epoch of the newest acknowledged write that the asker is no part of; 0 for none.
+        /// The epoch of the newest write that was acknowledged without the requesting core; 0 for
+        /// none.
         written: u8,
         /// Sealings that may still begin.
         seals_left: u8,

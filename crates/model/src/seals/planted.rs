@@ -9,7 +9,7 @@ planted_bugs! { SealBug
     AbsenceDoesNotBind = "absence-does-not-bind", "R44", "seals";
     /// A core clears its operations of other tables when it applies the resolution.
     OthersCleared = "other-members-cleared", "R44", "seals-beside";
-    /// A message of an earlier epoch of one of its tables is taken.
+    /// A member accepts a message of an earlier epoch of one of its tables.
     StaleEpochAccepted = "stale-table-epoch-accepted", "R15", "seals-changed";
     /// The table serves once all have sealed, before they have resolved.
     ServedBeforeResolved = "served-before-resolved", "R5", "seals";
@@ -23,7 +23,8 @@ planted_bugs! { SealBug
     SeenBeforeServing = "resolved-seen-before-serving", "R5", "seals-both";
     /// A core of another table does not keep that it has answered: a restart makes it forget.
     SealForgotten = "seal-forgotten-by-others", "R16", "seals";
-    /// Messages carry the number of the newest change, and are taken in the same one only.
+    /// Messages carry the number of the newest change, and members accept only messages with their
+    /// own number.
     OneEpochForAll = "one-epoch-for-all-tables", "R44", "seals-beside";
     /// A seal of one table stops all operations of the cores that hold it.
     SealStopsOthers = "seal-stops-other-tables", "R44", "seals-beside";

@@ -18,7 +18,7 @@ pub enum CoordinatorRequest {
     /// A starting server joins. The coordinator answers once the join is in a durable
     /// configuration.
     Join {
-        /// The server's number; none asks for a new one.
+        /// The server's number; none to request a new number.
         server: Option<ServerId>,
         /// Names the process that uses the number: a second one is refused while the first
         /// one's lease runs.
@@ -55,7 +55,7 @@ pub enum CoordinatorRequest {
     },
     /// Requests the newest configuration, or the changes since the epoch `known`.
     Fetch {
-        /// The asker's epoch.
+        /// The epoch of the requesting process.
         known: Epoch,
     },
     /// Opens a new session of a client.

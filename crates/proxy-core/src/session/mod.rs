@@ -32,8 +32,9 @@
 //! - `expected` holds, in the server's order, one entry for each reply that is still to come.
 //! - A prepared statement has the text that its client prepared under that name, on any server.
 //!   Names on servers are hashes of text and types, so that clients share them.
-//! - A server is given back only outside of transactions, with nothing expected, and dirty if the
-//!   session may have left anything on it but settings that are known (see `changes`).
+//! - The session releases a server only outside of transactions and without outstanding replies.
+//!   The server is dirty if the session may have left any state there except known settings (see
+//!   `changes`).
 
 mod action;
 mod added;

@@ -52,7 +52,7 @@ impl ConsoleValue {
     }
 }
 
-/// The format in which a client wants values.
+/// The format in which a client requests values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueFormat {
     /// Text format.

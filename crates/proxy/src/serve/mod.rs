@@ -76,8 +76,8 @@ pub enum CertificateUse {
     Instead,
 }
 
-/// Which users may log in, and how. A reload can change it. Clients that are logged in stay
-/// connected.
+/// The rules for logins: which users may log in, and how. A reload can change them. Clients that
+/// are logged in stay connected.
 #[derive(Debug)]
 pub struct Admission {
     /// The users that may log in, and their passwords.

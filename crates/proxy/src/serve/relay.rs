@@ -329,7 +329,7 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// Handles the client's messages. Returns whether the session now wants anything but to
+    /// Handles the client's messages. Returns whether the session's next action is anything but to
     /// exchange messages.
     fn read_client(&mut self) -> Result<bool, SessionEnd> {
         let mut used = 0;

@@ -189,8 +189,8 @@ impl SessionRouter<'_> {
         }
     }
 
-    /// Returns the notice of where a statement goes for a client that has asked for it, unless it
-    /// got one already.
+    /// Returns the notice about the route of a statement for a client that has requested notices,
+    /// unless it got one already.
     fn notice(
         &self,
         coming: &ComingMessage<'_>,

@@ -90,7 +90,7 @@ pub(crate) struct Partitions {
     /// Partitions that this core takes or has given to another: they take part in no chain here.
     others: BTreeMap<PartitionId, Partition>,
     /// The held partitions in which requests, reads or holds may wait. Partitions that have none
-    /// any more are taken out when the set is gone through.
+    /// any more are removed when the set is searched.
     waited_in: BTreeSet<PartitionId>,
     /// The cores that hold partitions of the tables of `held`.
     peers: PeerCounts,

@@ -225,7 +225,7 @@ impl Search {
         }
     }
 
-    /// Returns the wanted ranges with both bounds, without the keys before `start`.
+    /// Returns the requested ranges with both bounds, without the keys before `start`.
     fn ranges_from(&self, start: &Bytes) -> Vec<(Bytes, Option<Bytes>)> {
         let ranges = self.wanted.iter().map(|(prefix, end)| {
             let prefix_end = prefix_end(prefix).map(Bytes::from);

@@ -106,7 +106,7 @@ impl CoreMachine {
         }
     }
 
-    /// Returns the list of a partition that this core gives to `asker`.
+    /// Returns the list of changed keys of a partition that this core gives to the core `asker`.
     fn given_to(&mut self, asker: CoreId, of: PartitionId) -> Option<&mut ChangeList> {
         let place = self.view.place(of)?;
         let list = self.lists.0.get_mut(&of)?;
@@ -174,7 +174,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Answers a taker that asks for changes.
+    /// Answers a taker that requests changes.
     pub(crate) fn on_changes<T: Tables>(
         &mut self,
         asker: CoreId,

@@ -118,7 +118,7 @@ impl Openings {
         self.waiting.len() + usize::from(self.current.is_some()) + self.open.len()
     }
 
-    /// Returns how many snapshots statements of a client read, or are about to.
+    /// Returns the number of snapshots that a client's statements read or wait for.
     fn count_of(&self, reader: ReaderId) -> usize {
         let is_read = |open: &&OpenSnapshot| {
             let own = (reader, 0)..=(reader, u64::MAX);
@@ -531,7 +531,8 @@ impl CoreMachine {
         }
     }
 
-    /// Ends what has expired, keeps snapshots that are read, and begins the next opening.
+    /// Ends expired openings and snapshots, renews snapshots that clients read, and begins the next
+    /// opening.
     pub(crate) fn review_openings(&mut self, now: ClockReading, output: &mut CoreOutput) {
         let now_us = now.monotonic_us;
         let opening = self.openings.current.as_ref();
