@@ -29,7 +29,7 @@ impl CoreShare {
     /// Returns one of `parts` equal parts of a core.
     ///
     /// # Panics
-    /// If that is less than the kernel can hold a process to.
+    /// If the kernel cannot enforce such a small part.
     pub const fn of_core(parts: u32) -> CoreShare {
         assert!(
             PERIOD_US / parts >= QUOTA_US_MIN,

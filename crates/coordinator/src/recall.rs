@@ -30,13 +30,13 @@ use super::{
 
 /// No epoch that was ever sent is this much later than those that the servers report.
 const EPOCHS_SKIPPED: u64 = 1 << 32;
-/// The same for sessions,
+/// The numbers of sessions that are skipped after a recall.
 const SESSIONS_SKIPPED: u64 = 1 << 32;
-/// for tables,
+/// The numbers of tables that are skipped.
 const TABLES_SKIPPED: u32 = 1 << 16;
-/// for servers,
+/// The numbers of servers that are skipped.
 const SERVERS_SKIPPED: u32 = 1000;
-/// and for incarnations of a server that has not reported its own.
+/// The incarnations that are skipped for a server that has not reported its own.
 pub(super) const INCARNATIONS_SKIPPED: u32 = 1000;
 
 /// The reports and numbers that have arrived so far.

@@ -13,7 +13,7 @@ use crate::Failure;
 /// Between two looks at whether a program has ended.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The way in which a program ended.
+/// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramEnd {
     /// The program ended by itself. Contains whether it reported success.

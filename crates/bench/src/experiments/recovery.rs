@@ -11,7 +11,7 @@ use crate::pairs::Measurements;
 use crate::report::FigureReport;
 use crate::store::RowShape;
 
-/// The copies of the primary key, of the index and of the hybrid, as they are numbered.
+/// The number of the index's copy in the table. The primary key's copy has number 0.
 pub const INDEX: usize = 1;
 const HYBRID: usize = 2;
 /// Reads of both keys alike.

@@ -47,8 +47,8 @@ pub enum Measurement {
     Balanced,
     /// How quickly a replica catches up, over its number of connections: H5.
     Replay,
-    /// Reads and errors of clients while a replica is offline, and while replication stands still,
-    /// each database under a quota: the paper's Figures 9 and 10.
+    /// Reads and errors of clients while a replica is offline, and while replicas receive no
+    /// commit, each database under a quota: the paper's Figures 9 and 10.
     Outages,
     /// TPC-C in the paper's four mixes, at each level of consistency, each database under a quota:
     /// its Figure 2. It takes a quarter of an hour, and is none of `all`.
