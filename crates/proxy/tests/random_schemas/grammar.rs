@@ -165,7 +165,8 @@ impl Grammar<'_> {
                     "current_setting('TimeZone')",
                     "session_user::text",
                     "txid_current()",
-                    "pg_backend_pid()",
+                    // The proxy's numbers of processes are larger, and do not fit all types.
+                    "sign(pg_backend_pid())::int",
                     "localtimestamp",
                     "current_schema()",
                     "nextval('q0')",
