@@ -11,7 +11,7 @@ CREATE OR REPLACE FUNCTION hihooi.note_schema_change() RETURNS event_trigger
 LANGUAGE plpgsql SECURITY DEFINER SET lc_messages = 'C' AS $function$
 DECLARE
   role pg_catalog.text := pg_catalog.current_setting('role');
-  query pg_catalog.text := pg_catalog.current_query();
+  query pg_catalog.text := hihooi.behind_preludes(pg_catalog.current_query());
   is_drop pg_catalog.bool := pg_catalog.starts_with(TG_TAG, 'DROP ');
   makes_rows pg_catalog.bool := TG_TAG OPERATOR(pg_catalog.~) '^(CREATE TABLE AS|SELECT INTO)$';
   matters pg_catalog.bool := true;
@@ -59,8 +59,7 @@ BEGIN
                       coalesce(o.address_names[1] OPERATOR(pg_catalog.<>) 'pg_temp', true))) THEN RETURN;
     END IF;
     lasts := true;
-    PERFORM hihooi.check_text(statement, pg_catalog.current_setting('standard_conforming_strings') OPERATOR(pg_catalog.=) 'on',
-                              inner_statement IS NULL, false);
+    PERFORM hihooi.check_text_once(statement, inner_statement IS NULL, false);
     IF has_temporary AND EXISTS (
       SELECT FROM pg_catalog.pg_event_trigger_dropped_objects() AS o WHERE o.original AND o.is_temporary) THEN
       RAISE EXCEPTION USING ERRCODE = '0A000',
@@ -77,8 +76,7 @@ BEGIN
          AND o.object_type OPERATOR(pg_catalog.!~*) '^(large object|publication|subscription)'
          AND NOT (has_temporary AND hihooi.is_on_temporary(o.classid, o.objid, o.schema_name)));
     IF lasts THEN
-      PERFORM hihooi.check_text(statement, pg_catalog.current_setting('standard_conforming_strings') OPERATOR(pg_catalog.=) 'on',
-                                inner_statement IS NULL, makes_rows);
+      PERFORM hihooi.check_text_once(statement, inner_statement IS NULL, makes_rows);
       PERFORM hihooi.check_table(o.objid, statement, is_checked) FROM pg_catalog.pg_event_trigger_ddl_commands() AS o
         WHERE o.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass AND NOT o.in_extension;
     END IF;

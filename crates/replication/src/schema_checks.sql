@@ -295,8 +295,22 @@ BEGIN
   END IF;
 END
 $function$;
+-- Checks a text at its first statement: it may have hundreds, and the triggers run for each.
+CREATE OR REPLACE FUNCTION hihooi.check_text_once(statement text, is_whole bool, makes_rows bool) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $function$
+DECLARE
+  is_conforming bool := current_setting('standard_conforming_strings') = 'on';
+  checked text := md5(concat_ws('|', statement_timestamp(), is_conforming, is_whole, makes_rows, statement));
+BEGIN
+  IF current_setting('hihooi.checked_text', true) IS DISTINCT FROM checked THEN
+    PERFORM hihooi.check_text(statement, is_conforming, is_whole, makes_rows);
+    PERFORM set_config('hihooi.checked_text', checked, true);
+  END IF;
+END
+$function$;
 REVOKE ALL ON FUNCTION hihooi.refuse(text, text), hihooi.reads_clock(oid), hihooi.gives_the_same(pg_catalog.pg_proc),
   hihooi.is_about(text, text, name), hihooi.columns_of(oid, text, text), hihooi.has_rows(oid), hihooi.has_clock_word(text), hihooi.behind_preludes(text), hihooi.has_clock_literal(text),
   hihooi.has_clock_constant(text),
   hihooi.default_differs(text, oid, text), hihooi.bounds_differ(oid, text), hihooi.using_differs(text, oid[]), hihooi.check_rewrite(text),
-  hihooi.merges_check(oid, text), hihooi.check_table(oid, text, bool), hihooi.check_text(text, bool, bool, bool) FROM PUBLIC;
+  hihooi.merges_check(oid, text), hihooi.check_table(oid, text, bool), hihooi.check_text(text, bool, bool, bool),
+  hihooi.check_text_once(text, bool, bool) FROM PUBLIC;

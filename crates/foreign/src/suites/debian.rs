@@ -11,7 +11,7 @@ const LISTS: &str = "/etc/apt/sources.list.d/debian.sources";
 const RELEASE: &str = "/etc/os-release";
 
 /// Unpacks the source of a package into `folder`.
-pub fn unpack(package: &str, folder: &Path) -> Result<(), Failure> {
+fn unpack(package: &str, folder: &Path) -> Result<(), Failure> {
     let lists = std::fs::read_to_string(LISTS)
         .map_err(|error| format!("{LISTS}: {error}: suites of Debian need a Debian"))?;
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
@@ -40,8 +40,18 @@ pub fn unpack(package: &str, folder: &Path) -> Result<(), Failure> {
     program::run(tar.arg(archive)).map(drop)
 }
 
+/// Unpacks the source of an installed package into `folder`: of the installed version, or, if the
+/// archive does not have that, of Debian's release. `source` is the name of the source package.
+pub fn unpack_installed(source: &str, package: &str, folder: &Path) -> Result<(), Failure> {
+    let query = "dpkg-query --show --showformat ${source:Version}";
+    let version = program::run(program::words(query, folder).arg(package))
+        .map_err(|error| format!("{error}: `apt-get install {package}`"))?;
+    unpack(&format!("{source}={version}"), folder)
+        .or_else(|_| unpack(&format!("{source}/{}", codename()?), folder))
+}
+
 /// Returns the name of the installed release of Debian.
-pub fn codename() -> Result<String, Failure> {
+fn codename() -> Result<String, Failure> {
     let about = std::fs::read_to_string(RELEASE).map_err(|error| format!("{RELEASE}: {error}"))?;
     let name = about
         .lines()

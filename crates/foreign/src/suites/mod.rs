@@ -8,6 +8,7 @@ mod java;
 mod node;
 mod python;
 mod regress;
+mod ruby;
 
 use std::path::Path;
 use std::process::Command;
@@ -46,6 +47,7 @@ pub const ALL: &[Suite] = &[
     go::PGX,
     java::PGJDBC,
     node::NODE_POSTGRES,
+    ruby::ACTIVE_RECORD,
 ];
 
 /// Does something in a folder that is there only once it was done whole.

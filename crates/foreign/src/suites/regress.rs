@@ -64,12 +64,8 @@ pub(super) fn sources(folder: &Path) -> Result<(), Failure> {
     let version = version(&programs()?)?;
     once(folder, "debian", |part| {
         let package = format!("postgresql-{version}");
-        // Of the installed release: its tests expect its answers.
-        let query = "dpkg-query --show --showformat ${source:Version}";
-        let release = program::run(program::words(query, part).arg(&package))?;
-        // A mirror may have the program of a release and not its source.
-        debian::unpack(&format!("{package}={release}"), part)
-            .or_else(|_| debian::unpack(&format!("{package}/{}", debian::codename()?), part))
+        // The tests of a release expect its answers.
+        debian::unpack_installed(&package, &package, part)
     })
 }
 
