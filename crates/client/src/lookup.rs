@@ -202,7 +202,7 @@ impl Table {
         Ok(rows.into_iter().next())
     }
 
-    /// Returns rows whose first columns of an index have these values.
+    /// Returns a lookup of the rows that have these values in the first columns of an index.
     ///
     /// # Errors
     /// [`Error::UnknownIndex`]; [`Error::IncompleteKey`] if the values do not fix one partition of

@@ -19,7 +19,7 @@ const GROWTH: usize = 16;
 /// A query string with parameters in place of its constants.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TextTemplate<'t> {
-    /// The query string.
+    /// The query string with the parameters.
     pub text: String,
     /// The values of the template's parameters, from `$1` on.
     pub values: Vec<Constant<'t>>,

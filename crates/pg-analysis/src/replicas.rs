@@ -192,8 +192,8 @@ fn in_two_steps(command: Node<'_>) -> Option<(&'static str, &RangeVar)> {
     }
 }
 
-/// Returns a text with one of these in the place of a word, so that it is one statement that is so.
-/// Which of the words is meant is found by changing it, and parsing.
+/// Replaces one occurrence of a word by one of the texts in `instead`, so that the result is one
+/// statement for which `is_so` returns true; none if no replacement gives one.
 fn changed(
     text: &str,
     word: &str,

@@ -137,7 +137,7 @@ pub enum StreamedCommit {
 }
 
 impl StreamedCommit {
-    /// Returns the position of the commit.
+    /// Returns the TSID of the commit, or the position up to which there is no further commit.
     pub fn tsid(&self) -> Tsid {
         match self {
             StreamedCommit::Transaction(tstate) => tstate.tsid,

@@ -314,7 +314,8 @@ impl SchemaChanges {
         }
     }
 
-    /// Returns the delayed announced statements, because a change of rows follows.
+    /// Removes and returns the announced statements that were held back. Replicas run them before
+    /// the next change of rows.
     pub fn take_held(&mut self) -> Vec<ReplayableChange> {
         let held = self.held.drain(..);
         held.map(|it| ReplayableChange::Statement(it, Vec::new()))

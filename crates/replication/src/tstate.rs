@@ -228,7 +228,7 @@ impl TStateAssembler {
         }
     }
 
-    /// Adds the delayed announced statements, because a change of rows follows.
+    /// Adds the announced statements that were held back, before a change of rows.
     fn run_held(&mut self) {
         let held = self.schema_changes.take_held();
         self.found(held);

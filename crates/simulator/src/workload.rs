@@ -63,9 +63,10 @@ impl Generator {
         (group, hot)
     }
 
-    /// Draws the next operation, in this group. A read uses one of the copies in `readable`. A
-    /// client that knows no copy yet writes, because a replex number may belong to another copy
-    /// when the request arrives.
+    /// Draws the next operation on a row of `group`: on its first row if `hot`. A read uses one of
+    /// the copies in `readable`. If `readable` is empty, because the client does not know the table
+    /// yet, the operation is a write: the number of a replex may belong to another copy by the time
+    /// the request arrives.
     pub fn draw(
         &mut self,
         (group, hot): (i64, bool),

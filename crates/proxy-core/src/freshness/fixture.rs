@@ -84,8 +84,8 @@ impl TestTransaction {
         meet(self, other) || meet(other, self)
     }
 
-    /// Returns the cells that it writes. A write of all columns may have created or deleted the
-    /// row.
+    /// Returns the values that the transaction writes. A write of all columns also writes whether
+    /// the row exists, because it may create or delete the row.
     pub fn written(&self) -> BTreeSet<Cell> {
         let mut cells = BTreeSet::new();
         for (table, touch) in &self.0 {
@@ -102,8 +102,8 @@ impl TestTransaction {
         cells
     }
 
-    /// Returns the cells that it reads or writes. A read of any column of a row sees that the row
-    /// exists.
+    /// Returns the values that the transaction reads or writes. A read of any column of a row also
+    /// reads that the row exists.
     pub fn touched(&self) -> BTreeSet<Cell> {
         let mut cells = self.written();
         for (table, touch) in &self.0 {

@@ -61,7 +61,7 @@ impl Proxy {
     /// Makes the proxy active whenever no other proxy is, and lets it stand by otherwise. `report`
     /// gets each change.
     ///
-    /// Returns the reason why it could not become active, where that was so from the beginning.
+    /// Returns the reason why it could not become active, if it could not from the beginning.
     pub async fn compete_for_leadership(
         &self,
         settings: &ReplicationSettings,

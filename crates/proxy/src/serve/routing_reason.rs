@@ -34,13 +34,13 @@ pub(super) enum ReasonDetail {
 }
 
 impl RoutingReason {
-    /// Returns the primary with this reason.
+    /// Returns a reason for running statements on the primary.
     pub fn primary(summary: &'static str) -> RoutingReason {
         let detail = ReasonDetail::Nothing;
         RoutingReason { summary, detail }
     }
 
-    /// Returns the replica at which the transaction has its snapshot.
+    /// Returns the reason for statements of a transaction that has its snapshot at this replica.
     pub(super) fn snapshot(id: ReplicaId) -> RoutingReason {
         RoutingReason {
             summary: "its transaction has its snapshot there",
@@ -48,7 +48,7 @@ impl RoutingReason {
         }
     }
 
-    /// Returns the primary, because the read failed at the replica, or its snapshot there was torn.
+    /// Returns the reason for a read that failed at a replica, or whose snapshot there was torn.
     pub fn failed(fault: &BatchFault) -> RoutingReason {
         match fault {
             BatchFault::Torn => RoutingReason::torn(),
@@ -59,12 +59,12 @@ impl RoutingReason {
         }
     }
 
-    /// Returns the primary, because the snapshot at the replica may be torn.
+    /// Returns the reason for a read whose snapshot at a replica may be torn.
     pub fn torn() -> RoutingReason {
         RoutingReason::primary("commits under way together may be seen in another order there")
     }
 
-    /// Returns the primary, because the replica cannot be reached.
+    /// Returns the reason for a read whose replica cannot be reached.
     pub fn unreachable(report: Report) -> RoutingReason {
         RoutingReason {
             summary: "the replica cannot be reached",

@@ -1,8 +1,8 @@
-//! Stores the pages of the buffer in a table of the store. Its key is the TSID, and each primary
-//! has its own table.
+//! Stores the pages of the buffer in a table of the store, one table for each primary. The key is
+//! the proxy's epoch, the TSID at which a page ends, and the number of the row in the page.
 //!
-//! A page is one row, or several, where one commit does more than a row can hold. Its first row is
-//! written last: so there is a page when all of it is there.
+//! A page has several rows if it does not fit into one. Row 0 is written last, so a page that has
+//! row 0 is complete.
 
 use bytes::Bytes;
 use client::{Client, ColumnType, ConnectOptions, IfExists, RequestResult, SchemaBuilder, Value};

@@ -1,10 +1,10 @@
 //! Plans a `WHERE` over a hyperspace. Whichever of its columns are equated, the plan reads the
 //! fewest cells that can hold a matching row (HyperDex's search by several attributes).
 //!
-//! Where all columns are fixed this is a lookup like any other. Where only some are, every index
-//! that serves the `WHERE` is better: it reads one partition for each key. Where none of the
-//! leading columns of its order are fixed, its cells are read from end to end; a range of every
-//! partition of an index is better.
+//! If the `WHERE` fixes all columns of the hyperspace, the access is a lookup. If it fixes only
+//! some, the planner prefers any index that serves the `WHERE`, which reads one partition for each
+//! key. If it does not fix the first column of the hyperspace's order, the cells are read whole.
+//! Then the planner also prefers an index of which it reads one range in every partition.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

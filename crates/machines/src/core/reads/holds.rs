@@ -7,9 +7,10 @@
 //! of them at the end. While a hold lasts, operations on its range wait as they wait behind an
 //! unanswered read.
 //!
-//! These waits only ensure that such a read ends. The read is correct because of the answers to the
-//! release: each range is unchanged from its read to its release. The client reads all ranges
-//! before it releases the first, so all of them were so at one moment.
+//! These waits only ensure that such a read ends. The answers to the release prove that it is
+//! correct: each reports whether its range has stayed unchanged since it was read. The client reads
+//! all ranges before it releases the first. So if all are unchanged, all had the returned contents
+//! at one moment.
 //!
 //! A hold is not logged. It ends with a new epoch of its table, with its connection, and with its
 //! time limit.
