@@ -34,6 +34,23 @@ pub fn run_with<'a>(
     }
 }
 
+/// Runs cargo in `root`, and returns what it prints to standard output.
+pub fn output<'a>(
+    root: &Path,
+    arguments: impl IntoIterator<Item = &'a str>,
+) -> Result<String, String> {
+    let output = Command::new(program())
+        .args(arguments)
+        .current_dir(root)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cargo did not start: {error}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!("cargo failed: {}", output.status)),
+    }
+}
+
 /// Returns whether `cargo NAME` exists, installed beside cargo or as a component of the toolchain.
 pub fn has_subcommand(name: &str) -> bool {
     Command::new(program())

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::tidy::{self, Tree};
-use crate::{cargo, needs};
+use crate::{cargo, needs, test_programs};
 
 /// Seeds that the simulator runs for every commit; `cargo xtask sim` runs more.
 const SIMULATOR_SEEDS: &str = "1000";
@@ -93,12 +93,11 @@ const STEPS: &[Step] = &[
         // Libraries, binaries, integration tests and examples, but not documentation: that is
         // the next step, and nothing runs twice.
         run: |context| {
-            let line = "test --workspace --features replex/proxy --tests --examples --locked";
             let allowed: &[(&str, &str)] = match context.missing {
                 Missing::Fail => &[],
                 Missing::LeftOut => &[(needs::ALLOW_MISSING, "1")],
             };
-            cargo::run_with(context.root, line.split(' '), allowed)
+            test_programs::run(context.root, allowed)
         },
     },
     Step {

@@ -11,6 +11,7 @@ mod chaos;
 mod ci;
 mod fuzz;
 mod needs;
+mod test_programs;
 mod tidy;
 
 use std::path::{Path, PathBuf};
