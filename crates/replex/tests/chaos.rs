@@ -17,7 +17,6 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use client::{Client, ConnectOptions, IfMissing};
@@ -29,6 +28,7 @@ use support::history::{self, Record};
 use support::hosts::Hosts;
 use support::needs;
 use support::noise::Noise;
+use support::syncs::SyncFault;
 use support::whole_reads::WholeReads;
 
 const SERVERS: usize = 6;
@@ -482,34 +482,12 @@ impl World {
 
     /// From now on the kernel answers each sync of a server with an error.
     async fn fail_sync(&mut self, victim: usize) {
-        let failing = Failing::start(self.cluster.server(victim).id());
+        let server = self.cluster.server(victim).id();
+        let failing = SyncFault::start(server, "error=EIO").await;
         let ended = self.cluster.wait_ended(victim, ENDED_WITHIN).await;
         let status = ended.unwrap();
         drop(failing);
         assert!(!status.success(), "it ended as if all were well");
         self.cluster.restart(victim).await.unwrap();
-    }
-}
-
-/// A tracer that fails another process's syncs for as long as this lives.
-struct Failing(Child);
-
-impl Failing {
-    fn start(process: u32) -> Failing {
-        let calls = "fsync,fdatasync";
-        let tracer = Command::new("strace")
-            .args(["-f", "-q", "-o", "/dev/null", "-p", &process.to_string()])
-            .args(["-e", &format!("trace={calls}")])
-            .args(["-e", &format!("inject={calls}:error=EIO")])
-            .stdin(Stdio::null())
-            .spawn();
-        Failing(tracer.unwrap())
-    }
-}
-
-impl Drop for Failing {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }

@@ -8,7 +8,6 @@
 
 mod support;
 
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use client::{Client, ConnectOptions, IfExists, Table};
@@ -19,6 +18,7 @@ use protocol::operation::RequestResult;
 use replex::cluster::{Cluster, ClusterOptions};
 use support::needs;
 use support::rows::{expect_all, insert, is_quiet, person};
+use support::syncs::SyncFault;
 use tokio::task::JoinSet;
 
 const ROWS: i64 = 64;
@@ -104,7 +104,11 @@ async fn a_server_whose_disk_hangs_is_replaced_and_comes_back() {
     let mut cluster = cluster().await;
     let table = connected(&cluster).await;
     let lost = head(&table);
-    let hanging = Hanging::start(cluster.server(lost.0 as usize - 1).id());
+    let hanging = SyncFault::start(
+        cluster.server(lost.0 as usize - 1).id(),
+        "delay_enter=600000000",
+    )
+    .await;
     insert_at_once(&table, ROWS..2 * ROWS).await;
     expect_all(&table, 0..2 * ROWS).await;
     cluster
@@ -119,27 +123,4 @@ async fn a_server_whose_disk_hangs_is_replaced_and_comes_back() {
     cluster.wait_until("it is back", is_back).await.unwrap();
     insert_at_once(&table, 2 * ROWS..3 * ROWS).await;
     expect_all(&table, 0..3 * ROWS).await;
-}
-
-/// A tracer that holds another process's syncs for as long as this lives.
-struct Hanging(Child);
-
-impl Hanging {
-    fn start(process: u32) -> Hanging {
-        let calls = "fsync,fdatasync";
-        let tracer = Command::new("strace")
-            .args(["-f", "-q", "-o", "/dev/null", "-p", &process.to_string()])
-            .args(["-e", &format!("trace={calls}")])
-            .args(["-e", &format!("inject={calls}:delay_enter=600000000")])
-            .stdin(Stdio::null())
-            .spawn();
-        Hanging(tracer.unwrap())
-    }
-}
-
-impl Drop for Hanging {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

@@ -14,6 +14,7 @@ pub mod needs;
 pub mod noise;
 pub mod people;
 pub mod rows;
+pub mod syncs;
 pub mod whole_reads;
 
 use std::path::{Path, PathBuf};
