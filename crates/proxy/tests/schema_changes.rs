@@ -100,18 +100,6 @@ const CHANGES: &[&str] = &[
      CREATE TABLE day PARTITION OF days FOR VALUES FROM (0) TO (10); INSERT INTO days VALUES (1);;
      ALTER TABLE days DETACH PARTITION day CONCURRENTLY;; DELETE FROM day",
     "CREATE INDEX CONCURRENTLY by_b ON b (id);; ALTER INDEX by_b RENAME TO of_b;; DROP INDEX of_b",
-    // Publications, subscriptions and large objects are on the primary only.
-    "CREATE PUBLICATION theirs FOR TABLE b;; COMMENT ON PUBLICATION theirs IS 'x';;
-     ALTER PUBLICATION theirs OWNER TO CURRENT_USER;; ALTER PUBLICATION theirs RENAME TO others;;
-     COMMENT ON PUBLICATION others IS 'x'; ALTER TABLE b ADD published int; ALTER PUBLICATION others DROP TABLE b;;
-     DROP PUBLICATION others",
-    "CREATE SUBSCRIPTION theirs CONNECTION 'dbname=nothing' PUBLICATION p WITH (connect = false, slot_name = NONE);;
-     COMMENT ON SUBSCRIPTION theirs IS 'x';; ALTER SUBSCRIPTION theirs RENAME TO others;;
-     ALTER SUBSCRIPTION others OWNER TO CURRENT_USER; COMMENT ON TABLE b IS 'x';; DROP SUBSCRIPTION others",
-    "SELECT lo_create(4242);; COMMENT ON LARGE OBJECT 4242 IS 'x';; GRANT SELECT ON LARGE OBJECT 4242 TO PUBLIC;;
-     REVOKE SELECT ON LARGE OBJECT 4242 FROM PUBLIC; ALTER LARGE OBJECT 4242 OWNER TO ann; COMMENT ON TABLE b IS 'y';;
-     DO $$ BEGIN GRANT UPDATE ON LARGE OBJECT 4242 TO PUBLIC; COMMENT ON LARGE OBJECT 4242 IS 'z'; END $$;;
-     SELECT lo_unlink(4242)",
     "CREATE TABLE hashes (id int PRIMARY KEY) PARTITION BY HASH (id);
      CREATE TABLE hash PARTITION OF hashes FOR VALUES WITH (MODULUS 1, REMAINDER 0); INSERT INTO hashes VALUES (1);;
      ALTER TABLE hashes DETACH PARTITION hash CONCURRENTLY;; DROP TABLE hashes;; INSERT INTO hash VALUES (2);; DROP TABLE hash",
@@ -165,13 +153,29 @@ const CHANGES: &[&str] = &[
     "DROP OWNED BY ann CASCADE",
 ];
 
+/// Changes of what is on the primary only: publications, subscriptions and large objects. Messages
+/// as in [`CHANGES`].
+const ON_PRIMARY: &[&str] = &[
+    "CREATE PUBLICATION mine FOR TABLE account;; COMMENT ON PUBLICATION mine IS 'x';;
+     ALTER PUBLICATION mine OWNER TO CURRENT_USER;; ALTER PUBLICATION mine RENAME TO others;;
+     COMMENT ON PUBLICATION others IS 'x'; ALTER TABLE account ADD published int; ALTER PUBLICATION others DROP TABLE account;;
+     DROP PUBLICATION others",
+    "CREATE SUBSCRIPTION mine CONNECTION 'dbname=nothing' PUBLICATION p WITH (connect = false, slot_name = NONE);;
+     COMMENT ON SUBSCRIPTION mine IS 'x';; ALTER SUBSCRIPTION mine RENAME TO others;;
+     ALTER SUBSCRIPTION others OWNER TO CURRENT_USER; COMMENT ON TABLE account IS 'x';; DROP SUBSCRIPTION others",
+    "SELECT lo_create(4343);; COMMENT ON LARGE OBJECT 4343 IS 'x';; GRANT SELECT ON LARGE OBJECT 4343 TO PUBLIC;;
+     REVOKE SELECT ON LARGE OBJECT 4343 FROM PUBLIC; ALTER LARGE OBJECT 4343 OWNER TO ann; COMMENT ON TABLE account IS 'y';;
+     DO $$ BEGIN GRANT UPDATE ON LARGE OBJECT 4343 TO PUBLIC; COMMENT ON LARGE OBJECT 4343 IS 'z'; END $$;;
+     SELECT lo_unlink(4343)",
+];
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_follow_writes_around_the_proxy() {
     if !is_there() {
         return;
     }
     let cluster = Cluster::start_after(SETUP).await;
-    for sql in CHANGES {
+    for sql in CHANGES.iter().chain(ON_PRIMARY) {
         let around = connect(cluster.primary.socket()).await;
         for message in sql.split(";;") {
             match message.trim_start().strip_prefix('!') {
@@ -216,18 +220,9 @@ const THROUGH: &[&str] = &[
     "CREATE ROLE owl;; GRANT ALL ON SCHEMA public TO owl;; GRANT INSERT (id) ON account TO owl;; DROP OWNED BY owl CASCADE",
     "CREATE ROLE dog;; ALTER TABLE mixed OWNER TO dog;; REASSIGN OWNED BY dog TO ann;; COMMENT ON ROLE dog IS 'a dog'",
     "CREATE ROLE bob;; ALTER TABLE fruit OWNER TO bob;; CREATE INDEX CONCURRENTLY ON fruit (name)",
-    // Publications, subscriptions and large objects are on the primary only.
-    "CREATE PUBLICATION mine FOR TABLE account;; COMMENT ON PUBLICATION mine IS 'x';;
-     ALTER PUBLICATION mine OWNER TO CURRENT_USER;; ALTER PUBLICATION mine RENAME TO others;;
-     COMMENT ON PUBLICATION others IS 'x'; ALTER TABLE account ADD published int; ALTER PUBLICATION others DROP TABLE account;;
-     DROP PUBLICATION others",
-    "CREATE SUBSCRIPTION mine CONNECTION 'dbname=nothing' PUBLICATION p WITH (connect = false, slot_name = NONE);;
-     COMMENT ON SUBSCRIPTION mine IS 'x';; ALTER SUBSCRIPTION mine RENAME TO others;;
-     ALTER SUBSCRIPTION others OWNER TO CURRENT_USER; COMMENT ON TABLE account IS 'x';; DROP SUBSCRIPTION others",
-    "SELECT lo_create(4343);; COMMENT ON LARGE OBJECT 4343 IS 'x';; GRANT SELECT ON LARGE OBJECT 4343 TO PUBLIC;;
-     REVOKE SELECT ON LARGE OBJECT 4343 FROM PUBLIC; ALTER LARGE OBJECT 4343 OWNER TO ann; COMMENT ON TABLE account IS 'y';;
-     DO $$ BEGIN GRANT UPDATE ON LARGE OBJECT 4343 TO PUBLIC; COMMENT ON LARGE OBJECT 4343 IS 'z'; END $$;;
-     SELECT lo_unlink(4343)",
+    // The proxy puts blocks with this tag in front of a text.
+    "CREATE TABLE tagged (id int PRIMARY KEY); COMMENT ON TABLE tagged IS 'DO $replex_noted$ x END$replex_noted$;';
+     ALTER TABLE tagged ADD n int DEFAULT 1; INSERT INTO tagged VALUES (1)",
     // Each server builds its own indexes, and renames and drops its own.
     "CREATE INDEX CONCURRENTLY IF NOT EXISTS by_price ON fruit (weight) WHERE weight > 1;;
      ALTER INDEX by_price RENAME TO by_weight;; COMMENT ON INDEX by_weight IS 'concurrently';;
@@ -278,7 +273,7 @@ async fn changes_through_the_proxy_are_executed_once() {
         return;
     }
     let cluster = Cluster::start_after(SETUP).await;
-    for sql in THROUGH {
+    for sql in THROUGH.iter().chain(ON_PRIMARY) {
         let through = cluster.front.connect().await;
         for message in sql.split(";;") {
             through.batch_execute(message).await.unwrap();

@@ -35,14 +35,14 @@ CREATE OR REPLACE FUNCTION hihooi.note_schema_change() RETURNS event_trigger LAN
 /// See [`STAND_IN`].
 pub const FORGET: &str = "DROP FUNCTION IF EXISTS hihooi.note_schema_change() CASCADE";
 
-/// The checks of the triggers; `{check_may_fail}` stands for [`checks::MAY_FAIL`].
+/// The checks of the triggers; `{may_fail}` stands for [`checks::MAY_FAIL`].
 const CHECKS: &str = include_str!("schema_checks.sql");
 /// The table, the triggers and their functions.
 const TRIGGERS: &str = include_str!("schema_changes.sql");
 
 /// Creates the triggers on the primary. Returns false if the role may not create them.
 pub async fn prepare(primary: &Client) -> Result<bool, ReplicationError> {
-    let checks = CHECKS.replace("{check_may_fail}", checks::MAY_FAIL);
+    let checks = CHECKS.replace("{may_fail}", checks::MAY_FAIL);
     let make = format!(
         "BEGIN; SELECT pg_advisory_xact_lock(hashtext('hihooi')); {checks}; {TRIGGERS}; COMMIT"
     );
@@ -64,11 +64,11 @@ pub async fn prepare(primary: &Client) -> Result<bool, ReplicationError> {
 pub fn unless_noted(otherwise: &str, text: &str) -> String {
     let refusing = refusing_temporary(&temporary::named(text));
     format!(
-        "{UNLESS_NOTED}BEGIN {refusing}PERFORM pg_catalog.set_config('hihooi.checked', 'on', true); IF pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica' \
+        "DO $replex_noted$BEGIN {refusing}PERFORM pg_catalog.set_config('hihooi.checked', 'on', true); IF pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica' \
          OR pg_catalog.current_setting('event_triggers', true) OPERATOR(pg_catalog.=) 'off' \
          OR (SELECT pg_catalog.count(*) FROM pg_catalog.pg_event_trigger WHERE evtenabled IN ('O', 'A') \
              AND evtname IN ('hihooi_before', 'hihooi_after', 'hihooi_drop', 'hihooi_rewrite')) OPERATOR(pg_catalog.<>) 4 \
-         THEN {otherwise}; END IF; {END_UNLESS_NOTED}"
+         THEN {otherwise}; END IF; END$replex_noted$"
     )
 }
 
@@ -100,20 +100,6 @@ fn refusing_temporary(named: &TemporaryNames) -> String {
            HINT = 'Name temporary tables in a statement of their own; instead of CREATE TABLE ... AS or LIKE, write \
                    CREATE TABLE with its columns, then INSERT ... SELECT.'; END IF; "
     )
-}
-
-const UNLESS_NOTED: &str = "DO $replex_noted$";
-const END_UNLESS_NOTED: &str = "END$replex_noted$";
-
-/// Returns the text behind such statements.
-fn behind_preludes(mut text: &str) -> &str {
-    while let Some((_, rest)) = text
-        .strip_prefix(UNLESS_NOTED)
-        .and_then(|text| text.split_once(END_UNLESS_NOTED))
-    {
-        text = rest.strip_prefix(';').unwrap_or(rest);
-    }
-    text
 }
 
 /// A record of a trigger.
@@ -411,7 +397,6 @@ fn begin(
         has_script: false,
         is_unproven: false,
     };
-    let text = behind_preludes(text);
     let analysis = analyser.analyse(text, &search_path(&note.path, &note.role));
     let last = analysis.len().saturating_sub(1);
     let mut is_cut = false;

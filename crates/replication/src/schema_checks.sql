@@ -70,17 +70,17 @@ CREATE OR REPLACE FUNCTION hihooi.has_clock_word(statement text) RETURNS bool
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
   SELECT statement ~* '(^|[^[:alpha:]])(now|today|tomorrow|yesterday)($|[^[:alpha:]])'
 $function$;
--- The text behind what the proxy puts in front of it.
+-- The text behind the statements that the proxy puts in front of it. The shortest match ends with the last of them, whatever
+-- the client's text has.
 CREATE OR REPLACE FUNCTION hihooi.behind_preludes(statement text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
-  SELECT regexp_replace(statement, '^(do\s+\$replex_noted\$.*\$replex_noted\$\s*;?\s*)', '', 'i')
+  SELECT regexp_replace(statement, '^(?:DO \$replex_noted\$.*?END\$replex_noted\$;)*?(?!DO \$replex_noted\$)', '')
 $function$;
 -- Whether a statement has a literal with such a word.
 CREATE OR REPLACE FUNCTION hihooi.has_clock_literal(statement text) RETURNS bool
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
   SELECT EXISTS (
-    SELECT FROM regexp_matches(hihooi.behind_preludes(statement),
-                               '''((?:[^'']|'''')*)''|\$(\w*)\$(.*?)\$\2\$', 'g') AS literals (parts)
+    SELECT FROM regexp_matches(statement, '''((?:[^'']|'''')*)''|\$(\w*)\$(.*?)\$\2\$', 'g') AS literals (parts)
      WHERE hihooi.has_clock_word(coalesce(parts[1], parts[3])))
 $function$;
 -- Whether a tree of nodes has a constant of a type whose input reads the clock.
@@ -183,7 +183,6 @@ BEGIN
   END IF;
 END
 $function$;
--- Checks a table that was made or altered. How columns are filled the proxy has checked, if it sent the statement.
 -- Returns whether a statement that has changed this table, or made it, has merged a check that replicas replace with the same check
 -- of a parent or a child. INHERIT and ATTACH merge checks that both are there already, and are replaced in the same way.
 CREATE OR REPLACE FUNCTION hihooi.merges_check(relation oid, statement text) RETURNS bool
@@ -195,11 +194,12 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conformin
      WHERE c.contype = 'c' AND c.coninhcount > 0 AND age(c.xmin) <= age(pg_current_xact_id()::xid)
        -- Of partitions it is not recorded whether they have a check of their own.
        AND (c.conislocal
-            OR r.relispartition AND hihooi.behind_preludes(statement) ~* '^\s*create\M.*\mcheck\M' AND strpos(lower(statement), lower(c.conname)) > 0
+            OR r.relispartition AND statement ~* '^\s*create\M.*\mcheck\M' AND strpos(lower(statement), lower(c.conname)) > 0
             OR EXISTS (SELECT FROM pg_inherits i JOIN pg_constraint p ON p.conrelid = i.inhparent
                         WHERE i.inhrelid = below.oid AND p.contype = 'c' AND p.conname = c.conname AND p.oid > c.oid))
-       AND {check_may_fail})
+       AND {may_fail})
 $function$;
+-- Checks a table that was made or altered. How columns are filled the proxy has checked, if it sent the statement.
 CREATE OR REPLACE FUNCTION hihooi.check_table(relation oid, statement text, is_checked bool) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
 BEGIN
@@ -257,14 +257,14 @@ BEGIN
   END IF;
 END
 $function$;
--- Checks a text: notes must be matched with its statements. What the proxy puts in front of it does not count.
+-- Checks a text: notes must be matched with its statements.
 CREATE OR REPLACE FUNCTION hihooi.check_text(statement text, is_conforming bool, is_whole bool, makes_rows bool) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
 DECLARE
-  bare text := regexp_replace(regexp_replace(hihooi.behind_preludes(statement), '\$(\w*?)\$.*?\$\1\$', '', 'g'), '''[^'']*''', '', 'g');
+  bare text := regexp_replace(regexp_replace(statement, '\$(\w*?)\$.*?\$\1\$', '', 'g'), '''[^'']*''', '', 'g');
   ends constant text := '\s*(begin|start\s+transaction|commit|end|rollback|abort|savepoint|release|prepare\s+transaction)\M';
 BEGIN
-  IF NOT is_conforming AND strpos(hihooi.behind_preludes(statement), '\') > 0 THEN
+  IF NOT is_conforming AND strpos(statement, '\') > 0 THEN
     PERFORM hihooi.refuse('a change of the schema with a backslash is not replicated while standard_conforming_strings is off',
                           'Set it on, and write E''...'' where the backslash is an escape.');
   END IF;
