@@ -216,13 +216,9 @@ fn of_session(names: &NameScope<'_>, node: Node<'_>, text: &str) -> Option<Analy
                 ),
             ))
         }
-        _ if [
-            ObjectType::OBJECT_PUBLICATION,
-            ObjectType::OBJECT_SUBSCRIPTION,
-            ObjectType::OBJECT_TABLESPACE,
-        ]
-        .iter()
-        .any(|kind| concerns(node, *kind)) =>
+        _ if concerns(node, ObjectType::OBJECT_PUBLICATION)
+            || concerns(node, ObjectType::OBJECT_SUBSCRIPTION)
+            || concerns(node, ObjectType::OBJECT_TABLESPACE) =>
         {
             primary("it concerns one server")
         }

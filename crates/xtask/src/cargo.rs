@@ -1,7 +1,7 @@
 //! Running cargo: the command line is echoed, its output goes straight through.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 /// Runs cargo in `root`; an exit code other than zero is an error that repeats the command line.
 pub fn run<'a>(root: &Path, arguments: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
@@ -14,24 +14,12 @@ pub fn run_with<'a>(
     arguments: impl IntoIterator<Item = &'a str>,
     environment: &[(&str, &str)],
 ) -> Result<(), String> {
-    let arguments: Vec<&str> = arguments.into_iter().collect();
-    let mut line = String::from("cargo");
-    for argument in &arguments {
-        line += " ";
-        line += argument;
-    }
-    eprintln!("$ {line}");
-    let status = Command::new(program())
-        .args(&arguments)
+    let (mut command, line) = command(root, arguments);
+    let status = command
         .envs(environment.iter().copied())
-        .current_dir(root)
         .status()
         .map_err(|error| format!("`{line}` did not start: {error}"))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("`{line}` failed: {status}"))
-    }
+    succeeded(&line, status)
 }
 
 /// Runs cargo in `root`, and returns what it prints to standard output.
@@ -39,15 +27,33 @@ pub fn output<'a>(
     root: &Path,
     arguments: impl IntoIterator<Item = &'a str>,
 ) -> Result<String, String> {
-    let output = Command::new(program())
-        .args(arguments)
-        .current_dir(root)
+    let (mut command, line) = command(root, arguments);
+    let output = command
         .stderr(Stdio::inherit())
         .output()
-        .map_err(|error| format!("cargo did not start: {error}"))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(format!("cargo failed: {}", output.status)),
+        .map_err(|error| format!("`{line}` did not start: {error}"))?;
+    succeeded(&line, output.status)?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Echoes a command line of cargo, and returns the command with its line.
+fn command<'a>(root: &Path, arguments: impl IntoIterator<Item = &'a str>) -> (Command, String) {
+    let mut command = Command::new(program());
+    command.current_dir(root);
+    let mut line = String::from("cargo");
+    for argument in arguments {
+        command.arg(argument);
+        line += " ";
+        line += argument;
+    }
+    eprintln!("$ {line}");
+    (command, line)
+}
+
+fn succeeded(line: &str, status: ExitStatus) -> Result<(), String> {
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("`{line}` failed: {status}")),
     }
 }
 

@@ -4,16 +4,17 @@
 //! processors idle. The output of a program is printed when the program has ended, so outputs do
 //! not mix.
 
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use crate::cargo;
 
-/// The arguments of cargo that select libraries, binaries, integration tests and examples.
-const SELECTED: &str = "test --workspace --features replex/proxy --tests --examples --locked";
+/// The arguments of cargo that build libraries, binaries, integration tests and examples as tests.
+/// Messages about programs go to standard output, all others to standard error.
+const BUILD: &str = "test --workspace --features replex/proxy --tests --examples --locked --no-run \
+                     --message-format=json-render-diagnostics";
 
 /// A test program that cargo has built.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,34 +27,36 @@ struct TestProgram {
 /// Builds and runs all test programs, with environment variables added. An error lists the programs
 /// with failing tests.
 pub fn run(root: &Path, environment: &[(&str, &str)]) -> Result<(), String> {
-    cargo::run(root, SELECTED.split(' ').chain(["--no-run"]))?;
-    let messages = SELECTED
-        .split(' ')
-        .chain(["--no-run", "--quiet", "--message-format=json"]);
-    let programs: VecDeque<TestProgram> = cargo::output(root, messages)?
-        .lines()
-        .filter_map(of_message)
-        .collect();
+    let messages = cargo::output(root, BUILD.split(' '))?;
+    let programs: Vec<TestProgram> = messages.lines().filter_map(of_message).collect();
     if programs.is_empty() {
         return Err("cargo has built no test program".into());
     }
-    let count = programs.len();
-    let lanes = thread::available_parallelism().map_or(1, usize::from);
-    let waiting = Mutex::new(programs);
-    let failed = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..lanes {
-            scope.spawn(|| {
-                while let Some(program) = next(&waiting) {
-                    if !run_one(&program, environment) {
-                        let mut failed = failed.lock().unwrap_or_else(|it| it.into_inner());
-                        failed.push(program.executable.display().to_string());
-                    }
-                }
-            });
+    let waiting = Mutex::new(programs.iter());
+    let next = || {
+        waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .next()
+    };
+    let run_some = || {
+        let mut failed = Vec::new();
+        while let Some(program) = next() {
+            if !run_one(program, environment) {
+                failed.push(program.executable.display().to_string());
+            }
         }
+        failed
+    };
+    let lanes = thread::available_parallelism().map_or(1, usize::from);
+    let failed: Vec<String> = thread::scope(|scope| {
+        let lanes: Vec<_> = (0..lanes).map(|_| scope.spawn(run_some)).collect();
+        let ended = lanes.into_iter().map(|lane| lane.join());
+        ended
+            .flat_map(|failed| failed.expect("a lane does not panic"))
+            .collect()
     });
-    let failed = failed.into_inner().unwrap_or_else(|it| it.into_inner());
+    let count = programs.len();
     match failed.is_empty() {
         true => {
             println!("{count} test programs passed");
@@ -65,11 +68,6 @@ pub fn run(root: &Path, environment: &[(&str, &str)]) -> Result<(), String> {
             failed.join("\n")
         )),
     }
-}
-
-fn next(waiting: &Mutex<VecDeque<TestProgram>>) -> Option<TestProgram> {
-    let mut waiting = waiting.lock().unwrap_or_else(|it| it.into_inner());
-    waiting.pop_front()
 }
 
 /// Runs a program, and returns whether its tests passed.

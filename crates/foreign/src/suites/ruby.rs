@@ -79,8 +79,7 @@ fn run(folder: &Path, target: &SuiteTarget) -> Result<TestOutcomes, Failure> {
     for part in ["activesupport", "activemodel"] {
         ruby.arg(format!("-I../{part}/lib"));
     }
-    ruby.args(["-rjson", "-e", SCRIPT])
-        .envs(target.environment());
+    ruby.args(["-e", SCRIPT]).envs(target.environment());
     ruby.env("SECOND_DATABASE", SECOND);
     judge(&mut ruby, (folder, target), MOST, outcomes)
 }
