@@ -93,7 +93,8 @@ impl Zipfian {
         (rank as u64).min(self.count - 1)
     }
 
-    /// Returns a key with the popularity of a rank, spread over all keys.
+    /// Draws a rank, and returns the key to which a hash maps the rank: a number below the count.
+    /// So popular keys are not neighbours. Several ranks may have the same key.
     pub fn key(&self, random: &mut BenchRandom) -> u64 {
         scramble(self.rank(random).wrapping_add(1)) % self.count
     }

@@ -94,7 +94,8 @@ pub struct LossMoments {
     pub ended: Duration,
 }
 
-/// The result of a run.
+/// The lookup rates before and during a loss of servers, and the duration of the recovery, as
+/// [`OutageSite::outage`] measures them.
 #[derive(Clone, Debug)]
 pub struct OutageOutcome {
     /// Points in time in seconds, each with the lookups per second around it.

@@ -25,7 +25,7 @@ pub struct FigureLine {
     pub target: String,
 }
 
-/// All figures of a run, in order.
+/// All figures of a run, in the order of their measurement.
 #[derive(Clone, Debug, Default)]
 pub struct FigureReport {
     pub lines: Vec<FigureLine>,

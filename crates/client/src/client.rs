@@ -164,8 +164,10 @@ impl Client {
     /// Drops a table and its rows.
     ///
     /// # Errors
-    /// [`Error::Refused`] in the coordinator's words, [`Error::Unknown`] if the connection broke
-    /// meanwhile.
+    /// - [`Error::Refused`]: the coordinator refuses, for example because there is no such table
+    ///   ([`IfMissing::Fail`]).
+    /// - [`Error::NoCoordinator`]: no coordinator is reachable, and nothing was done.
+    /// - [`Error::Unknown`]: the coordinator stopped answering. The table may be dropped.
     pub async fn drop_table(&self, name: &str, missing: IfMissing) -> Result<(), Error> {
         let request = CoordinatorRequest::DropTable {
             name: name.to_owned(),
@@ -179,7 +181,7 @@ impl Client {
     /// that has begun.
     ///
     /// # Errors
-    /// [`Error::Refused`] in the coordinator's words, as for a server that is up.
+    /// As of [`Client::drop_table`]. The coordinator refuses a server that is up.
     pub async fn remove_server(&self, server: ServerId) -> Result<(), Error> {
         let request = CoordinatorRequest::Remove { server };
         let what = format!("the removal of server {}", server.0);
@@ -190,7 +192,7 @@ impl Client {
     /// copy may be missing there.
     ///
     /// # Errors
-    /// [`Error::Refused`] in the coordinator's words, as for a server that is up.
+    /// As of [`Client::drop_table`]. The coordinator refuses a server that is up.
     pub async fn accept_folder(&self, server: ServerId) -> Result<(), Error> {
         let request = CoordinatorRequest::AcceptFolder { server };
         let what = format!("that the folder of server {} is accepted", server.0);
@@ -201,8 +203,8 @@ impl Client {
     /// The server receives no new partitions.
     ///
     /// # Errors
-    /// [`Error::Refused`] in the coordinator's words, as where a table would tolerate less then
-    /// than it states.
+    /// As of [`Client::drop_table`]. The coordinator refuses if a table would then tolerate fewer
+    /// failures than it states.
     pub async fn drain_server(&self, server: ServerId) -> Result<(), Error> {
         let request = CoordinatorRequest::Drain { server };
         let what = format!("the drain of server {}", server.0);
@@ -212,7 +214,7 @@ impl Client {
     /// Allows a server to hold partitions again. Partitions that have not moved off it stay.
     ///
     /// # Errors
-    /// [`Error::Refused`] in the coordinator's words.
+    /// As of [`Client::drop_table`].
     pub async fn end_drain(&self, server: ServerId) -> Result<(), Error> {
         let request = CoordinatorRequest::EndDrain { server };
         let what = format!("the end of the drain of server {}", server.0);
@@ -222,7 +224,10 @@ impl Client {
     /// Asks for a change of the cluster, and knows of it once it is made.
     async fn change(&self, request: CoordinatorRequest, what: &str) -> Result<(), Error> {
         match self.ask(request, what).await? {
-            CoordinatorReply::Done { epoch, .. } => self.catch_up(epoch).await,
+            CoordinatorReply::Done { epoch, .. } => {
+                let known = self.catch_up(epoch).await;
+                known.map_err(|error| error.after_acceptance(what))
+            }
             other => Err(unexpected(&other)),
         }
     }

@@ -35,6 +35,15 @@ pub struct FillProgress {
     pub without_room: Vec<Shortage>,
 }
 
+/// A change of copies that the client follows until it is made.
+struct CopyChange<'a> {
+    table: TableId,
+    /// The name under which the coordinator reports the change.
+    name: &'a str,
+    /// Returns whether a replex of the table is part of the change.
+    is_own: &'a (dyn Fn(&PlacedTable, &Replex) -> bool + Send + Sync),
+}
+
 impl Client {
     /// Adds an index or a further copy to an existing table. Returns once statements can use it for
     /// reads. `wanted` is the table's schema with the new one at the end. `progress` is called from
@@ -42,9 +51,11 @@ impl Client {
     /// [`Client::drop_copy`] cancels it.
     ///
     /// # Errors
-    /// [`Error::Schema`] for an invalid copy. [`Error::Refused`] with the coordinator's message,
-    /// also if rows violate a unique index: then nothing of the copy is left. [`Error::Unknown`] if
-    /// the connection broke meanwhile.
+    /// - [`Error::Schema`]: the copy is invalid.
+    /// - [`Error::Refused`]: the coordinator refuses, or rows violate a unique index. Nothing of
+    ///   the copy is left.
+    /// - [`Error::NoCoordinator`]: no coordinator is reachable, and nothing was done.
+    /// - [`Error::Unknown`]: the coordinator stopped answering. The copy may be made later.
     pub async fn add_copy(
         &self,
         wanted: Schema,
@@ -59,14 +70,15 @@ impl Client {
         let name = name.cloned().unwrap_or_default();
         let request = CoordinatorRequest::AddCopy { schema: wanted };
         let what = format!("the making of {name}");
-        match self.ask(request, &what).await? {
-            CoordinatorReply::Done { .. } => {}
-            other => return Err(unexpected(&other)),
-        }
-        let id = table.id();
         let is_own =
             |table: &PlacedTable, replex: &Replex| table.schema.copy_of(&replex.name) == name;
-        self.follow(id, &name, &is_own, progress).await?;
+        let change = CopyChange {
+            table: table.id(),
+            name: &name,
+            is_own: &is_own,
+        };
+        self.change_copies(request, &what, &change, progress)
+            .await?;
         let configuration = self.configuration();
         let table = configuration.table(table.id());
         let exists = table.is_some_and(|table| {
@@ -88,8 +100,9 @@ impl Client {
     /// present number cancels it.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the coordinator's message; then the table is as it was.
-    /// [`Error::Unknown`] if the connection broke meanwhile.
+    /// - [`Error::Refused`]: the coordinator refuses, and the table is as it was.
+    /// - [`Error::NoCoordinator`]: no coordinator is reachable, and nothing was done.
+    /// - [`Error::Unknown`]: the coordinator stopped answering. The change may be made later.
     pub async fn set_partitions(
         &self,
         table: &str,
@@ -102,13 +115,16 @@ impl Client {
             partitions,
         };
         let name = resize_name(partitions);
-        match self.ask(request, &format!("the change to {name}")).await? {
-            CoordinatorReply::Done { .. } => {}
-            other => return Err(unexpected(&other)),
-        }
         let is_own =
             |_: &PlacedTable, replex: &Replex| matches!(replex.kind, ReplexKind::Successor { .. });
-        self.follow(id, &name, &is_own, progress).await?;
+        let change = CopyChange {
+            table: id,
+            name: &name,
+            is_own: &is_own,
+        };
+        let what = format!("the change to {name}");
+        self.change_copies(request, &what, &change, progress)
+            .await?;
         let configuration = self.configuration();
         let now = configuration.table(id).map(|it| it.schema.partitions);
         match now {
@@ -130,8 +146,9 @@ impl Client {
     /// Drops an index or a further copy of a table, or cancels an unfinished one.
     ///
     /// # Errors
-    /// [`Error::Refused`] in the coordinator's words, [`Error::Unknown`] if the connection broke
-    /// meanwhile.
+    /// - [`Error::Refused`]: the coordinator refuses.
+    /// - [`Error::NoCoordinator`]: no coordinator is reachable, and nothing was done.
+    /// - [`Error::Unknown`]: the coordinator stopped answering. The copy may be dropped later.
     pub async fn drop_copy(
         &self,
         table: &str,
@@ -149,19 +166,40 @@ impl Client {
             CoordinatorReply::Done { .. } => {}
             other => return Err(unexpected(&other)),
         }
+        let dropped = self.follow_drop(id, name).await;
+        dropped.map_err(|error| error.after_acceptance(&what))
+    }
+
+    /// Waits until the drop of a copy is no longer due.
+    async fn follow_drop(&self, id: TableId, name: &str) -> Result<(), Error> {
         let mut pause = PAUSE_MIN;
-        while self
-            .fills()
-            .await?
-            .waiting
-            .iter()
-            .any(|it| it.0 == id && it.1 == name)
-        {
+        let is_due = |progress: FillProgress| {
+            let mut waiting = progress.waiting.iter();
+            waiting.any(|it| it.0 == id && it.1 == name)
+        };
+        while is_due(self.fills().await?) {
             sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
         self.refresh().await?;
         Ok(())
+    }
+
+    /// Asks the coordinator for copies of a table, and waits until they are neither waited for nor
+    /// being made.
+    async fn change_copies(
+        &self,
+        request: CoordinatorRequest,
+        what: &str,
+        change: &CopyChange<'_>,
+        progress: &(dyn Fn(&FillReport) + Send + Sync),
+    ) -> Result<(), Error> {
+        match self.ask(request, what).await? {
+            CoordinatorReply::Done { .. } => {}
+            other => return Err(unexpected(&other)),
+        }
+        let followed = self.follow(change, progress).await;
+        followed.map_err(|error| error.after_acceptance(what))
     }
 
     /// Returns the unfinished copies, and those that could not be made.
@@ -189,11 +227,10 @@ impl Client {
     /// Waits until the copies of a change are neither waited for nor being made.
     async fn follow(
         &self,
-        id: TableId,
-        name: &str,
-        is_own: &(dyn Fn(&PlacedTable, &Replex) -> bool + Send + Sync),
+        change: &CopyChange<'_>,
         progress: &(dyn Fn(&FillReport) + Send + Sync),
     ) -> Result<(), Error> {
+        let (id, name) = (change.table, change.name);
         let mut answered = Instant::now();
         let mut pause = PAUSE_MIN;
         loop {
@@ -220,8 +257,9 @@ impl Client {
             let configuration = self.refresh().await?;
             let table = configuration.table(id);
             let building = table.map_or(Vec::new(), |table| {
-                let of_copy =
-                    |number: &&u8| is_own(table, &table.layout.replexes[usize::from(**number)]);
+                let of_copy = |number: &&u8| {
+                    (change.is_own)(table, &table.layout.replexes[usize::from(**number)])
+                };
                 table.building.iter().filter(of_copy).copied().collect()
             });
             if building.is_empty() && !is_waiting {

@@ -176,6 +176,19 @@ impl Error {
         }
     }
 
+    /// Returns the error of a change that the coordinator has accepted, if a later step of the
+    /// call failed with this error. Errors after which nothing was changed become
+    /// [`Error::Unknown`].
+    pub(crate) fn after_acceptance(self, what: &str) -> Error {
+        match self {
+            Error::NoCoordinator { .. } | Error::Deadline { .. } => Error::Unknown {
+                what: what.to_owned(),
+                reason: format!("the coordinator has accepted it, but then {self}"),
+            },
+            other => other,
+        }
+    }
+
     /// Returns the error for a failure of the session machine. `trouble` is the last error of a
     /// connection.
     pub(crate) fn from_failure(

@@ -83,7 +83,7 @@ impl SchemaBuilder {
         self.push(name.into(), column_type, false, Some(default))
     }
 
-    /// Sets the columns of the primary key, in order.
+    /// Sets the columns of the primary key. Their order is the sort order of its encoded keys.
     #[must_use]
     pub fn primary_key(mut self, columns: &[&str]) -> SchemaBuilder {
         self.primary_key = columns.iter().map(|&name| name.to_owned()).collect();

@@ -73,12 +73,15 @@ pub(crate) struct PlacedIndex<'a> {
 }
 
 impl Client {
-    /// Creates a table. Returns once every server that holds a part of it is ready.
+    /// Creates a table. Returns once every server that holds a part of the table is ready.
     ///
     /// # Errors
-    /// [`Error::Schema`] for an invalid schema, [`Error::Refused`] in the coordinator's words
-    /// (a table of the name exists, too few failure domains), [`Error::Unknown`] if the connection
-    /// broke meanwhile.
+    /// - [`Error::Schema`]: the schema is invalid.
+    /// - [`Error::Refused`]: the coordinator refuses, for example because the table exists
+    ///   ([`IfExists::Fail`]) or there are too few failure domains.
+    /// - [`Error::NoCoordinator`]: no coordinator is reachable, and nothing was done.
+    /// - [`Error::Unknown`]: the connection broke, or the coordinator did not answer in time. The
+    ///   table may exist.
     pub async fn create_table(&self, schema: Schema, exists: IfExists) -> Result<Table, Error> {
         schema.validate()?;
         let what = format!("the creation of table {}", schema.name);
@@ -88,10 +91,15 @@ impl Client {
             if_not_exists: exists == IfExists::Accept,
         };
         match self.ask(request, &what).await? {
-            CoordinatorReply::Done { epoch, .. } => self.catch_up(epoch).await?,
-            other => return Err(unexpected(&other)),
+            CoordinatorReply::Done { epoch, .. } => {
+                let table = async {
+                    self.catch_up(epoch).await?;
+                    self.table(&name).await
+                };
+                table.await.map_err(|error| error.after_acceptance(&what))
+            }
+            other => Err(unexpected(&other)),
         }
-        self.table(&name).await
     }
 
     /// Returns a table by name. Asks the coordinator if the client does not know it.

@@ -6,10 +6,11 @@
 mod fake;
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use client::{Client, ConnectOptions, Error, IfMissing, Retry};
+use client::{Client, ConnectOptions, Error, IfExists, IfMissing, Retry};
 use fake::Reaction;
 use placement::{Value, encode_row};
 use protocol::identity::{Epoch, ReaderId, RequestId, SnapshotId, Version};
@@ -106,6 +107,29 @@ async fn a_server_at_a_new_address_is_found() {
         configuration.epoch = Epoch(2);
     }
     assert_eq!(table.insert(&row(1)).await.unwrap(), APPLIED);
+}
+
+#[tokio::test]
+async fn an_accepted_change_is_unknown_if_the_coordinator_ends_before_the_client_learns_of_it() {
+    for change in 0..5 {
+        let fake = fake::start(|_, _| Reaction::Silence).await;
+        let client = fake.client(quick).await;
+        fake.accepts.store(true, Ordering::SeqCst);
+        let result = match change {
+            0 => client
+                .create_table(fake::schema(), IfExists::Accept)
+                .await
+                .map(drop),
+            1 => client.drop_table("t", IfMissing::Fail).await,
+            2 => client.drain_server(fake::core().server).await,
+            3 => client.end_drain(fake::core().server).await,
+            _ => client.drop_copy("t", "by_a", IfMissing::Fail).await,
+        };
+        let error = result.unwrap_err();
+        assert!(matches!(error, Error::Unknown { .. }), "{change}: {error}");
+        assert_eq!(error.retry(), Retry::AfterReading);
+        assert!(error.to_string().contains("accepted"), "{error}");
+    }
 }
 
 #[tokio::test]

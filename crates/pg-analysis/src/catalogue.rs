@@ -48,7 +48,7 @@ pub struct Relation {
     pub table: TableOid,
     /// The relation's kind.
     pub kind: RelationKind,
-    /// The relation's columns, in order.
+    /// The relation's columns, by attribute number.
     pub columns: Vec<ColumnInfo>,
     /// The canonical key: the columns of its replica identity, if that is the primary key.
     pub key: Vec<ColumnNumber>,

@@ -17,11 +17,11 @@ pub struct Address {
     pub host: String,
     /// The TCP port, and part of a Unix socket's name.
     pub port: u16,
-    /// The user of the proxy's own connections.
+    /// The user that logs in.
     pub user: String,
     /// The user's password.
     pub password: Option<String>,
-    /// The database that is replicated.
+    /// The database to connect to. In a URL without one, the database has the user's name.
     pub database: String,
     /// The use of TLS. Unix sockets never have TLS.
     pub tls: TlsPolicy,

@@ -46,8 +46,8 @@ pub struct TableReport {
 pub struct ReplexReport {
     /// The replex's name.
     pub name: String,
-    /// `primary`, `index`, `unique index`, `dense index`, `hybrid`, `hyperspace` or
-    /// `exact replica of …`.
+    /// `primary`, `index`, `unique index`, `dense index`, `hybrid`, `hyperspace`,
+    /// `exact replica of …`, or for a successor `to take the place of …`.
     pub kind: String,
     /// For each axis, how a row's coordinate is computed, as `hash(origin, destination) mod 12`.
     pub axes: Vec<String>,

@@ -30,7 +30,7 @@ pub struct CombinedAnalysis {
     pub needs_primary: Option<&'static str>,
     /// Whether the transaction of the statements may end with one of them.
     pub may_end: bool,
-    /// Schema changes that replicas run, in order.
+    /// Schema changes that replicas run, in the order of the primary.
     pub schema: Vec<String>,
     /// Whether the statements may change the search path or the role of later statements.
     pub changes_settings: bool,

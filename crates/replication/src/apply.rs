@@ -76,7 +76,7 @@ pub enum RowGrouping {
 }
 
 impl ApplyPart {
-    /// Returns the statements for the part, in order.
+    /// Returns the statements for the part, in the order in which a replica runs them.
     pub fn steps(self, pace: RowGrouping) -> Vec<ApplyStatement> {
         match self {
             ApplyPart::One(step) => vec![step],

@@ -46,7 +46,8 @@ pub struct TableShape {
     pub schema: String,
     /// The table's name.
     pub name: String,
-    /// The table's columns, in order.
+    /// The columns that the stream sends, in the order of the values in its rows. `is_whole` says
+    /// whether these are all columns of the table.
     pub columns: Vec<ShapeColumn>,
     /// Whether the key columns identify the table's rows. Otherwise the proxy compares all values.
     pub has_key: bool,

@@ -69,7 +69,7 @@ impl<C: LogPlaced> RecentCommits<C> {
         }
     }
 
-    /// Returns all kept commits, in order.
+    /// Returns all kept commits, in the order of the primary's log.
     pub fn iter(&self) -> impl Iterator<Item = &C> {
         self.commits.iter()
     }

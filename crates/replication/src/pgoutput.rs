@@ -35,7 +35,7 @@ pub struct RelationMessage {
     pub name: String,
     /// The relation's replica identity: `d`, `n`, `f` or `i`.
     pub identity: u8,
-    /// The relation's columns, in order.
+    /// The relation's columns, in the order of the values in its rows.
     pub columns: Vec<RelationColumn>,
 }
 

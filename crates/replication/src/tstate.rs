@@ -40,7 +40,7 @@ pub struct TState {
     pub xid: u32,
     /// The commit's mark; none if the commit bypassed the proxy.
     pub mark: Option<Mark>,
-    /// The commit's changes, in order.
+    /// The commit's changes, in the order of the primary's log.
     pub effect: CommitEffect,
     /// The commit's writes; everything, if it has statements.
     pub sets: AccessSets,

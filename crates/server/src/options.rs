@@ -177,7 +177,7 @@ pub(crate) fn advertised_ip(
     Ok(ip)
 }
 
-/// Returns the addresses for names, in order.
+/// Returns the addresses for names, in the order of the names.
 ///
 /// # Errors
 /// There is none, or a name stands for nothing.

@@ -1,25 +1,32 @@
 //! Measures the effect of a change of one table on writes of another table: the longest write of
-//! each table, and the decrease of the write rate. Both tables are on the same three servers, so
-//! the effect is as large as it can be.
+//! each table while writes start at fixed times, and the decrease of the rate of writers that wait
+//! for each write. Both tables are on the same three servers, so the effect is as large as it can
+//! be.
 //!
 //! Left out: a change while a server is lost, and the cost of a fill for readers.
 
+use std::cell::Cell;
 use std::io;
 use std::ops::Range;
-use std::time::Duration;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use client::{Client, IfMissing, Table};
-use placement::{Durability, Index};
+use placement::{Durability, Index, Value};
+use tokio::task::LocalSet;
 
 use crate::distribution::BenchRandom;
-use crate::measure::{Sample, Series, run as measure};
+use crate::measure::{Series, run as measure};
+use crate::open_loop;
 use crate::options::MeasureOptions;
 use crate::pairs::Measurements;
 use crate::processes::{BenchCluster, ServerKind};
 use crate::report::FigureReport;
-use crate::store::{self, HotWrite, RowShape, failed};
+use crate::store::{self, FIELDS, HotWrite, RowShape, failed};
 
-/// Writers of each table.
+/// Writes that start each second, to both tables in turn.
+const RATE: f64 = 1_000.0;
+/// Writers that wait for each write.
 const WRITERS: u64 = 4;
 /// Rows of each table: so few that an index is made within a round.
 const ROWS: u64 = 10_000;
@@ -49,28 +56,26 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let (ids, span) = (cluster.server_ids(), options.span());
     let mut report = FigureReport::default();
 
-    let (mut quiet, mut beside) = (TwoTables::default(), TwoTables::default());
+    let (mut quiet, mut beside) = (LongestWrites::default(), LongestWrites::default());
     for _ in 0..options.pairs {
-        let both = written(&steady, &changed, span, &ids);
-        quiet.push(both.await?);
-        let both = written(&steady, &changed, span, &ids);
-        let (both, done) = tokio::join!(both, index(&clients[0]));
-        done?;
-        beside.push(both?);
+        let nothing = async { Ok(()) };
+        quiet.push(longest_ms([&steady, &changed], span, nothing).await?);
+        let change = index(&clients[0]);
+        beside.push(longest_ms([&steady, &changed], span, change).await?);
         let dropped = clients[0].drop_copy(CHANGED, INDEX, IfMissing::Fail);
         dropped.await.map_err(failed)?;
     }
     report.pair(
         ("", "≤ 5 ms"),
         "longest write of another table while an index is added",
-        (&longest_ms(&beside.steady), "ms"),
-        ("without", &longest_ms(&quiet.steady)),
+        (&beside.steady, "ms"),
+        ("without", &quiet.steady),
     );
     report.pair(
         ("", "≤ 50 ms"),
         "longest write of the table that gets the index",
-        (&longest_ms(&beside.changed), "ms"),
-        ("without", &longest_ms(&quiet.changed)),
+        (&beside.changed, "ms"),
+        ("without", &quiet.changed),
     );
 
     let (mut alone, mut creating) = (Series::default(), Series::default());
@@ -91,32 +96,56 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     Ok(report)
 }
 
-/// Runs of both tables' writers side by side.
+/// The longest write of each table in each run, in milliseconds.
 #[derive(Debug, Default)]
-struct TwoTables {
-    steady: Vec<Sample>,
-    changed: Vec<Sample>,
+struct LongestWrites {
+    steady: Measurements,
+    changed: Measurements,
 }
 
-impl TwoTables {
-    fn push(&mut self, (steady, changed): (Sample, Sample)) {
+impl LongestWrites {
+    fn push(&mut self, [steady, changed]: [f64; 2]) {
         self.steady.push(steady);
         self.changed.push(changed);
     }
 }
 
-/// Writes both tables for a while.
-async fn written(
-    steady: &Table,
-    changed: &Table,
+/// Writes to two tables in turn for a span, and until the change has ended. Returns the longest
+/// write of each table, from its scheduled start, in milliseconds.
+async fn longest_ms(
+    tables: [&Table; 2],
     span: Duration,
-    ids: &[u32],
-) -> io::Result<(Sample, Sample)> {
-    let (one, other) = tokio::join!(
-        measure(writers(steady), span, ids),
-        measure(writers(changed), span, ids)
-    );
-    Ok((one?, other?))
+    change: impl Future<Output = io::Result<()>>,
+) -> io::Result<[f64; 2]> {
+    let operate = |number: u64| {
+        let mut random = BenchRandom::new(number);
+        let table = tables[(number % 2) as usize].clone();
+        async move {
+            let pk = [Value::Text(store::key(random.below(ROWS)))];
+            let text = store::set(FIELDS - 1, random.text(10));
+            let written = table.update(&pk, vec![text], None).await;
+            written.is_ok_and(|written| written.took_effect())
+        }
+    };
+    let (stop, started) = (Rc::new(Cell::new(false)), Instant::now());
+    let load = open_loop::run(RATE, started, Rc::clone(&stop), operate);
+    let changing = async {
+        let (changed, ()) = tokio::join!(change, tokio::time::sleep(span));
+        stop.set(true);
+        changed
+    };
+    let both = async { tokio::join!(load, changing) };
+    let (operations, changed) = LocalSet::new().run_until(both).await;
+    changed?;
+    let mut longest = [0.0; 2];
+    for operation in operations {
+        if operation.failed {
+            return Err(io::Error::other("a write failed"));
+        }
+        let of_table = &mut longest[(operation.number % 2) as usize];
+        *of_table = f64::max(*of_table, operation.latency_us() / 1000.0);
+    }
+    Ok(longest)
 }
 
 fn writers(table: &Table) -> Vec<HotWrite> {
@@ -153,13 +182,4 @@ async fn create_tables(client: &Client, numbers: Range<u32>, span: Duration) -> 
         tokio::time::sleep_until(due).await;
     }
     Ok(())
-}
-
-/// Returns the longest operation of each run, in milliseconds.
-fn longest_ms(samples: &[Sample]) -> Measurements {
-    let mut longest = Measurements::default();
-    for sample in samples {
-        longest.push(sample.latencies.percentile(1.0) / 1000.0);
-    }
-    longest
 }

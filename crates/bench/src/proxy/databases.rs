@@ -136,7 +136,7 @@ impl DatabaseSite {
         Ok(self.proxy()?.id())
     }
 
-    /// Returns the fraction of batches that replicas have answered so far.
+    /// Returns the fraction of batches that the proxy has sent to replicas since its start.
     ///
     /// # Errors
     /// The console does not answer.
@@ -155,8 +155,9 @@ impl DatabaseSite {
         rows[0][3].parse().map_err(io::Error::other)
     }
 
-    /// Returns the number of batches that were answered so far, and the number of those that
-    /// replicas answered.
+    /// Returns the number of batches that the proxy has sent to servers since its start, and the
+    /// number of those that it has sent to replicas. As in `SHOW ROUTES`, a batch that can only
+    /// continue on the server of the previous batch is not counted.
     ///
     /// # Errors
     /// The console does not answer.

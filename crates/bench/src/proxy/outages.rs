@@ -310,8 +310,8 @@ impl Watch {
     }
 }
 
-/// The result of a run. Times are in seconds from its beginning, durations of statements in
-/// milliseconds.
+/// The statements of a run. Times are in seconds from the beginning of the run, durations of
+/// statements in milliseconds.
 struct Timeline {
     /// When each statement ended, and how long it took.
     answered: Vec<(f64, f64)>,

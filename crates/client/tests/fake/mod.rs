@@ -3,6 +3,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use client::{Client, ConnectOptions, SchemaBuilder};
@@ -40,6 +41,8 @@ pub struct Fake {
     pub configuration: Arc<Mutex<Configuration>>,
     /// Questions for configurations, and connections to the server.
     pub counts: Arc<Mutex<(u64, u64)>>,
+    /// Whether the coordinator accepts the next change. It ends after its answer.
+    pub accepts: Arc<AtomicBool>,
 }
 
 pub fn schema() -> Schema {
@@ -68,15 +71,18 @@ pub async fn start_at(
     let configuration = Arc::new(Mutex::new(configuration(address)));
     let counts = Arc::new(Mutex::new((0, 0)));
     let coordinator = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let accepts = Arc::new(AtomicBool::new(false));
     let fake = Fake {
         coordinator: coordinator.local_addr().unwrap().to_string(),
         configuration: configuration.clone(),
         counts: counts.clone(),
+        accepts: accepts.clone(),
     };
     tokio::spawn(coordinate(
         coordinator,
         configuration.clone(),
         counts.clone(),
+        accepts,
     ));
     if let Some(server) = server {
         let script: Arc<Mutex<Box<Script>>> = Arc::new(Mutex::new(Box::new(script)));
@@ -140,6 +146,7 @@ async fn coordinate(
     listener: TcpListener,
     configuration: Arc<Mutex<Configuration>>,
     counts: Arc<Mutex<(u64, u64)>>,
+    accepts: Arc<AtomicBool>,
 ) {
     let mut sessions = 0;
     loop {
@@ -163,6 +170,12 @@ async fn coordinate(
                         session: SessionId(sessions),
                         life_us: 3_600_000_000,
                     })
+                }
+                Message::Ask(_) if accepts.load(Ordering::SeqCst) => {
+                    let epoch = Epoch(configuration.lock().unwrap().epoch.0 + 1);
+                    let done = CoordinatorReply::Done { epoch, table: None };
+                    send(&mut stream, frame.correlation, &Message::Answer(done)).await;
+                    return;
                 }
                 Message::Ask(_) => Message::Answer(CoordinatorReply::Refused {
                     message: "this coordinator changes nothing".into(),

@@ -227,7 +227,8 @@ impl TableInfo {
         }
     }
 
-    /// Returns the row before a change, with the columns of its keys.
+    /// Returns the key columns of the row before a change, with NULL in the other columns. Returns
+    /// none if there was no row, if the change affects no key column, or if the bytes are invalid.
     pub fn old_row<'a>(&'a self, change: &'a RowChange) -> Option<RowView<'a>> {
         match &change.old {
             OldRow::Keys { row, .. } => RowView::parse(&self.coordinate_columns, row).ok(),

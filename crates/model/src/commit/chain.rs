@@ -12,10 +12,11 @@ use crate::commit::state::{
     AnnouncedOutcome, MemberPart, MessageContent, ModelDecision, ModelMessage, ModelState, Stage,
 };
 
-/// The rules of a case. A planted bug breaks one rule.
+/// The model of commit for one small cluster: its possible steps, and the invariants to check. With
+/// `bug`, the model breaks one rule of docs/rules.md.
 #[derive(Clone, Debug)]
 pub struct CaseRules<'a> {
-    /// The case.
+    /// The cluster, and the events that may happen in it.
     pub case: &'a Case,
     /// The planted bug.
     pub bug: Option<ModelBug>,

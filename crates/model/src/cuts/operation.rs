@@ -8,10 +8,11 @@ use super::case::CutCase;
 use super::planted::CutBug;
 use super::state::{CutStage, CutState, VERSION_MAX};
 
-/// The rules of a case. A planted bug breaks one rule.
+/// The model of drained cuts for one small cluster: its possible steps, and the invariants to
+/// check. With `bug`, the model breaks one rule of docs/rules.md.
 #[derive(Clone, Debug)]
 pub struct CutRules {
-    /// The case.
+    /// The cluster, and the events that may happen in it.
     pub case: CutCase,
     /// The planted bug.
     pub bug: Option<CutBug>,

@@ -6,10 +6,11 @@ use super::planted::LeaseBug;
 use super::state::TableConfiguration;
 use super::state::{ASKER, CORES_MAX, LEASE, LeaseExchange, LeaseGrant, LeaseState};
 
-/// The rules of a case. A planted bug breaks one rule.
+/// The model of leases for one small cluster: its possible steps, and the invariants to check. With
+/// `bug`, the model breaks one rule of docs/rules.md.
 #[derive(Clone, Debug)]
 pub struct LeaseRules {
-    /// The case.
+    /// The cluster, and the events that may happen in it.
     pub case: LeaseCase,
     /// The planted bug.
     pub bug: Option<LeaseBug>,

@@ -8,10 +8,11 @@ use super::case::{SealCase, SealedOperation, Way};
 use super::planted::SealBug;
 use super::state::{SealOutcome, SealPart, SealStage, SealState};
 
-/// The rules of a case. A planted bug breaks one rule.
+/// The model of seals for one small cluster: its possible steps, and the invariants to check. With
+/// `bug`, the model breaks one rule of docs/rules.md.
 #[derive(Clone, Debug)]
 pub struct SealRules {
-    /// The case.
+    /// The cluster, and the events that may happen in it.
     pub case: SealCase,
     /// The planted bug.
     pub bug: Option<SealBug>,

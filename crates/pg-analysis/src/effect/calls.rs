@@ -17,7 +17,8 @@ pub struct FoundName<'t> {
     pub is_called: bool,
 }
 
-/// Returns the names in a query string, in order.
+/// Returns the names in a query string, in the order of the string. Returns none if a name has
+/// Unicode escapes (`U&"…"`).
 pub fn of(text: &str) -> Option<Vec<FoundName<'_>>> {
     let mut found: Vec<FoundName<'_>> = Vec::new();
     // The first sign after a name, past white space and comments, shows whether it is called.

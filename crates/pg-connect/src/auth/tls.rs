@@ -100,7 +100,7 @@ impl TlsPolicy {
     }
 }
 
-/// The certificate of the proxy, for its clients.
+/// A server's certificate, for its clients.
 #[derive(Clone, Debug)]
 pub struct TlsIdentity {
     /// The configuration for the TLS library.

@@ -100,7 +100,8 @@ impl Execution {
         group
     }
 
-    /// Starts the oldest transaction alone, whatever its sets, because no other one runs.
+    /// Starts the oldest waiting transaction as a group of its own, whatever its sets. Returns none
+    /// if no transaction waits. The caller must know that no transaction is running.
     pub fn start_alone(&mut self) -> Option<Tsid> {
         assert!(self.running.is_empty(), "nothing else runs");
         let (tsid, _) = self.waiting.first_key_value()?;

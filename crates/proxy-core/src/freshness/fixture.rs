@@ -48,7 +48,7 @@ fn touch() -> impl Strategy<Value = TableAccess> {
     )
 }
 
-/// Up to three statements, in order.
+/// Up to three statements, in the order of their execution.
 #[derive(Clone, Debug)]
 pub struct TestTransaction(Vec<(TableOid, TableAccess)>);
 

@@ -109,7 +109,7 @@ impl<T: Ord + Copy> CountedItems<T> {
         self.all == 0 && self.named.is_empty()
     }
 
-    /// Returns the items that are named one by one, in order.
+    /// Returns the items that are named one by one, ascending.
     pub fn named(&self) -> impl Iterator<Item = T> + '_ {
         self.named.keys().copied()
     }

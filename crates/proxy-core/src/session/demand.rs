@@ -69,7 +69,7 @@ impl StatementText<'_> {
 /// The batch that waits for a server.
 #[derive(Debug)]
 pub struct WaitingBatch<'a> {
-    /// The batch's statements, in order.
+    /// The batch's statements, in the order of its messages.
     pub texts: Vec<StatementText<'a>>,
     /// Whether the batch is complete. Otherwise more statements may follow.
     pub is_whole: bool,

@@ -9,7 +9,7 @@ use super::{HELD_LEN_MAX, PreparedStatement};
 use crate::grammar::SessionEffect;
 use pg_wire::framing::WireMessage;
 
-/// Messages of a batch, in order.
+/// Messages of a batch, in the order in which the client sent them.
 #[derive(Debug, Default)]
 pub(super) struct HeldMessages {
     messages: Vec<HeldMessage>,

@@ -27,7 +27,8 @@ pub(super) fn moved() {
     }
 }
 
-/// Keeps the calling thread awake for `time` after each movement of bytes.
+/// Keeps the thread from sleeping for `time` after a session's relay on this thread has moved
+/// bytes. Never returns: the caller spawns it as a task on a runtime with one thread.
 pub async fn spin(time: Duration) {
     loop {
         poll_fn(|context| {

@@ -140,7 +140,7 @@ struct Leading {
     kept: (u64, Epoch),
     /// The later states that the keeper was asked to store.
     under_way: VecDeque<(u64, Epoch)>,
-    /// The answers that wait for these states, in order.
+    /// The answers that wait for these states, in the order in which the states are written.
     held: VecDeque<CoordinatorAnswer>,
 }
 

@@ -66,12 +66,13 @@ impl std::fmt::Debug for ShellOutput<'_> {
     }
 }
 
-/// The reason why a script ended early or failed in part. The errors were already printed.
+/// The failure of a script or of a user's input.
 #[derive(Debug)]
 pub enum ScriptError {
-    /// This many statements failed.
+    /// This many statements or commands failed. The shell has printed the error of each.
     Failed(usize),
-    /// The output cannot be written, for example to a closed pipe.
+    /// The output cannot be written, for example to a closed pipe. The shell has not printed this
+    /// error.
     Output(std::io::Error),
 }
 

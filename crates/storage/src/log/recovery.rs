@@ -69,7 +69,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// The items of a replay, in order.
+/// The items of a replay, in the order of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayItem<'a> {
     /// A record, as it was appended.

@@ -108,7 +108,7 @@ type Bounded<B> = (Arc<Leaf>, B);
 pub(crate) struct Generations {
     /// Changes up to this one are new to the cold store.
     pub(crate) until: Generation,
-    /// Tables whose older entries are void, in order.
+    /// Tables whose older entries are void, ascending.
     pub(crate) dropped: Vec<u64>,
 }
 

@@ -19,7 +19,7 @@ pub struct Dependency {
     pub has_comment: bool,
 }
 
-/// Returns every dependency of every table, in order.
+/// Returns every dependency of every table, in the order of the file.
 pub fn dependencies(text: &str) -> Vec<Dependency> {
     let mut found: Vec<Dependency> = Vec::new();
     let mut table = String::new();

@@ -66,7 +66,7 @@ impl OwnOperations {
         self.unfinished.first().copied().unwrap_or(next)
     }
 
-    /// Returns the operations that are not durable everywhere, in order.
+    /// Returns the operations that are not durable everywhere, by ascending number.
     pub fn unfinished(&self) -> Vec<OperationId> {
         let operation = |finished: &FinishedLine| OperationId {
             head: self.identity.core,

@@ -176,7 +176,7 @@ impl Sessions {
         self.saved_from(RequestId::default())
     }
 
-    /// Returns all records from a request on, in order.
+    /// Returns all records from a request on, by session and request number.
     pub fn saved_from(&self, start: RequestId) -> impl Iterator<Item = SavedCompletion> {
         self.sessions
             .range(start.session..)

@@ -233,13 +233,13 @@ impl Partitions {
         self.waited_in.insert(id);
     }
 
-    /// Returns the held partitions in which something may wait, in order.
+    /// Returns the held partitions in which something may wait, ascending.
     pub fn waited_in(&self) -> impl Iterator<Item = &Partition> {
         let waited_in = self.waited_in.iter();
         waited_in.filter_map(|id| self.held.get(id))
     }
 
-    /// Returns the held partitions in which something waits, in order.
+    /// Returns the held partitions in which something waits, ascending.
     pub fn waited_in_ids(&mut self) -> Vec<PartitionId> {
         let held = &self.held;
         let waits = |id: &PartitionId| held.get(id).is_some_and(Partition::is_waited_in);
@@ -252,7 +252,7 @@ impl Partitions {
         self.held.range(range_of(table)).next().is_some()
     }
 
-    /// Returns the held partitions of these tables, in order.
+    /// Returns the held partitions of these tables, ascending.
     pub fn keys_of(&self, tables: &BTreeSet<TableId>) -> impl Iterator<Item = &PartitionId> {
         let tables = tables.iter();
         tables.flat_map(|table| self.held.range(range_of(*table)).map(|(id, _)| id))
@@ -268,17 +268,17 @@ impl Partitions {
         self.held.len()
     }
 
-    /// Returns the ids of the held partitions, in order.
+    /// Returns the ids of the held partitions, ascending.
     pub fn keys(&self) -> impl Iterator<Item = &PartitionId> {
         self.held.keys()
     }
 
-    /// Returns the held partitions, in order.
+    /// Returns the held partitions, ascending.
     pub fn values(&self) -> impl Iterator<Item = &Partition> {
         self.held.values()
     }
 
-    /// Returns the held partitions for changes, in order.
+    /// Returns the held partitions for changes, ascending.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Partition> {
         self.held.values_mut()
     }

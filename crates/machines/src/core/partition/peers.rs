@@ -37,7 +37,7 @@ impl PeerCounts {
         }
     }
 
-    /// Returns the cores, in order.
+    /// Returns the cores, ascending.
     pub fn cores(&self) -> impl Iterator<Item = CoreId> {
         self.tables.keys().copied()
     }

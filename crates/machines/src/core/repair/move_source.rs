@@ -26,7 +26,7 @@ use crate::core::step::Step;
 /// Bytes of the keys in one list.
 const LIST_BYTES_MAX: usize = 16 << 20;
 
-/// Keys that have changed, in order.
+/// Keys that have changed, in the order of their changes.
 #[derive(Debug)]
 struct ChangeList {
     number: u64,

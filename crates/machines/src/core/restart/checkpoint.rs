@@ -92,7 +92,10 @@ impl CoreMachine {
         }
     }
 
-    /// Returns the first position of the log that is still needed, independent of checkpoints.
+    /// Returns the position of the first record that the log must retain even if a checkpoint
+    /// includes it: the first `Prepared` of an operation that some member has not finished, or the
+    /// first seal since its table last served. Without such a record, returns the position of the
+    /// next record.
     pub fn retain_from(&self) -> Position {
         let kept = self
             .members
