@@ -186,6 +186,51 @@ const UNCLEAR: &[(&str, &str)] = &[
         "DO 'BEGIN ALTER TABLE spread ADD n serial; END'",
         "fills existing rows",
     ),
+    ("CREATE INDEX of_set ON account (of_setting(name))", OF_SESSION),
+    (
+        "CREATE INDEX CONCURRENTLY of_set ON account (id) WHERE of_setting(name) > ''",
+        OF_SESSION,
+    ),
+    (
+        "ALTER TABLE account ADD CONSTRAINT of_set EXCLUDE (of_setting(name) WITH =)",
+        OF_SESSION,
+    ),
+    (
+        "DO 'BEGIN CREATE UNIQUE INDEX of_set ON account (of_clock(name)); END'",
+        OF_SESSION,
+    ),
+    (
+        "CREATE TABLE of_set (id int PRIMARY KEY, g text GENERATED ALWAYS AS (of_setting(''::text)) STORED)",
+        OF_SESSION,
+    ),
+    (
+        "CREATE OR REPLACE FUNCTION used(word text) RETURNS text LANGUAGE sql IMMUTABLE AS
+         'SELECT word || pg_catalog.current_setting(''the.word'')'",
+        OF_SESSION,
+    ),
+];
+
+/// A part of the error for functions that depend on the session.
+const OF_SESSION: &str = "depends on the session";
+
+/// Functions that are declared immutable, of which the first two are not. The statements that use
+/// the other two are not refused, nor is an index of an unlogged table.
+const FUNCTIONS: &[&str] = &[
+    "CREATE FUNCTION of_setting(word text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS
+     'BEGIN RETURN word || current_setting(''the.word'', true); END'",
+    "CREATE FUNCTION of_clock(word text) RETURNS text LANGUAGE sql IMMUTABLE
+     BEGIN ATOMIC SELECT word || CAST(extract(year FROM CURRENT_TIMESTAMP) AS text); END",
+    "CREATE FUNCTION used(word text) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT word || ''now'''",
+    "CREATE FUNCTION unused(word text) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT word'",
+    "CREATE INDEX of_used ON account (used(name))",
+    "CREATE OR REPLACE FUNCTION used(word text) RETURNS text LANGUAGE sql IMMUTABLE AS
+     'SELECT word || ''then'''",
+    "CREATE TABLE of_session (id int PRIMARY KEY, n text DEFAULT unused(''),
+       m text GENERATED ALWAYS AS (used(''::text)) STORED)",
+    "CREATE OR REPLACE FUNCTION unused(word text) RETURNS text LANGUAGE sql IMMUTABLE AS
+     'SELECT word || current_setting(''the.word'')'",
+    "CREATE UNLOGGED TABLE of_crash (id text PRIMARY KEY)",
+    "CREATE INDEX of_crash_set ON of_crash (of_setting(id))",
 ];
 
 /// Where only the primary's triggers see the statement, they refuse changes that may differ, and
@@ -266,6 +311,9 @@ async fn undecidable_changes_are_refused_on_the_primary() {
     }
     let made = "CREATE UNLOGGED TABLE fast (id int PRIMARY KEY)";
     admin.batch_execute(made).await.unwrap();
+    for statement in FUNCTIONS {
+        admin.batch_execute(statement).await.unwrap();
+    }
     let toast = "SELECT reltoastrelid::regclass::text FROM pg_class WHERE relname = 'account'";
     let toast = format!("GRANT SELECT ON {} TO ann", text(&admin, toast).await);
     let unclear = UNCLEAR.iter().copied().chain([(&toast[..], "pg_toast")]);
@@ -287,6 +335,9 @@ async fn undecidable_changes_are_refused_on_the_primary() {
                 refused.contains(why),
                 "{sql} (through: {through}): {refused}"
             );
+            // CONCURRENTLY has made the index before it is refused.
+            let drop = "DROP INDEX IF EXISTS of_set";
+            admin.batch_execute(drop).await.unwrap();
         }
     }
     assert_equal(&cluster, "what is unclear").await;

@@ -17,8 +17,8 @@ pub const ETCD_PREFIX_DEFAULT: &str = "/replex";
 
 /// Tables whose copies are their indexes.
 ///
-/// Replex keeps several copies of every table anyway, for safety. Here each copy is sorted and
-/// partitioned by another key, so that each one also answers lookups by that key, in one hop.
+/// Replex keeps several copies of each table for safety. Each copy is sorted and partitioned by
+/// another key, so each copy also answers lookups by its key, with one message to one server.
 #[derive(Debug, Parser)]
 #[command(
     name = "replex",
@@ -26,8 +26,8 @@ pub const ETCD_PREFIX_DEFAULT: &str = "/replex";
     propagate_version = true,
     disable_help_subcommand = true,
     after_help = "Start with `replex demo`.\n\n\
-        Exit codes: 0 it worked; 1 it did not, or a check found something wrong; 2 the command \
-        line is wrong; 3 the cluster cannot be reached; 130 it was interrupted."
+        Exit codes: 0 success; 1 failure, or a check found a fault; 2 the command line is wrong; \
+        3 the cluster cannot be reached; 130 interrupted."
 )]
 pub struct Arguments {
     /// The command.
@@ -38,31 +38,31 @@ pub struct Arguments {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum ReplexCommand {
-    /// Show everything on real flights: a cluster, three keys, a move, a kill -9, nothing lost.
+    /// Show the store with real flights: lookups by three keys, a row that moves, a kill -9.
     Demo(DemoArguments),
     /// Run a server, which holds partitions.
     Server(Box<ServerArguments>),
     /// Run the coordinator, which knows servers, tables and placements.
     Coordinator(CoordinatorArguments),
-    /// Talk SQL: a shell, or statements from a script.
+    /// Run SQL statements: in a shell, or from a script.
     Sql(SqlArguments),
     /// Load a CSV file into a table.
     Import(ImportArguments),
     /// Write a table as CSV.
     Export(ExportArguments),
-    /// Look into a cluster and check it.
+    /// Show the state of a cluster, check it, and change its servers.
     Admin(AdminArguments),
-    /// Stand before a PostgreSQL database: sessions share its connections, and reads may go to
-    /// databases that follow it.
+    /// Run a proxy for a PostgreSQL database. Sessions share its connections, and reads may go to
+    /// replicas.
     #[cfg(feature = "proxy")]
     Proxy(Box<crate::proxy::ProxyArguments>),
     /// Not part of this build: a PostgreSQL proxy. Build it with `--features proxy`.
     #[cfg(not(feature = "proxy"))]
     #[command(disable_help_flag = true)]
     Proxy(ProxyIsMissing),
-    /// Measure, each figure as a ratio to a baseline.
+    /// Measure the speed. Each figure is a ratio to a baseline.
     Bench(BenchArguments),
-    /// Run a process that a measurement is compared with.
+    /// Run a baseline process for measurements.
     Baseline(BaselineArguments),
 }
 
@@ -86,10 +86,10 @@ impl ProxyIsMissing {
     }
 }
 
-/// Which cluster is meant.
+/// The options that name a cluster.
 #[derive(Args, Clone, Debug)]
 pub struct ClusterArguments {
-    /// Where the coordinator listens; several are tried in order.
+    /// The coordinator's address. Several addresses are tried in order.
     #[arg(
         long,
         short = 'C',
@@ -100,7 +100,7 @@ pub struct ClusterArguments {
         global = true
     )]
     pub coordinator: Vec<String>,
-    /// Give up requests without an answer after so many seconds.
+    /// The time after which a request without an answer fails, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, global = true)]
     pub deadline: u64,
 }
@@ -108,16 +108,16 @@ pub struct ClusterArguments {
 /// `replex demo`
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
-    replex demo            January 2013: 27,004 flights, well under a minute\n  \
-    replex demo --full     the whole year: 336,776 flights, a minute or two (data/fetch-flights)\n  \
-    replex demo --keep     leave the cluster running and print how to go on by hand\n\n\
-    Everything it starts is stopped and everything it writes is removed at the end, on ctrl-C \
-    and on failure. It exits with 1 if anything that it claims does not hold.")]
+    replex demo            January 2013: 27,004 flights, less than a minute\n  \
+    replex demo --full     the whole year: 336,776 flights, one or two minutes (data/fetch-flights)\n  \
+    replex demo --keep     leave the cluster running, and print commands to use it\n\n\
+    The demo stops its processes and removes its files at the end, also after ctrl-C or a failure. \
+    It exits with 1 if one of its claims does not hold.")]
 pub struct DemoArguments {
     /// Load the whole year from data/flights-2013.csv.gz, which `data/fetch-flights` makes.
     #[arg(long)]
     pub full: bool,
-    /// Where the whole year's file is.
+    /// The file of the whole year.
     #[arg(
         long,
         value_name = "FILE",
@@ -125,10 +125,10 @@ pub struct DemoArguments {
         requires = "full"
     )]
     pub flights: PathBuf,
-    /// Leave the cluster up, and print the commands that go on with it and that end it.
+    /// Leave the cluster running, and print the commands that use it and stop it.
     #[arg(long)]
     pub keep: bool,
-    /// Put the data folder into this folder instead of the system's temporary one.
+    /// The folder in which the demo makes its data folder. Default: the system's temporary folder.
     #[arg(long, value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
 }
@@ -141,14 +141,14 @@ pub struct DemoArguments {
     replex server --data /tmp/r/2 &\n  \
     replex server --data /tmp/r/3 &\n  \
     replex sql\n\n\
-    Prints one line `ready server=… core0=ADDRESS …` once it serves; its log goes to stderr. \
-    SIGTERM or ctrl-C lets it finish what is under way, put everything on the disk and exit \
-    with 0.")]
+    The server prints one line `ready server=… core0=ADDRESS …` once it serves, and its log to \
+    stderr. After SIGTERM or ctrl-C it finishes its operations, writes everything to the disk and \
+    exits with 0.")]
 pub struct ServerArguments {
-    /// Its data folder; made where there is none.
+    /// The data folder. It is created if it does not exist.
     #[arg(long, value_name = "FOLDER")]
     pub data: PathBuf,
-    /// Where the coordinator listens; several are tried in order.
+    /// The coordinator's address. Several addresses are tried in order.
     #[arg(
         long,
         short = 'C',
@@ -158,32 +158,35 @@ pub struct ServerArguments {
         default_value = COORDINATOR_DEFAULT
     )]
     pub coordinator: Vec<String>,
-    /// Where its first core listens, the others at the ports after it; port 0 takes free ones.
+    /// The address at which the first core listens. Further cores listen at the next ports. With
+    /// port 0 the system chooses free ports.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     pub listen: SocketAddr,
-    /// The address that others connect to, if not the one listened at.
+    /// The address to which other processes connect, if it is not the listening address.
     #[arg(long, value_name = "ADDRESS")]
     pub advertise: Option<IpAddr>,
-    /// Event loops, each with its own log and partitions.
+    /// The number of cores: event loops, each with its own log and partitions.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub cores: u16,
-    /// The failure domain, such as a rack or a zone; by default the server fails alone.
+    /// The failure domain, such as a rack or a zone. By default the server is its own domain.
     #[arg(long, value_name = "NAME", default_value = "")]
     pub domain: String,
-    /// Keep everything in memory and nothing on the disk: to measure, not to keep data.
+    /// Store all data in memory only. For measurements: data is lost when the process ends.
     #[arg(long)]
     pub memory: bool,
-    /// Memory for the tables of each core, in MiB. A server uses it once per core, and reads the
-    /// rest of the tables from the disk.
+    /// The memory for the tables of each core, in MiB. A server reads rows that are not in memory
+    /// from the disk.
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     pub tables_memory_mib: u32,
-    /// Serve counters as Prometheus text here; port 0 takes a free one.
+    /// The address at which metrics are served as Prometheus text. With port 0 the system chooses a
+    /// free port.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
-    /// Poll without sleeping: faster by some microseconds a hop, burns a CPU per core.
+    /// Poll without sleeping. This saves some microseconds per message, and uses a whole processor
+    /// per core.
     #[arg(long)]
     pub spin: bool,
-    /// The options that it shares with `coordinator`.
+    /// The options that `coordinator` has, too.
     #[command(flatten)]
     pub process: ProcessArguments,
 }
@@ -193,13 +196,13 @@ pub struct ServerArguments {
 #[command(after_help = "Examples:\n  \
     replex coordinator --data /var/lib/replex/coordinator\n  \
     replex coordinator --etcd http://a:2379,http://b:2379,http://c:2379 --etcd-prefix /replex/shop\n\n\
-    With --data its state is one file in its folder, and it is the only coordinator. With --etcd any \
-    number of coordinators share the state: one leads, the others stand by and take over; name all \
-    of them to servers and clients with --coordinator A,B,C.\n\n\
-    Prints one line `ready coordinator=ADDRESS` once it listens; its log goes to stderr. Reads and \
-    writes go on while no coordinator is there.")]
+    With --data, the coordinator stores its state in the folder, and it is the only coordinator. With \
+    --etcd, several coordinators share the state: one leads, and the others are standbys. Give \
+    servers and clients all addresses with --coordinator A,B,C.\n\n\
+    The coordinator prints one line `ready coordinator=ADDRESS` once it listens, and its log to \
+    stderr. Reads and writes continue while no coordinator is running.")]
 pub struct CoordinatorArguments {
-    /// Its data folder; made where there is none.
+    /// The data folder. It is created if it does not exist.
     #[arg(
         long,
         value_name = "FOLDER",
@@ -207,34 +210,36 @@ pub struct CoordinatorArguments {
         conflicts_with = "etcd"
     )]
     pub data: Option<PathBuf>,
-    /// Keep the state in this etcd instead: its members, tried in order.
+    /// The members of an etcd cluster that stores the state. They are tried in order.
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     pub etcd: Vec<String>,
-    /// The prefix of its keys in etcd: one cluster, one prefix.
+    /// The prefix of the keys in etcd. Each cluster needs its own prefix.
     #[arg(long, value_name = "PREFIX", default_value = ETCD_PREFIX_DEFAULT, requires = "etcd")]
     pub etcd_prefix: String,
-    /// Where it listens; port 0 takes a free one.
+    /// The listening address. With port 0 the system chooses a free port.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = COORDINATOR_DEFAULT)]
     pub listen: SocketAddr,
-    /// The address that others connect to, if not the one listened at.
+    /// The address to which other processes connect, if it is not the listening address.
     #[arg(long, value_name = "ADDRESS")]
     pub advertise: Option<IpAddr>,
-    /// Give the partitions of a server that fell silent to others, so many seconds after its lease
-    /// is over, or `never`. Until then writes to its rows wait.
+    /// How long after the end of its lease a silent server is replaced, in seconds, or `never`.
+    /// Other servers then get its partitions. Until then, writes to its rows wait.
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
     pub replace_after: Duration,
-    /// The same for a server that was stopped cleanly, and may just be started again. While writes
-    /// wait for it (an epoch ends), it has 5 seconds, or those of --replace-after if that is more.
+    /// How long after its end a server that was stopped cleanly is replaced, in seconds, or
+    /// `never`. If writes wait for the server because an epoch ends, it is replaced after 5
+    /// seconds, or after --replace-after if that is longer.
     #[arg(long, value_name = "SECONDS", default_value = "never", value_parser = seconds)]
     pub replace_stopped_after: Duration,
-    /// Compare all copies of all tables so often, at low rate, and log differences; or `never`.
+    /// The interval at which all copies of all tables are compared, in seconds, or `never`. The
+    /// comparison is slow, so that it costs little. Differences are logged.
     #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
     pub check_every: Duration,
-    /// Rebuild the lost state from the servers: with an empty folder, or a folder
-    /// that was restored from an older copy. It waits until all servers that were up have reported.
+    /// Rebuild the state from the servers. For an empty folder, or a folder that was restored from
+    /// an older copy. The coordinator waits until all servers that were up have reported.
     #[arg(long)]
     pub recover: bool,
-    /// With --recover: do not wait for these servers, which are lost for good.
+    /// With --recover: servers that are lost for good. The coordinator does not wait for them.
     #[arg(
         long,
         value_name = "SERVER",
@@ -242,7 +247,7 @@ pub struct CoordinatorArguments {
         requires = "recover"
     )]
     pub without: Vec<u32>,
-    /// The options that it shares with `server`.
+    /// The options that `server` has, too.
     #[command(flatten)]
     pub process: ProcessArguments,
 }
@@ -261,48 +266,49 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// The options that `server` and `coordinator` share.
 #[derive(Args, Clone, Debug)]
 pub struct ProcessArguments {
-    /// Listen on a network although nothing is encrypted and there is no login yet.
+    /// Allow a listening address on a network. Connections are not encrypted, and there is no
+    /// login.
     #[arg(long)]
     pub allow_unencrypted_network: bool,
-    /// Stop when stdin ends, and so with the process that started this one.
+    /// Stop when stdin ends, so that this process ends with the process that started it.
     #[arg(long, hide = true)]
     pub until_stdin_ends: bool,
 }
 
-/// How rows are printed.
+/// The output format of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum FormatArgument {
-    /// For people.
+    /// A table for people.
     #[default]
     Table,
     /// Comma-separated values, with a header.
     Csv,
-    /// One array of objects.
+    /// One array of JSON objects.
     Json,
 }
 
 /// `replex sql`
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
-    replex sql                                              the shell; \\? helps\n  \
+    replex sql                                              the shell; \\? prints help\n  \
     replex sql -c 'SHOW TABLES'\n  \
     replex sql -f schema.sql\n  \
     replex sql --format csv -c \"SELECT * FROM flights WHERE tailnum = 'N14228'\"\n  \
     echo 'SHOW SERVERS' | replex sql --format json\n\n\
-    A script stops at its first error, names its line, and exits with 1. From a pipe each statement \
-    runs as it comes. In csv and json, stdout has rows only; what was done, as UPDATE 3, goes to \
-    stderr.")]
+    A script stops at its first error, prints its line number, and exits with 1. Statements from a \
+    pipe run as they arrive. With csv and json, stdout has rows only; results such as UPDATE 3 go \
+    to stderr.")]
 pub struct SqlArguments {
-    /// Run these statements and exit; may be given several times.
+    /// Statements to run before the command exits. May be given several times.
     #[arg(long, short = 'c', value_name = "STATEMENTS")]
     pub command: Vec<String>,
-    /// Run the statements of this file and exit; - is stdin.
+    /// A file of statements to run before the command exits; - is stdin.
     #[arg(long, short = 'f', value_name = "FILE", conflicts_with = "command")]
     pub file: Option<PathBuf>,
-    /// How rows are printed.
+    /// The output format of rows.
     #[arg(long, value_enum, default_value_t)]
     pub format: FormatArgument,
-    /// Which cluster.
+    /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArguments,
 }
@@ -310,12 +316,12 @@ pub struct SqlArguments {
 /// The treatment of a row whose primary key exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum OnConflictArgument {
-    /// It is an error of that line.
+    /// The line is an error.
     #[default]
     Error,
-    /// The row that exists stays.
+    /// The existing row stays.
     Skip,
-    /// The row that exists is overwritten.
+    /// The existing row is overwritten.
     Update,
 }
 
@@ -324,30 +330,30 @@ pub enum OnConflictArgument {
 #[command(after_help = "Examples:\n  \
     replex import data/flights-2013-01.csv.gz --table flights\n  \
     replex import new.csv --table flights --on-conflict update --skip-errors\n\n\
-    The header names columns of the table, in any order; a column that is missing gets its \
-    default. An empty field is NULL. Lines that cannot be loaded are reported with their numbers.\n\n\
-    An import that ends early, also by ctrl-C, reports how many rows are written and the command \
-    that goes on.")]
+    The header has names of the table's columns, in any order. A missing column gets its default. An \
+    empty field is NULL. Lines that cannot be loaded are reported with their numbers.\n\n\
+    If an import ends early, also after ctrl-C, it reports the number of written rows, and the \
+    command that continues it.")]
 pub struct ImportArguments {
-    /// The file; .gz is unpacked, - is stdin.
+    /// The CSV file. A .gz file is decompressed; - is stdin.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The table, which must exist.
+    /// The table. It must exist.
     #[arg(long, short = 't', value_name = "TABLE")]
     pub table: String,
-    /// Go on after a line that cannot be loaded; it exits with 1 all the same.
+    /// Continue after a line that cannot be loaded. The command still exits with 1.
     #[arg(long)]
     pub skip_errors: bool,
     /// The treatment of a row whose primary key exists.
     #[arg(long, value_enum, default_value_t)]
     pub on_conflict: OnConflictArgument,
-    /// Leave out the lines before this one; the header is line 1 and is always read.
+    /// The first line to load. The header is line 1 and is always read.
     #[arg(long, value_name = "LINE", default_value_t = 1)]
     pub from_line: u64,
     /// Print the summary as JSON.
     #[arg(long)]
     pub json: bool,
-    /// Which cluster.
+    /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArguments,
 }
@@ -361,15 +367,15 @@ pub struct ExportArguments {
     /// The table.
     #[arg(value_name = "TABLE")]
     pub table: String,
-    /// The file to write; .gz packs it, without it stdout. A device or FIFO is written through, a
-    /// regular file appears when it is whole.
+    /// The output file. A .gz file is compressed. A regular file appears once it is complete.
+    /// Default: stdout.
     #[arg(long, short = 'o', value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Export although a server of the table is missing: rows that change meanwhile are then as
-    /// they were or as they are, and the file is of no one state.
+    /// Export although a server of the table is down. The file is then no snapshot: of a row that
+    /// changes during the export, it has the old or the new version.
     #[arg(long)]
     pub without_snapshot: bool,
-    /// Which cluster.
+    /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArguments,
 }
@@ -384,10 +390,10 @@ pub struct AdminArguments {
     /// The command.
     #[command(subcommand)]
     pub command: AdminCommand,
-    /// Print JSON, for programs.
+    /// Print JSON.
     #[arg(long, global = true)]
     pub json: bool,
-    /// Which cluster.
+    /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArguments,
 }
@@ -395,37 +401,37 @@ pub struct AdminArguments {
 /// The commands of `admin`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum AdminCommand {
-    /// The cluster at a glance: servers, tables, and the counters of every core.
+    /// Show servers, tables, and the counters of each core.
     Status,
-    /// Tables: their copies, and the effect of failures on them.
+    /// Show tables, their copies, and the effect of failures.
     Table {
         /// The command.
         #[command(subcommand)]
         command: TableCommand,
     },
-    /// Servers.
+    /// Show servers, and remove, drain or accept them.
     Server {
         /// The command.
         #[command(subcommand)]
         command: ServerCommand,
     },
-    /// Coordinators: the leader, and where their state is.
+    /// Show the coordinators, or migrate their state.
     Coordinator {
         /// The command.
         #[command(subcommand)]
         command: CoordinatorCommand,
     },
-    /// Count and checksum every copy of a table, and name the rows that differ; exits with 1 if
-    /// any do.
+    /// Compare the copies of a table by counts and checksums, and print the rows that differ. Exits
+    /// with 1 if copies differ.
     Check {
         /// The table.
         table: String,
     },
-    /// Refill partitions that contradict most copies of a table, from the other copies.
+    /// Fill partitions again that differ from the majority of a table's copies.
     Repair {
         /// The table.
         table: String,
-        /// Where there is no majority, this copy is right.
+        /// The copy that is right if there is no majority.
         #[arg(long, value_name = "COPY")]
         trust: Option<String>,
     },
@@ -434,9 +440,9 @@ pub enum AdminCommand {
 /// The commands of `admin table`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum TableCommand {
-    /// All tables.
+    /// List all tables.
     List,
-    /// One table: its copies, how many failures it survives and the cost of a failure.
+    /// Show the copies of a table, the number of tolerated failures, and the cost of a failure.
     Show {
         /// The table.
         table: String,
@@ -446,31 +452,31 @@ pub enum TableCommand {
 /// The commands of `admin server`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ServerCommand {
-    /// All servers.
+    /// List all servers.
     List,
-    /// Takes its partitions from a server that is down and will not come back; others rebuild them.
+    /// Remove a server that is down for good. Other servers rebuild its partitions.
     Remove {
-        /// Its number, as `admin server list` has it.
+        /// The server's number in `admin server list`.
         server: u32,
     },
-    /// Lets a server that is down come back with an older copy of its folder, although rows that
-    /// were acknowledged since are missing there: for tables whose rows no other server has.
+    /// Allow a server that is down to return with an older copy of its folder, although later
+    /// acknowledged rows are missing there. For tables whose rows no other server has.
     AcceptFolder {
-        /// Its number, as `admin server list` has it.
+        /// The server's number in `admin server list`.
         server: u32,
     },
-    /// Moves everything from a server that is up to others, while reads and writes go on; it may be
-    /// stopped for good after that. Waits until it holds nothing.
+    /// Move all partitions of a running server to other servers, and wait until it holds none. It
+    /// can then be stopped for good. Reads and writes continue.
     Drain {
-        /// Its number, as `admin server list` has it.
+        /// The server's number in `admin server list`.
         server: u32,
-        /// Do not wait.
+        /// Return at once.
         #[arg(long)]
         no_wait: bool,
     },
-    /// Lets a server that was drained hold partitions again.
+    /// Allow a drained server to hold partitions again.
     Undrain {
-        /// Its number, as `admin server list` has it.
+        /// The server's number in `admin server list`.
         server: u32,
     },
 }
@@ -478,9 +484,10 @@ pub enum ServerCommand {
 /// The commands of `admin coordinator`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum CoordinatorCommand {
-    /// Show the leader, the standbys and where the state is; exits with 1 if there is no leader.
+    /// Show the leader, the standbys and the place of the state. Exits with 1 if there is no
+    /// leader.
     Show,
-    /// Move the state from a folder to etcd or back, while no coordinator runs on it.
+    /// Move the state from a folder to etcd or back. No coordinator may be running.
     Migrate(MigrateArguments),
 }
 
@@ -489,11 +496,11 @@ pub enum CoordinatorCommand {
 #[command(after_help = "Examples:\n  \
     replex admin coordinator migrate --data /var/lib/replex/coordinator \\\n      \
         --etcd http://a:2379,http://b:2379,http://c:2379 --to etcd\n\n\
-    Stop all coordinators before, and start them on the new place after; reads and writes go on \
-    meanwhile. The place that is left remembers where the state has moved, and no coordinator \
-    starts on it. If it is interrupted, run it again.")]
+    Stop all coordinators first. Start them with the new place afterwards. Reads and writes continue \
+    meanwhile. The old place records where the state has moved, so that no coordinator starts with \
+    it. After an interruption, run the command again.")]
 pub struct MigrateArguments {
-    /// Which way.
+    /// The new place of the state.
     #[arg(long, value_enum)]
     pub to: StatePlace,
     /// The data folder of the coordinator.
@@ -507,7 +514,7 @@ pub struct MigrateArguments {
     pub etcd_prefix: String,
 }
 
-/// Where a coordinator's state is kept.
+/// The place of a coordinator's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StatePlace {
     /// In etcd, for any number of coordinators.
@@ -528,14 +535,15 @@ pub struct BenchArguments {
 /// `replex baseline`
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
-    replex baseline                             answers every frame: `echo`\n  \
-    replex baseline --next 127.0.0.1:4000       passes it on and back: `chain-echo`\n\n\
-    Prints one line `ready baseline=ADDRESS` once it serves.")]
+    replex baseline                             answers each frame: `echo`\n  \
+    replex baseline --next 127.0.0.1:4000       forwards each frame, and returns the answer: \
+    `chain-echo`\n\n\
+    The process prints one line `ready baseline=ADDRESS` once it serves.")]
 pub struct BaselineArguments {
-    /// Where it listens; port 0 takes a free one.
+    /// The listening address. With port 0 the system chooses a free port.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     pub listen: SocketAddr,
-    /// Pass frames on to this process, and its answers back, instead of answering.
+    /// Forward frames to this process, and return its answers.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub next: Option<SocketAddr>,
     /// Poll without sleeping.

@@ -79,6 +79,8 @@ BEGIN
       PERFORM hihooi.check_text_once(statement, inner_statement IS NULL, makes_rows);
       PERFORM hihooi.check_table(o.objid, statement, is_checked) FROM pg_catalog.pg_event_trigger_ddl_commands() AS o
         WHERE o.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass AND NOT o.in_extension;
+      PERFORM hihooi.check_function(o.objid, statement) FROM pg_catalog.pg_event_trigger_ddl_commands() AS o
+        WHERE o.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass AND NOT o.in_extension;
     END IF;
     IF makes_rows AND NOT (is_unseen AND lasts) THEN
       PERFORM hihooi.give_identity(o.objid) FROM pg_catalog.pg_event_trigger_ddl_commands() AS o WHERE NOT o.in_extension;

@@ -199,6 +199,47 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conformin
                         WHERE i.inhrelid = below.oid AND p.contype = 'c' AND p.conname = c.conname AND p.oid > c.oid))
        AND {may_fail})
 $function$;
+-- Returns whether a function of users' own calls what gives another value in another session or at another time. Functions that
+-- it calls are not looked into.
+CREATE OR REPLACE FUNCTION hihooi.depends_on_session(f pg_catalog.pg_proc) RETURNS bool
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+  SELECT (f).oid >= 16384 AND concat((f).prosrc, pg_get_function_sqlbody((f).oid)) ~* concat(
+    '\m(current_(date|time|timestamp|user|role|catalog|schema)|localtime|localtimestamp|session_user)\M|',
+    '\m(current_setting|set_config|current_query|current_database|pg_(try_)?advisory\w+|pg_backend_pid|inet_(client|server)\w+|',
+    'txid_\w+|pg_current_\w+|pg_sleep\w*|random|gen_random_uuid|nextval|currval|lastval|setval|',
+    'now|clock_timestamp|statement_timestamp|transaction_timestamp|timeofday)\s*\(')
+$function$;
+-- Returns whether a tree of nodes calls such a function.
+CREATE OR REPLACE FUNCTION hihooi.calls_session(node text) RETURNS bool
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+  SELECT EXISTS (SELECT FROM regexp_matches(node, ':(?:funcid|opfuncid) (\d+)', 'g') AS calls (numbers)
+                             JOIN pg_proc f ON f.oid = numbers[1]::oid
+                  WHERE hihooi.depends_on_session(f))
+$function$;
+CREATE OR REPLACE FUNCTION hihooi.refuse_of_session(statement text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+BEGIN
+  PERFORM hihooi.refuse('an index or a generated column whose function depends on the session or the clock is not replicated',
+                        concat('Give the function an argument for it, or store the value in a column of its own.',
+                               CASE WHEN statement ~* '\mconcurrently\M' THEN ' The index exists on the primary: drop it.' END));
+END
+$function$;
+-- Checks a function that was made or replaced. Indexes and generated columns may use it already.
+CREATE OR REPLACE FUNCTION hihooi.check_function(function oid, statement text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+BEGIN
+  IF EXISTS (SELECT FROM pg_proc f WHERE f.oid = function AND hihooi.depends_on_session(f))
+     AND EXISTS (
+       SELECT FROM pg_depend d
+              LEFT JOIN pg_class i ON d.classid = 'pg_class'::regclass AND i.oid = d.objid AND i.relkind IN ('i', 'I')
+              LEFT JOIN pg_attrdef v ON d.classid = 'pg_attrdef'::regclass AND v.oid = d.objid
+              LEFT JOIN pg_attribute a ON a.attrelid = v.adrelid AND a.attnum = v.adnum AND a.attgenerated = 's'
+              JOIN pg_class c ON c.oid IN (i.oid, a.attrelid) AND c.relpersistence = 'p'
+        WHERE d.refclassid = 'pg_proc'::regclass AND d.refobjid = function) THEN
+    PERFORM hihooi.refuse_of_session(statement);
+  END IF;
+END
+$function$;
 -- Checks a table that was made or altered. How columns are filled the proxy has checked, if it sent the statement.
 CREATE OR REPLACE FUNCTION hihooi.check_table(relation oid, statement text, is_checked bool) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
@@ -219,6 +260,16 @@ BEGIN
                       WHERE a.attrelid = relation AND a.attgenerated = 's' AND hihooi.has_clock_constant(d.adbin::text))) THEN
     PERFORM hihooi.refuse('a view or generated column with ''now'' or the like would have another time at each server',
                           'Write the time itself; in a view, now() is the time of each query.');
+  END IF;
+  -- Replicas run it in other sessions. Those of earlier transactions are not judged again.
+  IF EXISTS (SELECT FROM pg_class WHERE oid = relation AND relpersistence = 'p')
+     AND (EXISTS (SELECT FROM pg_index i
+                   WHERE relation IN (i.indexrelid, i.indrelid) AND age(i.xmin) <= age(pg_current_xact_id()::xid)
+                     AND hihooi.calls_session(concat(i.indexprs, i.indpred)))
+          OR EXISTS (SELECT FROM pg_attribute a JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+                      WHERE a.attrelid = relation AND a.attgenerated = 's' AND age(d.xmin) <= age(pg_current_xact_id()::xid)
+                        AND hihooi.calls_session(d.adbin::text))) THEN
+    PERFORM hihooi.refuse_of_session(statement);
   END IF;
   IF NOT EXISTS (SELECT FROM pg_class WHERE oid = relation AND relkind IN ('r', 'p') AND relpersistence = 'p') THEN RETURN;
   END IF;
@@ -312,5 +363,6 @@ REVOKE ALL ON FUNCTION hihooi.refuse(text, text), hihooi.reads_clock(oid), hihoo
   hihooi.is_about(text, text, name), hihooi.columns_of(oid, text, text), hihooi.has_rows(oid), hihooi.has_clock_word(text), hihooi.behind_preludes(text), hihooi.has_clock_literal(text),
   hihooi.has_clock_constant(text),
   hihooi.default_differs(text, oid, text), hihooi.bounds_differ(oid, text), hihooi.using_differs(text, oid[]), hihooi.check_rewrite(text),
-  hihooi.merges_check(oid, text), hihooi.check_table(oid, text, bool), hihooi.check_text(text, bool, bool, bool),
+  hihooi.merges_check(oid, text), hihooi.depends_on_session(pg_catalog.pg_proc), hihooi.calls_session(text),
+  hihooi.refuse_of_session(text), hihooi.check_function(oid, text), hihooi.check_table(oid, text, bool), hihooi.check_text(text, bool, bool, bool),
   hihooi.check_text_once(text, bool, bool) FROM PUBLIC;

@@ -16,48 +16,49 @@ use replication::{REPLAY_CONNECTIONS_DEFAULT, REPLAY_GROUP_DEFAULT};
         --replica postgresql://ann:secret@db2/shop --replica postgresql://ann:secret@db3/shop\n  \
     replex proxy --primary postgresql://proxy@db/shop --users users.txt --listen 0.0.0.0:6432 \\\n      \
         --tls-certificate chain.pem --tls-key key.pem\n\n\
-    A file of users has a line `\"name\" \"password\"` for each. Clients log in with these, and so does \
-    the proxy, as the same user, at the database.\n\n\
-    Writes go to the primary. A read outside of transactions goes to a replica that has all that \
-    it must see, by what it touches. With --replica, the user in --primary must be a superuser there; \
-    the primary needs wal_level = logical, and each table a primary key or REPLICA IDENTITY FULL.\n\n\
-    Prints one line `ready proxy=ADDRESS` once it serves, with `socket=PATH` and `metrics=ADDRESS` if \
-    there are any. \
-    Where another proxy with replicas is in front of the same database, it prints `standby …` \
-    instead, refuses clients, and takes over when the other one ends or falls silent. \
-    SIGHUP reads --config, the file of users and the certificates again.\n\n\
-    A file for --config is TOML with the names of these options:\n  \
+    A file of users has a line `\"name\" \"password\"` for each user. Clients log in to the proxy with \
+    these passwords, and the proxy logs in to the databases as the same user.\n\n\
+    Writes go to the primary. A read outside of transactions goes to a replica that has all commits \
+    on the tables and rows that the statement reads. With --replica, the user in --primary must be a \
+    superuser there, the primary needs wal_level = logical, and each table needs a primary key or \
+    REPLICA IDENTITY FULL.\n\n\
+    The proxy prints one line `ready proxy=ADDRESS` once it serves, with `socket=PATH` and \
+    `metrics=ADDRESS` if these options are given. If another proxy with replicas already serves the \
+    same database, the proxy prints `standby …` instead, refuses clients, and takes over when the \
+    other proxy ends or stops responding. After SIGHUP it reads --config, the file of users and the \
+    certificates again.\n\n\
+    A --config file is TOML with the names of these options:\n  \
     primary = \"postgresql://ann:secret@db/shop\"\n  \
     replica = [\"postgresql://ann:secret@db2/shop\", \"postgresql://ann:secret@db3/shop\"]\n  \
     replicate = true")]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct ProxyArguments {
-    /// A command other than to serve.
+    /// A command; none to run the proxy.
     #[command(subcommand)]
     pub command: Option<ProxyCommand>,
-    /// How it serves.
+    /// The options of the proxy.
     #[command(flatten)]
     pub serve: ServeArguments,
 }
 
-/// The commands other than running a proxy.
+/// The commands beside running a proxy.
 #[derive(Subcommand, Clone, Debug)]
 pub enum ProxyCommand {
     /// Send a command to a running proxy: `replex proxy admin SHOW REPLICAS`.
     Admin(ProxyAdminArguments),
-    /// Print the missing requirements of databases before a proxy is put in front of them, and how
-    /// to fix them. Nothing is changed there. Fails if something would stop the proxy.
+    /// Check whether databases meet the requirements of a proxy, and print how to fix what is
+    /// missing. Changes nothing. Fails if the proxy could not start.
     Check(CheckArguments),
-    /// Make a replica the primary after the primary is gone for good. Chooses the most advanced
-    /// replica, lets the others follow it where they have the same commits, and prints how to start
-    /// the proxy then.
+    /// Make a replica the primary after the primary is lost for good. Chooses the replica with the
+    /// most commits, keeps the other replicas if they have the same commits, and prints the command
+    /// that starts the proxy.
     Promote(PromoteArguments),
-    /// Show the whole idea: databases of its own in a temporary folder, a load, a new replica and a
-    /// killed one. Needs PostgreSQL's server, and leaves nothing behind.
+    /// Show the proxy with its own databases in a temporary folder: a load, a new replica and a
+    /// killed replica. Needs the programs of PostgreSQL's server. Removes its files at the end.
     Demo,
 }
 
-/// Which databases a command is about.
+/// The databases of a command.
 #[derive(Args, Clone, Debug)]
 pub struct Databases {
     /// The database that takes all writes.
@@ -68,7 +69,7 @@ pub struct Databases {
         hide_env_values = true
     )]
     pub primary: String,
-    /// A database that is a replica, or is to be one. May be given several times.
+    /// A replica, or a database that becomes one. May be given several times.
     #[arg(
         long,
         value_name = "URL",
@@ -84,15 +85,16 @@ pub struct Databases {
 #[command(after_help = "Example:\n  \
     replex proxy promote --primary postgresql://ann:secret@db/shop \\\n      \
         --replica postgresql://ann:secret@db2/shop --replica postgresql://ann:secret@db3/shop\n\n\
-    The primary must not answer any more, and must not be started again: what clients commit there from \
-    now on no other server will see. Commits that no replica had when it went are lost; with \
-    `SET replex.consistency = '1sr'` none that was answered is. The new primary needs wal_level = logical.\n\n\
-    If it fails half way, run it again.")]
+    The old primary must be down, and must not be started again: no other server would have the commits \
+    that clients then make there. Commits that no replica had when the primary was lost are lost; \
+    with `SET replex.consistency = '1sr'`, no acknowledged commit is. The new primary needs \
+    wal_level = logical.\n\n\
+    If the command fails half-way, run it again.")]
 pub struct PromoteArguments {
-    /// Which databases there are.
+    /// The databases.
     #[command(flatten)]
     pub databases: Databases,
-    /// The replica to promote; it must have as much as any other.
+    /// The replica to promote. No other replica may have more commits.
     #[arg(long, value_name = "URL")]
     pub to: Option<String>,
 }
@@ -100,10 +102,10 @@ pub struct PromoteArguments {
 /// `replex proxy check`
 #[derive(Args, Clone, Debug)]
 pub struct CheckArguments {
-    /// Which databases there are.
+    /// The databases.
     #[command(flatten)]
     pub databases: Databases,
-    /// Connections to each database, at most.
+    /// The maximum number of connections to each database.
     #[arg(long, value_name = "COUNT", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..))]
     pub connections: u16,
 }
@@ -116,7 +118,7 @@ pub struct CheckArguments {
     replex proxy admin \"ADD REPLICA 'postgresql://ann:secret@db3/shop'\"\n\n\
     The same commands work in psql: psql -h 127.0.0.1 -p 6432 -U ann hihooi")]
 pub struct ProxyAdminArguments {
-    /// Where the proxy is, and as which user: postgresql://user:password@host:port.
+    /// The proxy's address and the user: postgresql://user:password@host:port.
     #[arg(
         long,
         value_name = "URL",
@@ -125,7 +127,7 @@ pub struct ProxyAdminArguments {
         default_value = "postgresql://postgres@127.0.0.1:6432"
     )]
     pub proxy: String,
-    /// The command; several words are one.
+    /// The command. Several words are joined.
     #[arg(required = true, value_name = "WORD")]
     pub words: Vec<String>,
 }
@@ -133,8 +135,8 @@ pub struct ProxyAdminArguments {
 /// The options of the proxy itself.
 #[derive(Args, Clone, Debug)]
 pub struct ServeArguments {
-    /// A file with options, see below. Options of the command line override it; replicas and
-    /// operators are added up.
+    /// A file with options, see below. Options of the command line override options of the file.
+    /// Replicas and operators of both are used.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The database that takes all writes: postgresql://user:password@host:port/database. After
@@ -148,8 +150,8 @@ pub struct ServeArguments {
         hide_env_values = true
     )]
     pub primary: Option<String>,
-    /// A database that reads may go to, too; its tables are filled from the primary if it is empty,
-    /// and follow it from then on. May be given several times.
+    /// A replica: a database to which reads may go. If it is empty, the proxy copies the primary's
+    /// tables. Then the proxy applies the primary's commits. May be given several times.
     #[arg(
         long,
         value_name = "URL",
@@ -158,36 +160,37 @@ pub struct ServeArguments {
         hide_env_values = true
     )]
     pub replica: Vec<String>,
-    /// Prepare for replicas although none is given: they are added later, by the console.
+    /// Prepare the primary for replicas that are added later in the console.
     #[arg(long)]
     pub replicate: bool,
-    /// Where clients connect; port 0 takes a free one.
+    /// The listening address for clients. With port 0 the system chooses a free port.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:6432")]
     pub listen: SocketAddr,
-    /// Listen at the Unix socket of the same port in this folder, too: psql -h DIR -p PORT.
+    /// The folder of a Unix socket for clients, with the port of --listen: psql -h DIR -p PORT.
     #[arg(long, value_name = "DIR")]
     pub socket_directory: Option<PathBuf>,
-    /// The users that may log in.
+    /// The file of users that may log in.
     #[arg(long, value_name = "FILE", conflicts_with = "trust")]
     pub users: Option<PathBuf>,
-    /// Let everybody log in without a password.
+    /// Allow all users to log in without a password.
     #[arg(long)]
     pub trust: bool,
-    /// A user that may use the console (`psql … hihooi`, `replex proxy admin`), by name; may be
-    /// given several times. Without it the user of --primary may.
+    /// A user that may use the console (`psql … hihooi`, `replex proxy admin`). May be given
+    /// several times. Default: the user of --primary.
     #[arg(long, value_name = "USER")]
     pub operator: Vec<String>,
-    /// Serve counters for Prometheus there; port 0 takes a free one.
+    /// The address at which metrics are served as Prometheus text. With port 0 the system chooses a
+    /// free port.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
-    /// The chain of certificates that clients are shown, as PEM.
+    /// The proxy's certificate for clients, with its chain, as PEM.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_certificate: Option<PathBuf>,
     /// The key of that certificate, as PEM.
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
-    /// The certificates of the authorities for clients, as PEM: clients are asked for a
-    /// certificate.
+    /// The certificates of the authorities that sign clients' certificates, as PEM. With this
+    /// option the proxy requests a certificate from each client.
     #[arg(
         long,
         value_name = "FILE",
@@ -195,21 +198,21 @@ pub struct ServeArguments {
         conflicts_with = "trust"
     )]
     pub tls_client_ca: Option<PathBuf>,
-    /// Lists of certificates that the authorities for clients have revoked, as PEM: one of each of
-    /// them, none out of date. Read again by SIGHUP and RELOAD.
+    /// The revocation lists of these authorities, as PEM: one list of each authority, none expired.
+    /// SIGHUP and RELOAD read the file again.
     #[arg(long, value_name = "FILE", requires = "tls_client_ca")]
     pub tls_client_crl: Option<PathBuf>,
     /// The use of a client's certificate. Its common name must be the user's name.
     #[arg(long, value_enum, default_value_t, requires = "tls_client_ca")]
     pub tls_client_auth: ClientAuth,
-    /// How long a client keeps its connection to a database.
+    /// The time for which a client keeps its connection to a database.
     #[arg(long, value_enum, default_value_t)]
     pub pooling: Pooling,
-    /// Connections to each database, at most.
+    /// The maximum number of connections to each database.
     #[arg(long, value_name = "COUNT", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..))]
     pub connections: u16,
-    /// Connections to each replica on which the primary's commits are executed; 1 is one after
-    /// the other.
+    /// The number of connections to each replica on which the proxy executes the primary's commits.
+    /// With 1, the proxy executes them one after the other.
     #[arg(
         long,
         value_name = "COUNT",
@@ -217,8 +220,8 @@ pub struct ServeArguments {
         value_parser = clap::value_parser!(u16).range(1..=64)
     )]
     pub replay_connections: u16,
-    /// Commits that such a connection executes as one transaction, at most, if so many wait there:
-    /// that is quicker. 1 is each for itself.
+    /// The maximum number of waiting commits that such a connection executes as one transaction,
+    /// which is faster. With 1, each commit is its own transaction.
     #[arg(
         long,
         value_name = "COUNT",
@@ -226,19 +229,19 @@ pub struct ServeArguments {
         value_parser = clap::value_parser!(u16).range(1..=64)
     )]
     pub replay_group: u16,
-    /// How long a read waits for a replica to have all that it must see, at most, while there
-    /// are many more sessions on the primary than on a replica; then, and otherwise at once, it
-    /// goes to the primary. 0 never waits.
+    /// The maximum time that a read waits for a replica to catch up, in milliseconds. A read waits
+    /// only while the primary serves many more sessions than a replica. Otherwise, and after this
+    /// time, the read goes to the primary. With 0, reads never wait.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = WAIT_MS_DEFAULT, value_parser = clap::value_parser!(u64).range(..=10_000))]
     pub wait_ms: u64,
-    /// Where commits are kept for offline replicas, so that the primary need not retain WAL for
-    /// them: a folder for a store inside this process; replex://HOST:PORT,… with the coordinators
-    /// of a cluster, which two proxies can share; or none. By default, where there are replicas,
-    /// the folder replex/buffer-PORT in $XDG_STATE_HOME or ~/.local/state.
+    /// The buffer of commits for offline replicas, so that the primary need not retain WAL for
+    /// them: a folder; replex://HOST:PORT,… with the coordinators of a cluster, which two proxies
+    /// can share; or none. Default with replicas: the folder replex/buffer-PORT in $XDG_STATE_HOME
+    /// or ~/.local/state.
     #[arg(long, value_name = "DIR|URL|none")]
     pub buffer: Option<String>,
-    /// Mebibytes of commits that are kept there: the newest. A replica that has missed more is
-    /// filled again.
+    /// The size of this buffer in MiB. It has the newest commits. A replica that lacks more commits
+    /// is filled again.
     #[arg(
         long,
         value_name = "MIB",
@@ -246,26 +249,25 @@ pub struct ServeArguments {
         value_parser = clap::value_parser!(u32).range(1..)
     )]
     pub buffer_mib: u32,
-    /// Threads that serve sessions. One is the cheapest for each message, since none wakes another
-    /// thread, and is good for some 50,000 queries a second; by default there is one for every four
-    /// processors.
+    /// The number of threads that serve sessions. A single thread uses the least CPU time per
+    /// message, and can serve about 50,000 queries per second. Default: one for four processors.
     #[arg(long, value_name = "COUNT", default_value_t = threads_default(), value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: u16,
-    /// How long the thread that serves sessions looks for messages before it sleeps, in
-    /// microseconds: quicker for few clients, and it burns a processor meanwhile. Needs --threads 1
-    /// and a processor to spare.
+    /// The time for which the thread that serves sessions polls for messages before it sleeps, in
+    /// microseconds. This shortens latencies with few clients, and uses a whole processor. Needs
+    /// --threads 1.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     pub spin_us: u32,
-    /// Clients that are logged in, at most.
+    /// The maximum number of clients that are logged in.
     #[arg(long, value_name = "COUNT", default_value_t = 5_000, value_parser = clap::value_parser!(u16).range(1..))]
     pub clients: u16,
-    /// Give up clients that take longer to log in.
+    /// The maximum duration of a login, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub login_timeout: u64,
-    /// Listen on a network although nothing is encrypted.
+    /// Allow a listening address on a network without TLS.
     #[arg(long)]
     pub allow_unencrypted_network: bool,
-    /// Stop when stdin ends: with the process that started this one.
+    /// Stop when stdin ends, so that this process ends with the process that started it.
     #[arg(long, hide = true)]
     pub until_stdin_ends: bool,
 }
@@ -308,22 +310,22 @@ fn threads_default() -> u16 {
 /// The use of a client's certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ClientAuth {
-    /// Every client must show one, and know the password.
+    /// Each client needs a certificate and the password.
     #[default]
     VerifyFull,
-    /// Every client must show one, and needs no password.
+    /// Each client needs a certificate, and no password.
     Cert,
-    /// A client that shows one needs no password; others do.
+    /// A client needs a certificate or the password.
     CertOrPassword,
 }
 
-/// How long a client keeps its connection to a database.
+/// The time for which a client keeps its connection to a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Pooling {
-    /// Until its transaction ends; to its own end once it runs a statement that could leave state
-    /// behind, such as SET.
+    /// Until its transaction ends. After a statement that may leave state in the session, such as
+    /// SET, until the client disconnects.
     #[default]
     Transaction,
-    /// Until it leaves.
+    /// Until the client disconnects.
     Session,
 }
