@@ -84,6 +84,9 @@ impl CoreMachine {
         request: Request,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
+        if matches!(request, Request::Execute(_) | Request::Read(_)) {
+            self.fills.note_operation(step.now);
+        }
         match request {
             Request::Execute(execute) => self.execute(asker, execute, step),
             Request::Read(read) => self.read(asker, read, step),
@@ -239,7 +242,10 @@ impl CoreMachine {
     ) -> Result<(), TablesError> {
         let peer = header.from;
         match message {
-            PeerMessage::Prepare(prepare) => self.on_prepare(prepare, step),
+            PeerMessage::Prepare(prepare) => {
+                self.fills.note_operation(step.now);
+                self.on_prepare(prepare, step)
+            }
             PeerMessage::Decision {
                 operation,
                 to,

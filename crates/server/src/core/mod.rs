@@ -248,6 +248,9 @@ impl<S: CoreStore> CoreDriver<S> {
             if self.to_self.is_empty() {
                 return;
             }
+            // The steps so far may have taken long. A core that fills a partition from its own rows
+            // measures its pages by this time, and pauses accordingly.
+            self.now = None;
             while let Some(message) = self.to_self.pop_front() {
                 let header = self.machine.header(&message);
                 self.step(CoreInput::Peer { header, message });

@@ -45,9 +45,12 @@ use crate::core::step::Step;
 /// stored: to log it and put it costs about five times what it costs to look at it.
 const TAKEN_TIMES: u64 = 5;
 
-/// How many times as long as the last page took a core waits before the next one. With one, a fill
-/// took a third of the time, and requests waited longer.
+/// How many times as long as the last page took a busy core waits before the next one. With one, a
+/// fill took a third of the time, and requests waited longer.
 const PAUSE_ROUNDS: u64 = 3;
+
+/// How long a core counts as busy after the last operation of a client.
+const BUSY_US: u64 = 100_000;
 
 /// How far pages may run ahead of the throttle, because a timer is no finer.
 const AHEAD_US: u64 = 1_000;
@@ -59,6 +62,8 @@ pub(crate) struct Fills {
     partitions: BTreeMap<PartitionId, Fill>,
     /// Pages are requested no sooner (`CoreLimits::fill_bytes_per_second`).
     next_page_us: u64,
+    /// The core counts as busy with operations of clients until this time.
+    busy_until_us: u64,
     /// The time at which the next rows are to be requested at the latest.
     due_us: Option<u64>,
     /// Partitions were completed since the coordinator last received all of them.
@@ -84,6 +89,11 @@ impl Fills {
     /// Returns the latest time of the next request for rows.
     pub fn due_us(&self) -> Option<u64> {
         self.due_us
+    }
+
+    /// Records that the core takes part in an operation of a client.
+    pub fn note_operation(&mut self, now: ClockReading) {
+        self.busy_until_us = now.monotonic_us + BUSY_US;
     }
 
     /// Returns the time before which no page is requested, because of the throttle.
@@ -406,9 +416,9 @@ impl CoreMachine {
 
     /// Delays the next page after one that has arrived `round_us` after its request.
     ///
-    /// The delay is at least [`PAUSE_ROUNDS`] times as long as that. So a core awaits about one
-    /// page at a time, and pages become rarer where requests and messages wait for cores or
-    /// processors. A page that several partitions requested together counts once.
+    /// If the core is busy, the delay is at least [`PAUSE_ROUNDS`] times as long as that. So it
+    /// awaits about one page at a time, and pages become rarer where requests and messages wait for
+    /// cores or processors. A page that several partitions requested together counts once.
     pub(crate) fn throttle(
         &mut self,
         now: ClockReading,
@@ -418,7 +428,11 @@ impl CoreMachine {
     ) {
         let per_second = self.limits.fill_bytes_per_second.max(1);
         let bytes = looked_at_bytes + TAKEN_TIMES * taken_bytes as u64;
-        let rounds = if looked_at_bytes > 0 { PAUSE_ROUNDS } else { 0 };
+        let is_busy = now.monotonic_us < self.fills.busy_until_us;
+        let rounds = match looked_at_bytes {
+            1.. if is_busy => PAUSE_ROUNDS,
+            _ => 0,
+        };
         let pause_us = (bytes.saturating_mul(1_000_000) / per_second).max(rounds * round_us);
         self.fills.next_page_us = self.fills.next_page_us.max(now.monotonic_us) + pause_us;
         self.counters.fill_bytes += looked_at_bytes;
