@@ -123,9 +123,19 @@ pub fn of_alter(names: &NameScope<'_>, alter: &AlterTableStmt, text: &str) -> St
         Node::AlterTableCmd(command) => of_command(names, table, (alter.objtype, command)),
         _ => Some(FILLS),
     });
-    match refused {
-        Some(why) => StatementAction::MayDiffer(text.to_owned(), why),
-        None => StatementAction::Schema(text.to_owned()),
+    let Some(why) = refused else {
+        return StatementAction::Schema(text.to_owned());
+    };
+    let all_fill = alter.cmds().iter().all(|command| match command {
+        Node::AlterTableCmd(command) => {
+            let refused = of_command(names, table, (alter.objtype, command));
+            refused.is_none_or(|why| [FILLS, CONVERTS].contains(&why))
+        }
+        _ => false,
+    });
+    match all_fill && alter.objtype == ObjectType::OBJECT_TABLE {
+        true => StatementAction::MayFill(text.to_owned(), why),
+        false => StatementAction::MayDiffer(text.to_owned(), why),
     }
 }
 
@@ -415,7 +425,9 @@ mod tests {
         match &analysis[..] {
             [only] => matches!(
                 only.action,
-                StatementAction::Refused(_) | StatementAction::MayDiffer(..)
+                StatementAction::Refused(_)
+                    | StatementAction::MayFill(..)
+                    | StatementAction::MayDiffer(..)
             ),
             _ => panic!("{text}"),
         }

@@ -80,6 +80,9 @@ pub enum StatementAction {
     Pin(&'static str),
     /// It cannot be replicated. The client gets an error with this text, which names the remedy.
     Refused(&'static str),
+    /// It changes the schema by this text, and may give existing rows of its table other values at
+    /// replicas. If the table has rows, the primary refuses it with the second text.
+    MayFill(String, &'static str),
     /// It changes the schema by this text, and may give replicas other rows than the primary: the
     /// client gets an error with the second text. Where the primary's triggers have found that it
     /// gives the same, replicas run the first.

@@ -29,9 +29,12 @@ impl AnalysedStatement {
                 "it is about the session"
             }
             StatementAction::Write => WRITES,
-            StatementAction::Schema(text) => {
+            StatementAction::Schema(text) | StatementAction::MayFill(text, _) => {
                 touched.may_end = true;
                 touched.schema.push(text.clone());
+                if let StatementAction::MayFill(_, why) = &self.action {
+                    touched.unless_rows = touched.unless_rows.or(Some(why));
+                }
                 "it changes the schema"
             }
             StatementAction::Transaction(command) => {

@@ -112,6 +112,7 @@ pub fn analyse(names: &NameScope<'_>, node: Node<'_>, text: &str) -> AnalysedSta
                 ref action if action.may_write() => inner,
                 StatementAction::Schema(_)
                 | StatementAction::Refused(_)
+                | StatementAction::MayFill(..)
                 | StatementAction::MayDiffer(..)
                     if runs =>
                 {

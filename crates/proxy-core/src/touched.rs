@@ -42,6 +42,9 @@ pub struct CombinedAnalysis {
     pub commands: usize,
     /// The reason why the proxy rejects the statements; none if it does not.
     pub refused: Option<&'static str>,
+    /// The reason why the primary rejects the schema changes if one of their tables has rows; none
+    /// if it does not.
+    pub unless_rows: Option<&'static str>,
     /// The number of statements.
     pub count: usize,
     /// The oldest catalogue with which they were analysed, see `Analyser::generation`.
@@ -91,6 +94,7 @@ impl CombinedAnalysis {
         self.of_transaction_time |= other.of_transaction_time;
         self.schema.extend(other.schema);
         self.refused = self.refused.or(other.refused);
+        self.unless_rows = self.unless_rows.or(other.unless_rows);
         self.commands += other.commands;
         self.prepared_form = other.prepared_form.filter(|_| self.count == 0);
         self.count += other.count;

@@ -343,6 +343,85 @@ async fn undecidable_changes_are_refused_on_the_primary() {
     assert_equal(&cluster, "what is unclear").await;
 }
 
+/// Each is a part of ALTER TABLE that may give existing rows other values at replicas.
+const OF_ROWS: &[&str] = &[
+    "ADD n serial",
+    "ADD n timestamptz DEFAULT now()",
+    "ADD n uuid DEFAULT gen_random_uuid(), ADD m serial",
+    "ADD n bigserial UNIQUE, ALTER word TYPE varchar(10)",
+    "ALTER word TYPE date USING word::date",
+    "ALTER word TYPE timestamptz USING (word || ' 10:00')::timestamptz",
+];
+
+/// A change that may give existing rows other values is allowed while the table has none, and
+/// refused as soon as it has one: committed after the transaction's snapshot, or in a child.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_that_fill_rows_are_refused_only_if_there_are_rows() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start_after(SETUP).await;
+    let around = connect(cluster.primary.socket()).await;
+    let client = cluster.front.connect().await;
+    for (number, part) in OF_ROWS.iter().enumerate() {
+        let change = |table: &str| format!("ALTER TABLE {table} {part}");
+        let make = format!(
+            "CREATE TABLE empty{number} (id int PRIMARY KEY, word text);
+             CREATE TABLE full{number} (id int PRIMARY KEY, word text);
+             CREATE TABLE parent{number} (id int PRIMARY KEY, word text);
+             CREATE TABLE child{number} (PRIMARY KEY (id)) INHERITS (parent{number});
+             CREATE TABLE late{number} (id int PRIMARY KEY, word text);
+             CREATE TABLE left{number} (id int PRIMARY KEY, word text);
+             INSERT INTO full{number} VALUES (1, '2024-01-01');
+             INSERT INTO child{number} VALUES (1, '2024-01-01');
+             INSERT INTO left{number} VALUES (1, '2024-01-01'); TRUNCATE left{number}"
+        );
+        around.batch_execute(&make).await.unwrap();
+        client
+            .batch_execute(&change(&format!("empty{number}")))
+            .await
+            .unwrap();
+        client
+            .execute(&change(&format!("left{number}")), &[])
+            .await
+            .unwrap();
+        let insert = format!("INSERT INTO empty{number} (id) VALUES (1), (2)");
+        client.batch_execute(&insert).await.unwrap();
+
+        let refusal = |result: Result<(), tokio_postgres::Error>| {
+            let error = result.unwrap_err();
+            let error = error.as_db_error().unwrap().clone();
+            assert_eq!(*error.code(), SqlState::FEATURE_NOT_SUPPORTED, "{error:?}");
+            assert!(error.message().contains("existing rows"), "{error:?}");
+            assert!(
+                error.hint().is_some_and(|hint| hint.ends_with('.')),
+                "{error:?}"
+            );
+        };
+        refusal(
+            client
+                .batch_execute(&change(&format!("full{number}")))
+                .await,
+        );
+        refusal(
+            client
+                .batch_execute(&change(&format!("parent{number}")))
+                .await,
+        );
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM account";
+        client.batch_execute(begin).await.unwrap();
+        let insert = format!("INSERT INTO late{number} VALUES (1, '2024-01-01')");
+        around.batch_execute(&insert).await.unwrap();
+        refusal(
+            client
+                .batch_execute(&change(&format!("late{number}")))
+                .await,
+        );
+        client.batch_execute("ROLLBACK").await.unwrap();
+    }
+    assert_equal(&cluster, "changes of tables without rows").await;
+}
+
 /// Statements that merge checks of parents and children, which call a function where they are named
 /// `own`; and whether they are refused. All tables are in a schema of their own.
 const MERGED_CHECKS: &[(&str, bool)] = &[

@@ -22,6 +22,7 @@ use pg_analysis::temporary::{self, TemporaryNames, TemporaryTableUse};
 use pg_analysis::{
     Analyser, StatementAction, TEMPORARY_TABLE, TransactionCommand, fires_triggers, search_path,
 };
+use pg_wire::quoting::literal;
 use proxy_core::freshness::mark::AnnouncedStatement;
 
 /// The table to which the triggers write, in the proxy's schema.
@@ -60,11 +61,13 @@ pub async fn prepare(primary: &Client) -> Result<bool, ReplicationError> {
 /// session's next statements.
 ///
 /// Before that it refuses `text`, the statement that follows, if that makes something for good of
-/// temporary tables.
-pub fn unless_noted(otherwise: &str, text: &str) -> String {
+/// temporary tables. With `unless_rows`, the triggers refuse the statements that follow if one of
+/// their tables has rows, for this reason.
+pub fn unless_noted(otherwise: &str, text: &str, unless_rows: Option<&str>) -> String {
     let refusing = refusing_temporary(&temporary::named(text));
+    let checked = literal(unless_rows.unwrap_or("on"));
     format!(
-        "DO $replex_noted$BEGIN {refusing}PERFORM pg_catalog.set_config('hihooi.checked', 'on', true); IF pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica' \
+        "DO $replex_noted$BEGIN {refusing}PERFORM pg_catalog.set_config('hihooi.checked', {checked}, true); IF pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica' \
          OR pg_catalog.current_setting('event_triggers', true) OPERATOR(pg_catalog.=) 'off' \
          OR (SELECT pg_catalog.count(*) FROM pg_catalog.pg_event_trigger WHERE evtenabled IN ('O', 'A') \
              AND evtname IN ('hihooi_before', 'hihooi_after', 'hihooi_drop', 'hihooi_rewrite')) OPERATOR(pg_catalog.<>) 4 \
@@ -402,7 +405,7 @@ fn begin(
     let mut is_cut = false;
     for (place, statement) in analysis.iter().enumerate() {
         match &statement.action {
-            StatementAction::Schema(text) => {
+            StatementAction::Schema(text) | StatementAction::MayFill(text, _) => {
                 begun.has_script |= is_of_extension(text);
                 let known = announced.iter().position(|it| it == text);
                 let is_news = known.map(|place| announced.remove(place)).is_none();
@@ -623,7 +626,7 @@ mod tests {
             [""; 0]
         );
         assert_eq!(announce(&mut changes, "CREATE ROLE r"), 0);
-        let prelude = unless_noted("NULL", "");
+        let prelude = unless_noted("NULL", "", None);
         let text = format!("SELECT 1; {prelude};CREATE ROLE r; CREATE TABLE b (a int)");
         assert_eq!(
             found_by(&mut changes, &text, &["CREATE TABLE"]),

@@ -22,6 +22,8 @@ DECLARE
   context pg_catalog.text;
   is_unseen pg_catalog.bool;
   is_checked pg_catalog.bool;
+  -- Why a change of a table that has rows is refused, in the words of the proxy; NULL if it is not.
+  unless_rows pg_catalog.text;
   inner_statement pg_catalog.text;
   -- The one under way or, of the client's text, all of them: without comments.
   statement pg_catalog.text;
@@ -45,6 +47,9 @@ BEGIN
                                          E'--[^\n]*', ' ', 'g');
   -- The proxy has checked what its clients send, and knows more of it.
   is_checked := inner_statement IS NULL AND pg_catalog.current_setting('hihooi.checked', true) IS NOT DISTINCT FROM 'on';
+  IF inner_statement IS NULL AND NOT is_checked THEN
+    unless_rows := nullif(pg_catalog.current_setting('hihooi.checked', true), '');
+  END IF;
   IF TG_EVENT OPERATOR(pg_catalog.=) 'table_rewrite' THEN
     IF NOT is_checked THEN
       PERFORM hihooi.check_rewrite(statement);
@@ -77,6 +82,10 @@ BEGIN
          AND NOT (has_temporary AND hihooi.is_on_temporary(o.classid, o.objid, o.schema_name)));
     IF lasts THEN
       PERFORM hihooi.check_text_once(statement, inner_statement IS NULL, makes_rows);
+      IF unless_rows IS NOT NULL THEN
+        PERFORM hihooi.refuse_rows(o.objid, unless_rows) FROM pg_catalog.pg_event_trigger_ddl_commands() AS o
+          WHERE o.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass;
+      END IF;
       PERFORM hihooi.check_table(o.objid, statement, is_checked) FROM pg_catalog.pg_event_trigger_ddl_commands() AS o
         WHERE o.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass AND NOT o.in_extension;
       PERFORM hihooi.check_function(o.objid, statement) FROM pg_catalog.pg_event_trigger_ddl_commands() AS o

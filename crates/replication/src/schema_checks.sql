@@ -56,13 +56,30 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conformin
      AND CASE WHEN its.id >= own.id THEN pg_xact_status(its.id::text::xid8) = 'in progress' ELSE false END
      AND hihooi.is_about(statement, verb, a.attname)
 $function$;
+-- Returns whether a table, a partition of it or a child may have rows. The snapshot of a transaction may be older than rows.
 CREATE OR REPLACE FUNCTION hihooi.has_rows(relation oid) RETURNS bool
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
 DECLARE
   found bool;
 BEGIN
+  IF (WITH RECURSIVE below (oid) AS (SELECT relation UNION SELECT i.inhrelid FROM below JOIN pg_inherits i ON i.inhparent = below.oid)
+      SELECT coalesce(sum(pg_relation_size(oid)), 0) = 0 FROM below) THEN RETURN false;
+  END IF;
+  IF current_setting('transaction_isolation') <> 'read committed' THEN RETURN true;
+  END IF;
   EXECUTE format('SELECT EXISTS (SELECT FROM %s)', relation::regclass) INTO found;
   RETURN found;
+END
+$function$;
+-- Refuses for this reason, which ends with a hint, if a table has rows.
+CREATE OR REPLACE FUNCTION hihooi.refuse_rows(relation oid, reason text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+DECLARE
+  hint text := substring(reason, ': (.*)$');
+BEGIN
+  IF EXISTS (SELECT FROM pg_class WHERE oid = relation AND relkind IN ('r', 'p')) AND hihooi.has_rows(relation) THEN
+    PERFORM hihooi.refuse(split_part(reason, ': ', 1), concat(upper(left(hint, 1)), substr(hint, 2), '.'));
+  END IF;
 END
 $function$;
 -- Whether a statement has a word for the time at which it is read.
@@ -360,7 +377,8 @@ BEGIN
 END
 $function$;
 REVOKE ALL ON FUNCTION hihooi.refuse(text, text), hihooi.reads_clock(oid), hihooi.gives_the_same(pg_catalog.pg_proc),
-  hihooi.is_about(text, text, name), hihooi.columns_of(oid, text, text), hihooi.has_rows(oid), hihooi.has_clock_word(text), hihooi.behind_preludes(text), hihooi.has_clock_literal(text),
+  hihooi.is_about(text, text, name), hihooi.columns_of(oid, text, text), hihooi.has_rows(oid), hihooi.refuse_rows(oid, text),
+  hihooi.has_clock_word(text), hihooi.behind_preludes(text), hihooi.has_clock_literal(text),
   hihooi.has_clock_constant(text),
   hihooi.default_differs(text, oid, text), hihooi.bounds_differ(oid, text), hihooi.using_differs(text, oid[]), hihooi.check_rewrite(text),
   hihooi.merges_check(oid, text), hihooi.depends_on_session(pg_catalog.pg_proc), hihooi.calls_session(text),

@@ -22,11 +22,6 @@ const STEP_SECONDS_MAX: &str = "20";
 /// Where the sources have the tests.
 const TESTS: &str = "src/test/isolation";
 
-/// Tests that are left out, as they stop every replica. One has an index on a function that is
-/// declared immutable and reads a setting. Another changes a TOAST table, whose name differs at
-/// replicas.
-const LEFT_OUT: &[&str] = &["insert-conflict-specconflict", "reindex-concurrently-toast"];
-
 /// Texts of `isolationtester.c`, and their replacements.
 const REPLACED: &[(&str, &str)] = &[
     (
@@ -67,7 +62,7 @@ pub const SUITE: Suite = Suite {
         std::fs::create_dir_all(&out).map_err(failed)?;
         let schedule = Schedule {
             file: &source.join("isolation_schedule"),
-            left_out: LEFT_OUT,
+            left_out: &[],
         };
         let program = folder.join("programs/pg_isolation_regress");
         let mut command = regress::tester(&program, &schedule, &out, target)?;

@@ -212,10 +212,14 @@ impl Routing {
             (Ok(reading), true) => {
                 let announcing = self.announcing(text, reading, role);
                 let announcing = announcing.replacen("SELECT", "PERFORM", 1);
-                Ok(unless_noted(&announcing, text))
+                let otherwise = match touched.unless_rows {
+                    Some(reason) => refused(reason).raised(),
+                    None => announcing,
+                };
+                Ok(unless_noted(&otherwise, text, touched.unless_rows))
             }
             (Ok(reading), false) => Ok(self.announcing(text, reading, role)),
-            (Err(report), true) => Ok(unless_noted(&report.raised(), text)),
+            (Err(report), true) => Ok(unless_noted(&report.raised(), text, touched.unless_rows)),
             (Err(report), false) => Err(report.clone()),
         };
         touched.schema.iter().map(prelude).collect()
