@@ -198,8 +198,9 @@ impl Coordinator {
                                 self.hub = made;
                             }
                             connection.asked_at = None;
-                            if let Some(ask) = connection.open.remove(&frame.correlation) {
-                                self.answer(ask, reply);
+                            match connection.open.remove(&frame.correlation) {
+                                Some(ask) => self.answer(ask, reply),
+                                None => self.heed(&reply),
                             }
                         }
                         Message::Leadership(leadership) => return leadership.to_string(),
@@ -234,6 +235,15 @@ impl Coordinator {
                     }
                 }
             }
+        }
+    }
+
+    /// Handles an announcement. Any other answer without a question is one that came too late.
+    fn heed(&self, reply: &CoordinatorReply) {
+        if let CoordinatorReply::NewEpoch { epoch } = *reply
+            && let Some(hub) = self.hub.upgrade()
+        {
+            hub.step(SessionInput::NewEpoch { epoch });
         }
     }
 

@@ -257,6 +257,9 @@ impl Coordinator {
             }
             Err(Refused { message, retry }) => CoordinatorReply::Refused { message, retry },
         };
+        if let CoordinatorReply::Unchanged { epoch } = reply {
+            self.listeners.note_fetch(from, epoch);
+        }
         output.replies.push(CoordinatorAnswer {
             to: from,
             correlation,

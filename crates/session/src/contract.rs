@@ -100,6 +100,11 @@ pub enum SessionInput {
         /// The epoch of that configuration.
         epoch: Epoch,
     },
+    /// The coordinator announced an epoch.
+    NewEpoch {
+        /// The epoch. Its configuration can be fetched.
+        epoch: Epoch,
+    },
     /// The coordinator opened a session.
     Session {
         /// The number of the new session.

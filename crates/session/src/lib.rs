@@ -326,6 +326,10 @@ impl SessionMachine {
                 }
             }
             SessionInput::Unchanged { epoch } => self.on_fetched(epoch),
+            SessionInput::NewEpoch { epoch } if epoch > self.known_epoch() => {
+                self.fetch(now_us, epoch, output);
+            }
+            SessionInput::NewEpoch { .. } => {}
             SessionInput::Session { session, life_us } => {
                 self.on_session(now_us, session, life_us, output);
             }

@@ -32,6 +32,29 @@ fn every_core_with_heartbeats_receives_a_new_epoch_once() {
 }
 
 #[test]
+fn a_client_without_a_newer_configuration_receives_the_next_epoch_once() {
+    let mut scene = Scene::new();
+    scene.join(1);
+    let known = Epoch(scene.epoch());
+    scene.announced.clear();
+    let fetch =
+        |scene: &mut Scene, from: u64, known: Epoch| scene.ask_from(from, Request::Fetch { known });
+    let unchanged = Some(Reply::Unchanged { epoch: known });
+    assert_eq!(fetch(&mut scene, 31, known), unchanged);
+    assert_eq!(fetch(&mut scene, 31, known), unchanged);
+    assert_eq!(fetch(&mut scene, 32, known), unchanged);
+    // It gets a configuration, and waits for none.
+    assert_ne!(fetch(&mut scene, 33, Epoch(0)), unchanged);
+    scene.step(CoordinatorInput::Gone {
+        from: RequesterId(32),
+    });
+    scene.join(2);
+    assert_eq!(announced(&mut scene), [31]);
+    scene.join(3);
+    assert_eq!(announced(&mut scene), [] as [u64; 0]);
+}
+
+#[test]
 fn closed_connections_and_down_servers_receive_nothing() {
     let mut scene = Scene::new();
     scene.join(1);

@@ -689,6 +689,23 @@ fn a_write_without_an_answer_asks_for_a_newer_epoch_and_goes_to_the_new_head() {
 }
 
 #[test]
+fn an_announced_epoch_is_fetched_at_once_and_an_old_one_is_not() {
+    let mut client = Client::new(SessionLimits::default());
+    insert_at_the_first(&mut client, 1);
+    wait_for_inquiry(&mut client);
+    client.step(SessionInput::Unchanged { epoch: Epoch(1) });
+    client.asks.clear();
+    client.step(SessionInput::NewEpoch { epoch: Epoch(1) });
+    assert!(client.asks.is_empty());
+    client.step(SessionInput::NewEpoch { epoch: Epoch(2) });
+    client.step(SessionInput::NewEpoch { epoch: Epoch(2) });
+    let known = Epoch(1);
+    assert_eq!(client.asks, [CoordinatorRequest::Fetch { known }]);
+    client.step(without_the_first(2));
+    assert_eq!(client.last().core, core(2));
+}
+
+#[test]
 fn a_write_that_is_answered_elsewhere_without_effect_is_still_uncertain() {
     let mut client = Client::new(SessionLimits::default());
     let first = insert_at_the_first(&mut client, 1);

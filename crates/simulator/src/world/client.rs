@@ -569,6 +569,7 @@ impl World {
             }
             CoordinatorReply::Changes(changes) => SessionInput::Changes(changes),
             CoordinatorReply::Unchanged { epoch } => SessionInput::Unchanged { epoch },
+            CoordinatorReply::NewEpoch { epoch } => SessionInput::NewEpoch { epoch },
             CoordinatorReply::Session { session, life_us } => {
                 SessionInput::Session { session, life_us }
             }
