@@ -223,11 +223,19 @@ impl Client {
 
     /// Asks for a change of the cluster, and knows of it once it is made.
     async fn change(&self, request: CoordinatorRequest, what: &str) -> Result<(), Error> {
+        let epoch = self.accepted(request, what).await?;
+        let known = self.catch_up(epoch).await;
+        known.map_err(|error| error.after_acceptance(what))
+    }
+
+    /// Asks for a change of the cluster. Returns its epoch once the coordinator has accepted it.
+    pub(crate) async fn accepted(
+        &self,
+        request: CoordinatorRequest,
+        what: &str,
+    ) -> Result<Epoch, Error> {
         match self.ask(request, what).await? {
-            CoordinatorReply::Done { epoch, .. } => {
-                let known = self.catch_up(epoch).await;
-                known.map_err(|error| error.after_acceptance(what))
-            }
+            CoordinatorReply::Done { epoch, .. } => Ok(epoch),
             other => Err(unexpected(&other)),
         }
     }

@@ -35,6 +35,14 @@ pub struct FillProgress {
     pub without_room: Vec<Shortage>,
 }
 
+impl FillProgress {
+    /// Returns whether the addition or removal of a copy is due.
+    fn is_due(&self, table: TableId, name: &str) -> bool {
+        let mut waiting = self.waiting.iter();
+        waiting.any(|it| it.0 == table && it.1 == name)
+    }
+}
+
 /// A change of copies that the client follows until it is made.
 struct CopyChange<'a> {
     table: TableId,
@@ -162,10 +170,7 @@ impl Client {
             if_exists: missing == IfMissing::Accept,
         };
         let what = format!("the drop of {name}");
-        match self.ask(request, &what).await? {
-            CoordinatorReply::Done { .. } => {}
-            other => return Err(unexpected(&other)),
-        }
+        self.accepted(request, &what).await?;
         let dropped = self.follow_drop(id, name).await;
         dropped.map_err(|error| error.after_acceptance(&what))
     }
@@ -173,11 +178,7 @@ impl Client {
     /// Waits until the drop of a copy is no longer due.
     async fn follow_drop(&self, id: TableId, name: &str) -> Result<(), Error> {
         let mut pause = PAUSE_MIN;
-        let is_due = |progress: FillProgress| {
-            let mut waiting = progress.waiting.iter();
-            waiting.any(|it| it.0 == id && it.1 == name)
-        };
-        while is_due(self.fills().await?) {
+        while self.fills().await?.is_due(id, name) {
             sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
@@ -194,10 +195,7 @@ impl Client {
         change: &CopyChange<'_>,
         progress: &(dyn Fn(&FillReport) + Send + Sync),
     ) -> Result<(), Error> {
-        match self.ask(request, what).await? {
-            CoordinatorReply::Done { .. } => {}
-            other => return Err(unexpected(&other)),
-        }
+        self.accepted(request, what).await?;
         let followed = self.follow(change, progress).await;
         followed.map_err(|error| error.after_acceptance(what))
     }
@@ -243,7 +241,7 @@ impl Client {
                 }
             };
             answered = Instant::now();
-            let is_waiting = fills.waiting.iter().any(|it| it.0 == id && it.1 == name);
+            let is_waiting = fills.is_due(id, name);
             let mut failures = fills.failures.into_iter();
             let failure = failures.find(|it| it.table == id && it.name == name);
             // Returns once nothing of it is left.

@@ -12,13 +12,13 @@ use protocol::configuration::routes;
 use protocol::configuration::{self, Configuration};
 use protocol::expression::{Assignment, Expression};
 use protocol::identity::{Epoch, PartitionId, TableId};
-use protocol::message::{CoordinatorReply, CoordinatorRequest};
+use protocol::message::CoordinatorRequest;
 use protocol::operation::{Action, Mutation, RequestResult};
 use session::gather::GatherPlan;
 use session::{SessionOperation, SessionOutcome};
 use tokio::sync::mpsc;
 
-use crate::client::{Client, IfExists, other_outcome, unexpected};
+use crate::client::{Client, IfExists, other_outcome};
 use crate::error::Error;
 use crate::hub::Waiter;
 
@@ -90,16 +90,12 @@ impl Client {
             schema,
             if_not_exists: exists == IfExists::Accept,
         };
-        match self.ask(request, &what).await? {
-            CoordinatorReply::Done { epoch, .. } => {
-                let table = async {
-                    self.catch_up(epoch).await?;
-                    self.table(&name).await
-                };
-                table.await.map_err(|error| error.after_acceptance(&what))
-            }
-            other => Err(unexpected(&other)),
-        }
+        let epoch = self.accepted(request, &what).await?;
+        let table = async {
+            self.catch_up(epoch).await?;
+            self.table(&name).await
+        };
+        table.await.map_err(|error| error.after_acceptance(&what))
     }
 
     /// Returns a table by name. Asks the coordinator if the client does not know it.

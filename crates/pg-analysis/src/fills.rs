@@ -119,23 +119,22 @@ const NO_TEXT_FUNCTIONS: &[&str] = &[
 pub fn of_alter(names: &NameScope<'_>, alter: &AlterTableStmt, text: &str) -> StatementAction {
     let table = alter.relation().and_then(QualifiedName::of);
     let table = table.and_then(|name| names.resolve(&name));
-    let refused = alter.cmds().iter().find_map(|command| match command {
-        Node::AlterTableCmd(command) => of_command(names, table, (alter.objtype, command)),
-        _ => Some(FILLS),
-    });
-    let Some(why) = refused else {
-        return StatementAction::Schema(text.to_owned());
-    };
-    let all_fill = alter.cmds().iter().all(|command| match command {
+    // The reasons, and whether they hold only if the table has rows.
+    let refused = alter.cmds().iter().filter_map(|command| match command {
         Node::AlterTableCmd(command) => {
-            let refused = of_command(names, table, (alter.objtype, command));
-            refused.is_none_or(|why| [FILLS, CONVERTS].contains(&why))
+            let why = of_command(names, table, (alter.objtype, command))?;
+            let is_of_rows = alter.objtype == ObjectType::OBJECT_TABLE;
+            Some((why, is_of_rows && [FILLS, CONVERTS].contains(&why)))
         }
-        _ => false,
+        _ => Some((FILLS, false)),
     });
-    match all_fill && alter.objtype == ObjectType::OBJECT_TABLE {
-        true => StatementAction::MayFill(text.to_owned(), why),
-        false => StatementAction::MayDiffer(text.to_owned(), why),
+    let refused: Vec<(&'static str, bool)> = refused.collect();
+    match refused.first() {
+        None => StatementAction::Schema(text.to_owned()),
+        Some((why, _)) if refused.iter().all(|(_, is_of_rows)| *is_of_rows) => {
+            StatementAction::MayFill(text.to_owned(), why)
+        }
+        Some((why, _)) => StatementAction::MayDiffer(text.to_owned(), why),
     }
 }
 

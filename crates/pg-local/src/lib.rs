@@ -2,7 +2,7 @@
 //! tests.
 //!
 //! The server gives up durability for speed. Dropping it removes all of its files. PostgreSQL
-//! refuses to run as root: if this process does, it starts the server as the user nobody.
+//! refuses to run as root. If this process runs as root, it starts the server as the user nobody.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};

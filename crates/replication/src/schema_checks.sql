@@ -56,14 +56,26 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conformin
      AND CASE WHEN its.id >= own.id THEN pg_xact_status(its.id::text::xid8) = 'in progress' ELSE false END
      AND hihooi.is_about(statement, verb, a.attname)
 $function$;
+-- Returns a table, its partitions and its children, at all levels.
+CREATE OR REPLACE FUNCTION hihooi.with_children(relation oid) RETURNS SETOF oid
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+  WITH RECURSIVE below (oid) AS (
+    SELECT relation UNION SELECT i.inhrelid FROM below JOIN pg_inherits i ON i.inhparent = below.oid)
+  SELECT oid FROM below
+$function$;
+-- Returns the functions that a tree of nodes calls, also by operators.
+CREATE OR REPLACE FUNCTION hihooi.calls_of(node text) RETURNS SETOF pg_catalog.pg_proc
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+  SELECT f.* FROM regexp_matches(node, ':(?:funcid|opfuncid) (\d+)', 'g') AS calls (numbers)
+                  JOIN pg_proc f ON f.oid = numbers[1]::oid
+$function$;
 -- Returns whether a table, a partition of it or a child may have rows. The snapshot of a transaction may be older than rows.
 CREATE OR REPLACE FUNCTION hihooi.has_rows(relation oid) RETURNS bool
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
 DECLARE
   found bool;
 BEGIN
-  IF (WITH RECURSIVE below (oid) AS (SELECT relation UNION SELECT i.inhrelid FROM below JOIN pg_inherits i ON i.inhparent = below.oid)
-      SELECT coalesce(sum(pg_relation_size(oid)), 0) = 0 FROM below) THEN RETURN false;
+  IF (SELECT coalesce(sum(pg_relation_size(oid)), 0) = 0 FROM hihooi.with_children(relation) AS below (oid)) THEN RETURN false;
   END IF;
   IF current_setting('transaction_isolation') <> 'read committed' THEN RETURN true;
   END IF;
@@ -111,9 +123,7 @@ CREATE OR REPLACE FUNCTION hihooi.default_differs(node text, type oid, statement
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
   SELECT node IS NOT NULL AND (
     node ~ '\{(SQLVALUEFUNCTION|NEXTVALUEEXPR|XMLEXPR|SUBLINK)'
-    OR EXISTS (SELECT FROM regexp_matches(node, ':(?:funcid|opfuncid) (\d+)', 'g') AS calls (numbers)
-                      JOIN pg_proc f ON f.oid = numbers[1]::oid
-                WHERE NOT hihooi.gives_the_same(f))
+    OR EXISTS (SELECT FROM hihooi.calls_of(node) AS f WHERE NOT hihooi.gives_the_same(f))
     OR node ~ '\{COERCEVIAIO' AND EXISTS (
          SELECT FROM regexp_matches(node, ':resulttype (\d+)', 'g') AS types (numbers) WHERE hihooi.reads_clock(numbers[1]::oid))
     OR node ~ ':consttype 1266 ' OR type = 'timetz'::regtype
@@ -204,10 +214,8 @@ $function$;
 -- of a parent or a child. INHERIT and ATTACH merge checks that both are there already, and are replaced in the same way.
 CREATE OR REPLACE FUNCTION hihooi.merges_check(relation oid, statement text) RETURNS bool
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
-  WITH RECURSIVE below (oid) AS (
-    SELECT relation UNION SELECT i.inhrelid FROM below JOIN pg_inherits i ON i.inhparent = below.oid)
   SELECT statement !~* '\m(inherit|attach)\M' AND EXISTS (
-    SELECT FROM below JOIN pg_class r USING (oid) JOIN pg_constraint c ON c.conrelid = below.oid
+    SELECT FROM hihooi.with_children(relation) AS below (oid) JOIN pg_class r USING (oid) JOIN pg_constraint c ON c.conrelid = below.oid
      WHERE c.contype = 'c' AND c.coninhcount > 0 AND age(c.xmin) <= age(pg_current_xact_id()::xid)
        -- Of partitions it is not recorded whether they have a check of their own.
        AND (c.conislocal
@@ -229,9 +237,7 @@ $function$;
 -- Returns whether a tree of nodes calls such a function.
 CREATE OR REPLACE FUNCTION hihooi.calls_session(node text) RETURNS bool
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
-  SELECT EXISTS (SELECT FROM regexp_matches(node, ':(?:funcid|opfuncid) (\d+)', 'g') AS calls (numbers)
-                             JOIN pg_proc f ON f.oid = numbers[1]::oid
-                  WHERE hihooi.depends_on_session(f))
+  SELECT EXISTS (SELECT FROM hihooi.calls_of(node) AS f WHERE hihooi.depends_on_session(f))
 $function$;
 CREATE OR REPLACE FUNCTION hihooi.refuse_of_session(statement text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
@@ -377,7 +383,7 @@ BEGIN
 END
 $function$;
 REVOKE ALL ON FUNCTION hihooi.refuse(text, text), hihooi.reads_clock(oid), hihooi.gives_the_same(pg_catalog.pg_proc),
-  hihooi.is_about(text, text, name), hihooi.columns_of(oid, text, text), hihooi.has_rows(oid), hihooi.refuse_rows(oid, text),
+  hihooi.is_about(text, text, name), hihooi.columns_of(oid, text, text), hihooi.has_rows(oid), hihooi.with_children(oid), hihooi.calls_of(text), hihooi.refuse_rows(oid, text),
   hihooi.has_clock_word(text), hihooi.behind_preludes(text), hihooi.has_clock_literal(text),
   hihooi.has_clock_constant(text),
   hihooi.default_differs(text, oid, text), hihooi.bounds_differ(oid, text), hihooi.using_differs(text, oid[]), hihooi.check_rewrite(text),

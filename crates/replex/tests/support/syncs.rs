@@ -4,9 +4,9 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a tracer may take to attach to all threads of a process.
+/// The longest time that a tracer may take to attach to all threads of a process.
 const ATTACHED_WITHIN: Duration = Duration::from_secs(60);
-/// The pause between two checks of whether it has.
+/// The pause between two checks of the threads.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// A tracer that makes the syncs of another process fail or hang for as long as this lives.

@@ -429,10 +429,8 @@ impl CoreMachine {
         let per_second = self.limits.fill_bytes_per_second.max(1);
         let bytes = looked_at_bytes + TAKEN_TIMES * taken_bytes as u64;
         let is_busy = now.monotonic_us < self.fills.busy_until_us;
-        let rounds = match looked_at_bytes {
-            1.. if is_busy => PAUSE_ROUNDS,
-            _ => 0,
-        };
+        let pauses = is_busy && looked_at_bytes > 0;
+        let rounds = if pauses { PAUSE_ROUNDS } else { 0 };
         let pause_us = (bytes.saturating_mul(1_000_000) / per_second).max(rounds * round_us);
         self.fills.next_page_us = self.fills.next_page_us.max(now.monotonic_us) + pause_us;
         self.counters.fill_bytes += looked_at_bytes;
