@@ -110,7 +110,7 @@ fn refusing_temporary(named: &TemporaryNames) -> String {
 pub struct SchemaNote {
     /// The time at which the client's text began to run. It identifies the text within a session.
     pub at: String,
-    /// The trigger's event.
+    /// The trigger's event; `index` is the definition of an index that the next statement needs.
     pub event: String,
     /// The command tag.
     pub tag: String,
@@ -170,6 +170,17 @@ impl SchemaNote {
         let rest = callers.strip_prefix("SQL statement \"")?;
         let end = rest.find("\"\nPL/pgSQL function ")?;
         Some(Some(&rest[..end]))
+    }
+
+    /// Returns the statement that creates an index which the next statement needs. The triggers
+    /// wrote it.
+    fn needed_index(&self) -> ReplayableChange {
+        let create = AnnouncedStatement {
+            search_path: self.path.clone(),
+            role: self.role.clone(),
+            text: self.query.clone(),
+        };
+        ReplayableChange::Statement(create, Vec::new())
     }
 
     fn lost(&self, why: &str) -> ReplayableChange {
@@ -313,6 +324,9 @@ impl SchemaChanges {
 
     /// Handles a trigger's record.
     pub fn noted(&mut self, note: &SchemaNote, analyser: &Analyser) -> Vec<ReplayableChange> {
+        if note.event == "index" {
+            return vec![note.needed_index()];
+        }
         let mut found = Vec::new();
         let is_same = |it: &NotedText| it.is(&note.at, &note.query);
         if !self.sent.as_ref().is_some_and(is_same) {

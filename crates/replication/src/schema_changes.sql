@@ -45,6 +45,10 @@ BEGIN
   inner_statement := pg_catalog.substring(context, E'\nSQL statement "(.*?)"\nPL/pgSQL function ');
   statement := pg_catalog.regexp_replace(pg_catalog.regexp_replace(coalesce(inner_statement, query), E'/\\*.*?\\*/', ' ', 'g'),
                                          E'--[^\n]*', ' ', 'g');
+  IF TG_EVENT OPERATOR(pg_catalog.=) 'ddl_command_start' AND NOT makes_rows THEN
+    PERFORM hihooi.note_indexes(statement);
+    RETURN;
+  END IF;
   -- The proxy has checked what its clients send, and knows more of it.
   is_checked := inner_statement IS NULL AND pg_catalog.current_setting('hihooi.checked', true) IS NOT DISTINCT FROM 'on';
   IF inner_statement IS NULL AND NOT is_checked THEN
@@ -157,6 +161,47 @@ BEGIN
   END IF;
 END
 $function$;
+-- Notes the indexes that a statement needs: what ADD CONSTRAINT and REPLICA IDENTITY name behind USING INDEX, CLUSTER ON,
+-- and the keys that REFERENCES may mean. A replica lacks an index whose concurrent build failed on the primary and that
+-- REINDEX has repaired there; it builds the index now. One that is not needed, as its name stands in a literal, does no harm.
+CREATE OR REPLACE FUNCTION hihooi.note_indexes(statement text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+DECLARE
+  a_name CONSTANT text := '("(?:[^"]|"")+"|[^\s"(),.;]+)';
+  index record;
+  noted int8;
+BEGIN
+  FOR index IN
+    WITH named (kind, word) AS (
+      SELECT 'index', words[1]
+        FROM regexp_matches(statement, concat('\m(?:using\s+index|cluster\s+on)\s*', a_name), 'gi') AS words
+      UNION ALL
+      SELECT 'table', words[1]
+        FROM regexp_matches(statement, concat('\mreferences\s*(?:', a_name, '\s*\.\s*)*', a_name), 'gi') AS matched (groups),
+             LATERAL (SELECT ARRAY[groups[2]]) AS last (words)),
+    names (kind, name) AS (
+      SELECT kind, CASE WHEN word LIKE '"%' THEN replace(substr(word, 2, length(word) - 2), '""', '"') ELSE lower(word) END::name
+        FROM named)
+    SELECT DISTINCT regexp_replace(pg_get_indexdef(i.indexrelid), '\mINDEX\M', 'INDEX IF NOT EXISTS') AS definition,
+                    pg_get_userbyid(r.relowner) AS owner
+      FROM names
+           JOIN pg_class c ON c.relname = names.name AND c.relkind::text = CASE names.kind WHEN 'index' THEN 'i' ELSE 'r' END
+           JOIN pg_index i ON c.oid = CASE names.kind WHEN 'index' THEN i.indexrelid ELSE i.indrelid END
+           JOIN pg_class r ON r.oid = i.indrelid
+     WHERE i.indisvalid AND r.relkind = 'r' AND r.relpersistence <> 't' AND r.oid >= 16384
+       AND (names.kind = 'index' OR i.indisunique)
+       AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conindid = i.indexrelid AND k.contype IN ('p', 'u', 'x'))
+       AND NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhrelid = i.indexrelid)
+  LOOP
+    INSERT INTO hihooi.schema_change (at, event, tag, matters, settings, path, role, query, context)
+      VALUES (encode(timestamptz_send(statement_timestamp()), 'hex'), 'index', 'CREATE INDEX', true, '',
+              current_setting('search_path'), index.owner, index.definition, '')
+      RETURNING id INTO noted;
+    DELETE FROM hihooi.schema_change WHERE id = noted;
+  END LOOP;
+END
+$function$;
+REVOKE ALL ON FUNCTION hihooi.note_indexes(text) FROM PUBLIC;
 -- A table without a primary key could not be changed any more, as its changes would come without a key: whole rows stand
 -- for it, until there is one.
 CREATE TABLE IF NOT EXISTS hihooi.whole (relation oid PRIMARY KEY);
@@ -230,15 +275,15 @@ END
 $function$;
 REVOKE ALL ON FUNCTION hihooi.is_on_temporary(oid, oid, text), hihooi.rests_on_temporary(oid, oid) FROM PUBLIC;
 DO $do$ DECLARE
-  name text; event text; filter text;
+  name text; event text; tags text[];
 BEGIN
-  FOR name, event, filter IN VALUES
-    ('hihooi_before', 'ddl_command_start', $$WHEN TAG IN ('CREATE TABLE AS', 'SELECT INTO')$$),
-    ('hihooi_after', 'ddl_command_end', ''), ('hihooi_drop', 'sql_drop', ''),
-    ('hihooi_rewrite', 'table_rewrite', '')
+  FOR name, event, tags IN VALUES
+    ('hihooi_before', 'ddl_command_start', '{CREATE TABLE AS,SELECT INTO,CREATE TABLE,CREATE SCHEMA,ALTER TABLE}'::text[]),
+    ('hihooi_after', 'ddl_command_end', NULL), ('hihooi_drop', 'sql_drop', NULL), ('hihooi_rewrite', 'table_rewrite', NULL)
   LOOP
-    CONTINUE WHEN EXISTS (SELECT FROM pg_event_trigger WHERE evtname = name);
-    EXECUTE format('CREATE EVENT TRIGGER %I ON %I %s EXECUTE FUNCTION hihooi.note_schema_change()',
-                   name, event, filter);
+    CONTINUE WHEN EXISTS (SELECT FROM pg_event_trigger WHERE evtname = name AND evttags IS NOT DISTINCT FROM tags);
+    EXECUTE format('DROP EVENT TRIGGER IF EXISTS %I', name);
+    EXECUTE format('CREATE EVENT TRIGGER %I ON %I %s EXECUTE FUNCTION hihooi.note_schema_change()', name, event,
+                   'WHEN TAG IN (' || (SELECT string_agg(quote_literal(tag), ', ') FROM unnest(tags) AS tag) || ')');
   END LOOP;
 END $do$

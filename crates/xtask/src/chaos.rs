@@ -11,7 +11,7 @@ const MINUTES_DEFAULT: u64 = 2;
 const MINUTES_MAX: u64 = 7 * 24 * 60;
 
 /// Runs the test for as long as `arguments` ask. Its settings are named in
-/// `crates/replex/tests/chaos.rs`.
+/// `crates/replex/tests/all/chaos.rs`.
 pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let environment = environment(arguments)?;
     let settings = environment
@@ -19,7 +19,7 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
         .map(|(name, value)| (*name, value.as_str()));
     // Failures that this machine cannot make are left out.
     let environment: Vec<(&str, &str)> = settings.chain([(ALLOW_MISSING, "1")]).collect();
-    let line = "test --package replex --test chaos --locked -- --nocapture";
+    let line = "test --package replex --test all --locked chaos:: -- --nocapture";
     cargo::run_with(root, line.split(' '), &environment)
 }
 
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn settings_equal_those_of_the_test() {
-        let test = Path::new(env!("CARGO_MANIFEST_DIR")).join("../replex/tests/chaos.rs");
+        let test = Path::new(env!("CARGO_MANIFEST_DIR")).join("../replex/tests/all/chaos.rs");
         let text = std::fs::read_to_string(test).unwrap();
         for (name, _) in parsed("--seed 1 --only Kill").unwrap() {
             assert!(text.contains(&format!("\"{name}\"")), "{name}");

@@ -1,0 +1,184 @@
+//! A disk that is full: writes are refused clearly, reads go on, nothing is lost, and once an
+//! operator has made space everything goes on (R3).
+//!
+//! Needs the right to mount a small tmpfs.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use placement::Durability;
+use protocol::identity::ServerId;
+use replex::cluster::Cluster;
+use replex::inspect::{Inspector, are_equal};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+use crate::support;
+use crate::support::needs;
+use crate::support::people::{Outcome, People, Person};
+use crate::support::rows::is_quiet;
+
+const TMPFS: &str = "the right to mount a tmpfs, which root has";
+/// The small disk, and the space that another process uses on it.
+const DISK_BYTES: usize = 256 << 20;
+const BALLAST_BYTES: usize = 100 << 20;
+/// Rows are this large, so that the disk fills soon.
+const NOTE_BYTES: usize = 256 << 10;
+/// More rows than fit on the disk.
+const ROWS_MAX: i64 = (DISK_BYTES / NOTE_BYTES) as i64;
+/// Space that was made is noticed within this.
+const NOTICED_WITHIN: Duration = Duration::from_secs(30);
+
+/// A mounted tmpfs. Processes that have files open on it keep them.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(path: PathBuf) -> rustix::io::Result<SmallDisk> {
+        fs::create_dir(&path).unwrap();
+        let data = std::ffi::CString::new(format!("size={DISK_BYTES}")).unwrap();
+        mount("none", &path, "tmpfs", MountFlags::empty(), data.as_c_str())?;
+        Ok(SmallDisk(path))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = unmount(&self.0, UnmountFlags::DETACH);
+    }
+}
+
+fn person(id: i64) -> Person {
+    Person {
+        id,
+        city: format!("city {id}"),
+        score: id,
+    }
+}
+
+/// Inserts rows until one is refused, and returns why.
+async fn fill(people: &People, note: &str, written: &mut i64) -> String {
+    loop {
+        assert!(*written < ROWS_MAX, "the disk is never full");
+        match people.insert_noted(&person(*written), note).await {
+            Outcome::Done => *written += 1,
+            Outcome::Nothing(why) => return why,
+            Outcome::Unknown(why) => panic!("row {written}: {why}"),
+        }
+    }
+}
+
+async fn check_copies(cluster: &Cluster, rows: i64) {
+    let coordinators = [cluster.coordinator_address().to_owned()];
+    let within = Duration::from_secs(60);
+    let mut inspector = Inspector::new(&coordinators, within).await.unwrap();
+    let copies = inspector.sums("people").await.unwrap();
+    assert!(are_equal(&copies), "{copies:#?}");
+    assert_eq!(copies[0].rows, rows as u64);
+}
+
+#[tokio::test]
+async fn full_disk_refuses_writes_and_loses_nothing() {
+    let mut cluster = support::cluster(2).await;
+    let disk = SmallDisk::mount(cluster.server_folder(2));
+    let Some(disk) = needs::require(TMPFS, disk.ok()) else {
+        return;
+    };
+    let ballast = disk.0.join("ballast");
+    fs::write(&ballast, vec![7; BALLAST_BYTES]).unwrap();
+    let small = cluster.add_server().await.unwrap();
+    cluster.wait_until_serving().await.unwrap();
+    let people = People::create(&cluster, support::people(2, Durability::Sync)).await;
+
+    let note = "x".repeat(NOTE_BYTES);
+    let mut written = 0;
+    let address = cluster.coordinator_address().to_owned();
+    // A checkpoint that ends just now may free space. Later writes then fill the disk for good.
+    let since = Instant::now();
+    let refusal = loop {
+        assert!(
+            since.elapsed() < NOTICED_WITHIN,
+            "the full disk is not reported"
+        );
+        let refusal = fill(&people, &note, &mut written).await;
+        let [status, servers] = [&["status"][..], &["server", "list"]].map(|command| {
+            let arguments = [&["admin"], command, &["-C", &address]].concat();
+            support::run(&arguments)
+        });
+        if status.status.code() == Some(1) && servers.status.code() == Some(1) {
+            // Every report shows it, and why its partitions stay: each other server has a copy.
+            for output in [status, servers] {
+                let text = String::from_utf8(output.stdout).unwrap();
+                assert!(text.contains("disk full"), "{text}");
+                assert!(text.contains("start another server"), "{text}");
+            }
+            break refusal;
+        }
+    };
+    println!("{written} rows, then: {refusal}");
+    assert!(written > 10);
+    let full = cluster.server(small).ready_value("server").unwrap();
+    assert!(
+        refusal.contains(&format!("server {full} is full")),
+        "{refusal}"
+    );
+
+    for id in [0, written / 2, written - 1] {
+        assert_eq!(people.by_id(id).await, [person(id)]);
+        assert_eq!(people.by_city(&person(id).city).await, [person(id)]);
+    }
+    // Writes that free space are admitted.
+    assert_eq!(people.delete(0).await, Outcome::Done);
+    assert!(people.by_id(0).await.is_empty());
+    assert_eq!(people.update(&person(1)).await, Outcome::Done);
+    assert!(people.by_id(written).await.is_empty());
+    cluster.check_processes().unwrap();
+    check_copies(&cluster, written - 1).await;
+
+    fs::remove_file(&ballast).unwrap();
+    let since = Instant::now();
+    while people.insert_noted(&person(written), &note).await != Outcome::Done {
+        assert!(since.elapsed() < NOTICED_WITHIN, "space is not noticed");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    written += 1;
+    cluster.kill(small).await.unwrap();
+    cluster.restart(small).await.unwrap();
+    cluster.wait_until_serving().await.unwrap();
+    check_copies(&cluster, written - 1).await;
+}
+
+#[tokio::test]
+async fn partitions_leave_a_full_disk_while_writes_go_on() {
+    let mut cluster = support::cluster(3).await;
+    let disk = SmallDisk::mount(cluster.server_folder(3));
+    let Some(disk) = needs::require(TMPFS, disk.ok()) else {
+        return;
+    };
+    fs::write(disk.0.join("ballast"), vec![7; 180 << 20]).unwrap();
+    let small = cluster.add_server().await.unwrap();
+    cluster.wait_until_serving().await.unwrap();
+    let people = People::create(&cluster, support::people(1, Durability::Sync)).await;
+    let full = cluster.server(small).ready_value("server").unwrap();
+    let full = ServerId(full.parse().unwrap());
+    assert!(cluster.configuration().await.unwrap().holds(full));
+
+    let note = "x".repeat(NOTE_BYTES);
+    let (mut written, mut refused) = (0, 0);
+    while cluster.configuration().await.unwrap().holds(full) {
+        assert!(written < ROWS_MAX, "the disk is never full");
+        match people.insert_noted(&person(written), &note).await {
+            Outcome::Done => written += 1,
+            Outcome::Nothing(_) => refused += 1,
+            Outcome::Unknown(why) => panic!("row {written}: {why}"),
+        }
+    }
+    println!("{written} rows, {refused} refusals until all had moved");
+    for _ in 0..20 {
+        let done = people.insert_noted(&person(written), &note).await;
+        assert_eq!(done, Outcome::Done);
+        written += 1;
+    }
+    cluster.wait_until("nothing moves", is_quiet).await.unwrap();
+    cluster.check_processes().unwrap();
+    check_copies(&cluster, written).await;
+}

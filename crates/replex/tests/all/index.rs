@@ -1,0 +1,164 @@
+//! Indexes that come to a full table and go from it while it is written to, with processes that are
+//! killed meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use client::{Client, ConnectOptions, Error, IfExists, IfMissing, RequestResult, Table};
+use placement::{Constraint, Durability, Value};
+use protocol::configuration::Configuration;
+
+use crate::support;
+use crate::support::rows::{fill, insert_until, with_index};
+
+const ROWS: i64 = 20_000;
+const WRITERS: i64 = 64;
+/// Different notes; each is long, so that filling takes its time.
+const NOTES: i64 = 100;
+const NOTE_BYTES: usize = 1000;
+
+#[tokio::test]
+async fn an_index_is_made_under_load_though_processes_are_killed() {
+    let mut cluster = support::cluster(4).await;
+    let address = cluster.coordinator_address().to_owned();
+    let client = Client::connect(ConnectOptions::new([address.clone()]));
+    let client = client.await.unwrap();
+    let schema = support::people(1, Durability::Replicated);
+    let table = client.create_table(schema, IfExists::Fail).await.unwrap();
+    fill(&table, ROWS, WRITERS, person).await;
+
+    let over = Arc::new(AtomicBool::new(false));
+    let writer = insert_until(table.clone(), ROWS, person, Arc::clone(&over));
+    let writer = tokio::spawn(writer);
+    let maker = client.clone();
+    let wanted = with_index(table.schema(), "by_note");
+    let made = tokio::spawn(async move { maker.add_copy(wanted, &|_| {}).await });
+    let building = |configuration: &Configuration| !configuration.tables[0].building.is_empty();
+    cluster.wait_until("it is made", building).await.unwrap();
+    let places = cluster.configuration().await.unwrap().tables[0].placement[3].clone();
+    let killed = places[0].core.server.0 as usize - 1;
+    let unfinished = support::kill_and_restart(&mut cluster, killed, &made).await;
+    made.await.unwrap().unwrap();
+    over.store(true, Ordering::Relaxed);
+    let written = writer.await.unwrap();
+    assert!(
+        unfinished && written > 0,
+        "the kills came late, or writes stood still"
+    );
+
+    let check = support::run_well(&["admin", "check", "people", "-C", &address]);
+    assert!(check.contains("All copies hold the same rows"), "{check}");
+    assert!(check.contains("by_note"), "{check}");
+    let found = client.table("people").await.unwrap();
+    let found = found.lookup("by_note", &[note(7)]).unwrap().await.unwrap();
+    assert_eq!(found.len() as i64, (ROWS + written - 7 + NOTES - 1) / NOTES);
+
+    // Another one is given up while it is made.
+    let table = client.table("people").await.unwrap();
+    let wanted = with_index(table.schema(), "late");
+    let maker = client.clone();
+    let made = tokio::spawn(async move { maker.add_copy(wanted, &|_| {}).await });
+    cluster.wait_until("it is made", building).await.unwrap();
+    let dropped = client.drop_copy("people", "late", IfMissing::Fail).await;
+    dropped.unwrap();
+    let error = made.await.unwrap().unwrap_err();
+    assert!(matches!(&error, Error::Refused { message, .. } if message.contains("was dropped")));
+    let gone = |configuration: &Configuration| configuration.tables[0].schema.indexes.len() == 3;
+    cluster.wait_until("it is gone", gone).await.unwrap();
+}
+
+fn note(id: i64) -> Value {
+    Value::Text(format!("{:0width$}", id % NOTES, width = NOTE_BYTES))
+}
+
+fn person(id: i64) -> Vec<Value> {
+    let city = Value::Text(format!("city {}", id % 17));
+    vec![Value::Int64(id), city, Value::Int64(id % 5), note(id)]
+}
+
+/// A unique index judges each row under its lock, so a value that goes from one row to another
+/// while the index is made is never seen twice. No snapshot is needed for that.
+#[tokio::test]
+async fn a_value_may_go_to_another_row_while_its_unique_index_is_made() {
+    let mut cluster = support::cluster(3).await;
+    let address = cluster.coordinator_address().to_owned();
+    let client = Client::connect(ConnectOptions::new([address.clone()]));
+    let client = client.await.unwrap();
+    let schema = support::people(1, Durability::Replicated);
+    let table = client.create_table(schema, IfExists::Fail).await.unwrap();
+    fill(&table, ROWS, WRITERS, |id| badged(id, id)).await;
+
+    let over = Arc::new(AtomicBool::new(false));
+    let mut writers = tokio::task::JoinSet::new();
+    for first in 0..8 {
+        writers.spawn(hand_on(table.clone(), first, Arc::clone(&over)));
+    }
+    let mut wanted = with_index(table.schema(), "by_badge");
+    wanted.indexes.last_mut().unwrap().constraint = Some(Constraint::Unique);
+    let made = client.add_copy(wanted.clone(), &|_| {}).await;
+    over.store(true, Ordering::Relaxed);
+    made.expect("no value is in two rows at any moment");
+    let mut handed_on = 0;
+    while let Some(written) = writers.join_next().await {
+        handed_on += written.unwrap();
+    }
+    assert!(handed_on > 100, "{handed_on} values were handed on");
+    let check = support::run_well(&["admin", "check", "people", "-C", &address]);
+    assert!(check.contains("All copies hold the same rows"), "{check}");
+
+    // With two rows of one value it cannot be made, and says which value that is.
+    client
+        .drop_copy("people", "by_badge", IfMissing::Fail)
+        .await
+        .unwrap();
+    let gone = |configuration: &Configuration| configuration.tables[0].schema.indexes.len() == 2;
+    cluster.wait_until("it is gone", gone).await.unwrap();
+    let table = client.table("people").await.unwrap();
+    let result = table.insert(&badged(-1, 9_999)).await.unwrap();
+    assert!(
+        matches!(result, RequestResult::Applied { .. }),
+        "{result:?}"
+    );
+    let error = client.add_copy(wanted, &|_| {}).await.unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("several rows have") && error.contains("9999"),
+        "{error}"
+    );
+}
+
+/// Gives each eighth value to new rows, in turn, until it is over. Returns how often it did.
+async fn hand_on(table: Table, first: i64, over: Arc<AtomicBool>) -> i64 {
+    let mut written = 0;
+    let mut holders: Vec<(i64, i64)> = (first..ROWS).step_by(8).map(|id| (id, id)).collect();
+    while !over.load(Ordering::Relaxed) {
+        let next = written as usize % holders.len();
+        let (badge, holder) = holders[next];
+        let new = (written + 1) * ROWS + badge;
+        let result = table.delete(&[Value::Int64(holder)], None).await.unwrap();
+        assert!(
+            matches!(result, RequestResult::Applied { .. }),
+            "{result:?}"
+        );
+        let result = table.insert(&badged(new, badge)).await.unwrap();
+        assert!(
+            matches!(result, RequestResult::Applied { .. }),
+            "{result:?}"
+        );
+        holders[next].1 = new;
+        written += 1;
+    }
+    written
+}
+
+/// A person whose note is a value that no other row has.
+fn badged(id: i64, badge: i64) -> Vec<Value> {
+    let city = Value::Text(format!("city {}", id % 17));
+    let note = format!("{badge:0width$}", width = NOTE_BYTES / 2);
+    vec![
+        Value::Int64(id),
+        city,
+        Value::Int64(id % 5),
+        Value::Text(note),
+    ]
+}

@@ -1,0 +1,170 @@
+//! Ranges of every partition while rows move between partitions and a server is killed: each row
+//! that is in the range throughout is read once.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use client::{Client, ConnectOptions, Table};
+use placement::Value;
+use protocol::configuration::Configuration;
+use replex::cluster::{Cluster, ClusterOptions};
+use sql::{SqlSession, StatementOutcome};
+use tokio::sync::mpsc;
+
+use crate::support;
+
+const ROWS: i64 = 60;
+/// Keys of the range that is read. The rows with even numbers never leave it.
+const RANGE: std::ops::Range<i64> = 0..100;
+const READS: usize = 25;
+/// Rows that are moved during each read.
+const MOVES: usize = 4;
+
+async fn run(session: &mut SqlSession<Client>, text: &str) -> Vec<Vec<Value>> {
+    let outcomes = session.run_text(text).await;
+    let outcome = outcomes.unwrap_or_else(|error| panic!("{text}: {}", error.error));
+    match outcome.into_iter().next_back().unwrap() {
+        StatementOutcome::Rows(rows) => rows.rows,
+        _ => Vec::new(),
+    }
+}
+
+async fn session(address: &str) -> SqlSession<Client> {
+    let options = ConnectOptions::new([address.to_owned()]);
+    SqlSession::new(Client::connect(options).await.unwrap())
+}
+
+/// Moves some rows for each permit: those with even numbers within the range, the others into it
+/// and out of it. A move whose outcome is unknown is repeated, which changes nothing.
+async fn move_rows(address: String, mut permits: mpsc::Receiver<()>) -> usize {
+    let mut session = session(&address).await;
+    let mut moves = 0;
+    while permits.recv().await.is_some() {
+        for _ in 0..MOVES {
+            let id = (moves as i64 * 7) % ROWS;
+            let key = match id % 2 {
+                0 => (moves as i64 * 37) % RANGE.end,
+                _ => (moves as i64 % 2) * 1_000 + id,
+            };
+            let text = format!("UPDATE mv SET k = {key} WHERE id = {id}");
+            while session.run_text(&text).await.is_err() {}
+            moves += 1;
+        }
+    }
+    moves
+}
+
+fn number(value: &Value) -> i64 {
+    match value {
+        Value::Int64(number) => *number,
+        other => panic!("{other:?} is no number"),
+    }
+}
+
+/// Checks rows of number and key: each once, those that stayed, none from outside, in order.
+fn check(rows: &[(i64, i64)], descending: bool, what: &str) {
+    let ids: BTreeSet<i64> = rows.iter().map(|(id, _)| *id).collect();
+    assert_eq!(ids.len(), rows.len(), "{what}: a row twice: {rows:?}");
+    let stayed = (0..ROWS).step_by(2);
+    let missing: Vec<i64> = stayed.filter(|id| !ids.contains(id)).collect();
+    assert!(missing.is_empty(), "{what}: {missing:?} are missing");
+    assert!(
+        rows.iter().all(|(_, key)| RANGE.contains(key)),
+        "{what}: {rows:?}"
+    );
+    let mut sorted: Vec<(i64, i64)> = rows.iter().map(|(id, key)| (*key, *id)).collect();
+    if descending {
+        sorted.reverse();
+    }
+    assert!(sorted.is_sorted(), "{what}: not in order: {rows:?}");
+}
+
+/// Reads the range in every way while rows move.
+async fn read(session: &mut SqlSession<Client>, table: &Table, permits: &mpsc::Sender<()>) {
+    let statements = [
+        (
+            "SELECT id, k FROM mv WHERE k BETWEEN 0 AND 99 ORDER BY k, id",
+            false,
+        ),
+        (
+            "SELECT id, k FROM mv WHERE k >= 0 AND k < 100 ORDER BY k DESC, id DESC",
+            true,
+        ),
+        (
+            "SELECT id, k FROM mv WHERE k < 100 ORDER BY k, id LIMIT 1000",
+            false,
+        ),
+    ];
+    for read in 0..READS {
+        let (text, descending) = statements[read % statements.len()];
+        // Rows are moved while these are read. A mover that is not through with the last ones, as
+        // while a server is down, holds no read up.
+        let _ = permits.try_send(());
+        let rows = run(session, text).await;
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|row| (number(&row[0]), number(&row[1])))
+            .collect();
+        check(&rows, descending, text);
+
+        let text = "SELECT count(*) FROM mv WHERE k BETWEEN 0 AND 99";
+        let count = number(&run(session, text).await[0][0]);
+        assert!((ROWS / 2..=ROWS).contains(&count), "{text}: {count}");
+
+        let (from, to) = ([Value::Int64(RANGE.start)], [Value::Int64(RANGE.end)]);
+        let range = table.range("by_k", Bound::Included(&from), Bound::Excluded(&to));
+        let mut coming = range.unwrap().rows().unwrap();
+        let mut rows = Vec::new();
+        while let Some(row) = coming.next().await.unwrap() {
+            rows.push((number(&row.values[0]), number(&row.values[1])));
+        }
+        assert_eq!(coming.is_of_one_moment(), Some(true));
+        check(&rows, false, "Table::range");
+
+        let rows = run(session, "SELECT id FROM mv ORDER BY k LIMIT 1000").await;
+        let ids: BTreeSet<i64> = rows.iter().map(|row| number(&row[0])).collect();
+        assert_eq!((ids.len(), rows.len()), (ROWS as usize, ROWS as usize));
+    }
+    assert_eq!(session.take_notices(), [] as [String; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ranges_have_each_row_once_while_rows_move_and_a_server_is_killed() {
+    let options = ClusterOptions {
+        servers: 4,
+        ..ClusterOptions::new(support::program())
+    };
+    let mut cluster = Cluster::start(options).await.unwrap();
+    let address = cluster.coordinator_address().to_owned();
+    let mut session = session(&address).await;
+    run(
+        &mut session,
+        "CREATE TABLE mv (id bigint PRIMARY KEY, k bigint NOT NULL, INDEX by_k (k), \
+         INDEX by_k_id (k, id) WITH (partition_by = 'k')) \
+         WITH (partitions = 5, durability = 'replicated')",
+    )
+    .await;
+    for id in 0..ROWS {
+        run(&mut session, &format!("INSERT INTO mv VALUES ({id}, {id})")).await;
+    }
+    let table = session.store().table("mv").await.unwrap();
+    // One permit waits at most, so that rows do not move without pause: a read from a cover does
+    // not hold them up.
+    let (permits, wanted) = mpsc::channel(1);
+    let moving = tokio::spawn(move_rows(address, wanted));
+
+    read(&mut session, &table, &permits).await;
+    let killed = table.definition().placement[1][0].core.server;
+    cluster.kill(killed.0 as usize - 1).await.unwrap();
+    read(&mut session, &table, &permits).await;
+    let is_replaced = |it: &Configuration| !it.holds(killed) && it.is_at_rest();
+    cluster
+        .wait_until("it is replaced", is_replaced)
+        .await
+        .unwrap();
+    cluster.restart(killed.0 as usize - 1).await.unwrap();
+    read(&mut session, &table, &permits).await;
+
+    drop(permits);
+    assert!(moving.await.unwrap() > READS, "rows were moved");
+}
