@@ -163,7 +163,8 @@ END
 $function$;
 -- Notes the indexes that a statement needs: what ADD CONSTRAINT and REPLICA IDENTITY name behind USING INDEX, CLUSTER ON,
 -- and the keys that REFERENCES may mean. A replica lacks an index whose concurrent build failed on the primary and that
--- REINDEX has repaired there; it builds the index now. One that is not needed, as its name stands in a literal, does no harm.
+-- REINDEX has repaired there; it builds the index now, as a superuser, since the
+-- table's owner need not have the right to. One that is not needed, as its name stands in a literal, does no harm.
 CREATE OR REPLACE FUNCTION hihooi.note_indexes(statement text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
 DECLARE
@@ -182,8 +183,7 @@ BEGIN
     names (kind, name) AS (
       SELECT kind, CASE WHEN word LIKE '"%' THEN replace(substr(word, 2, length(word) - 2), '""', '"') ELSE lower(word) END::name
         FROM named)
-    SELECT DISTINCT regexp_replace(pg_get_indexdef(i.indexrelid), '\mINDEX\M', 'INDEX IF NOT EXISTS') AS definition,
-                    pg_get_userbyid(r.relowner) AS owner
+    SELECT DISTINCT regexp_replace(pg_get_indexdef(i.indexrelid), '\mINDEX\M', 'INDEX IF NOT EXISTS') AS definition
       FROM names
            JOIN pg_class c ON c.relname = names.name AND c.relkind::text = CASE names.kind WHEN 'index' THEN 'i' ELSE 'r' END
            JOIN pg_index i ON c.oid = CASE names.kind WHEN 'index' THEN i.indexrelid ELSE i.indrelid END
@@ -195,7 +195,7 @@ BEGIN
   LOOP
     INSERT INTO hihooi.schema_change (at, event, tag, matters, settings, path, role, query, context)
       VALUES (encode(timestamptz_send(statement_timestamp()), 'hex'), 'index', 'CREATE INDEX', true, '',
-              current_setting('search_path'), index.owner, index.definition, '')
+              current_setting('search_path'), '', index.definition, '')
       RETURNING id INTO noted;
     DELETE FROM hihooi.schema_change WHERE id = noted;
   END LOOP;
