@@ -4,6 +4,9 @@
 //! The server gives up durability for speed. Dropping it removes all of its files. PostgreSQL
 //! refuses to run as root. If this process runs as root, it starts the server as the user nobody.
 
+mod template;
+
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -11,6 +14,7 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -52,6 +56,8 @@ pub struct Postgres {
     port: u16,
     settings: Vec<String>,
     process: Option<Child>,
+    /// The folder from which the data folder was copied.
+    template: Option<Arc<TempDir>>,
 }
 
 /// Returns the folder of PostgreSQL's programs: the newest of Debian's, or the first in PATH.
@@ -80,12 +86,7 @@ impl Postgres {
     /// Starts a server with its folder below `base`, which every user must be able to reach.
     pub fn start_in(base: &Path, settings: &[&str]) -> io::Result<Postgres> {
         let mut postgres = Postgres::stopped(base, settings)?;
-        let mut command = postgres.command("initdb")?;
-        let words = "--no-sync --auth=trust --encoding=UTF8 --locale=C";
-        command
-            .args(words.split(' '))
-            .args(["--username", SUPERUSER]);
-        run(command.arg("--pgdata").arg(postgres.data()), "initdb")?;
+        postgres.template = Some(template::copy_into(&postgres, base)?);
         postgres.restart()?;
         Ok(postgres)
     }
@@ -121,12 +122,19 @@ impl Postgres {
             port: 0,
             settings: settings.map(ToString::to_string).collect(),
             process: None,
+            template: None,
             folder: folder_in(base, "replex-postgres-")?,
         })
     }
 
+    /// Returns a command that runs one of PostgreSQL's programs.
     fn command(&self, program: &str) -> io::Result<Command> {
-        let mut command = Command::new(self.programs.join(program));
+        self.command_of(self.programs.join(program))
+    }
+
+    /// Returns a command that runs a program as the server's user, in the server's folder.
+    fn command_of(&self, program: impl AsRef<OsStr>) -> io::Result<Command> {
+        let mut command = Command::new(program);
         command.current_dir(self.folder.path()).stdin(Stdio::null());
         without_root(&mut command)?;
         Ok(command)

@@ -46,8 +46,15 @@ pub fn unpack_installed(source: &str, package: &str, folder: &Path) -> Result<()
     let query = "dpkg-query --show --showformat ${source:Version}";
     let version = program::run(program::words(query, folder).arg(package))
         .map_err(|error| format!("{error}: `apt-get install {package}`"))?;
-    unpack(&format!("{source}={version}"), folder)
-        .or_else(|_| unpack(&format!("{source}/{}", codename()?), folder))
+    if unpack(&format!("{source}={version}"), folder).is_ok() {
+        return Ok(());
+    }
+    let release = codename()?;
+    println!(
+        "The archive lacks the source of {source} {version}, so the tests are those of {release}. \
+         They may expect other answers, directly too."
+    );
+    unpack(&format!("{source}/{release}"), folder)
 }
 
 /// Returns the name of the installed release of Debian.

@@ -8,6 +8,7 @@ use proxy::console::{client, metrics};
 use proxy::serve::routing::Routing;
 use replication::ReplicationSettings;
 
+use crate::support::cluster::pause;
 use crate::support::raw::Raw;
 use crate::support::{Front, connect_by, is_there, options, printed, run};
 
@@ -51,6 +52,7 @@ async fn replicas_are_added_and_removed_by_psql() {
             break;
         }
         assert!(started.elapsed() < PATIENCE, "{shown}");
+        pause().await;
     }
     let started = Instant::now();
     loop {
@@ -64,6 +66,7 @@ async fn replicas_are_added_and_removed_by_psql() {
             break;
         }
         assert!(started.elapsed() < PATIENCE, "{routes}");
+        pause().await;
     }
     let lag = psql(&primary, &front, "SHOW LAG").await;
     assert!(lag.starts_with("1|") && lag.ends_with("|0\n"), "{lag}");
@@ -161,6 +164,7 @@ async fn answers_have_types() {
             break;
         }
         assert!(started.elapsed() < PATIENCE, "{output:?}");
+        pause().await;
     }
 }
 

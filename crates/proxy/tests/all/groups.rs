@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use proxy_core::freshness::ReplicaState;
 use tokio_postgres::Client;
 
-use crate::support::cluster::{Cluster, PATIENCE, text};
+use crate::support::cluster::{Cluster, PATIENCE, pause, text};
 use crate::support::{connect, is_there};
 
 const TABLE: &str = "
@@ -161,6 +161,7 @@ async fn replica_that_dies_in_a_backlog_has_everything_once() {
         let begun = Instant::now();
         while number(&replica, count).await < until {
             assert!(begun.elapsed() < PATIENCE, "it does not go on");
+            pause().await;
         }
         cluster.replicas[0].crash().unwrap();
     }

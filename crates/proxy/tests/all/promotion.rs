@@ -18,7 +18,7 @@ use replication::promotion::{PromotionOutcome, promote};
 use replication::{ExistingData, ReplicationError, ReplicationSettings};
 use tokio_postgres::Client;
 
-use crate::support::cluster::{Cluster, PATIENCE, text};
+use crate::support::cluster::{Cluster, PATIENCE, pause, text};
 use crate::support::{Front, connect, is_there, options_at, try_connect};
 
 /// Sequences of every kind, and changes that do not come as row images.
@@ -96,7 +96,7 @@ async fn front(promoted: &PromotionOutcome) -> Front {
     while !serve(&manager.lock().unwrap()) {
         let status = front.replicas().replication().status();
         assert!(started.elapsed() < PATIENCE, "{status:?}");
-        tokio::task::yield_now().await;
+        pause().await;
     }
     front
 }
@@ -112,6 +112,7 @@ async fn wait_until(front: &Front, database: &Address, expected: &str) {
         }
         let status = front.replicas().replication().status();
         assert!(started.elapsed() < PATIENCE, "{status:?}");
+        pause().await;
     }
 }
 
@@ -143,7 +144,7 @@ async fn wait_for(replicas: &Replicas, what: &str) {
             break;
         }
         assert!(started.elapsed() < PATIENCE, "{status:?}");
-        tokio::task::yield_now().await;
+        pause().await;
     }
 }
 
@@ -155,7 +156,7 @@ async fn come_back(cluster: &mut Cluster, by: &Address) {
     let started = Instant::now();
     while cluster.front.proxy.followed().is_some() {
         assert!(started.elapsed() < PATIENCE);
-        tokio::task::yield_now().await;
+        pause().await;
     }
     cluster.front.replicas().replication().give_up().await;
     let stood = lineage::refuse_replaced(&old, std::slice::from_ref(by)).await;
@@ -241,7 +242,7 @@ async fn replica_takes_the_primarys_place() {
     while compared.compared().values().all(|times| *times == 0) {
         compared.compare_now();
         assert!(started.elapsed() < PATIENCE, "{:?}", compared.status());
-        tokio::task::yield_now().await;
+        pause().await;
     }
 
     come_back(&mut cluster, &promoted.primary).await;
@@ -286,6 +287,7 @@ async fn promotion_keeps_every_commit_that_all_replicas_had() {
     let many = "SELECT 1 FROM t HAVING count(*) > 500";
     while text(&client, many).await.is_empty() {
         assert!(started.elapsed() < PATIENCE);
+        pause().await;
     }
     is_over.store(true, Ordering::Relaxed);
     cluster.primary.crash().unwrap();
@@ -320,6 +322,7 @@ async fn promotion_keeps_every_commit_that_all_replicas_had() {
         let all = "SELECT count(*) || '/' || sum(id) FROM t";
         while text(&there, all).await != text(&client, all).await {
             assert!(started.elapsed() < PATIENCE);
+            pause().await;
         }
     }
 }
@@ -354,6 +357,7 @@ async fn commit_that_a_promoted_replica_lacks_is_not_acknowledged() {
     let started = Instant::now();
     while text(&primary, "SELECT id FROM t").await != "1" {
         assert!(started.elapsed() < PATIENCE);
+        pause().await;
     }
     cluster.primary.crash().unwrap();
     let old = cluster.primary.address("postgres");
@@ -365,7 +369,7 @@ async fn commit_that_a_promoted_replica_lacks_is_not_acknowledged() {
     let routing = cluster.front.proxy.followed().unwrap();
     while routing.lease.is_valid() {
         assert!(started.elapsed() < PATIENCE);
-        tokio::task::yield_now().await;
+        pause().await;
     }
     routing.replicas.replication().give_up().await;
     assert!(insert.await.unwrap().is_err());
@@ -387,6 +391,7 @@ async fn lagging_replica_is_not_promoted() {
     let started = Instant::now();
     while text(&ahead, "SELECT id FROM t").await != "1" {
         assert!(started.elapsed() < PATIENCE);
+        pause().await;
     }
     cluster.primary.crash().unwrap();
     let (old, named) = (cluster.primary.address("postgres"), addresses(&cluster));
@@ -554,6 +559,7 @@ async fn standby_that_was_promoted_half_way_is_gone_on_with() {
     let started = Instant::now();
     while text(&there, all).await != expected {
         assert!(started.elapsed() < PATIENCE);
+        pause().await;
     }
     come_back(&mut cluster, &new).await;
 }

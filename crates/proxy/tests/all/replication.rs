@@ -17,6 +17,7 @@ use rustix::process::Signal;
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
+use crate::support::cluster::pause;
 use crate::support::{connect, is_there, signal};
 
 /// A wait beyond this has come to a stop, even on a busy machine.
@@ -586,6 +587,7 @@ async fn lost_slot_is_noticed() {
     let started = Instant::now();
     while client.batch_execute(drop_slot).await.is_err() {
         assert!(started.elapsed() < PATIENCE);
+        pause().await;
     }
     let lost = "INSERT INTO account (id) VALUES (12345)";
     client.batch_execute(lost).await.unwrap();
@@ -646,6 +648,7 @@ async fn planted_difference_is_found() {
         == "0"
     {
         assert!(started.elapsed() < PATIENCE);
+        pause().await;
     }
     hihooi.0.replication.remove_replica(FIRST).await;
     hihooi.add(SECOND, &replica);

@@ -9,7 +9,7 @@ use proxy_core::freshness::{ReplicaId, ReplicaState};
 use replication::ExistingData;
 use tokio_postgres::Client;
 
-use crate::support::cluster::{Cluster, PATIENCE, text};
+use crate::support::cluster::{Cluster, PATIENCE, pause, text};
 use crate::support::raw::Raw;
 use crate::support::{connect, connect_by, is_there, printed, run};
 
@@ -237,6 +237,7 @@ async fn rows_are_named_by_parameters_too() {
     let started = Instant::now();
     while text(&in_the_way, waiting).await == "0" {
         assert!(started.elapsed() < PATIENCE, "no session waits for the row");
+        pause().await;
     }
     let read = async |id: i64| {
         let before = cluster.served();
@@ -281,6 +282,7 @@ async fn commits_at_1sr_wait_for_replicas() {
     let is_everywhere_known = || cluster.manager.lock().unwrap().pending_count() == 0;
     while text(&primary, "SELECT count(*) FROM t").await != "2" || !is_everywhere_known() {
         assert!(started.elapsed() < PATIENCE);
+        pause().await;
     }
     assert!(!commit.is_finished());
     replica.batch_execute("COMMIT").await.unwrap();

@@ -8,7 +8,7 @@ use pg_local::{Postgres, SUPERUSER};
 use proxy::console::client::ask;
 use proxy_core::freshness::{ReplicaId, ReplicaState, Tsid};
 
-use crate::support::cluster::{Cluster, PATIENCE, text};
+use crate::support::cluster::{Cluster, PATIENCE, pause, text};
 use crate::support::{connect, is_there};
 
 const FIRST: ReplicaId = ReplicaId(1);
@@ -208,6 +208,7 @@ async fn seed_dies_while_it_is_copied() {
     while text(&other, waits).await == "0" {
         let status = cluster.front.replicas().replication().status();
         assert!(begun.elapsed() < PATIENCE, "{status:?}");
+        pause().await;
     }
     cluster.replicas[0].kill();
     cluster.replicas[0].start_again().unwrap();

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use crate::support::cluster::{Cluster, PATIENCE, text};
+use crate::support::cluster::{Cluster, PATIENCE, pause, text};
 use crate::support::raw::Raw;
 use crate::support::{connect, connect_by, is_there};
 
@@ -263,6 +263,7 @@ async fn transactions_end_with_their_replica() {
     let started = Instant::now();
     while text(&replica, running).await != "2" {
         assert!(started.elapsed() < PATIENCE);
+        pause().await;
     }
     cluster.replicas[0].kill();
     assert!(busy.until_ready().await.ends_with("[08006]ZE"));
@@ -301,7 +302,7 @@ async fn snapshots_wait_for_no_transaction() {
     let started = Instant::now();
     while cluster.manager.lock().unwrap().pending_count() == 0 {
         assert!(started.elapsed() < PATIENCE);
-        tokio::task::yield_now().await;
+        pause().await;
     }
     let mut raw = traced(&cluster).await;
     let why = "the primary, it must see a commit under way";

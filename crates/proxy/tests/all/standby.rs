@@ -10,7 +10,7 @@ use proxy_core::freshness::ReplicaState;
 use replication::ExistingData;
 use tokio::task::JoinSet;
 
-use crate::support::cluster::{Cluster, PATIENCE, text};
+use crate::support::cluster::{Cluster, PATIENCE, pause, text};
 use crate::support::{connect, is_there};
 
 fn standby_of(primary: &Postgres) -> Postgres {
@@ -54,6 +54,7 @@ async fn reads_at_a_standby_see_all_that_was_answered() {
                 assert_eq!(text(&reader, &read).await, expected.to_string());
             }
             assert!(started.elapsed() < PATIENCE);
+            pause().await;
         }
         standby.kill();
         cluster

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::cluster::{Cluster, PATIENCE, pause};
 use crate::support::is_there;
 use crate::support::raw::Raw;
 
@@ -45,6 +45,7 @@ async fn trace_reports_where_statements_go() {
             break;
         }
         assert!(started.elapsed() < PATIENCE);
+        pause().await;
     }
     for text in [
         "SELECT now(), random()",

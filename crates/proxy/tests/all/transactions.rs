@@ -6,7 +6,7 @@ use std::time::Instant;
 use tokio_postgres::NoTls;
 use tokio_postgres::error::SqlState;
 
-use crate::support::cluster::{Cluster, PATIENCE, text};
+use crate::support::cluster::{Cluster, PATIENCE, pause, text};
 use crate::support::raw::Raw;
 use crate::support::{connect, is_there};
 
@@ -266,6 +266,7 @@ async fn wait_for_lock(cluster: &Cluster) {
     let started = Instant::now();
     while text(&replica, waiting).await == "0" {
         assert!(started.elapsed() < PATIENCE, "no session waits");
+        pause().await;
     }
 }
 

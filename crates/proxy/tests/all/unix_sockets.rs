@@ -21,7 +21,7 @@ use tokio_postgres::NoTls;
 use tokio_postgres::error::SqlState;
 
 use crate::support;
-use crate::support::cluster::{PATIENCE, text, until_all_serve};
+use crate::support::cluster::{PATIENCE, pause, text, until_all_serve};
 use crate::support::{Front, complained, connect_by, is_there, options, printed, psql, users};
 
 /// The number of a port that is not in use here: sockets are in folders of their own.
@@ -70,7 +70,7 @@ async fn clients_come_by_a_unix_socket() {
     let started = Instant::now();
     while fs::exists(&socket).unwrap() {
         assert!(started.elapsed() < PATIENCE);
-        tokio::task::yield_now().await;
+        pause().await;
     }
 }
 
@@ -95,6 +95,7 @@ async fn statement_is_cancelled_by_a_unix_socket() {
     let started = Instant::now();
     while text(&admin, sleeps).await != "1" {
         assert!(started.elapsed() < PATIENCE);
+        pause().await;
     }
     token.cancel_query(NoTls).await.unwrap();
     let error = sleeping.await.unwrap().unwrap_err();
@@ -196,6 +197,7 @@ async fn databases_are_reached_by_unix_sockets() {
         let started = Instant::now();
         while tokio_postgres::connect(&line, NoTls).await.is_ok() {
             assert!(started.elapsed() < PATIENCE);
+            pause().await;
         }
     }
     let host = folder.path().display().to_string().replace('/', "%2F");

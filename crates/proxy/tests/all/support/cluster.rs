@@ -110,7 +110,7 @@ impl Cluster {
             }
             let status = self.front.replicas().replication().status();
             assert!(started.elapsed() < PATIENCE, "{states:?} {status:?}");
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            pause().await;
         }
     }
 
@@ -123,6 +123,7 @@ impl Cluster {
             while text(&client, query).await != expected {
                 let status = self.front.replicas().replication().status();
                 assert!(started.elapsed() < PATIENCE, "{query}: {status:?}");
+                pause().await;
             }
         }
     }
@@ -141,7 +142,7 @@ impl Cluster {
             }
             let status = self.front.replicas().replication().status();
             assert!(started.elapsed() < PATIENCE, "{status:?}");
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            pause().await;
         }
     }
 
@@ -167,6 +168,12 @@ impl Cluster {
     }
 }
 
+/// The time between two looks at what is waited for. Without it the waiting test takes the
+/// processors from what it waits for.
+pub async fn pause() {
+    tokio::time::sleep(Duration::from_millis(2)).await;
+}
+
 /// Looks again and again until there is something.
 pub async fn wait<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() -> F) -> T {
     let started = Instant::now();
@@ -175,7 +182,7 @@ pub async fn wait<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() 
             return found;
         }
         assert!(started.elapsed() < PATIENCE, "no {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        pause().await;
     }
 }
 
@@ -205,6 +212,7 @@ pub async fn until_all_serve(front: &Front, manager: &Mutex<FreshnessManager>) {
             assert_eq!(read, number.to_string());
             let status = front.replicas().replication().status();
             assert!(started.elapsed() < PATIENCE, "{status:?}");
+            pause().await;
         }
     }
 }

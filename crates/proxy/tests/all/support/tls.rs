@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::NoTls;
 use tokio_rustls::TlsAcceptor;
 
-use super::cluster::PATIENCE;
+use super::cluster::{PATIENCE, pause};
 use super::{PASSWORD, connect};
 
 /// A certificate for `127.0.0.1` that is signed by its own key, of this kind. Its files are in the
@@ -133,6 +133,7 @@ pub async fn require_tls_with(databases: &[&Postgres], certificate: &str, secret
         let started = Instant::now();
         while tokio_postgres::connect(&line, NoTls).await.is_ok() {
             assert!(started.elapsed() < PATIENCE);
+            pause().await;
         }
     }
 }
@@ -163,6 +164,7 @@ pub async fn want_certificates(postgres: &Postgres, address: &Address) {
     let started = Instant::now();
     while Connection::open(address, &key, &login).await.is_ok() {
         assert!(started.elapsed() < PATIENCE);
+        pause().await;
     }
 }
 
