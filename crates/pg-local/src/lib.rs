@@ -28,6 +28,9 @@ use pg_connect::auth::tls::TlsPolicy;
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// The attempts to start on a free port, because another process may use the port first.
 const TRIES_MAX: usize = 5;
+/// The file system in memory, and what must be free of it for a server.
+const MEMORY: &str = "/dev/shm";
+const MEMORY_BYTES_MIN: u64 = 2 << 30;
 /// The user nobody and the group nogroup.
 const UNPRIVILEGED_USER: u32 = 65_534;
 /// The line that PostgreSQL logs once it serves.
@@ -78,9 +81,10 @@ pub fn programs() -> Option<PathBuf> {
 }
 
 impl Postgres {
-    /// Makes and starts a database with these further settings (`name=value`).
+    /// Makes and starts a database with these further settings (`name=value`). Its folder is in
+    /// memory if there is room.
     pub fn start(settings: &[&str]) -> io::Result<Postgres> {
-        Postgres::start_in(&std::env::temp_dir(), settings)
+        Postgres::start_in(&base(), settings)
     }
 
     /// Starts a server with its folder below `base`, which every user must be able to reach.
@@ -285,6 +289,17 @@ pub fn folder_in(base: &Path, prefix: &str) -> io::Result<TempDir> {
         )?;
     }
     Ok(folder)
+}
+
+/// Returns the folder for servers whose place does not matter. ext4 takes up to a second to create
+/// the thousand files of a database if as many were deleted just before, since it does not use
+/// their inodes again at once.
+fn base() -> PathBuf {
+    let free = rustix::fs::statvfs(MEMORY).map(|memory| memory.f_bavail * memory.f_frsize);
+    match free {
+        Ok(bytes) if bytes >= MEMORY_BYTES_MIN => PathBuf::from(MEMORY),
+        _ => std::env::temp_dir(),
+    }
 }
 
 /// Returns a port on loopback that is free now: for programs that do not take port 0.

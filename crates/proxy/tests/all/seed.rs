@@ -8,7 +8,7 @@ use pg_local::{Postgres, SUPERUSER};
 use proxy::console::client::ask;
 use proxy_core::freshness::{ReplicaId, ReplicaState, Tsid};
 
-use crate::support::cluster::{Cluster, PATIENCE, pause, text};
+use crate::support::cluster::{self, Cluster, PATIENCE, pause, text};
 use crate::support::{connect, is_there};
 
 const FIRST: ReplicaId = ReplicaId(1);
@@ -107,6 +107,14 @@ async fn new_replica_is_filled_from_another_under_load() {
     assert_eq!(state(&cluster, SECOND), Some(ReplicaState::Serving));
 }
 
+/// Waits until a server that was filled from a killed one has the row of `t`. The killed one has
+/// lost it if it had not written it yet, and both get it from the primary again.
+async fn until_it_has_the_row(server: &Postgres) {
+    let there = connect(server.socket()).await;
+    let look = || async { (text(&there, "SELECT id FROM t").await == "1").then_some(()) };
+    cluster::wait("row of t", look).await;
+}
+
 /// An invalid seed is refused in words. A seed that is offline is waited for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn seed_must_be_a_replica_that_is_as_the_primary() {
@@ -115,14 +123,12 @@ async fn seed_must_be_a_replica_that_is_as_the_primary() {
     }
     let mut cluster = Cluster::start(1).await;
     let client = cluster.front.connect().await;
-    client
-        .batch_execute("CREATE TABLE t (id int PRIMARY KEY)")
-        .await
-        .unwrap();
-    client
-        .batch_execute("INSERT INTO t VALUES (1)")
-        .await
-        .unwrap();
+    for sql in [
+        "CREATE TABLE t (id int PRIMARY KEY)",
+        "INSERT INTO t VALUES (1)",
+    ] {
+        client.batch_execute(sql).await.unwrap();
+    }
     cluster.settle().await;
     let new = Postgres::start(&[]).unwrap();
     let refused = console(&cluster, &add(&new, "FROM 7")).await.unwrap_err();
@@ -142,6 +148,7 @@ async fn seed_must_be_a_replica_that_is_as_the_primary() {
         state(&cluster, SECOND) == Some(ReplicaState::Serving)
     })
     .await;
+    until_it_has_the_row(&new).await;
     console(&cluster, "REMOVE REPLICA 2").await.unwrap();
     let there = connect(new.socket()).await;
     assert_eq!(text(&there, "SELECT id FROM t").await, "1");
