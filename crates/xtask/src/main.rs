@@ -233,7 +233,7 @@ fn mutants(root: &Path, arguments: &[String]) -> Result<(), String> {
     let histories = "test --package machines --features planted --test scenarios";
     cargo::run(root, histories.split(' '))?;
     if arguments.is_empty() {
-        let control = "test --package proxy --features planted --test all history::held_back";
+        let control = "test --package proxy --features planted --test all history::delayed_commit";
         let bug = [("REPLEX_HIHOOI_PLANTED", "CommitsOutOfOrder")];
         cargo::run_with(root, control.split(' '), &bug)?;
     }
