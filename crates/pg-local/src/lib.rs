@@ -31,6 +31,8 @@ const TRIES_MAX: usize = 5;
 /// The file system in memory, and what must be free of it for a server.
 const MEMORY: &str = "/dev/shm";
 const MEMORY_BYTES_MIN: u64 = 2 << 30;
+/// How the names of folders begin.
+const PREFIX: &str = "replex-postgres-";
 /// The user nobody and the group nogroup.
 const UNPRIVILEGED_USER: u32 = 65_534;
 /// The line that PostgreSQL logs once it serves.
@@ -97,7 +99,12 @@ impl Postgres {
 
     /// Starts a copy of another database that follows it by PostgreSQL's own streaming replication,
     /// and answers reads.
-    pub fn standby_of(primary: &Postgres, base: &Path, settings: &[&str]) -> io::Result<Postgres> {
+    pub fn standby_of(primary: &Postgres, settings: &[&str]) -> io::Result<Postgres> {
+        Postgres::standby_in(primary, &base(), settings)
+    }
+
+    /// Starts such a copy with its folder below `base`, which every user must be able to reach.
+    pub fn standby_in(primary: &Postgres, base: &Path, settings: &[&str]) -> io::Result<Postgres> {
         let mut postgres = Postgres::stopped(base, settings)?;
         let mut command = postgres.command("pg_basebackup")?;
         let words = "--checkpoint=fast --no-sync --wal-method=stream --write-recovery-conf";
@@ -127,7 +134,7 @@ impl Postgres {
             settings: settings.map(ToString::to_string).collect(),
             process: None,
             template: None,
-            folder: folder_in(base, "replex-postgres-")?,
+            folder: folder_in(base, PREFIX)?,
         })
     }
 

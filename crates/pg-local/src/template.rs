@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tempfile::TempDir;
 
-use super::{Postgres, SUPERUSER, folder_in, run};
+use super::{PREFIX, Postgres, SUPERUSER, folder_in, run};
 
 /// The folder that `initdb` has made for this process. It lives as long as a server does that was
 /// copied from it, so that no process leaves one behind.
@@ -47,7 +47,7 @@ fn template(postgres: &Postgres, base: &Path) -> io::Result<Arc<TempDir>> {
     if let Some(made) = template.upgrade() {
         return Ok(made);
     }
-    let folder = folder_in(base, "replex-postgres-")?;
+    let folder = folder_in(base, PREFIX)?;
     let mut command = postgres.command("initdb")?;
     let words = "--no-sync --auth=trust --encoding=UTF8 --locale=C";
     command

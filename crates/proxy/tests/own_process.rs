@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[allow(dead_code, reason = "its two tests use a part")]
 #[path = "all/support/mod.rs"]
 mod support;
 

@@ -175,12 +175,16 @@ impl SchemaNote {
     /// Returns the statement that creates an index which the next statement needs. The triggers
     /// wrote it.
     fn needed_index(&self) -> ReplayableChange {
-        let create = AnnouncedStatement {
+        ReplayableChange::Statement(self.statement(self.query.clone()), Vec::new())
+    }
+
+    /// Returns a statement that runs with the note's path and role.
+    fn statement(&self, text: String) -> AnnouncedStatement {
+        AnnouncedStatement {
             search_path: self.path.clone(),
             role: self.role.clone(),
-            text: self.query.clone(),
-        };
-        ReplayableChange::Statement(create, Vec::new())
+            text,
+        }
     }
 
     fn lost(&self, why: &str) -> ReplayableChange {
@@ -248,11 +252,7 @@ impl NotedText {
         if let Some(announced) = self.announced.iter().find(|it| it.text == text) {
             return ReplayableChange::Statement(announced.clone(), Vec::new());
         }
-        let statement = AnnouncedStatement {
-            search_path: self.note.path.clone(),
-            role: self.note.role.clone(),
-            text,
-        };
+        let statement = self.note.statement(text);
         let settings = self.note.settings.lines();
         let settings = settings.filter_map(|line| line.split_once('='));
         let settings = settings.map(|(name, value)| (name.into(), value.into()));

@@ -36,11 +36,6 @@ BEGIN
   is_unseen := pg_catalog.strpos(context, E'\n') OPERATOR(pg_catalog.>) 0
     AND context OPERATOR(pg_catalog.!~) E'^[^\n]*\nSQL statement ".*"\nPL/pgSQL function '
     AND query OPERATOR(pg_catalog.!~*) E'\\mextension\\M';
-  IF has_temporary THEN
-    temporary := (SELECT coalesce(pg_catalog.string_agg(c.relname::pg_catalog.text, E'\n'), '') FROM pg_catalog.pg_class AS c
-                   WHERE c.relnamespace OPERATOR(pg_catalog.=) temporary_schema AND pg_catalog.pg_table_is_visible(c.oid)
-                     AND c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p,v,f,S}'::pg_catalog."char"[]));
-  END IF;
   -- The statement, where a function in PL/pgSQL runs it.
   inner_statement := pg_catalog.substring(context, E'\nSQL statement "(.*?)"\nPL/pgSQL function ');
   statement := pg_catalog.regexp_replace(pg_catalog.regexp_replace(coalesce(inner_statement, query), E'/\\*.*?\\*/', ' ', 'g'),
@@ -48,6 +43,11 @@ BEGIN
   IF TG_EVENT OPERATOR(pg_catalog.=) 'ddl_command_start' AND NOT makes_rows THEN
     PERFORM hihooi.note_indexes(statement);
     RETURN;
+  END IF;
+  IF has_temporary THEN
+    temporary := (SELECT coalesce(pg_catalog.string_agg(c.relname::pg_catalog.text, E'\n'), '') FROM pg_catalog.pg_class AS c
+                   WHERE c.relnamespace OPERATOR(pg_catalog.=) temporary_schema AND pg_catalog.pg_table_is_visible(c.oid)
+                     AND c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p,v,f,S}'::pg_catalog."char"[]));
   END IF;
   -- The proxy has checked what its clients send, and knows more of it.
   is_checked := inner_statement IS NULL AND pg_catalog.current_setting('hihooi.checked', true) IS NOT DISTINCT FROM 'on';
@@ -177,9 +177,8 @@ BEGIN
       SELECT 'index', words[1]
         FROM regexp_matches(statement, concat('\m(?:using\s+index|cluster\s+on)\s*', a_name), 'gi') AS words
       UNION ALL
-      SELECT 'table', words[1]
-        FROM regexp_matches(statement, concat('\mreferences\s*(?:', a_name, '\s*\.\s*)*', a_name), 'gi') AS matched (groups),
-             LATERAL (SELECT ARRAY[groups[2]]) AS last (words)),
+      SELECT 'table', words[2]
+        FROM regexp_matches(statement, concat('\mreferences\s*(?:', a_name, '\s*\.\s*)*', a_name), 'gi') AS words),
     names (kind, name) AS (
       SELECT kind, CASE WHEN word LIKE '"%' THEN replace(substr(word, 2, length(word) - 2), '""', '"') ELSE lower(word) END::name
         FROM named)

@@ -248,7 +248,7 @@ impl Streaming {
     /// Something does not start.
     pub async fn start(base: &Path, schema: &str, standbys: usize) -> io::Result<Streaming> {
         let primary = primary(base, schema).await?;
-        let standbys = (0..standbys).map(|_| Postgres::standby_of(&primary, base, SETTINGS));
+        let standbys = (0..standbys).map(|_| Postgres::standby_in(&primary, base, SETTINGS));
         let standbys: Vec<Postgres> = standbys.collect::<io::Result<_>>()?;
         let quotas = hold_back(std::iter::once(&primary).chain(&standbys))?;
         Ok(Streaming {

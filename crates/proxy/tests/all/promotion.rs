@@ -431,7 +431,7 @@ async fn standby_takes_the_primarys_place() {
         return;
     }
     let mut cluster = Cluster::start(0).await;
-    let standby = Postgres::standby_of(&cluster.primary, &std::env::temp_dir(), &[]).unwrap();
+    let standby = Postgres::standby_of(&cluster.primary, &[]).unwrap();
     let address = standby.address("postgres");
     let url = format!("postgresql://{SUPERUSER}@{}/postgres", standby.socket());
     let replicas = cluster.front.replicas();
@@ -491,7 +491,7 @@ async fn standby_takes_the_primarys_place() {
 /// A primary with some rows, a replica, and a standby that is one, too.
 async fn standby_and_replica() -> (Cluster, Postgres) {
     let cluster = Cluster::start_after("CREATE TABLE t (id int PRIMARY KEY)").await;
-    let standby = Postgres::standby_of(&cluster.primary, &std::env::temp_dir(), &[]).unwrap();
+    let standby = Postgres::standby_of(&cluster.primary, &[]).unwrap();
     let replicas = cluster.front.replicas();
     replicas
         .add(&standby.address("postgres"), ExistingData::Kept)
@@ -629,7 +629,7 @@ async fn standby_of_one_that_was_promoted_is_gone_on_with() {
     let promoted = promote(&old, std::slice::from_ref(&middle), None, ignore).await;
     assert!(promoted.unwrap().left.is_empty());
     let mut first = first;
-    let second = Postgres::standby_of(&first, &std::env::temp_dir(), &[]).unwrap();
+    let second = Postgres::standby_of(&first, &[]).unwrap();
     first.crash().unwrap();
     promote_half_way(&second).await;
     let new = second.address("postgres");

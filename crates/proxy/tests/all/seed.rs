@@ -170,7 +170,7 @@ async fn seed_must_be_a_replica_that_is_as_the_primary() {
     assert!(why.contains("a row is missing"), "{why}");
     console(&cluster, "REMOVE REPLICA 3").await.unwrap();
 
-    let standby = Postgres::standby_of(&cluster.primary, &std::env::temp_dir(), &[]).unwrap();
+    let standby = Postgres::standby_of(&cluster.primary, &[]).unwrap();
     let added = console(&cluster, &add(&standby, "")).await.unwrap();
     assert_eq!(added, [["4"]]);
     wait(&cluster, "the standby serves", || {

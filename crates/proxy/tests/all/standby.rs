@@ -14,7 +14,7 @@ use crate::support::cluster::{Cluster, PATIENCE, pause, text};
 use crate::support::{connect, is_there};
 
 fn standby_of(primary: &Postgres) -> Postgres {
-    Postgres::standby_of(primary, &std::env::temp_dir(), &[]).unwrap()
+    Postgres::standby_of(primary, &[]).unwrap()
 }
 
 /// Every acknowledged commit is read by others at once, on any server. A standby that dies and
@@ -152,7 +152,7 @@ async fn standby_is_converted_under_load() {
     ] {
         client.batch_execute(sql).await.unwrap();
     }
-    let standby = Postgres::standby_of(&cluster.primary, &std::env::temp_dir(), &settings[1..]);
+    let standby = Postgres::standby_of(&cluster.primary, &settings[1..]);
     let standby = standby.unwrap();
     let direct = connect(cluster.primary.socket()).await;
     let prepare = "BEGIN; INSERT INTO t (n) VALUES (-1); UPDATE t SET n = -1 WHERE id = 1;

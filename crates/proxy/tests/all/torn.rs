@@ -186,7 +186,7 @@ async fn standby_shows_nothing_before_the_primary() {
     }
     let (primary, admin) = primary().await;
     let mut cluster = Cluster::of(primary, 0).await;
-    let standby = Postgres::standby_of(&cluster.primary, &std::env::temp_dir(), &[]).unwrap();
+    let standby = Postgres::standby_of(&cluster.primary, &[]).unwrap();
     let address = standby.address("postgres");
     let replicas = cluster.front.replicas();
     replicas.add(&address, ExistingData::Kept).unwrap();

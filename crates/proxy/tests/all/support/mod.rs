@@ -1,7 +1,5 @@
 //! A proxy in front of a real PostgreSQL, and a client that speaks the protocol by hand.
 
-#![allow(dead_code, reason = "each test file uses a part")]
-
 pub mod cluster;
 pub mod equality;
 pub mod held;

@@ -1,5 +1,5 @@
 //! An etcd of several real members on loopback, of Debian's package `etcd-server`: started, killed,
-//! paused, restarted, and filled.
+//! restarted, and filled.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::needs;
@@ -78,10 +77,6 @@ impl Etcd {
         self.members.iter().map(|it| it.client.clone()).collect()
     }
 
-    pub fn len(&self) -> usize {
-        self.members.len()
-    }
-
     /// Ends a member at once (SIGKILL).
     pub fn kill(&mut self, position: usize) {
         let mut process = self.members[position].process.take().unwrap();
@@ -93,13 +88,6 @@ impl Etcd {
     pub async fn restart(&mut self, position: usize) {
         self.spawn(position);
         self.wait().await;
-    }
-
-    /// Stops a member in its tracks, or lets it go on.
-    pub fn signal(&self, position: usize, signal: Signal) {
-        let process = self.members[position].process.as_ref().unwrap();
-        let pid = Pid::from_raw(i32::try_from(process.id()).unwrap()).unwrap();
-        kill_process(pid, signal).unwrap();
     }
 
     /// Returns etcd's answer to a call of its JSON gateway, from the first member that runs.

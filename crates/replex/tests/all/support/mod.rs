@@ -1,8 +1,6 @@
 //! Code that the process tests share: clusters of the built program, and the program run to its
 //! end.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
-
 pub mod counting;
 #[cfg(feature = "proxy")]
 pub mod drawn_ranges;

@@ -83,11 +83,6 @@ impl People {
         People::new(cluster.coordinator_address(), configuration)
     }
 
-    pub fn schema(&self) -> Schema {
-        let state = self.state.try_lock().unwrap();
-        state.table().schema.clone()
-    }
-
     pub async fn insert(&self, person: &Person) -> Outcome {
         self.insert_row(person, Value::Null).await
     }
