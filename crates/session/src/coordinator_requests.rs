@@ -14,8 +14,8 @@ use protocol::identity::{Epoch, PartitionId, SessionId, TableId};
 use protocol::message::CoordinatorRequest;
 
 use super::{
-    Fetch, RequestPhase, SessionFailure, SessionMachine, SessionOperation, SessionOutput, Ticket,
-    Timer,
+    Fetch, LinkState, RequestPhase, SessionFailure, SessionMachine, SessionOperation,
+    SessionOutput, Ticket, Timer,
 };
 
 impl SessionMachine {
@@ -47,6 +47,33 @@ impl SessionMachine {
         self.place_again(now_us, output, |place| {
             matches!(place, RequestPhase::Waiting | RequestPhase::Queued(_))
         });
+        if self.fetch.is_none() && self.waits_for_replacement() {
+            self.fetch = Some(Fetch {
+                wanted: epoch,
+                asks: 0,
+            });
+            self.ask_fetch(now_us, output);
+        }
+    }
+
+    /// Returns whether a request waits for a core that this configuration still names and that
+    /// serves nothing. A lost server is replaced in several epochs, and the coordinator announces
+    /// an epoch only to a client that has asked for it.
+    fn waits_for_replacement(&self) -> bool {
+        self.requests.values().any(|pending| {
+            let core = match pending.place {
+                RequestPhase::Queued(core) => core,
+                RequestPhase::Flying => {
+                    let newest = pending.flying.last().map(|newest| &self.attempts[newest]);
+                    newest.expect("a request in flight has an attempt").core
+                }
+                RequestPhase::Waiting => return pending.lost_us.is_some(),
+                RequestPhase::Pausing | RequestPhase::Parted => return false,
+            };
+            let link = &self.links[&core];
+            let is_broken = link.state != LinkState::Up && link.failures > 0;
+            is_broken || link.useless_since_us.is_some()
+        })
     }
 
     /// Returns the tables that have changed since an earlier configuration, or are gone.

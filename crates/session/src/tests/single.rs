@@ -705,6 +705,36 @@ fn an_announced_epoch_is_fetched_at_once_and_an_old_one_is_not() {
     assert_eq!(client.last().core, core(2));
 }
 
+/// A lost server is replaced in several epochs. A client that has learned of the first one would
+/// hear of the next only when it tries to connect again.
+#[test]
+fn a_client_that_waits_for_a_lost_server_asks_again_after_each_epoch() {
+    let mut client = Client::new(SessionLimits::default());
+    let attempt = insert_at_the_first(&mut client, 1);
+    client.step(SessionInput::Disconnected { core: attempt.core });
+    client.step(SessionInput::Unchanged { epoch: Epoch(1) });
+    client.asks.clear();
+    for (epoch, known) in [(2, Epoch(2)), (3, Epoch(3))] {
+        client.step(SessionInput::Configuration(configuration(epoch)));
+        assert_eq!(client.asks, [CoordinatorRequest::Fetch { known }]);
+        client.step(SessionInput::Unchanged { epoch: known });
+        client.asks.clear();
+    }
+    client.step(without_the_first(4));
+    assert_eq!(client.asks, []);
+}
+
+#[test]
+fn a_client_that_is_served_asks_for_no_further_epoch() {
+    let mut client = Client::new(SessionLimits::default());
+    let attempt = insert_at_the_first(&mut client, 1);
+    client.asks.clear();
+    client.step(SessionInput::Configuration(configuration(2)));
+    assert_eq!(client.asks, []);
+    client.reply(&attempt, Reply::Executed(DONE));
+    assert_eq!(client.asks, []);
+}
+
 #[test]
 fn a_write_that_is_answered_elsewhere_without_effect_is_still_uncertain() {
     let mut client = Client::new(SessionLimits::default());
