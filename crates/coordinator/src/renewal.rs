@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use placement::prove;
 use protocol::configuration::{PartitionState, PlacedTable};
 use protocol::identity::Epoch;
+use protocol::planted::{self, Bug};
 
 use super::{Coordinator, CoordinatorOutput, CopyRequest, Outcome, Refused};
 
@@ -77,6 +78,9 @@ impl Coordinator {
 
     /// Returns whether every row has a full copy elsewhere.
     fn has_others(&self, table: &PlacedTable, cells: &[(u8, u32)]) -> bool {
+        if planted::is(Bug::OnlyCopiesRefilled) {
+            return true;
+        }
         let mut kept = table.full_copies();
         for (replex, number) in cells {
             let places = kept.replexes.get_mut(usize::from(*replex));

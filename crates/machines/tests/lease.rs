@@ -5,10 +5,10 @@ mod pair;
 use std::sync::Arc;
 
 use machines::core::{
-    ClientId, CoreIdentity, CoreInput, CoreLimits, CoreMachine, CoreOutput, PeerSend,
+    ClientId, ClientReply, CoreIdentity, CoreInput, CoreLimits, CoreMachine, CoreOutput, PeerSend,
 };
 use placement::tables::MemoryTables;
-use placement::{Value, encode_key};
+use placement::{Value, encode_key, encode_row};
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, Sealing};
 use protocol::identity::{
@@ -16,7 +16,8 @@ use protocol::identity::{
     SessionId, TableId,
 };
 use protocol::message::{
-    CoordinatorRequest, Execute, PeerHeader, PeerMessage, Reply, Request, Room,
+    Agreement, Consistency, CoordinatorRequest, Execute, PeerHeader, PeerMessage, Read, Refusal,
+    Reply, Request, Room,
 };
 use protocol::operation::{Action, Mutation, RequestResult};
 
@@ -176,6 +177,38 @@ impl Asker {
         (asker, output)
     }
 
+    /// Answers the questions of the start, as a peer that remembers nothing.
+    fn recover(&mut self, started: CoreOutput) {
+        for send in started.sends {
+            if let PeerMessage::Recover { table, attempt } = send.message {
+                let header = PeerHeader {
+                    from: core(2),
+                    incarnation: Incarnation(1),
+                    epoch: Epoch(3),
+                    table_epoch: Epoch(3),
+                };
+                let message = PeerMessage::RecoverEnd {
+                    table,
+                    attempt,
+                    count: 0,
+                    finished_below: FinishedLine::default(),
+                };
+                self.step(CoreInput::Peer { header, message });
+            }
+        }
+        assert!(!self.machine.is_recovering());
+    }
+
+    /// Returns the replies to a client's request.
+    fn request(&mut self, correlation: u64, request: Request) -> Vec<ClientReply> {
+        let input = CoreInput::Request {
+            client: ClientId(1),
+            correlation,
+            request,
+        };
+        self.step(input).replies
+    }
+
     fn step(&mut self, input: CoreInput) -> CoreOutput {
         let mut output = CoreOutput::default();
         let stepped = self
@@ -267,56 +300,78 @@ fn sealing(since: u64, removed: Vec<ServerId>) -> Sealing {
 #[test]
 fn a_result_without_effect_is_answered_again_only_under_a_lease() {
     let (mut asker, started) = Asker::start(configuration());
-    for send in started.sends {
-        if let PeerMessage::Recover { table, attempt } = send.message {
-            let header = PeerHeader {
-                from: core(2),
-                incarnation: Incarnation(1),
-                epoch: Epoch(3),
-                table_epoch: Epoch(3),
-            };
-            let message = PeerMessage::RecoverEnd {
-                table,
-                attempt,
-                count: 0,
-                finished_below: FinishedLine::default(),
-            };
-            asker.step(CoreInput::Peer { header, message });
-        }
-    }
-    assert!(!asker.machine.is_recovering());
+    asker.recover(started);
     let lease = asker.grant(3);
-    let request = || {
-        let mutation = Mutation {
-            pk: Bytes(encode_key([Value::Int64(1).as_ref()])),
-            action: Action::Delete { condition: None },
-        };
-        Request::Execute(Execute {
-            request: RequestId {
-                session: SessionId(1),
-                number: 1,
-            },
-            acknowledged_below: 1,
-            epoch: Epoch(3),
-            table: TableId(1),
-            partition: PartitionId {
-                table: TableId(1),
-                replex: 0,
-                number: 0,
-            },
-            mutations: vec![mutation],
-        })
-    };
     for correlation in 1..=2 {
-        let output = asker.step(CoreInput::Request {
-            client: ClientId(1),
-            correlation,
-            request: request(),
-        });
-        let [reply] = &output.replies[..] else {
-            panic!("{:?}", output.replies);
+        let replies = asker.request(correlation, execute(Action::Delete { condition: None }));
+        let [reply] = &replies[..] else {
+            panic!("{replies:?}");
         };
         assert_eq!(reply.reply, Reply::Executed(RequestResult::NotFound));
         assert_eq!(reply.valid_until_us, Some(lease));
     }
+}
+
+/// The only partition of the primary replex.
+const PRIMARY: PartitionId = PartitionId {
+    table: TableId(1),
+    replex: 0,
+    number: 0,
+};
+
+fn key() -> Bytes {
+    Bytes(encode_key([Value::Int64(1).as_ref()]))
+}
+
+/// Returns a request that changes the row with the key 1.
+fn execute(action: Action) -> Request {
+    Request::Execute(Execute {
+        request: RequestId {
+            session: SessionId(1),
+            number: 1,
+        },
+        acknowledged_below: 1,
+        epoch: Epoch(3),
+        table: TableId(1),
+        partition: PRIMARY,
+        mutations: vec![Mutation { pk: key(), action }],
+    })
+}
+
+/// The operation that the read waits for is dropped with the partition's rows. The read would wait
+/// for it in vain, and look at later operations by a table that it does not know.
+#[test]
+fn a_read_that_waits_in_a_partition_that_is_refilled_is_refused_at_once() {
+    let mut known = configuration();
+    let (mut asker, started) = Asker::start(known.clone());
+    asker.recover(started);
+    asker.grant(3);
+    let columns = &known.tables[0].schema.columns;
+    let row = encode_row(columns, &[Value::Int64(1), Value::Int64(7)]);
+    let row = Bytes(row.expect("the values are of the columns"));
+    let inserted = asker.request(1, execute(Action::Insert { row }));
+    assert_eq!(inserted, [], "the other copy has not voted");
+    let read = Request::Read(Read {
+        epoch: Epoch(3),
+        partition: PRIMARY,
+        start: key(),
+        end: None,
+        filter: None,
+        projection: None,
+        limit: 1,
+        descending: false,
+        count_only: false,
+        consistency: Consistency::Linearizable,
+        agreement: Agreement::Alone,
+        redirect: None,
+        snapshot: None,
+    });
+    assert_eq!(asker.request(2, read), [], "the insert may take effect");
+    known.epoch = Epoch(4);
+    known.tables[0] = known.tables[0].renewed(&[(0, 0)], Epoch(4));
+    known.tables[0].epoch = Epoch(4);
+    let output = asker.step(CoreInput::Configuration(Arc::new(known)));
+    let read = output.replies.iter().find(|reply| reply.correlation == 2);
+    let refusal = Reply::Refused(Refusal::StaleEpoch { epoch: Epoch(4) });
+    assert_eq!(read.map(|reply| &reply.reply), Some(&refusal));
 }

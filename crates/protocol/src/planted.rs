@@ -177,6 +177,8 @@ bugs! {
     WriteMissedByMaking = "write-missed-by-making", "R19";
     /// A copy is dropped although the other copies were lost meanwhile.
     LastCopyDropped = "last-copy-dropped", "R20";
+    /// Partitions with the only copies of rows are made void, to be refilled.
+    OnlyCopiesRefilled = "only-copies-refilled", "R20";
     /// Copies with another number of partitions replace the earlier ones before they have all rows.
     SuccessorPromotedEarly = "successor-promoted-early", "R53";
     /// Copies that were to take the places of others go, although the others were lost meanwhile.

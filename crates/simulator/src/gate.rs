@@ -32,6 +32,7 @@ fn suits(bug: Bug, plan: &RunPlan) -> bool {
         | Bug::OrderTakenForComplete
         | Bug::SuccessorPromotedEarly
         | Bug::SupersededIsRead
+        | Bug::OnlyCopiesRefilled
         | Bug::ReadWhileRebuilding => faults.copies_every_us > 0,
         Bug::FormerHeadsForgotten | Bug::SuccessorsDroppedUnchecked => {
             faults.copies_every_us > 0 && plan.replace_after_us < u64::MAX

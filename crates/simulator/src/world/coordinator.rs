@@ -416,6 +416,7 @@ impl World {
         for place in 0..self.tables.len() {
             self.note_copies(place, tables);
         }
+        self.change_carelessly(tables);
     }
 
     /// Records the change if a table has other copies from this epoch on.

@@ -1,8 +1,10 @@
-//! The actions of operators on a cluster in use: they add and drop copies of a table, and stop and
-//! restart servers cleanly, one alone or all in turn.
+//! The actions of operators on a cluster in use: they add, drop and refill copies of a table, change
+//! its number of partitions, and stop and restart servers cleanly, one alone or all in turn.
+
+use std::sync::Arc;
 
 use placement::{Constraint, FurtherCopy, Index, Schema};
-use protocol::configuration::PlacedTable;
+use protocol::configuration::{PartitionState, PlacedTable};
 use protocol::identity::{CoreId, Epoch};
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
 
@@ -19,6 +21,10 @@ use crate::world::server::ServerPhase;
 const COPIES_MAX: usize = 6;
 /// The share of changes of copies that change the number of partitions.
 const RESIZES: f64 = 0.3;
+/// The share of changes of copies that refill partitions, as after a comparison of copies.
+const RENEWALS: f64 = 0.15;
+/// The share of moments for a careless change that an operator uses.
+const CARELESS: f64 = 0.3;
 /// The most partitions that a table is cut into.
 const PARTITIONS_MAX: u64 = 7;
 /// Mean time from a server's clean stop to its next start.
@@ -32,7 +38,8 @@ const OLD_COPY_US: u64 = 3_000 * MILLISECOND;
 pub const OPERATOR: Node = Node::Client(0);
 
 impl World {
-    /// Requests, for an operator, that a copy is added or dropped, that another table is created
+    /// Requests, for an operator, a change of a table's copies: that one is added, dropped or
+    /// refilled, or all get another number of partitions. Or requests that another table is created
     /// which no client uses, or that such a table is dropped.
     pub fn change_copies(&mut self) {
         if self.tables.is_empty() {
@@ -51,6 +58,10 @@ impl World {
         let Some(table) = configuration.table(self.tables[place].id) else {
             return;
         };
+        if self.random.chance(RENEWALS) {
+            let request = renewal(table, &mut self.random);
+            return self.ask(request);
+        }
         let adds = table.layout.copies() < COPIES_MAX && self.random.chance(0.6);
         let resizes = self.random.chance(RESIZES);
         let request = match adds {
@@ -60,6 +71,20 @@ impl World {
         };
         if let Some(request) = request {
             self.ask(request);
+        }
+    }
+
+    /// Requests careless changes, sometimes, of tables that have changed in a new configuration.
+    pub fn change_carelessly(&mut self, changed: &[Arc<PlacedTable>]) {
+        if self.faults.copies_every_us == 0 {
+            return;
+        }
+        for table in changed {
+            if let Some(request) = careless(table)
+                && self.random.chance(CARELESS)
+            {
+                self.ask(request);
+            }
         }
     }
 
@@ -226,6 +251,59 @@ fn late_index(name: String, random: &mut Random) -> Index {
         constraint,
         partition_columns: None,
     }
+}
+
+/// Returns a request to refill one partition of a copy, or a whole copy.
+fn renewal(table: &PlacedTable, random: &mut Random) -> CoordinatorRequest {
+    let numbers: Vec<usize> = table.layout.numbers().collect();
+    let replex = *random.pick(&numbers);
+    let mut cells: Vec<(u8, u32)> = cells_of(table, replex).collect();
+    if random.chance(0.5) {
+        cells = vec![*random.pick(&cells)];
+    }
+    CoordinatorRequest::Renew {
+        table: table.schema.name.clone(),
+        cells,
+    }
+}
+
+/// Returns all partitions of a copy.
+fn cells_of(table: &PlacedTable, replex: usize) -> impl Iterator<Item = (u8, u32)> {
+    let count = u32::try_from(table.placement[replex].len()).expect("partitions are few");
+    let replex = u8::try_from(replex).expect("a table has at most 63 replexes");
+    (0..count).map(move |number| (replex, number))
+}
+
+/// Returns whether all partitions of a copy are filled.
+fn is_full(table: &PlacedTable, replex: usize) -> bool {
+    let mut places = table.placement[replex].iter();
+    places.all(|place| place.state == PartitionState::Serving)
+}
+
+/// Returns a request in the middle of a change of the number of partitions that can lose rows if it
+/// is granted carelessly; none if nothing can be lost now. The copies that were there before are
+/// refilled from one of the new copies, and then the new copies are given up.
+fn careless(table: &PlacedTable) -> Option<CoordinatorRequest> {
+    table.layout.next_partitions()?;
+    let former: Vec<usize> = table.without_successors().layout.numbers().collect();
+    if !former.iter().all(|replex| is_full(table, *replex)) {
+        return Some(CoordinatorRequest::SetPartitions {
+            table: table.schema.name.clone(),
+            partitions: table.schema.partitions,
+        });
+    }
+    let mut successors = table.layout.numbers().filter(|it| !former.contains(it));
+    let kept = successors.find(|replex| is_full(table, *replex))?;
+    let others = table.layout.numbers().filter(|replex| *replex != kept);
+    let cells = others.flat_map(|replex| cells_of(table, replex));
+    let serves = |(replex, number): &(u8, u32)| {
+        let place = &table.placement[usize::from(*replex)][*number as usize];
+        place.state == PartitionState::Serving
+    };
+    Some(CoordinatorRequest::Renew {
+        table: table.schema.name.clone(),
+        cells: cells.filter(serves).collect(),
+    })
 }
 
 /// Returns another number of partitions, or, where one is on its way, seldom the present one.

@@ -159,6 +159,11 @@ impl CoreMachine {
     ) -> Result<(), TablesError> {
         if let Some(held) = self.partitions.get_mut(&partition) {
             held.begin_again();
+            // The operations that they wait for are dropped, and end nowhere here.
+            for read in core::mem::take(&mut held.reads) {
+                let refusal = Refusal::StaleEpoch { epoch: since };
+                self.refuse(read.asker, refusal, step.output);
+            }
         }
         self.fills.forget(partition);
         self.takings.forget(partition);
