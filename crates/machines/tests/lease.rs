@@ -338,8 +338,8 @@ fn execute(action: Action) -> Request {
     })
 }
 
-/// The operation that the read waits for is dropped with the partition's rows. The read would wait
-/// for it in vain, and look at later operations by a table that it does not know.
+/// The operation that the read waits for is dropped with the partition's rows, so it never ends
+/// here. Meanwhile later operations would be compared with the read, by a table of another epoch.
 #[test]
 fn a_read_that_waits_in_a_partition_that_is_refilled_is_refused_at_once() {
     let mut known = configuration();

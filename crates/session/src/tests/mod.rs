@@ -1,7 +1,9 @@
-//! Tests the session machine alone: `single` and the other modules test one behaviour each, and
+//! Tests the session machine alone: `single` and most modules test one behaviour each, and
 //! `world` runs random worlds.
 
+mod client;
 mod gather;
+mod inquiries;
 mod moment;
 mod redirect;
 mod single;

@@ -1,5 +1,5 @@
-//! The actions of operators on a cluster in use: they add, drop and refill copies of a table, change
-//! its number of partitions, and stop and restart servers cleanly, one alone or all in turn.
+//! The actions of operators on a cluster in use: they add, drop and refill copies of a table,
+//! change its number of partitions, and stop and restart servers cleanly, one alone or all in turn.
 
 use std::sync::Arc;
 
