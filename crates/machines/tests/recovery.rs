@@ -15,7 +15,7 @@ use protocol::identity::{
 };
 use protocol::message::{PeerHeader, PeerMessage};
 use protocol::operation::{Decision, OldRow, Prepare, RequestResult, RowChange, Vote};
-use protocol::record::Record;
+use protocol::record::{PartitionStart, Record};
 
 use pair::{configuration, core};
 
@@ -210,4 +210,50 @@ fn expect_forgotten(finished: &Prepare, decision: Decision) {
     let backlog = machine.backlog();
     assert_eq!(backlog.oldest, Some((open.operation, partition(1))));
     assert_eq!(backlog.operations, 1);
+}
+
+/// The checkpoint knows the present tenure of the partition. The log still has an operation of the
+/// tenure before, which ended while the partition was at another core, so that no record says how.
+#[test]
+fn operations_of_an_earlier_tenure_are_not_replayed() {
+    let mut known = three_copies();
+    known.epoch = Epoch(5);
+    known.tables[0].epoch = Epoch(5);
+    known.tables[0].placement[1][0].since = Epoch(5);
+    let known = Arc::new(known);
+    let machine = || {
+        let identity = CoreIdentity {
+            cluster: 1,
+            core: core(2),
+            incarnation: Incarnation(2),
+        };
+        CoreMachine::new(identity, CoreLimits::default(), Arc::clone(&known))
+    };
+    let prepared = Record::Prepared {
+        partition: partition(1),
+        prepare: Arc::new(insert(1, 9, Vote::Yes)),
+    };
+    let resolved = Record::Resolved {
+        epoch: Epoch(4),
+        tables: vec![TableId(1)],
+    };
+    let given = Record::Given {
+        partition: partition(1),
+        since: Epoch(5),
+        start: PartitionStart::Empty,
+    };
+    let mut tables = MemoryTables::new();
+    let mut before = machine();
+    let replayed = before.replay(Position(3), &given.to_bytes(), &mut tables);
+    replayed.expect("the record is whole");
+    before.before_checkpoint(&mut tables);
+    let mut after = machine();
+    let restored = after.restore(&mut tables);
+    restored.expect("the checkpoint is whole");
+    let log = [prepared, resolved, given];
+    for (position, record) in (1..).map(Position).zip(&log) {
+        let replayed = after.replay(position, &record.to_bytes(), &mut tables);
+        replayed.expect("the record is whole");
+    }
+    assert_eq!(after.backlog().operations, 0);
 }

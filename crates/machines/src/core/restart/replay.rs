@@ -49,7 +49,9 @@ impl CoreMachine {
                 self.know_versions(&prepare);
                 let place = prepare.votes.len().saturating_sub(1);
                 let is_own = prepare.chain.get(place) == Some(&partition);
-                if is_own && self.is_of_tenure(partition) {
+                // The checkpoint can name a tenure that began after this record.
+                let is_present = prepare.epoch >= self.tenures.of(partition).since;
+                if is_own && is_present && self.is_of_tenure(partition) {
                     self.take_back(step.now, prepare, place, position);
                 }
             }
