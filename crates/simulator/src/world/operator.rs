@@ -274,26 +274,20 @@ fn cells_of(table: &PlacedTable, replex: usize) -> impl Iterator<Item = (u8, u32
     (0..count).map(move |number| (replex, number))
 }
 
-/// Returns whether all partitions of a copy are filled.
-fn is_full(table: &PlacedTable, replex: usize) -> bool {
-    let mut places = table.placement[replex].iter();
-    places.all(|place| place.state == PartitionState::Serving)
-}
-
 /// Returns a request in the middle of a change of the number of partitions that can lose rows if it
 /// is granted carelessly; none if nothing can be lost now. The copies that were there before are
 /// refilled from one of the new copies, and then the new copies are given up.
 fn careless(table: &PlacedTable) -> Option<CoordinatorRequest> {
     table.layout.next_partitions()?;
     let former: Vec<usize> = table.without_successors().layout.numbers().collect();
-    if !former.iter().all(|replex| is_full(table, *replex)) {
+    if !former.iter().all(|replex| table.is_filled(*replex)) {
         return Some(CoordinatorRequest::SetPartitions {
             table: table.schema.name.clone(),
             partitions: table.schema.partitions,
         });
     }
     let mut successors = table.layout.numbers().filter(|it| !former.contains(it));
-    let kept = successors.find(|replex| is_full(table, *replex))?;
+    let kept = successors.find(|replex| table.is_filled(*replex))?;
     let others = table.layout.numbers().filter(|replex| *replex != kept);
     let cells = others.flat_map(|replex| cells_of(table, replex));
     let serves = |(replex, number): &(u8, u32)| {

@@ -106,10 +106,15 @@ impl CoreMachine {
             if is_own(id) {
                 continue;
             }
-            let given = self.partitions.get_mut(&id).expect("it is held");
-            for read in core::mem::take(&mut given.reads) {
-                self.refuse(read.asker, Refusal::WrongPartition, output);
-            }
+            self.refuse_reads(id, &Refusal::WrongPartition, output);
+        }
+    }
+
+    /// Refuses the reads that wait in a partition that this core holds.
+    fn refuse_reads(&mut self, id: PartitionId, refusal: &Refusal, output: &mut CoreOutput) {
+        let partition = self.partitions.get_mut(&id).expect("it is held");
+        for read in core::mem::take(&mut partition.reads) {
+            self.refuse(read.asker, refusal.clone(), output);
         }
     }
 
@@ -160,10 +165,11 @@ impl CoreMachine {
         if let Some(held) = self.partitions.get_mut(&partition) {
             held.begin_again();
             // The operations that they wait for are dropped, and end nowhere here.
-            for read in core::mem::take(&mut held.reads) {
-                let refusal = Refusal::StaleEpoch { epoch: since };
-                self.refuse(read.asker, refusal, step.output);
-            }
+            self.refuse_reads(
+                partition,
+                &Refusal::StaleEpoch { epoch: since },
+                step.output,
+            );
         }
         self.fills.forget(partition);
         self.takings.forget(partition);
