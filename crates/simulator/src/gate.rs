@@ -31,11 +31,11 @@ fn suits(bug: Bug, plan: &RunPlan) -> bool {
         | Bug::CopiesChangeAtOnce
         | Bug::OrderTakenForComplete
         | Bug::SuccessorPromotedEarly
-        | Bug::SupersededIsRead
         | Bug::OnlyCopiesRefilled
         | Bug::ReadWhileRebuilding => faults.copies_every_us > 0,
-        Bug::FormerHeadsForgotten | Bug::SuccessorsDroppedUnchecked => {
-            faults.copies_every_us > 0 && plan.replace_after_us < u64::MAX
+        Bug::FormerHeadsForgotten => faults.copies_every_us > 0 && plan.replace_after_us < u64::MAX,
+        Bug::SuccessorsDroppedUnchecked => {
+            faults.careless > 0.0 && plan.replace_after_us < u64::MAX
         }
         Bug::StaleRowsKept
         | Bug::ComparisonSkipped

@@ -129,6 +129,8 @@ pub struct Faults {
     /// The interval at which a copy of a table is added or dropped, or another table is created or
     /// dropped.
     pub copies_every_us: u64,
+    /// The fraction of the moments for a careless change that an operator uses.
+    pub careless: f64,
     /// The interval at which a server stops cleanly and starts again.
     pub stop_every_us: u64,
     /// The interval at which all servers are stopped cleanly and started again, one after the
@@ -445,6 +447,10 @@ fn draw_faults(random: &mut Random) -> Faults {
     }
     if faults.drain_every_us > 0 && faults.power_cut_every_us > 0 {
         faults.cut_at_hand_over = *random.pick(&[0.0, 0.2, 0.5]);
+    }
+    if faults.copies_every_us > 0 {
+        // Careless operators seldom let a change of the partitions end, so most are careful.
+        faults.careless = sometimes(random, 0.25, [0.1, 0.5]);
     }
     faults
 }

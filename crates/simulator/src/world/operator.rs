@@ -23,8 +23,8 @@ const COPIES_MAX: usize = 6;
 const RESIZES: f64 = 0.3;
 /// The share of changes of copies that refill partitions, as after a comparison of copies.
 const RENEWALS: f64 = 0.15;
-/// The share of moments for a careless change that an operator uses.
-const CARELESS: f64 = 0.3;
+/// The share of changes of copies that do not wait for a change of the number of partitions.
+const IMPATIENT: f64 = 0.2;
 /// The most partitions that a table is cut into.
 const PARTITIONS_MAX: u64 = 7;
 /// Mean time from a server's clean stop to its next start.
@@ -58,6 +58,10 @@ impl World {
         let Some(table) = configuration.table(self.tables[place].id) else {
             return;
         };
+        let is_resized = table.layout.next_partitions().is_some();
+        if is_resized && !self.random.chance(IMPATIENT) {
+            return;
+        }
         if self.random.chance(RENEWALS) {
             let request = renewal(table, &mut self.random);
             return self.ask(request);
@@ -76,12 +80,9 @@ impl World {
 
     /// Requests careless changes, sometimes, of tables that have changed in a new configuration.
     pub fn change_carelessly(&mut self, changed: &[Arc<PlacedTable>]) {
-        if self.faults.copies_every_us == 0 {
-            return;
-        }
         for table in changed {
             if let Some(request) = careless(table)
-                && self.random.chance(CARELESS)
+                && self.random.chance(self.faults.careless)
             {
                 self.ask(request);
             }
