@@ -33,8 +33,10 @@ pub struct MemberPlace {
 pub struct ModelOperation {
     /// The name of the operation in traces.
     pub name: &'static str,
-    /// The members of the chain, from the head to the decider.
+    /// The members of the chain, from the head to the decider, and then the side members.
     pub places: Vec<MemberPlace>,
+    /// The number of side members: partitions of thin indexes, which follow no replex of the chain.
+    pub sides: usize,
 }
 
 /// The most faults of each kind that may happen.
@@ -163,8 +165,29 @@ fn inserts(heads: usize, unique: &[usize], replexes: usize) -> Vec<ModelOperatio
         .map(|head| ModelOperation {
             name: names[head],
             places: chain(head),
+            sides: 0,
         })
         .collect()
+}
+
+/// Returns the case with side members in each operation: the partitions of a thin index that an
+/// entry leaves and enters.
+fn with_sides(name: &'static str, case: Case, sides: &[&'static str], faults: FaultLimits) -> Case {
+    let mut case = Case {
+        name,
+        faults,
+        ..case
+    };
+    let first = case.members.len();
+    case.members.extend(sides);
+    for operation in &mut case.operations {
+        let members = first..case.members.len();
+        operation
+            .places
+            .extend(members.map(|member| place(member, 0, 0, 0)));
+        operation.sides = sides.len();
+    }
+    case
 }
 
 /// Returns the renaming that exchanges two heads and their operations.
@@ -237,7 +260,11 @@ fn moves(name: &'static str, faults: FaultLimits) -> Case {
             place(4, 3, 0, 0),
         ]
     };
-    let operation = |name, places| ModelOperation { name, places };
+    let operation = |name, places| ModelOperation {
+        name,
+        places,
+        sides: 0,
+    };
     Case {
         members: vec!["Head1", "Head2", "UniqueA", "UniqueB", "Last"],
         operations: vec![
@@ -311,6 +338,7 @@ pub fn cases() -> Vec<Case> {
     let mut cases = single_operations();
     cases.extend(replicated());
     cases.extend(collisions());
+    cases.extend(thin_indexes());
     cases
 }
 
@@ -405,6 +433,32 @@ fn collisions() -> Vec<Case> {
         moves("move-restarts", faults(1, 0, 0)),
         triple("triple", faults(0, 1, 0)),
         triple("triple-restarts", faults(1, 0, 0)),
+    ]
+}
+
+fn thin_indexes() -> Vec<Case> {
+    let one = |tolerated| single("", "one operation with a thin index", 3, tolerated);
+    let moved = || single("", "one operation that moves an entry", 3, 1);
+    let memory = |tolerated| in_memory("", one(tolerated), 0);
+    let two = "two inserts of one key with a thin index";
+    let both = || pair("", two, 1, faults(0, 0, 0));
+    let replaced = Case {
+        replaced: true,
+        ..one(1)
+    };
+    let short = single("", "one operation with a thin index", 2, 1);
+    vec![
+        with_sides("thin", one(1), &["Side"], faults(2, 1, 0)),
+        with_sides("thin-lost", one(1), &["Side"], faults(1, 2, 0)),
+        with_sides("thin-at-head", one(2), &["Side"], faults(1, 2, 0)),
+        with_sides("thin-short", short, &["Side"], faults(2, 1, 0)),
+        with_sides("thin-moved", moved(), &["Old", "New"], faults(1, 1, 0)),
+        with_sides("thin-replaced", replaced, &["Side"], faults(1, 1, 0)),
+        with_sides("thin-memory", memory(1), &["Side"], faults(3, 0, 0)),
+        with_sides("thin-memory-lost", memory(1), &["Side"], faults(1, 1, 0)),
+        with_sides("thin-memory-at-head", memory(2), &["Side"], faults(2, 1, 0)),
+        with_sides("thin-pair", both(), &["Side"], faults(1, 1, 0)),
+        with_sides("thin-pair-restarts", both(), &["Side"], faults(1, 0, 0)),
     ]
 }
 

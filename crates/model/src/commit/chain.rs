@@ -57,9 +57,10 @@ impl<'a> CaseRules<'a> {
         self.case.operations[operation].places[place].member
     }
 
-    /// Returns the last index in an operation's chain.
+    /// Returns the index of the decider, the last in an operation's chain.
     pub fn last(&self, operation: usize) -> usize {
-        self.case.operations[operation].places.len() - 1
+        let operation = &self.case.operations[operation];
+        operation.places.len() - operation.sides - 1
     }
 
     /// Returns the operations in which a member takes part, each with the member's index in the
@@ -111,7 +112,13 @@ impl<'a> CaseRules<'a> {
         });
     }
 
-    fn sending_epoch(&self, state: &ModelState, member: usize) -> u8 {
+    /// Returns whether a member accepts a message of this epoch, now or in a later state.
+    pub fn can_reach(&self, state: &ModelState, to: usize, epoch: u8) -> bool {
+        self.reach(state, to, epoch) != Reach::Never
+    }
+
+    /// Returns the epoch of the messages that a member sends.
+    pub fn sending_epoch(&self, state: &ModelState, member: usize) -> u8 {
         let member = state.members[member];
         // Only a planted bug lets a sealed member speak: as if it had not sealed.
         member.epoch.saturating_sub(u8::from(member.sealed))
@@ -154,6 +161,7 @@ impl<'a> CaseRules<'a> {
                     AnnouncedOutcome::in_order(decision, settled),
                 );
             }
+            MessageContent::Report { side } => self.on_report(state, operation, side),
             MessageContent::Confirm { settled } => {
                 let part = state.parts[operation][to];
                 if part.decision.is_some() && settled && !part.settled {
@@ -290,7 +298,9 @@ impl<'a> CaseRules<'a> {
             refusals,
             ..MemberPart::default()
         };
-        if place < self.last(operation) {
+        if self.is_side(operation, place) {
+            self.report_to_decider(state, operation, place);
+        } else if place < self.last(operation) {
             self.ask_below(state, operation, place);
         } else if self.case.replicated || self.is(ModelBug::DecisionBeforeDurable) {
             self.decide(state, operation);
@@ -299,6 +309,9 @@ impl<'a> CaseRules<'a> {
 
     /// Decides an operation by the AND of all votes (R2).
     pub fn decide(&self, state: &mut ModelState, operation: usize) {
+        if !self.have_reported(state, operation) {
+            return;
+        }
         let last = self.last(operation);
         let mut refusals = state.parts[operation][last].refusals;
         if self.is(ModelBug::VotesIgnored) {
@@ -326,7 +339,9 @@ impl<'a> CaseRules<'a> {
     ) {
         let recovering = state.members[self.member(operation, place)].recovering;
         let part = &mut state.parts[operation][place];
-        if part.stage != Stage::Prepared {
+        // A side member takes only an outcome that clients may see.
+        let waits = self.is_side(operation, place) && !announced.settled;
+        if part.stage != Stage::Prepared || waits {
             return;
         }
         let known = part
@@ -356,6 +371,9 @@ impl<'a> CaseRules<'a> {
             self.ask_below(state, operation, place);
         }
         self.pass_up(state, operation, place);
+        if place == 0 {
+            self.tell_sides(state, operation);
+        }
     }
 
     /// Settles the outcome at this member. Clients may then see it.
@@ -385,8 +403,8 @@ impl<'a> CaseRules<'a> {
     fn waits_for_disk(&self, state: &ModelState, operation: usize, place: usize) -> (bool, bool) {
         let part = state.parts[operation][place];
         if part.decision.is_none() {
-            let decider = part.stage == Stage::Prepared && place == self.last(operation);
-            return (decider && !self.case.replicated, false);
+            let waits = part.stage == Stage::Prepared && place >= self.last(operation);
+            return (waits && !self.case.replicated, false);
         }
         let sealed = state.members[self.member(operation, place)].sealed;
         let settles = self.settles_here(operation, place) && !part.settled;
@@ -425,6 +443,9 @@ impl<'a> CaseRules<'a> {
     pub fn on_durable(&self, state: &mut ModelState, operation: usize, place: usize, passed: bool) {
         let part = state.parts[operation][place];
         match part.decision {
+            None if self.is_side(operation, place) => {
+                self.report_to_decider(state, operation, place);
+            }
             None if place == self.last(operation) && !self.case.replicated => {
                 self.decide(state, operation);
             }
@@ -438,6 +459,9 @@ impl<'a> CaseRules<'a> {
                 self.show(state, operation, place);
                 if !passed {
                     self.pass_up(state, operation, place);
+                }
+                if place == 0 {
+                    self.tell_sides(state, operation);
                 }
             }
         }
@@ -456,8 +480,9 @@ impl<'a> CaseRules<'a> {
     /// Returns whether the chain up to this index includes all members that can vote no (R3).
     pub fn covers(&self, operation: usize, place: usize) -> bool {
         let places = &self.case.operations[operation].places;
-        let next = places.get(place + 1);
-        next.is_none_or(|next| next.replex > self.case.last_voter)
+        let next = places[..=self.last(operation)].get(place + 1);
+        !self.is_side(operation, place)
+            && next.is_none_or(|next| next.replex > self.case.last_voter)
     }
 
     /// Returns whether this member may send a decision up (R1, R3). If the decision needs a durable
@@ -497,6 +522,9 @@ impl<'a> CaseRules<'a> {
 
     /// Sends the decision to the previous member, if the decision may pass this one.
     pub fn pass_up(&self, state: &mut ModelState, operation: usize, place: usize) {
+        if self.is_side(operation, place) {
+            return;
+        }
         let part = state.parts[operation][place];
         let Some(decision) = part
             .decision
@@ -535,7 +563,9 @@ impl<'a> CaseRules<'a> {
     /// Handles a repeated prepare: sends the same answer again. A decider that has lost its
     /// decision with its memory decides again, because the prepare has passed all members again.
     fn repeat(&self, state: &mut ModelState, operation: usize, place: usize) {
-        if state.parts[operation][place].decision.is_some() {
+        if self.is_side(operation, place) {
+            self.report_to_decider(state, operation, place);
+        } else if state.parts[operation][place].decision.is_some() {
             self.pass_up(state, operation, place);
         } else if place < self.last(operation) {
             self.ask_below(state, operation, place);
@@ -564,6 +594,9 @@ impl<'a> CaseRules<'a> {
     /// Asks the next member for its vote; if this member has the decision, asks whether the next
     /// one knows the outcome.
     pub fn ask_below(&self, state: &mut ModelState, operation: usize, place: usize) {
+        if place == 0 {
+            self.tell_sides(state, operation);
+        }
         let part = state.parts[operation][place];
         let undecided = part.decision.is_none();
         let below = match undecided {

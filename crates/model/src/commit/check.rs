@@ -96,7 +96,7 @@ impl CaseRules<'_> {
             ));
         }
         let knows = |place: usize| parts[place].decision_durable || self.covers(operation, place);
-        let logs = (0..parts.len()).filter(|place| knows(*place));
+        let logs = (0..=self.last(operation)).filter(|place| knows(*place));
         (logs.count() <= self.case.tolerated)
             .then(|| format!("I12: f disks more, and no member knows that {name} was acknowledged"))
     }
@@ -160,8 +160,8 @@ impl CaseRules<'_> {
     fn wrongly_stuck(&self, state: &ModelState) -> Option<String> {
         let gone = state.removed | state.fenced;
         (0..self.case.operations.len()).find_map(|operation| {
-            let places = self.case.operations[operation].places.iter();
-            let lost = places.filter(|place| {
+            let places = &self.case.operations[operation].places;
+            let lost = places[..=self.last(operation)].iter().filter(|place| {
                 gone >> place.member & 1 != 0 || state.members[place.member].recovering
             });
             let tolerable = lost.count() <= self.case.tolerated;

@@ -1,6 +1,6 @@
 //! Models commit, restart and resolution in small clusters, and visits every reachable state.
 //! Members crash and lose what is not durable. Removed members continue in their epoch. Messages
-//! are late, lost or duplicated (R1-R5, R8, R15, R16, R18). Tables are `sync` or `replicated`.
+//! are late, lost or duplicated (R1-R5, R8, R15, R16, R18, R48). Tables are `sync` or `replicated`.
 //!
 //! A state has some 60 bytes, and the search keeps 20 bytes for each, so that it can visit many
 //! states.
@@ -16,6 +16,7 @@ mod check;
 mod planted;
 mod resolution;
 mod restart;
+mod sides;
 mod state;
 mod story;
 

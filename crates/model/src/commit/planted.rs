@@ -54,6 +54,23 @@ planted_bugs! { ModelBug
     OldEpochsAccepted = "old-epochs-accepted", "R15", "restarts-of-one";
     /// A member continues in an epoch after it has sealed the epoch.
     SealedMemberGoesOn = "sealed-member-goes-on", "R16", "one";
+    /// The decider does not wait for the reports of side members.
+    DecidesWithoutReports = "decides-without-reports", "R48", "thin";
+    /// A side member reports before its prepare is durable.
+    ReportedBeforeDurable = "reported-before-durable", "R48", "thin";
+    /// The head tells side members an outcome before clients may see it.
+    SidesLearnEarly = "sides-learn-early", "R3", "thin-short";
+    /// The resolution takes a side member's prepare for the agreement of the chain.
+    SidesAgree = "sides-agree", "R4", "thin-pair";
+    /// The resolution aborts an operation that a side member has not prepared, although the chain
+    /// has agreed.
+    SidesAbort = "sides-abort", "R4", "thin-replaced";
+    /// The resolution leaves out side members that lack the prepare.
+    SidesUnresolved = "sides-unresolved", "R48", "thin-memory-lost";
+    /// A restarted side member does not take the prepare from its peers' reports.
+    SidesAdoptNothing = "sides-adopt-nothing", "R48", "thin-memory";
+    /// A restarted head does not take its operations from the reports of side members.
+    SidesNotAsked = "sides-not-asked", "R48", "thin";
     /// A replacement votes without the rows that others hold.
     ReplacementFetchesNothing = "replacement-fetches-nothing", "R18", "replaced";
 }

@@ -66,7 +66,9 @@ impl CaseRules<'_> {
             Some(_) => SealedOutcome::Decided(ModelDecision::Abort),
         };
         let mut others = present.iter().filter(|(_, part)| !prepared(part));
-        if others.any(|(place, _)| survives(*place)) {
+        // The resolution gives the prepare to side members that lack it.
+        let counts_none = |place| !self.is_side(operation, place) || self.is(ModelBug::SidesAbort);
+        if others.any(|(place, _)| survives(*place) && counts_none(*place)) {
             return decided_unless_known;
         }
         if votes.clone().any(|(_, part)| part.refusals != 0) && !self.is(ModelBug::RefusalsIgnored)
@@ -74,7 +76,11 @@ impl CaseRules<'_> {
             return SealedOutcome::Decided(ModelDecision::Abort);
         }
         let counts = |place: usize| survives(place) || !self.is(ModelBug::ResolutionAsWritten);
-        if votes.any(|(place, _)| self.covers(operation, *place) && counts(*place)) {
+        let agrees = |place| {
+            let side = self.is_side(operation, place) && self.is(ModelBug::SidesAgree);
+            self.covers(operation, place) || side
+        };
+        if votes.any(|(place, _)| agrees(*place) && counts(*place)) {
             return SealedOutcome::Decided(ModelDecision::Commit);
         }
         match self.survivor_would_know(state, operation) {
@@ -138,8 +144,12 @@ impl CaseRules<'_> {
                 continue;
             };
             let part = &mut state.parts[operation][place];
+            let side = self.is_side(operation, place);
+            if side && part.stage != Stage::Prepared && self.is(ModelBug::SidesUnresolved) {
+                continue;
+            }
             if part.stage != Stage::Prepared {
-                let refuses = u8::from(decision == ModelDecision::Abort);
+                let refuses = u8::from(decision == ModelDecision::Abort && !side);
                 *part = MemberPart {
                     stage: Stage::Prepared,
                     refusals: refuses << place,
@@ -231,7 +241,10 @@ impl CaseRules<'_> {
             state.parts[operation][place] = match fetched.filter(|_| !skipped) {
                 Some(decision) => MemberPart {
                     stage: Stage::Prepared,
-                    refusals: u8::from(decision == ModelDecision::Abort) << place,
+                    refusals: match decision {
+                        ModelDecision::Abort if !self.is_side(operation, place) => 1 << place,
+                        _ => 0,
+                    },
                     prepare_durable: true,
                     decision: Some(decision),
                     decision_durable: true,

@@ -41,6 +41,7 @@ impl CaseRules<'_> {
         }
         state.crashes_left -= 1;
         state.members[member] = ModelMember::default();
+        self.forget_reports(state, member);
         for (operation, place) in self.parts_of(member) {
             let part = &mut state.parts[operation][place];
             part.prepare_durable |= kept >> operation & 1 != 0;
@@ -54,7 +55,10 @@ impl CaseRules<'_> {
             }
             part.received = None;
             let resolved = state.resolved >> operation & 1 != 0;
-            part.settled = part.decision.is_some() && (self.case.settles_at_decision() || resolved);
+            // Outside of a resolution, a side member only has outcomes that clients may see.
+            let side = self.is_side(operation, place) && !state.resolving;
+            part.settled =
+                part.decision.is_some() && (self.case.settles_at_decision() || resolved || side);
         }
         self.drop_dead_messages(state);
         true
@@ -150,6 +154,11 @@ impl CaseRules<'_> {
     /// Restores the vote of the member at index `own` of the chain from the part of the member at
     /// `place`. Also restores the outcome, if it may have reached the restarted member.
     fn adopt(&self, state: &mut ModelState, operation: usize, place: usize, own: usize) {
+        let from_side = self.is_side(operation, place);
+        if from_side && (own > 0 || self.is(ModelBug::SidesNotAsked)) {
+            // It knows no vote but the head's, and an outcome only after the chain.
+            return;
+        }
         let reporter = state.parts[operation][place];
         let decided = reporter
             .decision
@@ -162,12 +171,21 @@ impl CaseRules<'_> {
             && reporter.refusals == 0
             && self.covers(operation, place)
             && !self.is(ModelBug::SureYesForgotten);
-        let knows_vote = own <= place || decision.is_some() || sure;
+        let side = self.is_side(operation, own);
+        let knows_vote = match side {
+            // A side member has no choice: the prepare is all that it needs.
+            true => !self.is(ModelBug::SidesAdoptNothing),
+            false if from_side => true,
+            false => own <= place || decision.is_some() || sure,
+        };
         let part = &mut state.parts[operation][own];
         if part.stage != Stage::Prepared && knows_vote {
             let mut refusals = reporter.refusals;
             if decision == Some(ModelDecision::Abort) {
                 refusals |= u8::MAX << (place + 1);
+            }
+            if side {
+                refusals = 0;
             }
             *part = MemberPart {
                 stage: Stage::Prepared,
@@ -175,8 +193,12 @@ impl CaseRules<'_> {
                 ..MemberPart::default()
             };
         }
-        let mut between = (own + 1..place).map(|place| self.member(operation, place));
-        let in_order = between.all(|member| state.fenced >> member & 1 != 0);
+        let is_gone = |place| state.fenced >> self.member(operation, place) & 1 != 0;
+        let in_order = match side {
+            true => (0..place).all(is_gone),
+            false if from_side => false,
+            false => (own + 1..place).all(is_gone),
+        };
         // With disks, only what comes up the chain is taken: a prepare on the way may not be
         // durable.
         if let Some(decision) = decision.filter(|_| in_order || self.case.replicated) {

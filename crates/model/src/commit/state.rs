@@ -11,7 +11,7 @@ use crate::commit::case::{Case, MEMBERS_MAX, OPERATIONS_MAX, PLACES_MAX, Symmetr
 const MESSAGES_MAX: usize = 30;
 
 /// The most bytes of a packed state.
-pub const PACKED_MAX: usize = 2 * (3 + MEMBERS_MAX + OPERATIONS_MAX * PLACES_MAX + MESSAGES_MAX);
+pub const PACKED_MAX: usize = 2 * (4 + MEMBERS_MAX + OPERATIONS_MAX * PLACES_MAX + MESSAGES_MAX);
 
 /// The logical AND of all votes, or the outcome of a resolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,6 +98,11 @@ pub enum MessageContent {
         /// Whether clients may see the outcome.
         settled: bool,
     },
+    /// A side member tells the decider that it has the prepare durably.
+    Report {
+        /// The number of the side member, from 0.
+        side: usize,
+    },
     /// The sender knows the outcome, and asks whether the next member knows it.
     Confirm {
         /// Whether clients may see the outcome.
@@ -153,6 +158,9 @@ pub struct ModelState {
     /// The operations that were resolved before an epoch that has served, as a set. Their record
     /// shows that clients may see the outcome.
     pub resolved: u8,
+    /// For each operation, the side members that have reported to its decider, as a set. The
+    /// decider keeps this in memory.
+    pub reports: [u8; OPERATIONS_MAX],
     /// Whether a member has received an outcome that differs from the one that it had.
     pub contradiction: bool,
     /// The members, by number.
@@ -242,6 +250,7 @@ impl ModelState {
             seen_commit: 0,
             seen_abort: 0,
             resolved: 0,
+            reports: [0; OPERATIONS_MAX],
             contradiction: false,
             members: [ModelMember::default(); MEMBERS_MAX],
             parts: [[MemberPart::default(); PLACES_MAX]; OPERATIONS_MAX],
@@ -299,6 +308,7 @@ impl ModelState {
         }
         for operation in 0..case.operations.len() {
             renamed.parts[symmetry.operations[operation]] = self.parts[operation];
+            renamed.reports[symmetry.operations[operation]] = self.reports[operation];
         }
         for message in self.messages.iter() {
             let operation = symmetry.operations[message.operation];
@@ -354,6 +364,13 @@ impl ModelState {
                 push(pack_part(*part));
             }
         }
+        if case.operations.iter().any(|operation| operation.sides > 0) {
+            push(
+                self.reports
+                    .iter()
+                    .fold(0, |word, set| word << 4 | u16::from(*set)),
+            );
+        }
         for packed in &self.messages.packed[..usize::from(self.messages.count)] {
             push(*packed);
         }
@@ -387,6 +404,12 @@ impl ModelState {
         for (operation, parts) in case.operations.iter().zip(&mut state.parts) {
             for part in &mut parts[..operation.places.len()] {
                 *part = unpack_part(next());
+            }
+        }
+        if case.operations.iter().any(|operation| operation.sides > 0) {
+            let word = next();
+            for (set, shift) in state.reports.iter_mut().rev().zip([0, 4, 8]) {
+                *set = (word >> shift) as u8 & 15;
             }
         }
         for word in words {
@@ -493,6 +516,7 @@ fn pack_message(message: ModelMessage) -> u16 {
             1 | u16::from(settled) << 2 | pack_decision(Some(decision)) << 3
         }
         MessageContent::Confirm { settled } => 2 | u16::from(settled) << 2,
+        MessageContent::Report { side } => 3 | (side as u16) << 2,
     };
     content
         | (message.operation as u16) << 7
@@ -510,7 +534,10 @@ fn unpack_message(word: u16) -> ModelMessage {
             decision: unpack_decision(word >> 3).expect("a decision travels"),
             settled,
         },
-        _ => MessageContent::Confirm { settled },
+        2 => MessageContent::Confirm { settled },
+        _ => MessageContent::Report {
+            side: usize::from(word >> 2 & 31),
+        },
     };
     ModelMessage {
         operation: usize::from(word >> 7 & 3),

@@ -78,6 +78,9 @@ impl CaseRules<'_> {
         match message.content {
             MessageContent::Prepare { .. } => format!("Prepare of {operation} reaches {member}."),
             MessageContent::Decision { .. } => format!("Decision of {operation} reaches {member}."),
+            MessageContent::Report { .. } => {
+                format!("A report of a side member of {operation} reaches {member}.")
+            }
             MessageContent::Confirm { .. } => format!("Confirm of {operation} reaches {member}."),
         }
     }

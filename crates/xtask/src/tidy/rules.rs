@@ -29,7 +29,6 @@ const UNGUARDED: &[(&str, &str)] = &[
     ("R45", NOT_BUILT),
     ("R46", NOT_BUILT),
     ("R47", NOT_BUILT),
-    ("R48", NOT_BUILT),
     ("R49", NOT_BUILT),
     ("R50", NOT_BUILT),
     ("I13", NOT_BUILT),
