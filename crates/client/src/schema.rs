@@ -49,6 +49,7 @@ impl SchemaBuilder {
                 primary_key: Vec::new(),
                 indexes: Vec::new(),
                 further: Vec::new(),
+                thin: Vec::new(),
                 partitions: PARTITIONS_DEFAULT,
                 failures_tolerated: 0,
                 local_entries: true,

@@ -190,8 +190,8 @@ impl Coordinator {
         let needed = u32::from(table.schema.failures_tolerated);
         let proven = proof.failures_tolerated();
         let is_made = |number: &usize| !table.is_building(*number);
-        let made = layout.numbers().filter(is_made).count();
-        let loses_one = made < table.layout.numbers().filter(is_made).count();
+        let made = layout.copy_numbers().filter(is_made).count();
+        let loses_one = made < table.layout.copy_numbers().filter(is_made).count();
         let few = loses_one && made <= needed as usize;
         let proven_before = prove(&table.layout, &before, &servers).failures_tolerated();
         if few || proven < needed && proven < proven_before {

@@ -433,7 +433,7 @@ impl Coordinator {
         for table in configuration.tables.iter() {
             let placement = table.bare_placement();
             let failures = usize::from(table.schema.failures_tolerated);
-            let at_risk = |servers| copies_at_risk(&placement, servers, failures);
+            let at_risk = |servers| copies_at_risk(&table.layout, &placement, servers, failures);
             if at_risk(&servers) != at_risk(&before) {
                 return Err(Refused::new(format!(
                     "with server {} in failure domain {domain}, other copies of table {} would fail \

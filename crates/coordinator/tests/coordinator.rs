@@ -145,6 +145,7 @@ fn table(name: u8, failures: u8) -> Schema {
             partition_columns: None,
         }],
         // One of the names has a hybrid too.
+        thin: Vec::new(),
         further: match name {
             0 => vec![FurtherCopy {
                 name: "both".into(),

@@ -120,6 +120,7 @@ fn schema() -> Schema {
         primary_key: vec![0],
         indexes: vec![index("a", 1), index("b", 2)],
         further: Vec::new(),
+        thin: Vec::new(),
         partitions: 12,
         failures_tolerated: 2,
         local_entries: true,

@@ -90,7 +90,9 @@ fn insert(sequence: u64, version: u64, vote: Vote) -> Prepare {
             sequence: 1,
         },
         table: TableId(1),
-        chain: vec![partition(0), partition(1), partition(2)],
+        members: vec![partition(0), partition(1), partition(2)],
+        sides: 0,
+        side: None,
         votes: vec![Vote::Yes, vote],
         changes: vec![RowChange {
             pk: Bytes(encode_key([Value::Int64(1).as_ref()])),

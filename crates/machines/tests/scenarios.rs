@@ -74,6 +74,7 @@ impl Scenario {
             primary_key: vec![0],
             indexes: Vec::new(),
             further: Vec::new(),
+            thin: Vec::new(),
             partitions: arguments.take_key("partitions").unwrap_or("1").parse()?,
             failures_tolerated: arguments.take_key("f").unwrap_or("2").parse()?,
             local_entries: arguments.take_key("entries") != Some("off"),

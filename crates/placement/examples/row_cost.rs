@@ -27,6 +27,7 @@ fn main() {
         primary_key: vec![0],
         indexes: Vec::new(),
         further: Vec::new(),
+        thin: Vec::new(),
         partitions: 12,
         failures_tolerated: 0,
         local_entries: true,

@@ -15,11 +15,14 @@ use crate::hybrid::GridError;
 use crate::schema::Schema;
 
 impl Schema {
-    /// Returns whether `wanted` is this schema with one more index or further copy at its end.
+    /// Returns whether `wanted` is this schema with one more index, thin index or further copy at
+    /// its end.
     pub fn is_extended_by(&self, wanted: &Schema) -> bool {
         let mut shorter = wanted.clone();
         if shorter.indexes.len() > self.indexes.len() {
             shorter.indexes.pop();
+        } else if shorter.thin.len() > self.thin.len() {
+            shorter.thin.pop();
         } else {
             shorter.further.pop();
         }
@@ -34,8 +37,9 @@ impl Schema {
         whole.map_or(replex, |copy| &copy.name)
     }
 
-    /// Removes an index or a further copy. Nothing refers to it any more.
+    /// Removes an index, a thin index or a further copy. Nothing refers to it any more.
     fn remove(&mut self, name: &str) {
+        self.thin.retain(|index| index.name != name);
         self.further.retain(|copy| copy.name != name);
         let Some(removed) = self.indexes.iter().position(|index| index.name == name) else {
             return;
@@ -67,8 +71,8 @@ impl FurtherCopy {
 }
 
 impl Layout {
-    /// Adds the last index or further copy of a valid schema that the layout lacks. Returns the
-    /// numbers of the new copies.
+    /// Adds the last index, thin index or further copy of a valid schema that the layout lacks.
+    /// Returns the numbers of the new replexes.
     ///
     /// # Errors
     /// There are too many copies, or another one has the name.
@@ -77,13 +81,17 @@ impl Layout {
         if let Some(copy) = wanted.further.get(known.further.len()) {
             return self.add_copy(copy);
         }
+        if wanted.thin.len() > known.thin.len() {
+            let replex = self.thin_replex(wanted, known.thin.len());
+            return Ok([self.add(replex)?].into());
+        }
         let index = known.indexes.len();
         let replex = self.index_replex(wanted, &wanted.indexes[index].columns, Some(index));
         Ok([self.add(replex)?].into())
     }
 
-    /// Removes an index, a further copy or an exact replica from a table by its name. Its numbers
-    /// become vacant.
+    /// Removes an index, a thin index, a further copy or an exact replica from a table by its name.
+    /// Its numbers become vacant.
     ///
     /// # Errors
     /// The name is that of the primary replex, no copy has the name, or another copy is derived
@@ -91,7 +99,15 @@ impl Layout {
     pub fn remove(&mut self, schema: &mut Schema, name: &str) -> Result<(), GridError> {
         let gone = self.removable(schema, name)?;
         let index = schema.indexes.iter().position(|index| index.name == name);
+        let thin = schema.thin.iter().position(|index| index.name == name);
         self.vacate(&gone);
+        if let Some(removed) = thin {
+            for replex in &mut self.replexes {
+                if let ReplexKind::Thin { index } = &mut replex.kind {
+                    *index -= usize::from(*index > removed);
+                }
+            }
+        }
         if let Some(removed) = index {
             for replex in &mut self.replexes {
                 if let ReplexKind::Index { index } = &mut replex.kind {

@@ -82,11 +82,11 @@ impl fmt::Display for AssignmentError {
 impl core::error::Error for AssignmentError {}
 
 impl Layout {
-    /// Returns families of replexes that are partitioned alike, by ascending index. Their
-    /// partitions are copies with the same rows. Every replex is in one family.
+    /// Returns families of copies that are partitioned alike, by ascending index. Their partitions
+    /// are copies with the same rows. Every copy is in one family.
     pub fn families(&self) -> Vec<Vec<usize>> {
         let mut families: Vec<Vec<usize>> = Vec::new();
-        for index in self.numbers() {
+        for index in self.copy_numbers() {
             let replex = &self.replexes[index];
             let alike = families
                 .iter_mut()
@@ -147,7 +147,8 @@ pub fn assign(
     }
 
     let pools = best_pools(layout, needed, domains.into_values().collect());
-    let placement = best_dealt(layout, &pools);
+    let mut placement = best_dealt(layout, &pools);
+    place_thin(layout, held, servers, &mut placement);
     let proof = prove(layout, &placement, servers);
     assert!(
         proof.copies_guaranteed as usize >= needed,
@@ -362,13 +363,13 @@ struct ReadsInstead {
 }
 
 fn instead_of_each(layout: &Layout) -> Vec<ReadsInstead> {
-    let partitions = layout.numbers().flat_map(|replex| {
+    let partitions = layout.copy_numbers().flat_map(|replex| {
         let partitions = 0..layout.partition_count(replex);
         partitions.map(move |partition| (replex, partition))
     });
     let instead = partitions.filter_map(|lost| {
         let constraints = layout.constraints_of_partition(lost.0, lost.1);
-        let others = layout.numbers().filter(|copy| *copy != lost.0);
+        let others = layout.copy_numbers().filter(|copy| *copy != lost.0);
         let others = others.map(|copy| ReadsInstead {
             lost,
             copy,
@@ -398,6 +399,38 @@ fn concentration(instead: &[ReadsInstead], placement: &Placement) -> (u64, u64) 
     let most = asked.values().copied().max().unwrap_or(0);
     let times = asked.values().filter(|count| **count == most).count();
     (most, times as u64)
+}
+
+/// Places each partition of the thin indexes on the core with the fewest partitions.
+fn place_thin(layout: &Layout, held: &Loads, servers: &[PartitionHost], placement: &mut Placement) {
+    let cores = servers.iter().flat_map(|server| {
+        let place = |core| HostCore {
+            server: server.id,
+            core,
+        };
+        (0..server.cores).map(place)
+    });
+    let load = |place: HostCore| (held.get(&place).copied().unwrap_or(0), place);
+    let mut cores: BTreeSet<(u64, HostCore)> = cores.map(load).collect();
+    let mut take = |wanted: Option<HostCore>, added: u64| {
+        let found = cores
+            .iter()
+            .find(|(_, place)| wanted.is_none_or(|it| it == *place));
+        let (load, place) = *found.expect("the copies are on these servers");
+        cores.remove(&(load, place));
+        cores.insert((load + added, place));
+        place
+    };
+    for replex in layout.copy_numbers() {
+        for place in &placement.replexes[replex] {
+            take(Some(*place), partition_load(layout, replex));
+        }
+    }
+    for replex in layout.thin_numbers() {
+        for place in &mut placement.replexes[replex] {
+            *place = take(None, partition_load(layout, replex));
+        }
+    }
 }
 
 /// Places the copies of each partition in different domains of the pool as far as it has them,

@@ -30,7 +30,16 @@ impl Layout {
                 layout.add(replica).expect("a valid schema has few copies");
             }
         }
+        layout.add_thin(schema);
         layout
+    }
+
+    /// Adds the schema's thin indexes, in the order in which the schema lists them.
+    pub(crate) fn add_thin(&mut self, schema: &Schema) {
+        for index in 0..schema.thin.len() {
+            let replex = self.thin_replex(schema, index);
+            self.add(replex).expect("a valid schema has few replexes");
+        }
     }
 
     /// Returns the primary replex and one replex per index. Replexes that can vote no come first.

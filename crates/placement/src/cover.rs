@@ -202,7 +202,8 @@ impl Search<'_> {
         let cheapest = costs.sorted.min(costs.local_index).min(costs.scan);
         assert!(cheapest > 0, "free accesses would make every cover equal");
         let mut candidates = Vec::new();
-        for replex in self.layout.numbers().filter(|it| excluded >> it & 1 == 0) {
+        let copies = self.layout.copy_numbers();
+        for replex in copies.filter(|it| excluded >> it & 1 == 0) {
             let partitions = self.layout.partitions(constraints, replex);
             let steps = partitions.len() as u32 + 1;
             let Some(steps_left) = self.steps_left.checked_sub(steps) else {

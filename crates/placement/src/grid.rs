@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use crate::key::{Sink, encode_value_to};
 use crate::row::RowView;
-use crate::schema::Schema;
+use crate::schema::{Schema, ThinIndex};
 use crate::slots::{Residue, SlotConstraints};
 use crate::value::ValueRef;
 
@@ -62,11 +62,16 @@ pub enum ReplexKind {
         /// Index into [`Layout::replexes`].
         of: usize,
     },
+    /// The entries of a thin index. It is no copy: rows cannot be restored from it.
+    Thin {
+        /// Index into [`Schema::thin`].
+        index: usize,
+    },
     /// The number of a dropped copy. It has no partitions, until another copy gets the number.
     Vacant,
 }
 
-/// A full copy of a table, divided into partitions.
+/// A full copy of a table, or the entries of a thin index, divided into partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Replex {
     /// Unique within the table.
@@ -93,11 +98,26 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Returns the numbers of all copies, ascending.
+    /// Returns the numbers of all copies and thin indexes, ascending.
     pub fn numbers(&self) -> impl Iterator<Item = usize> {
         let replexes = self.replexes.iter().enumerate();
-        let copies = replexes.filter(|(_, replex)| replex.kind != ReplexKind::Vacant);
-        copies.map(|(number, _)| number)
+        let replexes = replexes.filter(|(_, replex)| replex.kind != ReplexKind::Vacant);
+        replexes.map(|(number, _)| number)
+    }
+
+    /// Returns the numbers of all copies, ascending.
+    pub fn copy_numbers(&self) -> impl Iterator<Item = usize> {
+        self.numbers().filter(|number| !self.is_thin(*number))
+    }
+
+    /// Returns the numbers of all thin indexes, ascending.
+    pub fn thin_numbers(&self) -> impl Iterator<Item = usize> {
+        self.numbers().filter(|number| self.is_thin(*number))
+    }
+
+    /// Returns whether a replex has entries instead of rows.
+    pub fn is_thin(&self, number: usize) -> bool {
+        matches!(self.replexes[number].kind, ReplexKind::Thin { .. })
     }
 
     /// Returns the number of the primary replex.
@@ -112,14 +132,14 @@ impl Layout {
 
     /// Returns the number of copies, n.
     pub fn copies(&self) -> usize {
-        self.numbers().count()
+        self.copy_numbers().count()
     }
 
     /// Returns the numbers of all copies in the order in which an operation visits them: the
     /// primary replex, then copies that can vote no (unique, dense), then the others (R3). All
     /// operations have the same order (R7).
     pub fn chain(&self, schema: &Schema) -> Vec<usize> {
-        let mut chain: Vec<usize> = self.numbers().collect();
+        let mut chain: Vec<usize> = self.copy_numbers().collect();
         let is_primary = |number: usize| self.replexes[number].kind == ReplexKind::Primary;
         chain.sort_by_key(|number| (!is_primary(*number), !self.votes(schema, *number)));
         chain
@@ -145,24 +165,24 @@ impl Layout {
         columns
     }
 
-    /// Returns the first replex with the same order of entries as this one. Its number identifies
-    /// the order.
+    /// Returns the first copy with the same order of entries as this replex. Its number identifies
+    /// the order. A thin index whose order no copy has identifies its order itself.
     pub fn order_of(&self, replex: usize) -> usize {
         let same = |other: &usize| {
             self.replexes[*other].sort_columns == self.replexes[replex].sort_columns
         };
-        self.numbers().find(same).unwrap_or(replex)
+        self.copy_numbers().find(same).unwrap_or(replex)
     }
 
     /// Returns the orders, by [`Layout::order_of`], in which partitions of a replex keep local
-    /// entries: all orders of the table that their own order does not serve. Returns none if the
-    /// table has no local entries.
+    /// entries: all orders of the table's copies that their own order does not serve. Returns none
+    /// if the table has no local entries, or if the replex is a thin index.
     pub fn entry_orders(&self, member: usize) -> Vec<usize> {
-        if !self.local_entries {
+        if !self.local_entries || self.is_thin(member) {
             return Vec::new();
         }
         let own = self.order_columns(member);
-        let orders = self.numbers().filter(|it| self.order_of(*it) == *it);
+        let orders = self.copy_numbers().filter(|it| self.order_of(*it) == *it);
         orders
             .filter(|order| !own.starts_with(&self.order_columns(*order)))
             .collect()
@@ -198,6 +218,7 @@ impl Layout {
             | ReplexKind::Exact { .. }
             | ReplexKind::Hyperspace
             | ReplexKind::Successor { .. }
+            | ReplexKind::Thin { .. }
             | ReplexKind::Vacant => false,
         }
     }
@@ -382,6 +403,22 @@ impl Layout {
             *weight *= axis.divisions;
             Some((*axis, own))
         })
+    }
+
+    /// Returns the replex of a thin index. Adds the key space that it needs.
+    pub(crate) fn thin_replex(&mut self, schema: &Schema, index: usize) -> Replex {
+        let ThinIndex { name, columns, .. } = &schema.thin[index];
+        let divisions = schema.partitions;
+        Replex {
+            name: name.clone(),
+            kind: ReplexKind::Thin { index },
+            axes: vec![Axis {
+                key_space: self.key_space(columns, divisions),
+                stride: 1,
+                divisions,
+            }],
+            sort_columns: columns.clone(),
+        }
     }
 
     /// Returns the replex of the primary key or of an index. Adds the key space that it needs.

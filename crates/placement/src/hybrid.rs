@@ -188,7 +188,7 @@ impl Layout {
             "the table has a replex named {name} already: choose another name"
         );
         ensure!(
-            self.copies() < REPLEXES_MAX,
+            self.numbers().count() < REPLEXES_MAX,
             "{name} would be one copy more than the limit of {REPLEXES_MAX}: drop another first"
         );
         let mut replexes = self.replexes.iter();
@@ -240,6 +240,7 @@ impl Layout {
                 .try_fold(1, |cells: u32, axis| cells.checked_mul(axis.divisions));
             let kind_fits = match kind {
                 ReplexKind::Index { index } => *index < schema.indexes.len(),
+                ReplexKind::Thin { index } => *index < schema.thin.len(),
                 ReplexKind::Exact { of } | ReplexKind::Successor { of } => self.is_copy(*of),
                 ReplexKind::Vacant => axes.is_empty() && sort_columns.is_empty(),
                 ReplexKind::Primary | ReplexKind::Hybrid | ReplexKind::Hyperspace => true,
@@ -291,7 +292,7 @@ impl Layout {
 
     fn is_copy(&self, number: usize) -> bool {
         let replex = self.replexes.get(number);
-        replex.is_some_and(|replex| replex.kind != ReplexKind::Vacant)
+        replex.is_some_and(|replex| replex.kind != ReplexKind::Vacant) && !self.is_thin(number)
     }
 
     /// Returns the key space of a replex that a hybrid can share. Such a replex has a single whole

@@ -71,6 +71,7 @@ impl Layout {
             ReplexKind::Hybrid
             | ReplexKind::Hyperspace
             | ReplexKind::Successor { .. }
+            | ReplexKind::Thin { .. }
             | ReplexKind::Vacant => None,
         }
     }

@@ -39,14 +39,19 @@ impl PlacementProof {
 /// at least `failures`, and fewer than all. A domain can destroy more than one if it has several
 /// replexes. R3 calls this number f: these members of a chain can be missing in a resolution. A
 /// server that is not in the list fails alone.
-pub fn copies_at_risk(placement: &Placement, servers: &[PartitionHost], failures: usize) -> usize {
+pub fn copies_at_risk(
+    layout: &Layout,
+    placement: &Placement,
+    servers: &[PartitionHost],
+    failures: usize,
+) -> usize {
     let domains: BTreeMap<u32, &str> = servers
         .iter()
         .map(|server| (server.id, server.domain.as_str()))
         .collect();
     let mut replexes: BTreeMap<Result<&str, u32>, BTreeSet<usize>> = BTreeMap::new();
-    for (replex, places) in placement.replexes.iter().enumerate() {
-        for place in places {
+    for replex in layout.copy_numbers() {
+        for place in &placement.replexes[replex] {
             let domain = domains.get(&place.server).copied().ok_or(place.server);
             replexes.entry(domain).or_default().insert(replex);
         }
@@ -54,11 +59,7 @@ pub fn copies_at_risk(placement: &Placement, servers: &[PartitionHost], failures
     let mut counts: Vec<usize> = replexes.values().map(BTreeSet::len).collect();
     counts.sort_unstable_by(|a, b| b.cmp(a));
     let taken: usize = counts.iter().take(failures).sum();
-    let copies = placement
-        .replexes
-        .iter()
-        .filter(|places| !places.is_empty());
-    taken.max(failures).min(copies.count() - 1)
+    taken.max(failures).min(layout.copies() - 1)
 }
 
 /// Returns x of R3: the position in the chain (1 is the head, n the decider) where a decision must
@@ -136,11 +137,15 @@ impl Domains {
             "one entry per replex"
         );
         let domain = |place: &HostCore| of_server.get(&place.server).copied();
-        let of: Vec<Vec<Option<usize>>> = placement
-            .replexes
-            .iter()
-            .map(|places| places.iter().map(domain).collect())
-            .collect();
+        let replexes = placement.replexes.iter().enumerate();
+        let of = replexes.map(|(replex, places)| {
+            // A thin index has no copies of rows, wherever it is.
+            let copies = places.iter().map(domain);
+            copies
+                .map(|it| it.filter(|_| !layout.is_thin(replex)))
+                .collect()
+        });
+        let of: Vec<Vec<Option<usize>>> = of.collect();
         for (replex, domains) in of.iter().enumerate() {
             let partitions = layout.partition_count(replex) as usize;
             assert_eq!(domains.len(), partitions, "one place per partition");

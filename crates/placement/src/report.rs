@@ -79,7 +79,7 @@ impl TableReport {
         let proof = placed.map(|(placement, servers)| prove(layout, placement, servers));
         let failures = usize::from(schema.failures_tolerated);
         let at_risk = placed.map_or(failures, |(placement, servers)| {
-            copies_at_risk(placement, servers, failures)
+            copies_at_risk(layout, placement, servers, failures)
         });
         let amplification = amplification(layout);
         let replexes = amplification.into_iter().map(|amplification| {
@@ -158,6 +158,7 @@ fn kind(schema: &Schema, layout: &Layout, replex: &Replex) -> String {
             Some(Constraint::Unique) => "unique index".to_string(),
             Some(Constraint::Dense) => "dense index".to_string(),
         },
+        ReplexKind::Thin { .. } => "thin index".to_string(),
         ReplexKind::Hybrid => "hybrid".to_string(),
         ReplexKind::Exact { of } => format!("exact replica of {}", layout.replexes[of].name),
         ReplexKind::Hyperspace => "hyperspace".to_string(),

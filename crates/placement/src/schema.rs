@@ -58,6 +58,18 @@ pub struct Index {
     pub partition_columns: Option<u8>,
 }
 
+/// An index with entries instead of a copy of the table. An entry has the key, the primary key and
+/// the included columns of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThinIndex {
+    /// The name, unique within the table and different from the table's.
+    pub name: String,
+    /// The sorting key, as indexes into the table's columns. It determines the partition.
+    pub columns: Vec<usize>,
+    /// Further columns that the entries have.
+    pub included: Vec<usize>,
+}
+
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
@@ -80,6 +92,8 @@ pub struct Schema {
     pub indexes: Vec<Index>,
     /// The copies in addition to those of the primary key and the indexes.
     pub further: Vec<FurtherCopy>,
+    /// The thin indexes, which are no copies.
+    pub thin: Vec<ThinIndex>,
     /// Partitions per replex.
     pub partitions: u32,
     /// f: how many failure domains may be lost without losing a row.
@@ -134,6 +148,7 @@ impl Schema {
     pub fn replex_count(&self) -> usize {
         let named = self.further.iter().map(FurtherCopy::replex_count);
         let named = named.fold(self.indexes.len() + 1, usize::saturating_add);
-        named.max(usize::from(self.failures_tolerated) + 1)
+        let copies = named.max(usize::from(self.failures_tolerated) + 1);
+        copies.saturating_add(self.thin.len())
     }
 }

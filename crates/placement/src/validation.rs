@@ -35,6 +35,7 @@ impl Schema {
             self.name,
             self.partitions
         );
+        self.check_thin()?;
         self.check_further()
     }
 
@@ -162,14 +163,37 @@ impl Schema {
         Ok(())
     }
 
+    /// Checks the thin indexes; columns and other indexes have been checked.
+    fn check_thin(&self) -> Result<(), SchemaError> {
+        let table = &self.name;
+        for (position, index) in self.thin.iter().enumerate() {
+            let name = &index.name;
+            check_name("index", name)?;
+            let mut others = self.indexes.iter().map(|index| &index.name);
+            let mut before = self.thin[..position].iter().map(|index| &index.name);
+            ensure!(
+                name != table && others.all(|it| it != name) && before.all(|it| it != name),
+                "the name {name} is taken within table {table}: rename the index"
+            );
+            ensure!(
+                !index.columns.is_empty(),
+                "index {name} of table {table} has no columns: name at least one"
+            );
+            let columns = [&index.columns[..], &index.included].concat();
+            self.check_key(&format!("index {name}"), &columns)?;
+        }
+        Ok(())
+    }
+
     /// Checks the further copies; columns, indexes and partitions have been checked.
     fn check_further(&self) -> Result<(), SchemaError> {
         let replexes = self.replex_count();
         ensure!(
             replexes <= REPLEXES_MAX,
-            "table {} takes {replexes} copies ({} indexes beside the primary key, {} further ones, {} failures tolerated), the limit is {REPLEXES_MAX}: drop some, or tolerate fewer failures",
+            "table {} takes {replexes} copies and thin indexes ({} indexes beside the primary key, {} thin ones, {} further copies, {} failures tolerated), the limit is {REPLEXES_MAX}: drop some, or tolerate fewer failures",
             self.name,
             self.indexes.len(),
+            self.thin.len(),
             self.further
                 .iter()
                 .map(FurtherCopy::replex_count)

@@ -321,7 +321,7 @@ fn sizes_beyond_the_limits_are_refused() {
         ),
         (
             |it| it.failures_tolerated = 63,
-            "table flights takes 64 copies (2 indexes beside the primary key, 0 further ones, 63 failures tolerated), the limit is 63: drop some, or tolerate fewer failures",
+            "table flights takes 64 copies and thin indexes (2 indexes beside the primary key, 0 thin ones, 0 further copies, 63 failures tolerated), the limit is 63: drop some, or tolerate fewer failures",
         ),
     ]);
 }

@@ -21,7 +21,7 @@ use placement::{Column, Constraint, Durability, Index, Schema};
 use placement::{
     ColumnType, Placement, PlacementProof, TableReport, copies_at_risk, decision_position, prove,
 };
-use placement::{Cut, Dimension, FurtherCopy, Share};
+use placement::{Cut, Dimension, FurtherCopy, Share, ThinIndex};
 
 pub use changes::ConfigurationChanges;
 pub use tables::PlacedTables;
@@ -505,7 +505,7 @@ impl Configuration {
     pub fn decision_position(&self, table: &PlacedTable) -> usize {
         let servers = self.hosts();
         let failures = usize::from(table.schema.failures_tolerated);
-        let at_risk = copies_at_risk(&table.bare_placement(), &servers, failures);
+        let at_risk = copies_at_risk(&table.layout, &table.bare_placement(), &servers, failures);
         let voters = table.layout.voters(&table.schema);
         decision_position(table.layout.copies(), at_risk, voters)
     }
@@ -603,7 +603,7 @@ impl PlacedTable {
 
     /// Returns the numbers of the copies that statements may read, ascending.
     pub fn readable(&self) -> impl Iterator<Item = usize> {
-        let numbers = self.layout.numbers();
+        let numbers = self.layout.copy_numbers();
         numbers.filter(|number| !self.is_building(*number))
     }
 
@@ -669,6 +669,7 @@ wire_struct!(Schema {
     primary_key,
     indexes,
     further,
+    thin,
     partitions,
     failures_tolerated,
     local_entries,
@@ -686,6 +687,11 @@ wire_struct!(Index {
     columns,
     constraint,
     partition_columns,
+});
+wire_struct!(ThinIndex {
+    name,
+    columns,
+    included
 });
 wire_struct!(FurtherCopy { name, cut });
 wire_enum!(Cut {
@@ -724,7 +730,7 @@ wire_struct!(Residue {
 });
 wire_enum!(ReplexKind {
     0 => Primary, 1 => Index { index }, 2 => Hybrid, 3 => Exact { of }, 4 => Hyperspace, 5 => Vacant,
-    6 => Successor { of },
+    6 => Successor { of }, 7 => Thin { index },
 });
 
 /// Positions of columns, key spaces and replexes; all are small.

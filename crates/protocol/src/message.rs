@@ -8,6 +8,7 @@
 
 mod coordinator;
 mod refusal;
+mod row_page;
 mod snapshot;
 
 use alloc::string::String;
@@ -17,7 +18,7 @@ use core::fmt;
 
 use placement::SlotConstraints;
 
-use crate::codec::{Bytes, Wire, wire_enum, wire_struct};
+use crate::codec::{Bytes, wire_enum, wire_struct};
 use crate::expression::Expression;
 use crate::identity::{
     CoreId, Epoch, FinishedLine, Incarnation, OperationId, PartitionId, RequestId, SnapshotId,
@@ -31,6 +32,7 @@ pub use coordinator::{
     RecallReport, SealReport, SealStage, Shortage,
 };
 pub use refusal::Refusal;
+pub use row_page::RowPage;
 pub use snapshot::{
     OpenedSnapshot, SnapshotFailure, SnapshotMessage, SnapshotReply, SnapshotRequest, SnapshotUse,
 };
@@ -274,25 +276,6 @@ pub enum Reply {
     Refused(Refusal),
 }
 
-/// A page of rows. Each row is packed as a version (`u64`), a length (`u32`) and the row's bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RowPage {
-    /// The number of rows in `rows`, or for a `count_only` read the number of counted rows.
-    pub count: u64,
-    /// The rows, packed.
-    pub rows: Bytes,
-    /// The `start` of the next page (or its `end`, if descending). None if this page is the last.
-    pub next: Option<Bytes>,
-    /// The microseconds for which nothing had changed in the range when the rows were read. None if
-    /// the read stands alone.
-    pub quiet_us: Option<u64>,
-    /// Whether operations that change the page's rows wait from now on ([`Agreement::Hold`]).
-    pub held: bool,
-    /// Only for redirected reads: `rows` and `next` are in the member's own order, because it
-    /// cannot use the requested one.
-    pub own_order: bool,
-}
-
 /// The checksum of a part of a partition. It does not depend on the order of the rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChecksumPart {
@@ -364,6 +347,16 @@ pub enum PeerMessage {
     Confirm {
         /// Operation and the member it is for, and whether it is settled; all of one table.
         operations: Vec<(OperationId, PartitionId, bool)>,
+    },
+    /// From a side member to the decider: the sender has the prepare, durably where the table
+    /// requires that (R48).
+    Reported {
+        /// The operation.
+        operation: OperationId,
+        /// The decider's partition.
+        to: PartitionId,
+        /// The number of the side member.
+        side: u8,
     },
     /// All operations of the sender before this one are finished at every member.
     Finished(FinishedLine),
@@ -590,7 +583,9 @@ impl PeerMessage {
             PeerMessage::Prepare(prepare)
             | PeerMessage::Adopt { prepare, .. }
             | PeerMessage::Witness { prepare, .. } => Some(prepare.table),
-            PeerMessage::Decision { to, .. } | PeerMessage::Settled { to, .. } => Some(to.table),
+            PeerMessage::Decision { to, .. }
+            | PeerMessage::Settled { to, .. }
+            | PeerMessage::Reported { to, .. } => Some(to.table),
             PeerMessage::Durable { operations } => operations.first().map(|it| it.1.table),
             PeerMessage::Confirm { operations } => operations.first().map(|it| it.1.table),
             PeerMessage::Recover { table, .. }
@@ -622,6 +617,7 @@ impl PeerMessage {
             PeerMessage::Prepare(_)
             | PeerMessage::Decision { .. }
             | PeerMessage::Settled { .. }
+            | PeerMessage::Reported { .. }
             | PeerMessage::Durable { .. }
             | PeerMessage::Confirm { .. }
             | PeerMessage::Recover { .. }
@@ -725,14 +721,6 @@ wire_enum!(Reply {
     0 => Executed(result), 1 => Rows(page), 2 => Checksum(part), 3 => Status(counters),
     4 => Refused(refusal), 5 => Released(unchanged), 6 => Snapshot(reply),
 });
-wire_struct!(RowPage {
-    count,
-    rows,
-    next,
-    quiet_us,
-    held,
-    own_order
-});
 wire_struct!(ScanCounts {
     rows,
     bytes,
@@ -755,6 +743,7 @@ wire_enum!(PeerMessage {
     11 => NewerEpoch { epoch }, 12 => AskSealed { table, attempt },
     13 => Witness { attempt, prepare, decision },
     14 => WitnessEnd { table, attempt, count, forgot_nothing },
+    15 => Reported { operation, to, side },
     16 => Copy { of, from, start }, 17 => Copied { of, from, start, page, sum, looked },
     18 => Fetch { of, from, pass, wanted, start },
     19 => Fetched { of, from, pass, start, page, complete_from },
@@ -765,24 +754,3 @@ wire_enum!(PeerMessage {
     24 => Changes { of, question, list, since },
     25 => Changed { of, question, list, page, gone, until, is_all }, 26 => Snapshot(message),
 });
-
-impl RowPage {
-    /// Appends a row.
-    pub fn push(&mut self, version: Version, row: &[u8]) {
-        version.encode(&mut self.rows.0);
-        u32::try_from(row.len())
-            .expect("a row is at most 1 MiB")
-            .encode(&mut self.rows.0);
-        self.rows.0.extend_from_slice(row);
-        self.count += 1;
-    }
-
-    /// Returns the rows. Ends early at malformed bytes.
-    pub fn rows(&self) -> impl Iterator<Item = (Version, &[u8])> {
-        let mut reader = crate::codec::Reader::new(&self.rows);
-        core::iter::from_fn(move || {
-            let version = Version::decode(&mut reader).ok()?;
-            Some((version, reader.bytes().ok()?))
-        })
-    }
-}

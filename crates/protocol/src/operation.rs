@@ -172,16 +172,55 @@ pub struct Prepare {
     /// All operations of the same head core before this one are finished at every member. Members
     /// forget them, and recognise late duplicates of them by it.
     pub finished_below: FinishedLine,
-    /// The table. The partitions of the chain name it, too.
+    /// The table. The partitions of the members name it, too.
     pub table: TableId,
-    /// The partitions of the chain, in order. The first is the head, the last is the decider.
-    pub chain: Vec<PartitionId>,
+    /// The partitions that take part: first the chain in order, from the head to the decider, and
+    /// then the side members.
+    pub members: Vec<PartitionId>,
+    /// The number of side members.
+    pub sides: u8,
+    /// The number of the side member whose prepare this is, from 0; none for members of the chain.
+    pub side: Option<u8>,
     /// The votes of the first partitions of the chain.
     pub votes: Vec<Vote>,
     /// The changes of rows.
     pub changes: Vec<RowChange>,
     /// The requests that the operation completes.
     pub requests: Vec<RequestRecord>,
+}
+
+impl Prepare {
+    /// Returns the partitions of the chain, in order.
+    pub fn chain(&self) -> &[PartitionId] {
+        let count = self.members.len().saturating_sub(usize::from(self.sides));
+        &self.members[..count]
+    }
+
+    /// Returns the side members.
+    pub fn side_members(&self) -> &[PartitionId] {
+        &self.members[self.chain().len()..]
+    }
+
+    /// Returns the index in `members` of the member that receives this prepare. The member need
+    /// not exist.
+    pub fn receiver(&self) -> usize {
+        let side = self.side.map(|side| self.chain().len() + usize::from(side));
+        side.unwrap_or(self.votes.len())
+    }
+
+    /// Returns the index in `members` of the member that has this prepare with its own vote; none
+    /// if no member has.
+    pub fn holder(&self) -> Option<usize> {
+        let own = match self.side {
+            Some(_) => Some(self.receiver()),
+            None => self
+                .votes
+                .len()
+                .checked_sub(1)
+                .filter(|it| *it < self.chain().len()),
+        };
+        own.filter(|place| *place < self.members.len())
+    }
 }
 
 /// Phase 2 of an operation: the logical AND of all votes (R2).
@@ -234,7 +273,9 @@ wire_struct!(Prepare {
     epoch,
     finished_below,
     table,
-    chain,
+    members,
+    sides,
+    side,
     votes,
     changes,
     requests,

@@ -187,6 +187,14 @@ bugs! {
     FormerHeadsForgotten = "former-heads-forgotten", "R53";
     /// Copies that are being replaced answer reads until the change is known.
     SupersededIsRead = "superseded-is-read", "R53";
+    /// The decider does not wait for the reports of side members.
+    DecidesWithoutReports = "decides-without-reports", "R48";
+    /// A side member reports before its prepare is durable.
+    ReportedBeforeDurable = "reported-before-durable", "R48";
+    /// The head tells side members an outcome before clients may see it.
+    SidesLearnEarly = "sides-learn-early", "R48";
+    /// A restarted head does not take its operations from the reports of side members.
+    SidesNotAsked = "sides-not-asked", "R48";
     /// A core uses rows of a partition from an earlier tenure.
     EarlierTenureTrusted = "earlier-tenure-trusted", "R25";
     /// A server returns with an older copy of its folder and uses it.

@@ -51,6 +51,12 @@ fn suits(bug: Bug, plan: &RunPlan) -> bool {
             faults.crash_every_us > 0 && plan.schema.durability == Durability::Replicated
         }
         Bug::MomentUnchecked => faults.loss_every_us > 0 && plan.schema.partitions > 1,
+        Bug::DecidesWithoutReports => !plan.schema.thin.is_empty(),
+        Bug::SidesNotAsked => !plan.schema.thin.is_empty() && plan.faults.crash_every_us > 0,
+        Bug::ReportedBeforeDurable => {
+            !plan.schema.thin.is_empty() && plan.schema.durability == Durability::Sync
+        }
+        Bug::SidesLearnEarly => !plan.schema.thin.is_empty() && plan.replace_after_us < u64::MAX,
         Bug::SealConcernsAll => plan.tables > 1 && faults.seal_every_us > 0,
         Bug::VouchingOfAnyEpoch | Bug::VouchingOutlivesEpoch | Bug::SealedIsVouchedFor => {
             faults.coordinator_every_us > 0 && plan.replace_after_us < u64::MAX
@@ -146,6 +152,7 @@ fn find(bug: Bug, from: u64, seeds_max: u64) -> Option<Catch> {
         let mut plan = RunPlan::draw(&mut Random::new(*seed));
         plan.draw_tables(*seed);
         plan.draw_snapshots(*seed);
+        plan.draw_thin(*seed);
         suits(bug, &plan)
     };
     let mut seeds = (from..).filter(suits);

@@ -71,7 +71,7 @@ impl LedgerOperation {
     /// Returns whether clients may see a decision once it is logged at this partition.
     pub fn shows(&self, partition: PartitionId) -> bool {
         self.visible_at.is_none_or(|replex| {
-            let mut chain = self.prepare.chain.iter();
+            let mut chain = self.prepare.members.iter();
             chain.find(|id| id.replex == replex) == Some(&partition)
         })
     }
@@ -135,7 +135,7 @@ impl Ledger {
                     }
                     LedgerOperation {
                         prepare: Arc::clone(prepare),
-                        members: vec![LedgerMember::default(); prepare.chain.len()],
+                        members: vec![LedgerMember::default(); prepare.members.len()],
                         visible_at,
                         decision: None,
                         seen: false,
@@ -194,7 +194,7 @@ impl Ledger {
             // The records that the core had of it in an earlier tenure are void.
             Record::Given { partition, .. } => {
                 for entry in self.operations.values_mut() {
-                    let mut members = entry.members.iter_mut().zip(&entry.prepare.chain);
+                    let mut members = entry.members.iter_mut().zip(&entry.prepare.members);
                     let own = members.find(|(_, id)| *id == partition);
                     let own = own.map(|(member, _)| member);
                     if let Some(member) =
@@ -249,7 +249,7 @@ impl Ledger {
         holds: impl Fn(PartitionId) -> bool,
     ) -> Result<(), String> {
         for (operation, entry) in &mut self.operations {
-            let members = entry.members.iter().zip(&entry.prepare.chain);
+            let members = entry.members.iter().zip(&entry.prepare.members);
             let own = members.filter(|(member, partition)| {
                 let here = member.prepared.is_some_and(|(at, _)| at == core);
                 here && holds(**partition)
@@ -363,12 +363,12 @@ impl Ledger {
     }
 }
 
-/// Returns the index of a partition in an operation's chain, counted from 0; none if the chain does
-/// not include the partition.
+/// Returns the index of a partition in an operation's members, counted from 0; none if the
+/// partition takes no part.
 pub fn place(entry: &LedgerOperation, partition: PartitionId) -> Option<usize> {
     entry
         .prepare
-        .chain
+        .members
         .iter()
         .position(|other| *other == partition)
 }
@@ -408,7 +408,9 @@ pub mod testing {
             epoch: Epoch(1),
             finished_below: FinishedLine::default(),
             table: TableId(1),
-            chain: (0..3).map(partition).collect(),
+            members: (0..3).map(partition).collect(),
+            sides: 0,
+            side: None,
             votes: votes.to_vec(),
             changes: vec![RowChange {
                 pk: Bytes(vec![7]),

@@ -5,6 +5,7 @@
 use machines::core::CoreLimits;
 use placement::{
     Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, Schema, Share,
+    ThinIndex,
 };
 
 use crate::model::{self, COLUMNS};
@@ -20,6 +21,8 @@ const PARTITIONS_TO_CUT: u32 = 4;
 const TABLES_STREAM: u64 = 0x07ab_1e50;
 /// Sets the stream of snapshots apart from a seed's others.
 const SNAPSHOTS_STREAM: u64 = 0x736e_6170_7368_6f74;
+/// Sets the stream of thin indexes apart from a seed's others.
+const THIN_STREAM: u64 = 0x7468_696e;
 /// Slow enough for writes to come in between.
 const ENTRIES_PER_SECOND: u64 = 200;
 
@@ -205,6 +208,16 @@ impl RunPlan {
         self.tables = tables.min(groups);
     }
 
+    /// Draws the thin indexes, from a separate stream as [`RunPlan::draw_tables`] does.
+    pub fn draw_thin(&mut self, seed: u64) {
+        let mut random = Random::new(seed ^ THIN_STREAM);
+        let count = *random.pick(&[0, 0, 1, 2]);
+        for number in 0..count {
+            let name = format!("thin_{number}");
+            self.schema.thin.push(thin_index(name, &mut random));
+        }
+    }
+
     /// Draws the parameters of snapshots, from a separate stream as [`RunPlan::draw_tables`] does.
     pub fn draw_snapshots(&mut self, seed: u64) {
         let mut random = Random::new(seed ^ SNAPSHOTS_STREAM);
@@ -236,6 +249,23 @@ impl RunPlan {
     /// Returns the index of the table that has a group of rows.
     pub fn table_of(&self, group: i64) -> usize {
         usize::try_from(group).expect("groups are counted from 0") % self.tables
+    }
+}
+
+/// Returns a thin index over columns that change.
+pub fn thin_index(name: String, random: &mut Random) -> ThinIndex {
+    use model::{A, GROUP, N, TAG};
+    let choices: [(&[usize], &[usize]); 4] = [
+        (&[A], &[]),
+        (&[GROUP, A], &[TAG]),
+        (&[N], &[]),
+        (&[A], &[N]),
+    ];
+    let (columns, included) = *random.pick(&choices);
+    ThinIndex {
+        name,
+        columns: columns.to_vec(),
+        included: included.to_vec(),
     }
 }
 
@@ -300,6 +330,7 @@ fn draw_schema(random: &mut Random) -> Schema {
         indexes,
         partitions,
         further,
+        thin: Vec::new(),
         failures_tolerated: failures,
         local_entries: true,
         durability: if random.chance(0.5) {

@@ -16,7 +16,8 @@ use protocol::message::{CoordinatorReply, CoordinatorRequest};
 
 use crate::check::partition_contents::{PartitionContents, PartitionRows, of_replex};
 use crate::check::{
-    Violation, budget, constraints, copies, durable, entries, leftovers, places, results, versions,
+    Violation, budget, constraints, copies, durable, entries, leftovers, places, results, thin,
+    versions,
 };
 use crate::core::SimulatedCore;
 use crate::event::Event;
@@ -258,8 +259,10 @@ fn check_rest(world: &mut World) -> PartitionContents {
         }
     };
     for SimulatedTable { id, translation } in world.tables.clone() {
-        let own = of_table(&rest, id);
         let table = &translation;
+        let (thin, own): (PartitionContents, PartitionContents) = of_table(&rest, id)
+            .into_iter()
+            .partition(|(partition, _)| table.layout.is_thin(usize::from(partition.replex)));
         world.check("I4 constraints hold", constraints::hold(&own, &table.model));
         world.check(
             "I6 every row is where h puts it",
@@ -271,7 +274,11 @@ fn check_rest(world: &mut World) -> PartitionContents {
         );
         world.check(
             "I5 all replexes are equal",
-            copies::equal(&own, table.layout.primary(), table.layout.numbers()),
+            copies::equal(&own, table.layout.primary(), table.layout.copy_numbers()),
+        );
+        world.check(
+            "I13 every row has its entries in thin indexes",
+            thin::match_rows(&thin, &own, table),
         );
         world.check("nothing is left of what went", nothing_left(world, id));
     }
@@ -341,7 +348,11 @@ fn read_table(
                     ));
                     return ControlFlow::Break(());
                 };
-                match translation.parse(row) {
+                let row = match translation.layout.is_thin(replex) {
+                    true => translation.parse_entry(row),
+                    false => translation.parse(row),
+                };
+                match row {
                     Ok(row) => {
                         found
                             .rows

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use placement::{
-    Axis, ColumnType, Constraint, KeySpace, Layout, ReplexKind, RowView, Schema, Value, ValueRef,
-    decode_key, encode_key, encode_row, prefix_end,
+    Axis, Column, ColumnType, Constraint, KeySpace, Layout, ReplexKind, RowView, Schema, Value,
+    ValueRef, decode_key, encode_key, encode_row, prefix_end,
 };
 use protocol::codec::Bytes;
 use protocol::expression::{Assignment, BinaryOperator, Expression};
@@ -411,7 +411,8 @@ impl Translation {
         let before = self.model.eras.last().cloned().unwrap_or_default();
         let mut era = Vec::new();
         let primary = self.layout.primary();
-        let others = self.layout.numbers().filter(|number| *number != primary);
+        let others = self.layout.copy_numbers();
+        let others = others.filter(|number| *number != primary);
         for number in [primary].into_iter().chain(others) {
             let definition = Definition::of(&self.schema, &self.layout, number);
             let mut stayed = before.iter().copied();
@@ -509,7 +510,18 @@ impl Translation {
 
     /// Returns a row from bytes.
     pub fn parse(&self, bytes: &[u8]) -> Result<ModelRow, String> {
-        let view = RowView::parse(&self.schema.columns, bytes)
+        Self::parse_as(&self.schema.columns, bytes)
+    }
+
+    /// Returns the columns of a row that an entry of a thin index has, and NULL for the others.
+    pub fn parse_entry(&self, bytes: &[u8]) -> Result<ModelRow, String> {
+        let mut columns = self.schema.columns.clone();
+        columns.iter_mut().for_each(|column| column.nullable = true);
+        Self::parse_as(&columns, bytes)
+    }
+
+    fn parse_as(columns: &[Column], bytes: &[u8]) -> Result<ModelRow, String> {
+        let view = RowView::parse(columns, bytes)
             .map_err(|error| format!("a row does not parse: {error}"))?;
         let mut row = [0; COLUMNS];
         for (column, value) in row.iter_mut().enumerate() {
@@ -557,7 +569,8 @@ fn key_of_numbers(key: &[u8]) -> Option<Vec<i64>> {
     Some(decoded?.iter().map(number).collect())
 }
 
-fn value_ref(value: i64) -> ValueRef<'static> {
+/// Returns a value of the model as a value of a row.
+pub fn value_ref(value: i64) -> ValueRef<'static> {
     if value == NULL {
         ValueRef::Null
     } else {

@@ -290,6 +290,7 @@ fn table(name: &str, failures: u8) -> Schema {
             partition_columns: None,
         }],
         further: Vec::new(),
+        thin: Vec::new(),
         partitions: 4,
         failures_tolerated: failures,
         local_entries: true,

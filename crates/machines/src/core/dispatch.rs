@@ -122,7 +122,7 @@ impl CoreMachine {
         self.ask_sealed_of(core, None, output);
         let configuration = self.view.configuration().clone();
         self.hurry(now, |member| {
-            configuration.takes_part(core, &member.prepare.chain)
+            configuration.takes_part(core, &member.prepare.members)
         });
         self.ask_again(core, output);
         self.ask_cover_again(now, core, output);
@@ -260,6 +260,11 @@ impl CoreMachine {
                 self.on_decision((operation, to), incoming, step)
             }
             PeerMessage::Settled { operation, to } => self.on_settled(operation, to, step),
+            PeerMessage::Reported {
+                operation,
+                to,
+                side,
+            } => self.on_reported(operation, (to, side), step),
             PeerMessage::Durable { operations } => self.on_member_durable(operations, step),
             PeerMessage::Confirm { operations } => self.on_confirm(peer, operations, step),
             PeerMessage::Finished(below) => self.on_finished((peer, below), step),

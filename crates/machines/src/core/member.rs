@@ -21,7 +21,8 @@ pub(crate) struct Member {
     /// The prepare as it arrived. Once this member has voted, it includes the member's vote.
     pub prepare: Arc<Prepare>,
     pub table: Arc<TableInfo>,
-    /// The position in the chain, from 0.
+    /// The index in the prepare's members, from 0: the position in the chain, or that of a side
+    /// member after it.
     pub place: usize,
     /// The effect of each change on this partition.
     pub effects: Vec<PartitionEffect>,
@@ -49,6 +50,8 @@ pub(crate) struct Member {
     settle_waits: bool,
     /// All later members of the chain have settled the outcome, and have it durably.
     pub next_durable: bool,
+    /// At the head: the side members that have settled the outcome, and have it durably, as a set.
+    pub sides_durable: u64,
     /// This member has confirmed that it and all later members have the outcome durably.
     confirmed: bool,
     /// The epoch of the resolution that made the decision, if a resolution made it.
@@ -73,7 +76,7 @@ impl Member {
         place: usize,
         now: ClockReading,
     ) -> Member {
-        let partition = prepare.chain[place];
+        let partition = prepare.members[place];
         let changes = prepare.changes.iter();
         let parts = changes.map(|change| table.part(partition, change));
         let (effects, held): (Vec<_>, Vec<_>) = parts.unzip();
@@ -103,6 +106,7 @@ impl Member {
             settled: false,
             settle_waits: false,
             next_durable: false,
+            sides_durable: 0,
             confirmed: false,
             resolved_in: None,
         }
@@ -123,8 +127,11 @@ impl Member {
         self.granted = self.held.len();
     }
 
-    /// Casts this partition's vote.
+    /// Casts this partition's vote. A side member has none.
     pub fn vote(&mut self, vote: Vote) {
+        if self.is_side() {
+            return;
+        }
         let prepare = Arc::make_mut(&mut self.prepare);
         assert_eq!(prepare.votes.len(), self.place, "votes come in chain order");
         prepare.votes.push(vote);
@@ -222,7 +229,30 @@ impl Member {
     }
 
     pub fn partition(&self) -> PartitionId {
-        self.prepare.chain[self.place]
+        self.prepare.members[self.place]
+    }
+
+    /// Returns whether this is a side member: a partition of a thin index.
+    pub fn is_side(&self) -> bool {
+        self.prepare.side.is_some()
+    }
+
+    /// Returns the prepare for a side member, from the head's.
+    pub fn prepare_of_side(&self, side: u8) -> Prepare {
+        let mut prepare = Prepare::clone(&self.prepare);
+        prepare.votes.truncate(1);
+        prepare.side = Some(side);
+        prepare
+    }
+
+    /// Returns whether the outcome is durable at all members to which this one passes messages.
+    pub fn others_durable(&self) -> bool {
+        let all_sides = match self.place {
+            0 => (1 << self.prepare.sides) - 1,
+            _ => 0,
+        };
+        let below = self.next().is_none() || self.next_durable;
+        below && self.sides_durable == all_sides
     }
 
     /// Returns the position of the partition's replex, counted from 1, as k and x are (R3).
@@ -233,19 +263,32 @@ impl Member {
     /// Returns whether the member may vote no. Members after position k only confirm that they have
     /// the operation, so a member that has lost such a vote gives the same again (R3).
     pub fn may_refuse(&self) -> bool {
-        self.replex_position() <= self.table.last_voter
+        !self.is_side() && self.replex_position() <= self.table.last_voter
     }
 
     pub fn is_decider(&self) -> bool {
-        self.place + 1 == self.prepare.chain.len()
+        self.place + 1 == self.prepare.chain().len()
     }
 
+    /// Returns the previous member of the chain; none at the head and at side members.
     pub fn previous(&self) -> Option<PartitionId> {
-        Some(self.prepare.chain[self.place.checked_sub(1)?])
+        let chain = self.prepare.chain();
+        let previous = self.place.checked_sub(1)?;
+        chain.get(previous).copied().filter(|_| !self.is_side())
     }
 
+    /// Returns the member to which this one confirms that the outcome is durable: the previous one,
+    /// or the head for a side member.
+    pub fn confirms_to(&self) -> Option<PartitionId> {
+        match self.is_side() {
+            true => Some(self.prepare.members[0]),
+            false => self.previous(),
+        }
+    }
+
+    /// Returns the next member of the chain; none at the decider and at side members.
     pub fn next(&self) -> Option<PartitionId> {
-        self.prepare.chain.get(self.place + 1).copied()
+        self.prepare.chain().get(self.place + 1).copied()
     }
 
     /// Returns whether the outcome may be visible as soon as the member has the decision, without a
@@ -274,6 +317,9 @@ impl Member {
     pub fn decision_is_news(&self) -> bool {
         let position = self.replex_position();
         let x = self.table.settle_position;
+        if self.is_side() {
+            return false;
+        }
         let implied = position >= self.table.last_voter;
         !self.settles_at_decision() && (position <= x || !implied)
     }
@@ -284,7 +330,7 @@ impl Member {
         let before = self
             .previous()
             .map_or(0, |partition| self.table.position(partition));
-        self.replex_position() == x && before < x
+        !self.is_side() && self.replex_position() == x && before < x
     }
 
     /// Returns how soon the record `Decided` must be on disk. At a member where the decision says

@@ -63,6 +63,7 @@ pub use status::Backlog;
 use chain::operations::{AwaitedRecords, Confirmations, FinishedLines, OwnOperations};
 use chain::requests::Requests;
 use chain::sessions::Sessions;
+use chain::sides::SideReports;
 use disk_room::DiskRoom;
 use epoch::early::EarlyMessages;
 use epoch::seal::SealProgress;
@@ -109,6 +110,7 @@ pub struct CoreMachine {
     finished: FinishedLines,
     confirmations: Confirmations,
     awaited: AwaitedRecords,
+    side_reports: SideReports,
     leases: Leases,
     sealing: SealProgress,
     /// Messages of tables' epochs that this core has not begun.
@@ -157,6 +159,7 @@ impl CoreMachine {
             finished: FinishedLines::default(),
             confirmations: Confirmations::default(),
             awaited: AwaitedRecords::default(),
+            side_reports: SideReports::default(),
             leases: Leases::default(),
             sealing: SealProgress::default(),
             early: EarlyMessages::default(),

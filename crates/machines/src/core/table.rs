@@ -5,12 +5,13 @@
 //! module turns a row change into the entries that a partition loses and gains, and into the keys
 //! that the operation holds there.
 
+use alloc::borrow::Cow;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use placement::{
     Column, Constraint, Durability, KEY_BYTES_MAX, Layout, ReplexKind, RowView, Schema, ValueRef,
-    encode_value,
+    encode_row_refs, encode_value,
 };
 use protocol::configuration::{Configuration, Place, PlacedTable, Sealing};
 use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, TableId};
@@ -48,6 +49,8 @@ pub(crate) struct TableInfo {
     pub row_bytes_short: usize,
     /// The numbers of all copies in the order of chains.
     chain: Vec<usize>,
+    /// The numbers of all thin indexes.
+    thin: Vec<usize>,
     /// By replex, its position in chains, from 1: what k and x count (R3); 0 if vacant.
     positions: Vec<usize>,
     /// k of R3: the position of the last replex that can vote no, counted from 1.
@@ -74,6 +77,8 @@ pub(crate) struct ReplexInfo {
     pub entry_orders: Vec<u8>,
     /// Whether the copy is being added and has never served.
     pub is_building: bool,
+    /// Of a thin index, whether entries have each column. Empty for a copy.
+    pub entry_has: Vec<bool>,
 }
 
 /// The effect of a change on one partition.
@@ -106,7 +111,7 @@ impl ReplexInfo {
         let layout = &table.layout;
         let replex = &layout.replexes[position];
         let serves = |order: usize| {
-            let mut serving = layout.numbers().filter(|it| !table.is_building(*it));
+            let mut serving = layout.copy_numbers().filter(|it| !table.is_building(*it));
             serving.any(|replex| layout.order_of(replex) == order)
         };
         let number = |replex: usize| u8::try_from(replex).expect("a table has at most 63 replexes");
@@ -121,7 +126,22 @@ impl ReplexInfo {
             order: number(layout.order_of(position)),
             entry_orders: orders.filter(|order| serves(*order)).map(number).collect(),
             is_building: table.is_building(position),
+            entry_has: match replex.kind {
+                ReplexKind::Thin { index } => {
+                    let included = &table.schema.thin[index].included;
+                    let key = layout.order_columns(position);
+                    let columns = 0..table.schema.columns.len();
+                    let has = columns.map(|it| key.contains(&it) || included.contains(&it));
+                    has.collect()
+                }
+                _ => Vec::new(),
+            },
         }
+    }
+
+    /// Returns whether the replex is a thin index.
+    pub fn is_thin(&self) -> bool {
+        !self.entry_has.is_empty()
     }
 }
 
@@ -142,6 +162,9 @@ impl TableInfo {
                 key_columns[*column] = true;
                 constrained_columns[*column] |= info.constraint.is_some();
             }
+            for (column, has) in info.entry_has.iter().enumerate() {
+                key_columns[column] |= *has;
+            }
         }
         let mut coordinate_columns = schema.columns.clone();
         coordinate_columns
@@ -149,6 +172,7 @@ impl TableInfo {
             .for_each(|column| column.nullable = true);
         let sync = schema.durability == Durability::Sync;
         let chain = layout.chain(&schema);
+        let thin = layout.thin_numbers().collect();
         let mut positions = alloc::vec![0; replexes.len()];
         for (position, number) in (1..).zip(&chain) {
             positions[*number] = position;
@@ -170,6 +194,7 @@ impl TableInfo {
             row_bytes_short: row_bytes_short(&replexes),
             replexes,
             chain,
+            thin,
             positions,
             last_voter: k,
             // With `replicated`, durable means in memory, and a crash is a loss of it.
@@ -180,7 +205,7 @@ impl TableInfo {
 
     /// Returns whether all members that can vote no have voted yes.
     pub fn is_agreed(&self, prepare: &Prepare) -> bool {
-        self.covers_voters(&prepare.chain, &prepare.votes)
+        self.covers_voters(prepare.chain(), &prepare.votes)
     }
 
     /// Returns whether `votes`, which are the votes of the chain's first members, are all yes, and
@@ -241,9 +266,76 @@ impl TableInfo {
         RowView::parse(&self.schema.columns, row).ok()
     }
 
-    /// Returns the chain of one change: in each replex the partition that the row leaves and the
-    /// one that it enters, in chain order (HyperDex's value-dependent chaining).
-    pub fn chain(&self, change: &RowChange) -> Vec<PartitionId> {
+    /// Returns the members of the operation of one change, and the number of side members. First
+    /// comes the chain: in each copy the partition that the row leaves and the one that it enters,
+    /// in chain order (HyperDex's value-dependent chaining). Then come the partitions of thin
+    /// indexes that an entry leaves or enters.
+    pub fn members(&self, change: &RowChange) -> (Vec<PartitionId>, u8) {
+        let mut members = self.chain(change);
+        let count = members.len();
+        let rows = [self.old_row(change), self.new_row(change)];
+        for &replex in &self.thin {
+            if !self.changes_entry(replex, change, &rows) {
+                continue;
+            }
+            let numbers = rows.iter().flatten();
+            let numbers = numbers.map(|row| self.layout.partition_of_row(replex, row));
+            let numbers: BTreeSet<u32> = numbers.collect();
+            members.extend(numbers.into_iter().map(|it| self.partition(replex, it)));
+        }
+        let sides = members.len() - count;
+        (
+            members,
+            u8::try_from(sides).expect("a table has at most 63 replexes"),
+        )
+    }
+
+    /// Returns whether a change adds, removes or changes an entry of a thin index.
+    fn changes_entry(
+        &self,
+        replex: usize,
+        change: &RowChange,
+        rows: &[Option<RowView<'_>>; 2],
+    ) -> bool {
+        match (&change.old, rows) {
+            (OldRow::SameKeys { .. }, _) => false,
+            (OldRow::Keys { .. }, [Some(old), Some(new)]) => {
+                let has = self.replexes[replex].entry_has.iter().enumerate();
+                let mut columns = has.filter(|(_, has)| **has).map(|(column, _)| column);
+                columns.any(|column| old.column(column) != new.column(column))
+            }
+            _ => true,
+        }
+    }
+
+    /// Returns the row as a partition stores it: the whole row, or of a thin index the columns of
+    /// its entries.
+    pub fn stored_form<'a>(&self, partition: PartitionId, row: &'a [u8]) -> Cow<'a, [u8]> {
+        let info = &self.replexes[usize::from(partition.replex)];
+        if !info.is_thin() {
+            return Cow::Borrowed(row);
+        }
+        let row = RowView::parse(&self.schema.columns, row).expect("a row in use decodes");
+        let values = info.entry_has.iter().enumerate();
+        let values = values.map(|(column, has)| match has {
+            true => row.column(column),
+            false => ValueRef::Null,
+        });
+        let values: Vec<ValueRef<'_>> = values.collect();
+        let entry = encode_row_refs(&self.coordinate_columns, &values);
+        Cow::Owned(entry.expect("a part of a row is a row"))
+    }
+
+    /// Returns the columns of the rows that partitions of a replex store.
+    pub fn stored_columns(&self, replex: usize) -> &[Column] {
+        match self.replexes[replex].is_thin() {
+            true => &self.coordinate_columns,
+            false => &self.schema.columns,
+        }
+    }
+
+    /// Returns the chain of one change.
+    fn chain(&self, change: &RowChange) -> Vec<PartitionId> {
         let rows = [self.old_row(change), self.new_row(change)];
         let mut chain = Vec::with_capacity(self.chain.len() + 1);
         for &replex in &self.chain {
@@ -270,10 +362,11 @@ impl TableInfo {
         key
     }
 
-    /// Returns the key of a row in a partition; none if the row is not in the partition.
+    /// Returns the key of a row in a partition, from the row as the partition stores it; none if
+    /// the row is not in the partition.
     pub fn key_in(&self, partition: PartitionId, row: &[u8]) -> Option<Vec<u8>> {
         let replex = usize::from(partition.replex);
-        let row = RowView::parse(&self.schema.columns, row).ok()?;
+        let row = RowView::parse(self.stored_columns(replex), row).ok()?;
         let is_here = self.layout.partition_of_row(replex, &row) == partition.number;
         is_here.then(|| self.entry_key(replex, &row))
     }

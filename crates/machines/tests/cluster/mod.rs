@@ -186,7 +186,7 @@ impl Cluster {
         let changes = prepare
             .changes
             .iter()
-            .filter(|_| partition == prepare.chain[0]);
+            .filter(|_| partition == prepare.members[0]);
         for change in changes {
             let given = self.versions.entry(change.pk.0.clone()).or_default();
             let highest = given.values().copied().max();

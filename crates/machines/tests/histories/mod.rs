@@ -111,6 +111,7 @@ fn schema(random: &mut Random) -> Schema {
             ),
         ],
         further: Vec::new(),
+        thin: Vec::new(),
         partitions: [1, 2, 4][random.below(3) as usize],
         failures_tolerated: 2,
         local_entries: !random.one_in(4),

@@ -31,6 +31,7 @@ pub fn configuration() -> Configuration {
             partition_columns: None,
         }],
         further: Vec::new(),
+        thin: Vec::new(),
         partitions: 1,
         failures_tolerated: 1,
         local_entries: true,

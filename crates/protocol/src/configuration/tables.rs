@@ -470,6 +470,7 @@ mod tests {
             primary_key: Vec::new(),
             indexes: Vec::new(),
             further: Vec::new(),
+            thin: Vec::new(),
             partitions: 1,
             failures_tolerated: 0,
             local_entries: false,

@@ -165,6 +165,7 @@ fn schema() -> Schema {
         ],
         primary_key: vec![0],
         indexes: vec![index("by_tail", 1), index("by_number", 2)],
+        thin: Vec::new(),
         further: vec![FurtherCopy {
             name: "hybrid".into(),
             cut: Cut::Hybrid {

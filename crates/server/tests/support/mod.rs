@@ -240,6 +240,7 @@ pub fn people(durability: Durability) -> Schema {
             },
         ],
         further: Vec::new(),
+        thin: Vec::new(),
         partitions: 6,
         failures_tolerated: 2,
         local_entries: true,

@@ -45,6 +45,7 @@ pub fn schema() -> Schema {
             partition_columns: None,
         }],
         further: Vec::new(),
+        thin: Vec::new(),
         partitions: PARTITIONS,
         failures_tolerated: 0,
         local_entries: true,

@@ -127,6 +127,7 @@ mod tests {
             indexes: Vec::new(),
             partitions: 3,
             further: Vec::new(),
+            thin: Vec::new(),
             failures_tolerated: 2,
             local_entries: false,
             durability: Durability::Sync,

@@ -16,6 +16,7 @@ pub mod places;
 pub mod prepared;
 pub mod results;
 pub mod sealed;
+pub mod thin;
 pub mod versions;
 pub mod waits;
 

@@ -1,8 +1,11 @@
 //! I1: a committed operation was prepared at all members. Also checks R1 and R2, on which I1
 //! depends.
 //!
-//! A decision is logged at a member only when every member after it has its prepare durable with
-//! a yes; an answer leaves the head only when all have. Votes in two records never differ.
+//! A decision is logged at a member only when every member after it, and every side member (R48),
+//! has its prepare durable with a yes; an answer leaves the head only when all have. Votes in two
+//! records never differ.
+
+use std::cmp::Ordering;
 
 use protocol::identity::PartitionId;
 use protocol::operation::{Decision, Prepare, Vote};
@@ -15,8 +18,14 @@ pub fn decided(ledger: &Ledger, entry: &LedgerOperation, at: PartitionId) -> Res
     let Some(own) = place(entry, at) else {
         return Err(format!("{at} decided an operation that it is no member of"));
     };
-    let last = entry.members.len() - 1;
-    all_prepared(ledger, entry, if own == last { last } else { own + 1 })
+    let last = entry.prepare.chain().len() - 1;
+    let from = match own.cmp(&last) {
+        Ordering::Less => own + 1,
+        Ordering::Equal => last,
+        // A side member learns the outcome from the head.
+        Ordering::Greater => 0,
+    };
+    all_prepared(ledger, entry, from)
 }
 
 /// Checks an operation that the head reports to a client as applied.
@@ -30,7 +39,7 @@ fn all_prepared(ledger: &Ledger, entry: &LedgerOperation, from: usize) -> Result
     }
     let operation = entry.prepare.operation;
     for (place, member) in entry.members.iter().enumerate().skip(from) {
-        let partition = entry.prepare.chain[place];
+        let partition = entry.prepare.members[place];
         let Some(logged) = member.prepared else {
             return Err(format!(
                 "{operation:?} is committed, but {partition} has no prepare"

@@ -151,6 +151,7 @@ impl World {
         let mut plan = RunPlan::draw(&mut random);
         plan.draw_tables(seed);
         plan.draw_snapshots(seed);
+        plan.draw_thin(seed);
         let network = Network::new(random.fork());
         let drift = plan.faults.drift_ppm;
         let mut clock = || SimulatedClock::draw(&mut random, drift);

@@ -12,7 +12,7 @@ use crate::disk::{SimulatedDisk, UnflushedTail};
 use crate::event::{Event, PacketContent};
 use crate::model::{A, GROUP, N, U};
 use crate::network::Node;
-use crate::plan::{MILLISECOND, draw_cut};
+use crate::plan::{MILLISECOND, draw_cut, thin_index};
 use crate::random::Random;
 use crate::world::World;
 use crate::world::server::ServerPhase;
@@ -66,7 +66,7 @@ impl World {
             let request = renewal(table, &mut self.random);
             return self.ask(request);
         }
-        let adds = table.layout.copies() < COPIES_MAX && self.random.chance(0.6);
+        let adds = table.layout.numbers().count() < COPIES_MAX && self.random.chance(0.6);
         let resizes = self.random.chance(RESIZES);
         let request = match adds {
             _ if resizes => Some(resize(table, &mut self.random)),
@@ -225,7 +225,9 @@ fn add(table: &PlacedTable, random: &mut Random) -> CoordinatorRequest {
     };
     let mut names = (0..).map(|number| format!("late_{number}"));
     let name = names.find(is_free).expect("there are names enough");
-    if random.chance(0.65) {
+    if random.chance(0.2) {
+        schema.thin.push(thin_index(name, random));
+    } else if random.chance(0.65) {
         schema.indexes.push(late_index(name, random));
     } else {
         let cut = draw_cut(random, &schema.indexes, schema.partitions);

@@ -39,6 +39,7 @@ pub(super) fn table(mut create: ast::CreateTable) -> Result<Statement, SqlError>
         primary_key: Vec::new(),
         indexes: Vec::new(),
         further: Vec::new(),
+        thin: Vec::new(),
         partitions: PARTITIONS_DEFAULT,
         failures_tolerated: FAILURES_TOLERATED_DEFAULT,
         local_entries: true,

@@ -117,6 +117,7 @@ fn describe_indexes(table: &PlacedTable) -> Vec<String> {
         | ReplexKind::Exact { .. }
         | ReplexKind::Hyperspace
         | ReplexKind::Successor { .. }
+        | ReplexKind::Thin { .. }
         | ReplexKind::Vacant => None,
     });
     shown.collect()
@@ -153,6 +154,7 @@ fn candidate(
         | ReplexKind::Exact { .. }
         | ReplexKind::Hyperspace
         | ReplexKind::Successor { .. }
+        | ReplexKind::Thin { .. }
         | ReplexKind::Vacant => return None,
     };
     let order_columns = order_columns(table, replex);

@@ -76,7 +76,7 @@ impl CoreMachine {
         let Some(member) = self.members.get_mut(&key) else {
             return;
         };
-        let below = member.is_decider() || member.next_durable;
+        let below = member.others_durable();
         let durable =
             self.log.is_durable(member.decided_at()) || planted::is(Bug::FinishedTooEarly);
         let here = member.is_settled() && durable;
@@ -85,16 +85,28 @@ impl CoreMachine {
         }
         member.confirm();
         let member = &self.members[&key];
-        let Some(previous) = member.previous() else {
+        let Some(previous) = member.confirms_to() else {
             let due_us = now.monotonic_us + self.limits.confirm_us;
             self.confirmations.send_by(due_us);
             self.operations.end(key.0);
-            let places = member.prepare.chain.iter();
+            let places = member.prepare.members.iter();
             let places = places.filter_map(|partition| self.view.place(*partition));
             self.confirmations.owe(places.map(|place| place.core));
             return;
         };
         if let Some(place) = self.view.place(previous) {
+            self.confirm_to(now, place.core, key, output);
+        }
+    }
+
+    /// Confirms an outcome at a side member to the head again, because a confirmation may be lost.
+    pub(crate) fn confirm_side(
+        &mut self,
+        now: ClockReading,
+        (key, head): (MemberKey, PartitionId),
+        output: &mut CoreOutput,
+    ) {
+        if let Some(place) = self.view.place(head) {
             self.confirm_to(now, place.core, key, output);
         }
     }
@@ -173,11 +185,22 @@ impl CoreMachine {
                 .members
                 .range(own)
                 .take_while(|(key, _)| key.0 == operation)
-                .find(|(_, member)| member.next() == Some(confirmed));
-            let Some(key) = before.map(|(key, _)| *key) else {
+                .find_map(|(key, member)| {
+                    let sides = member.prepare.side_members().iter();
+                    let mut sides = sides.enumerate().filter(|_| member.place == 0);
+                    let side = sides.find(|(_, side)| **side == confirmed);
+                    let is_next = member.next() == Some(confirmed);
+                    (is_next || side.is_some()).then_some((*key, side.map(|(side, _)| side)))
+                });
+            let Some((key, side)) = before else {
                 continue;
             };
             let member = self.members.get_mut(&key).expect("it was just found");
+            if let Some(side) = side {
+                member.sides_durable |= 1 << side;
+                self.try_confirm(step.now, key, step.output);
+                continue;
+            }
             member.next_durable = true;
             if let Some(decision) = member.decision().cloned().filter(|_| !member.is_settled()) {
                 let incoming = IncomingDecision {
@@ -232,6 +255,9 @@ impl CoreMachine {
     /// whichever is missing.
     fn ask_below(&self, key: MemberKey, output: &mut CoreOutput) {
         let member = &self.members[&key];
+        if member.place == 0 && member.prepared_at().is_some() {
+            self.tell_sides(key, output);
+        }
         let (Some(next), Some(_)) = (member.next(), member.prepared_at()) else {
             return;
         };
@@ -273,6 +299,7 @@ impl CoreMachine {
             incarnation: below.incarnation,
             sequence: below.sequence,
         };
+        self.side_reports.forget(head, below);
         let range = (first, PartitionId::default())..(beyond, PartitionId::default());
         let keys: Vec<MemberKey> = self.members.range(range).map(|(key, _)| *key).collect();
         for key in keys {

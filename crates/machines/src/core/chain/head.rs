@@ -346,7 +346,7 @@ impl CoreMachine {
             old: evaluate::old_row(table, before, fold.image.as_deref()),
             new: fold.image.clone().map(Into::into),
         };
-        let chain = table.chain(&change);
+        let (chain, _) = table.members(&change);
         let begun = false;
         if let Some(server) = self.view.lost_in(&chain) {
             return Some(Refusal::Lost { server, begun });
@@ -395,21 +395,24 @@ impl CoreMachine {
             old: evaluate::old_row(&table, before, fold.image.as_deref()),
             new: fold.image.map(Into::into),
         };
-        let mut chain = table.chain(&change);
+        let (mut members, sides) = table.members(&change);
         if planted::is(Bug::ChainReversed) && operation.sequence % 2 == 1 {
-            chain[1..].reverse();
+            let end = members.len() - usize::from(sides);
+            members[1..end].reverse();
         }
         let prepare = Prepare {
             operation,
             epoch: self.view.epoch(),
             finished_below,
             table: table.id,
-            chain,
+            members,
+            sides,
+            side: None,
             votes: Vec::new(),
             changes: alloc::vec![change],
             requests,
         };
-        assert_eq!(prepare.chain[0], id, "the head is the primary partition");
+        assert_eq!(prepare.members[0], id, "the head is the primary partition");
         if queued.len() > 1 {
             self.requests.fold(operation, queued);
         }

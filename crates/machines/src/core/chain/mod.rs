@@ -1,6 +1,7 @@
 //! The life of an operation: `head` evaluates the request and begins the operation. `relay` passes
 //! it down the chain, and its decision back up. `settle` makes the outcome visible. `confirm`
-//! forgets the operation once its outcome is durable at all members.
+//! forgets the operation once its outcome is durable at all members. `sides` serves thin indexes,
+//! whose partitions take part beside the chain.
 
 mod confirm;
 mod evaluate;
@@ -10,5 +11,6 @@ mod relay;
 pub(crate) mod requests;
 pub(crate) mod sessions;
 mod settle;
+pub(crate) mod sides;
 mod unavailable_rows;
 mod votes;

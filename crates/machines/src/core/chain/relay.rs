@@ -29,18 +29,22 @@ impl CoreMachine {
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         let operation = prepare.operation;
-        let place = prepare.votes.len();
-        let Some(&partition) = prepare.chain.get(place) else {
+        let place = prepare.receiver();
+        let Some(&partition) = prepare.members.get(place) else {
             return Ok(());
         };
         // The line passes operations of other tables, too: of epochs that this core may not know.
         if prepare.epoch <= self.view.epoch() {
             self.on_finished((operation.head, prepare.finished_below), step)?;
         }
+        let key = (operation, partition);
         if operation.order() < self.finished_below(operation.head) {
+            // A head that has restarted may not know that the operation is finished.
+            if prepare.side.is_some() {
+                self.confirm_side(step.now, (key, prepare.members[0]), step.output);
+            }
             return Ok(());
         }
-        let key = (operation, partition);
         if self.members.contains_key(&key) {
             if planted::is(Bug::VoteChanges) && self.unvote(key) {
                 return self.acquire(key, step);
@@ -72,7 +76,7 @@ impl CoreMachine {
         prepare: Arc<Prepare>,
         place: usize,
     ) -> Option<Member> {
-        let partition = prepare.chain[place];
+        let partition = prepare.members[place];
         let table = Arc::clone(&self.partitions.get(&partition)?.table);
         let mut member = Member::new(prepare, table, place, now);
         member.retry_us = self.limits.retry_us;
@@ -95,7 +99,7 @@ impl CoreMachine {
             .partitions
             .get_mut(&key.1)
             .expect("a member's partition is held");
-        if waits_behind_read(partition, member) {
+        if !member.is_side() && waits_behind_read(partition, member) {
             if !partition.behind_reads.contains(&key.0) {
                 partition.behind_reads.push_back(key.0);
             }
@@ -167,6 +171,14 @@ impl CoreMachine {
         let position = self.append(&record, durability, step.output);
         let member = self.members.get_mut(&key).expect("it was there");
         member.prepare_at(position);
+        if member.place == 0 {
+            self.tell_sides(key, step.output);
+        }
+        let member = &self.members[&key];
+        if member.is_side() {
+            self.report_side(key, step.output);
+            return Ok(());
+        }
         if let Some(next) = member.next() {
             self.send(
                 next,
@@ -192,8 +204,11 @@ impl CoreMachine {
     ) -> Result<(), TablesError> {
         let member = &self.members[&key];
         assert!(member.is_decider(), "only the decider decides");
+        if !self.sides_have_reported(key) {
+            return Ok(());
+        }
         let mut votes = &member.prepare.votes[..];
-        assert_eq!(votes.len(), member.prepare.chain.len(), "all have voted");
+        assert_eq!(votes.len(), member.prepare.chain().len(), "all have voted");
         if planted::is(Bug::VotesIgnored) {
             votes = &votes[votes.len() - 1..];
         }
@@ -222,6 +237,10 @@ impl CoreMachine {
         let Some(member) = self.members.get(&key) else {
             return Ok(());
         };
+        // A side member takes only an outcome that clients may see (R48).
+        if member.is_side() && !incoming.settled {
+            return Ok(());
+        }
         if member.prepared_at().is_none() {
             // The member's vote was lost and is never cast again: only an adoption restores it.
             return Ok(());
@@ -304,7 +323,14 @@ impl CoreMachine {
     ) -> Result<(), TablesError> {
         self.counters.resent += 1;
         let member = &self.members[&key];
-        if member.decision().is_some() {
+        if member.is_side() {
+            let head = member.prepare.members[0];
+            let is_confirmed = member.is_confirmed();
+            self.report_side(key, step.output);
+            if is_confirmed {
+                self.confirm_side(step.now, (key, head), step.output);
+            }
+        } else if member.decision().is_some() {
             self.pass_up(key, step.output);
         } else if let (Some(next), Some(_)) = (member.next(), member.prepared_at()) {
             let prepare = Arc::clone(&member.prepare);

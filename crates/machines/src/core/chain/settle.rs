@@ -52,6 +52,7 @@ impl CoreMachine {
         }
         if member.place == 0 {
             self.finish_requests(key, step.output);
+            self.settle_sides(key, step.output);
         }
         self.release(key, step)?;
         self.try_confirm(step.now, key, step.output);
@@ -119,7 +120,7 @@ impl CoreMachine {
             true => member.collisions(tables)?,
             false => Vec::new(),
         };
-        let head = member.prepare.chain[0];
+        let head = member.prepare.members[0];
         let requests = &member.prepare.requests;
         match member.decision() {
             // Folded requests that abort are evaluated again, one by one: no result yet. Nor is the
@@ -247,7 +248,8 @@ impl CoreMachine {
                 }
                 if is_not_whole || known.is_none_or(|known| known < change.version) {
                     let row = change.new.as_ref().expect("an entry comes with its row");
-                    rows.put(key, (change.version, row), stored.as_ref(), tables);
+                    let row = rows.table.stored_form(rows.id, row);
+                    rows.put(key, (change.version, &row), stored.as_ref(), tables);
                 }
             }
         }

@@ -20,7 +20,7 @@ impl CoreMachine {
         }
         let holders = self.partitions[&id].locks.holders(pk).iter();
         let mut members = holders.filter_map(|holder| self.members.get(&(*holder, id)));
-        members.find_map(|member| self.view.lost_in(&member.prepare.chain))
+        members.find_map(|member| self.view.lost_in(&member.prepare.members))
     }
 
     /// Returns the lost server without which a running request cannot end.
@@ -33,7 +33,7 @@ impl CoreMachine {
             let mut requests = member.prepare.requests.iter();
             member.place == 0 && requests.any(|it| it.request == request)
         })?;
-        self.view.lost_in(&member.prepare.chain)
+        self.view.lost_in(&member.prepare.members)
     }
 
     /// Refuses the requests that wait for servers which were lost.
@@ -46,7 +46,7 @@ impl CoreMachine {
         }
         let heads = self.members.values().filter(|member| member.place == 0);
         let stuck = heads.filter_map(|member| {
-            let server = self.view.lost_in(&member.prepare.chain)?;
+            let server = self.view.lost_in(&member.prepare.members)?;
             Some((member.prepare.clone(), server))
         });
         let stuck: Vec<_> = stuck.collect();

@@ -37,7 +37,7 @@ pub(crate) enum Resolution {
 }
 
 /// Returns the outcome of an operation that some member has prepared. `parts` are in the order of
-/// its chain.
+/// its members, first those of the chain. A side member has no vote and can only know a decision.
 pub(crate) fn outcome(
     table: &TableInfo,
     chain: &[PartitionId],
@@ -47,6 +47,7 @@ pub(crate) fn outcome(
     if let Some(decision) = known(parts) {
         return Resolution::Decided(decision);
     }
+    let parts = &parts[..chain.len()];
     if let Some(reason) = refusal(parts).filter(|_| !planted::is(Bug::RefusalsIgnored)) {
         return abort(reason);
     }

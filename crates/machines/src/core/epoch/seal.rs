@@ -286,7 +286,7 @@ impl CoreMachine {
         };
         for (key, member) in self.members.iter() {
             let configuration = self.view.configuration();
-            if key.1.table != table || !configuration.takes_part(to, &member.prepare.chain) {
+            if key.1.table != table || !configuration.takes_part(to, &member.prepare.members) {
                 continue;
             }
             count += 1;
@@ -327,11 +327,11 @@ impl CoreMachine {
         let Some(seal) = self.sealing.current.get_mut(&table) else {
             return;
         };
-        let (operation, votes) = (prepare.operation, prepare.votes.len());
-        let Some(place) = votes.checked_sub(1).filter(|it| *it < prepare.chain.len()) else {
+        let operation = prepare.operation;
+        let Some(place) = prepare.holder() else {
             return;
         };
-        if !seal.inquiry.note_item(from, attempt, (operation, votes)) {
+        if !seal.inquiry.note_item(from, attempt, (operation, place)) {
             return;
         }
         let places = seal.witnesses.entry(operation).or_default();
@@ -449,8 +449,8 @@ impl CoreMachine {
         let prepares = prepares.chain(witnessed.map(|witness| &witness.prepare));
         let prepare = prepares.max_by_key(|prepare| prepare.votes.len())?;
         let table = self.view.table(prepare.table)?;
-        let mut parts = Vec::with_capacity(prepare.chain.len());
-        for (place, partition) in prepare.chain.iter().enumerate() {
+        let mut parts = Vec::with_capacity(prepare.members.len());
+        for (place, partition) in prepare.members.iter().enumerate() {
             let core = self.view.place(*partition)?.core;
             let own_key = (operation, *partition);
             let is_own = core == self.identity.core;
@@ -469,7 +469,7 @@ impl CoreMachine {
                 },
             });
         }
-        let outcome = outcome(table, &prepare.chain, &parts);
+        let outcome = outcome(table, prepare.chain(), &parts);
         Some((Arc::clone(prepare), outcome))
     }
 
@@ -525,7 +525,7 @@ impl CoreMachine {
         let table = self.view.table(prepare.table).map(Arc::clone);
         let known = with_known_votes(Arc::clone(prepare), Some(decision), table.as_deref());
         let mut last = None;
-        for (place, partition) in prepare.chain.iter().enumerate() {
+        for (place, partition) in prepare.members.iter().enumerate() {
             let key = (prepare.operation, *partition);
             if !self.partitions.contains_key(partition) {
                 continue;
@@ -635,6 +635,7 @@ impl CoreMachine {
         }
         self.confirmations.forget_gathered(tables);
         for table in tables {
+            self.side_reports.forget_table(*table);
             self.recovering.remove(table);
             self.sealing.on_disk.remove(table);
         }

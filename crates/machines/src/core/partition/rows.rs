@@ -332,6 +332,7 @@ mod tests {
                 partition_columns: None,
             }],
             further: Vec::new(),
+            thin: Vec::new(),
             partitions: 1,
             failures_tolerated: 1,
             local_entries: true,

@@ -6,6 +6,7 @@
 //! by every index linearizable. `Stale` reads do not wait.
 
 use alloc::collections::BTreeSet;
+use alloc::format;
 use alloc::vec::Vec;
 use core::ops::{Bound, ControlFlow};
 
@@ -106,7 +107,8 @@ impl CoreMachine {
         holders.into_iter().filter(is_earlier).collect()
     }
 
-    /// Checks the conditions of [`CoreMachine::check_serving`]. Also refuses a read while the core
+    /// Checks the conditions of [`CoreMachine::check_serving`]. Also refuses reads of thin indexes,
+    /// which are not built yet (R28). Also refuses a read while the core
     /// may have forgotten operations whose outcome clients have seen, until its peers have reported
     /// them.
     pub(crate) fn check_readable(
@@ -116,6 +118,11 @@ impl CoreMachine {
         partition: PartitionId,
     ) -> Result<(), Refusal> {
         self.check_serving(now, epoch, partition)?;
+        let table = &self.partitions[&partition].table;
+        if table.replexes[usize::from(partition.replex)].is_thin() {
+            let message = format!("{partition} is of a thin index, which cannot be read yet");
+            return Err(Refusal::Invalid { message });
+        }
         if self.recovers(partition.table) && !planted::is(Bug::ReadBeforeRecovery) {
             Err(Refusal::NotServing)
         } else {

@@ -72,7 +72,8 @@ impl CoreMachine {
                 let view = view.expect("a committed row decodes");
                 for (of, page) in of.iter().zip(&mut pages) {
                     if table.layout.partition_of_row(usize::from(of.replex), &view) == of.number {
-                        page.push(version, row);
+                        let row = table.stored_form(*of, row);
+                        page.push(version, &row);
                         bytes_left = bytes_left.saturating_sub(row.len());
                     }
                 }

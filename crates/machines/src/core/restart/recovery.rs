@@ -210,7 +210,8 @@ impl CoreMachine {
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         let came_from = |member: &Member| {
-            let before = &member.prepare.chain[..member.place];
+            let count = if member.is_side() { 1 } else { member.place };
+            let before = &member.prepare.members[..count];
             self.view.configuration().takes_part(from, before)
         };
         let members = self.members.iter();
@@ -249,7 +250,7 @@ impl CoreMachine {
             if !self
                 .view
                 .configuration()
-                .takes_part(from, &member.prepare.chain)
+                .takes_part(from, &member.prepare.members)
             {
                 continue;
             }
@@ -310,16 +311,22 @@ impl CoreMachine {
         let Some(recovering) = self.recovering.get_mut(&table_id) else {
             return Ok(());
         };
-        let item = (prepare.operation, prepare.votes.len());
+        let Some(sender) = prepare.holder() else {
+            return Ok(());
+        };
+        let item = (prepare.operation, sender);
         if !recovering.inquiry.note_item(from, attempt, item) {
             return Ok(());
         }
-        let sender = prepare.votes.len().saturating_sub(1);
         let table = self.view.table(prepare.table).map(Arc::clone);
         let decided = decision.as_ref().map(|(decision, _)| decision);
-        let prepare = with_known_votes(prepare, decided, table.as_deref());
-        for place in 0..prepare.votes.len() {
-            let partition = prepare.chain[place];
+        let is_from_side = prepare.side.is_some();
+        let prepare = match is_from_side {
+            true => prepare,
+            false => with_known_votes(prepare, decided, table.as_deref()),
+        };
+        for place in adoptable(&prepare) {
+            let partition = prepare.members[place];
             let key = (prepare.operation, partition);
             let finished = prepare.operation.order() < self.finished_below(prepare.operation.head);
             if !self.partitions.contains_key(&partition) || finished {
@@ -327,6 +334,7 @@ impl CoreMachine {
             }
             if !self.members.contains_key(&key) {
                 self.adopt(step.now, key, &prepare, place, step.output);
+                self.report_side(key, step.output);
             }
             let member = &self.members[&key];
             // A decision goes up member by member, past durable prepares (R1): one that comes from
@@ -334,7 +342,11 @@ impl CoreMachine {
             // for it along the chain. With `replicated` it is taken, for it may be all that is left
             // of one that was seen, but position x does not settle it before it has come up the
             // chain.
-            let in_order = sender <= place + 1;
+            let is_side = place >= prepare.chain().len();
+            let in_order = match is_side {
+                true => sender == 0,
+                false => sender <= place + 1 && !is_from_side,
+            };
             let passed = !member.table.sync || in_order;
             if let Some((decision, settled)) = decision.clone().filter(|_| passed) {
                 let incoming = IncomingDecision {
@@ -362,7 +374,9 @@ impl CoreMachine {
     ) {
         self.counters.adopted += 1;
         let mut prepare = Prepare::clone(prepare);
-        prepare.votes.truncate(place + 1);
+        let side = place.checked_sub(prepare.chain().len());
+        prepare.side = side.map(|side| u8::try_from(side).expect("members are few"));
+        prepare.votes.truncate(side.map_or(place + 1, |_| 1));
         let prepare = Arc::new(prepare);
         let durability = self.partitions[&key.1].table.durability();
         let record = Record::Prepared {
@@ -437,6 +451,22 @@ impl CoreMachine {
     }
 }
 
+/// Returns the members, as indexes, that can take their part in an operation from a peer's prepare:
+/// those of which the prepare has votes, and the side members, which have none. A side member's
+/// prepare has the head's vote alone.
+fn adoptable(prepare: &Prepare) -> impl Iterator<Item = usize> + use<> {
+    let sides = match prepare.side {
+        None => prepare.chain().len()..prepare.members.len(),
+        Some(_) => 0..0,
+    };
+    let count = match prepare.side {
+        Some(_) if planted::is(Bug::SidesNotAsked) => 0,
+        Some(_) => 1,
+        None => prepare.votes.len(),
+    };
+    (0..count).chain(sides)
+}
+
 /// Adds votes that are implied, for members that may have forgotten theirs. In a commit all votes
 /// were yes; in an abort nothing depends on them any more. If all members that can vote no have
 /// voted yes, the others can only vote the same. With `replicated`, one of these may have decided
@@ -456,7 +486,7 @@ pub(crate) fn with_known_votes(
         }
     };
     if let Some(vote) = vote {
-        let count = prepare.chain.len();
+        let count = prepare.chain().len();
         Arc::make_mut(&mut prepare).votes.resize(count, vote);
     }
     prepare

@@ -47,8 +47,8 @@ impl CoreMachine {
                 self.forget_own(below);
                 // This core knows of these versions, whatever became of the partition that voted.
                 self.know_versions(&prepare);
-                let place = prepare.votes.len().saturating_sub(1);
-                let is_own = prepare.chain.get(place) == Some(&partition);
+                let place = prepare.holder().unwrap_or(0);
+                let is_own = prepare.members.get(place) == Some(&partition);
                 // The checkpoint can name a tenure that began after this record.
                 let is_present = prepare.epoch >= self.tenures.of(partition).since;
                 if is_own && is_present && self.is_of_tenure(partition) {
@@ -191,7 +191,7 @@ impl CoreMachine {
         place: usize,
         position: Position,
     ) {
-        let key = (prepare.operation, prepare.chain[place]);
+        let key = (prepare.operation, prepare.members[place]);
         if self.members.contains_key(&key) {
             return;
         }
@@ -202,7 +202,8 @@ impl CoreMachine {
             .partitions
             .get_mut(&key.1)
             .expect("members' partitions are held");
-        let voted_no = matches!(member.prepare.votes[place], Vote::No(_));
+        let vote = member.prepare.votes.get(place);
+        let voted_no = vote.is_some_and(|vote| *vote != Vote::Yes);
         let waits = !voted_no && !planted::is(Bug::ReadBeforeRecovery);
         for held in member.held.iter().filter(|_| waits) {
             partition.locks.force(held, key.0);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use placement::{
     Axis, Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, KeySpace,
-    Layout, Replex, ReplexKind, Residue, Schema, Share, SlotConstraints, Value,
+    Layout, Replex, ReplexKind, Residue, Schema, Share, SlotConstraints, ThinIndex, Value,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
@@ -208,7 +208,8 @@ generate_struct! {
     Place { core, state, since, moving, former }
     Tenure { core, since }
     Schema {
-        name, columns, primary_key, indexes, further, partitions, failures_tolerated, local_entries,
+        name, columns, primary_key, indexes, further, thin, partitions, failures_tolerated,
+        local_entries,
         durability, primary_partition_columns,
     }
     FurtherCopy { name, cut }
@@ -216,6 +217,7 @@ generate_struct! {
     Dimension { column, divisions }
     Column { name, column_type, nullable, default }
     Index { name, columns, constraint, partition_columns }
+    ThinIndex { name, columns, included }
     Layout { key_spaces, replexes, local_entries }
     KeySpace { columns, slots }
     Replex { name, kind, axes, sort_columns }
@@ -225,7 +227,7 @@ generate_struct! {
     RowChange { pk, version, old, new }
     RequestRecord { request, acknowledged_below, digest, result }
     Prepare {
-        operation, epoch, finished_below, table, chain, votes, changes, requests,
+        operation, epoch, finished_below, table, members, sides, side, votes, changes, requests,
     }
     Hello { cluster, core }
     Welcome { cluster, core, epoch }
@@ -274,6 +276,7 @@ generate_enum! {
     ColumnType { Bool, Int64, Float64, Text, Bytes, Timestamp, Uuid }
     ReplexKind {
         Primary, Index { index }, Hybrid, Exact { of }, Hyperspace, Successor { of }, Vacant,
+        Thin { index },
     }
     UnaryOperator { Not, Negate, IsNull, IsNotNull }
     BinaryOperator {
@@ -323,7 +326,8 @@ generate_enum! {
     }
     PeerMessage {
         Prepare(prepare), Decision { operation, to, decision, settled }, Settled { operation, to },
-        Durable { operations }, Confirm { operations }, Finished(below), Recover { table, attempt },
+        Reported { operation, to, side }, Durable { operations }, Confirm { operations },
+        Finished(below), Recover { table, attempt },
         Adopt { attempt, prepare, decision }, RecoverEnd { table, attempt, count, finished_below },
         LeaseRequest { sent_us, room }, LeaseGrant { sent_us, room }, NewerEpoch { epoch },
         Copy { of, from, start }, Copied { of, from, start, page, sum, looked },

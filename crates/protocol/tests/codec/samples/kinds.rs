@@ -71,6 +71,7 @@ kinds! {
     (Message::Peer(_, PeerMessage::Prepare(_)), _) => "peer-prepare",
     (Message::Peer(_, PeerMessage::Decision { .. }), _) => "peer-decision",
     (Message::Peer(_, PeerMessage::Settled { .. }), _) => "peer-settled",
+    (Message::Peer(_, PeerMessage::Reported { .. }), _) => "peer-reported",
     (Message::Peer(_, PeerMessage::Durable { .. }), _) => "peer-durable",
     (Message::Peer(_, PeerMessage::Confirm { .. }), _) => "peer-confirm",
     (Message::Peer(_, PeerMessage::Finished(_)), _) => "peer-finished",

@@ -16,7 +16,7 @@ use asks::asks;
 use copies::copies;
 use placement::{
     Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, Layout, Schema,
-    Share, Value, encode_key, encode_row,
+    Share, ThinIndex, Value, encode_key, encode_row,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
@@ -85,6 +85,11 @@ pub fn schema() -> Schema {
             index("log", &[2, 7], Some(Constraint::Dense)),
         ],
         further: further(),
+        thin: vec![ThinIndex {
+            name: "by_place_thin".into(),
+            columns: vec![2],
+            included: vec![1],
+        }],
         partitions: 2,
         failures_tolerated: 1,
         local_entries: true,
@@ -320,7 +325,14 @@ pub fn prepare() -> Arc<Prepare> {
         epoch: Epoch(6),
         finished_below: finished(),
         table: TableId(3),
-        chain: vec![partition(0, 1), partition(1, 0), partition(2, 1)],
+        members: vec![
+            partition(0, 1),
+            partition(1, 0),
+            partition(2, 1),
+            partition(3, 2),
+        ],
+        sides: 1,
+        side: None,
         votes: vec![Vote::Yes, Vote::No(duplicate)],
         changes: vec![
             change(OldRow::Absent, Some(row())),
@@ -600,6 +612,14 @@ fn peers() -> Vec<(&'static str, Message)> {
             decision(Decision::Abort(not_dense), false),
         ),
         ("peer-settled", PeerMessage::Settled { operation, to }),
+        (
+            "peer-reported",
+            PeerMessage::Reported {
+                operation,
+                to,
+                side: 1,
+            },
+        ),
         (
             "peer-durable",
             PeerMessage::Durable {

@@ -111,6 +111,7 @@ pub fn people(failures_tolerated: u8, durability: Durability) -> Schema {
         primary_key: vec![0],
         indexes: vec![index("by_city", &[1]), index("by_score", &[2, 1])],
         further: Vec::new(),
+        thin: Vec::new(),
         partitions: 4,
         failures_tolerated,
         local_entries: true,

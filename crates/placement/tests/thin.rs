@@ -1,0 +1,115 @@
+//! Thin indexes are no copies: they count for no failure, cover nothing, and have no place in
+//! chains.
+
+mod cases;
+
+use cases::flights;
+use placement::{
+    CoverCosts, Layout, Loads, PartitionHost, ReplexKind, Schema, ThinIndex, assign,
+    copies_at_risk, cover, prove,
+};
+
+fn thin(name: &str, columns: &[usize], included: &[usize]) -> ThinIndex {
+    ThinIndex {
+        name: name.into(),
+        columns: columns.into(),
+        included: included.into(),
+    }
+}
+
+fn with_thin() -> Schema {
+    let mut schema = flights(12, 2);
+    schema.thin.push(thin("by_origin", &[2], &[3]));
+    schema.thin.push(thin("by_destination", &[3], &[]));
+    schema
+}
+
+/// Returns servers of one core, each a failure domain of its own.
+fn servers(count: u32) -> Vec<PartitionHost> {
+    let server = |id| PartitionHost {
+        id,
+        domain: format!("domain_{id}"),
+        cores: 1,
+    };
+    (0..count).map(server).collect()
+}
+
+#[test]
+fn a_thin_index_is_no_copy() {
+    let (schema, without) = (with_thin(), flights(12, 2));
+    let (layout, bare) = (Layout::base(&schema), Layout::base(&without));
+    layout.validate(&schema).unwrap();
+    assert_eq!(layout.copies(), bare.copies());
+    assert_eq!(layout.chain(&schema), bare.chain(&without));
+    assert_eq!(layout.voters(&schema), bare.voters(&without));
+    assert_eq!(layout.thin_numbers().collect::<Vec<_>>(), [3, 4]);
+    assert_eq!(layout.entry_orders(3), Vec::<usize>::new());
+    let costs = CoverCosts::LOOKUP;
+    let lost = cover(&layout, (3, 5), &|_, _| true, &costs).expect("a copy covers it");
+    assert!(lost.members.iter().all(|member| member.replex < 3));
+    let only_thin = |replex: usize, _| replex >= 3;
+    assert_eq!(cover(&layout, (0, 5), &only_thin, &costs), None);
+}
+
+#[test]
+fn a_thin_index_tolerates_no_failure() {
+    let layout = Layout::base(&with_thin());
+    let three = servers(3);
+    let (placement, proof) = assign(&layout, 2, &three, &Loads::new()).unwrap();
+    assert_eq!(proof.copies_guaranteed, 3);
+    assert_eq!(copies_at_risk(&layout, &placement, &three, 1), 1);
+    for replex in [3, 4] {
+        let places = &placement.replexes[replex];
+        assert_eq!(places.len(), 12);
+        let on = |server: u32| places.iter().filter(|place| place.server == server).count();
+        assert_eq!([on(0), on(1), on(2)].iter().sum::<usize>(), 12);
+        assert!((0..3).all(|server| on(server) == 4), "{places:?}");
+    }
+    // Without the servers of the copies nothing is left, wherever the entries are.
+    let mut elsewhere = placement.clone();
+    for place in elsewhere.replexes[3..].iter_mut().flatten() {
+        place.server = 7;
+    }
+    assert_eq!(
+        prove(&layout, &elsewhere, &servers(8)[3..]).copies_guaranteed,
+        0
+    );
+}
+
+#[test]
+fn thin_indexes_come_and_go() {
+    let mut schema = flights(12, 2);
+    let mut layout = Layout::base(&schema);
+    for (number, index) in (3..).zip(with_thin().thin) {
+        let mut wanted = schema.clone();
+        wanted.thin.push(index);
+        assert!(schema.is_extended_by(&wanted));
+        assert_eq!(layout.extend(&schema, &wanted).unwrap(), [number]);
+        schema = wanted;
+    }
+    layout.remove(&mut schema, "by_origin").unwrap();
+    layout.validate(&schema).unwrap();
+    assert_eq!(schema.thin.len(), 1);
+    assert_eq!(layout.replexes[3].kind, ReplexKind::Vacant);
+    assert_eq!(layout.replexes[4].kind, ReplexKind::Thin { index: 0 });
+    assert_eq!(layout.replexes[4].name, "by_destination");
+    layout.remove(&mut schema, "by_destination").unwrap();
+    assert_eq!(layout, Layout::base(&flights(12, 2)));
+}
+
+#[test]
+fn impossible_thin_indexes_are_refused() {
+    let refused = |index: ThinIndex, expected: &str| {
+        let mut schema = with_thin();
+        schema.thin.push(index);
+        let message = schema.validate().expect_err(expected).message;
+        assert!(message.contains(expected), "{message}");
+    };
+    refused(thin("by_origin", &[1], &[]), "the name by_origin is taken");
+    refused(thin("by_route", &[1], &[]), "the name by_route is taken");
+    refused(thin("flights", &[1], &[]), "the name flights is taken");
+    refused(thin("empty", &[], &[1]), "has no columns");
+    refused(thin("far", &[9], &[]), "names column number 9");
+    refused(thin("twice", &[1], &[1]), "names column tail_number twice");
+    refused(thin("1st", &[1], &[]), "is not a name");
+}
