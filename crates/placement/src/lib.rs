@@ -58,7 +58,7 @@ pub use report::{ReplexReport, TableReport};
 pub use row::{ROW_BYTES_MAX, RowError, RowView, encode_row, encode_row_refs};
 pub use schema::{
     COLUMNS_MAX, Column, Constraint, Durability, Index, NAME_BYTES_MAX, PARTITIONS_MAX,
-    REPLEXES_MAX, Schema, SchemaError, ThinIndex,
+    REPLEXES_MAX, Schema, SchemaError, THIN_MAX, ThinIndex,
 };
 pub use slots::{Residue, SlotConstraints};
 pub use statistics::{median, percentile, percentiles};

@@ -17,6 +17,9 @@ pub const COLUMNS_MAX: usize = 1600;
 pub const NAME_BYTES_MAX: usize = 63;
 /// The most replexes of a table. A chain has one position for each.
 pub const REPLEXES_MAX: usize = 63;
+/// The most thin indexes of a table. An operation can have two side members for each, and a set of
+/// side members has 64 bits.
+pub const THIN_MAX: usize = 31;
 /// The most partitions of a replex.
 pub const PARTITIONS_MAX: u32 = 4096;
 

@@ -11,6 +11,7 @@ use crate::further::{Cut, FurtherCopy};
 use crate::grid::Layout;
 use crate::schema::{
     COLUMNS_MAX, Constraint, NAME_BYTES_MAX, PARTITIONS_MAX, REPLEXES_MAX, Schema, SchemaError,
+    THIN_MAX,
 };
 use crate::value::ColumnType;
 
@@ -166,6 +167,11 @@ impl Schema {
     /// Checks the thin indexes; columns and other indexes have been checked.
     fn check_thin(&self) -> Result<(), SchemaError> {
         let table = &self.name;
+        ensure!(
+            self.thin.len() <= THIN_MAX,
+            "table {table} has {} thin indexes, the limit is {THIN_MAX}: drop some",
+            self.thin.len()
+        );
         for (position, index) in self.thin.iter().enumerate() {
             let name = &index.name;
             check_name("index", name)?;

@@ -111,5 +111,10 @@ fn impossible_thin_indexes_are_refused() {
     refused(thin("empty", &[], &[1]), "has no columns");
     refused(thin("far", &[9], &[]), "names column number 9");
     refused(thin("twice", &[1], &[1]), "names column tail_number twice");
+    let mut many = with_thin();
+    let more = (0..30).map(|number| thin(&format!("thin_{number}"), &[1], &[]));
+    many.thin.extend(more);
+    let message = many.validate().expect_err("32 are too many").message;
+    assert!(message.contains("the limit is 31"), "{message}");
     refused(thin("1st", &[1], &[]), "is not a name");
 }

@@ -201,18 +201,28 @@ impl Prepare {
         &self.members[self.chain().len()..]
     }
 
-    /// Returns the index in `members` of the member that receives this prepare. The member need
-    /// not exist.
-    pub fn receiver(&self) -> usize {
-        let side = self.side.map(|side| self.chain().len() + usize::from(side));
-        side.unwrap_or(self.votes.len())
+    /// Returns whether the numbers of members and side members fit together. Others come from a
+    /// faulty sender.
+    pub fn is_consistent(&self) -> bool {
+        let sides = usize::from(self.sides);
+        let has_side = self.side.is_none_or(|side| side < self.sides);
+        sides <= 2 * placement::THIN_MAX && sides < self.members.len() && has_side
+    }
+
+    /// Returns the index in `members` of the member that receives this prepare; none if there is no
+    /// such member.
+    pub fn receiver(&self) -> Option<usize> {
+        match self.side {
+            Some(side) => Some(self.chain().len() + usize::from(side)),
+            None => Some(self.votes.len()).filter(|it| *it < self.chain().len()),
+        }
     }
 
     /// Returns the index in `members` of the member that has this prepare with its own vote; none
     /// if no member has.
     pub fn holder(&self) -> Option<usize> {
         let own = match self.side {
-            Some(_) => Some(self.receiver()),
+            Some(_) => self.receiver(),
             None => self
                 .votes
                 .len()
@@ -281,3 +291,46 @@ wire_struct!(Prepare {
     requests,
 });
 wire_enum!(Decision { 0 => Commit, 1 => Abort(reason) });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prepare(members: usize, sides: u8, side: Option<u8>, votes: usize) -> Prepare {
+        Prepare {
+            operation: OperationId::default(),
+            epoch: Epoch(1),
+            finished_below: FinishedLine::default(),
+            table: TableId(1),
+            members: alloc::vec![PartitionId::default(); members],
+            sides,
+            side,
+            votes: alloc::vec![Vote::Yes; votes],
+            changes: Vec::new(),
+            requests: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn members_are_found_by_votes_and_sides_by_their_number() {
+        let of_chain = prepare(5, 2, None, 2);
+        assert_eq!(of_chain.chain().len(), 3);
+        assert_eq!(of_chain.side_members().len(), 2);
+        assert_eq!((of_chain.receiver(), of_chain.holder()), (Some(2), Some(1)));
+        assert_eq!(prepare(5, 2, None, 0).holder(), None);
+        assert_eq!(prepare(5, 2, None, 3).receiver(), None);
+        let of_side = prepare(5, 2, Some(1), 1);
+        assert_eq!((of_side.receiver(), of_side.holder()), (Some(4), Some(4)));
+    }
+
+    #[test]
+    fn inconsistent_numbers_are_noticed() {
+        assert!(prepare(5, 2, Some(1), 1).is_consistent());
+        assert!(prepare(3, 0, None, 0).is_consistent());
+        assert!(!prepare(5, 2, Some(2), 1).is_consistent());
+        assert!(!prepare(2, 2, None, 0).is_consistent());
+        assert!(!prepare(200, 63, None, 0).is_consistent());
+        let votes_beyond = prepare(3, 1, None, 3);
+        assert_eq!(votes_beyond.holder(), None);
+    }
+}

@@ -28,11 +28,14 @@ impl CoreMachine {
         prepare: Arc<Prepare>,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
+        if !prepare.is_consistent() {
+            return Ok(());
+        }
         let operation = prepare.operation;
-        let place = prepare.receiver();
-        let Some(&partition) = prepare.members.get(place) else {
+        let Some(place) = prepare.receiver() else {
             return Ok(());
         };
+        let partition = prepare.members[place];
         // The line passes operations of other tables, too: of epochs that this core may not know.
         if prepare.epoch <= self.view.epoch() {
             self.on_finished((operation.head, prepare.finished_below), step)?;

@@ -328,7 +328,8 @@ impl CoreMachine {
             return;
         };
         let operation = prepare.operation;
-        let Some(place) = prepare.holder() else {
+        let holder = prepare.holder().filter(|_| prepare.is_consistent());
+        let Some(place) = holder else {
             return;
         };
         if !seal.inquiry.note_item(from, attempt, (operation, place)) {

@@ -108,9 +108,8 @@ impl CoreMachine {
     }
 
     /// Checks the conditions of [`CoreMachine::check_serving`]. Also refuses reads of thin indexes,
-    /// which are not built yet (R28). Also refuses a read while the core
-    /// may have forgotten operations whose outcome clients have seen, until its peers have reported
-    /// them.
+    /// which are not built yet (R28), and a read while the core may have forgotten operations whose
+    /// outcome clients have seen, until its peers have reported them.
     pub(crate) fn check_readable(
         &self,
         now: ClockReading,

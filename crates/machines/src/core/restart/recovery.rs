@@ -311,7 +311,8 @@ impl CoreMachine {
         let Some(recovering) = self.recovering.get_mut(&table_id) else {
             return Ok(());
         };
-        let Some(sender) = prepare.holder() else {
+        let holder = prepare.holder().filter(|_| prepare.is_consistent());
+        let Some(sender) = holder else {
             return Ok(());
         };
         let item = (prepare.operation, sender);
