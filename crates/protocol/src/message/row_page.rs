@@ -15,7 +15,8 @@ pub struct RowPage {
     /// The microseconds for which nothing had changed in the range when the rows were read. None if
     /// the read stands alone.
     pub quiet_us: Option<u64>,
-    /// Whether operations that change the page's rows wait from now on ([`Hold`](crate::message::Agreement::Hold)).
+    /// Whether operations that change the page's rows wait from now on
+    /// ([`Hold`](crate::message::Agreement::Hold)).
     pub held: bool,
     /// Only for redirected reads: `rows` and `next` are in the member's own order, because it
     /// cannot use the requested one.

@@ -271,7 +271,9 @@ impl World {
         let deadline_us = client.deadline_after(self.now_us, patience_us);
         if of_snapshot && let SessionOperation::Moment(reads) = wanted {
             client.open_statements += 1;
-            let mut parts = vec![StatementPart::new(submitted, group, reads)];
+            let known = client.session.configuration();
+            let known = known.and_then(|it| it.table(table_id));
+            let mut parts = vec![StatementPart::new(submitted, group, (reads, known))];
             if self.generator.of_every_table() {
                 parts.extend(self.parts_of_other_tables(number, place, begun));
             }
@@ -345,7 +347,9 @@ impl World {
                 history: Some(self.history.len() - 1),
                 table: place,
             };
-            parts.push(StatementPart::new(submitted, group, reads));
+            let known = self.clients[&number].session.configuration();
+            let known = known.and_then(|it| it.table(id));
+            parts.push(StatementPart::new(submitted, group, (reads, known)));
         }
         parts
     }

@@ -11,7 +11,7 @@ use protocol::message::{Read, RowPage};
 
 use crate::core::partition::ranges::RedirectFilter;
 use crate::core::partition::rows::{AccessPath, stored_row};
-use crate::core::table::TableInfo;
+use crate::core::table::{ReplexInfo, TableInfo};
 
 /// Collects the rows of one page of a read.
 pub(crate) struct PageBuilder<'a> {
@@ -34,13 +34,16 @@ pub(crate) struct PageBuilder<'a> {
 
 impl<'a> PageBuilder<'a> {
     pub fn new(table: &'a TableInfo, read: &'a Read, way: AccessPath<'_>) -> Result<Self, String> {
-        let columns = &table.schema.columns[..];
+        let replex = usize::from(read.partition.replex);
+        check_entries(&table.replexes[replex], read)?;
+        let columns = table.stored_columns(replex);
         if let Some(filter) = &read.filter {
             let scope = protocol::expression::Scope::Row;
             protocol::expression::check_condition(filter, columns, scope)
                 .map_err(|error| error.to_string())?;
         }
-        let column = |index: &u16| columns.get(usize::from(*index)).cloned();
+        let named = &table.schema.columns;
+        let column = |index: &u16| named.get(usize::from(*index)).cloned();
         let projected = match &read.projection {
             None => None,
             Some(indexes) => {
@@ -135,5 +138,21 @@ impl<'a> PageBuilder<'a> {
             _ => self.page.push(version, row),
         }
         Ok(())
+    }
+}
+
+/// Checks that the entries of a thin index have everything that a read asks for.
+fn check_entries(replex: &ReplexInfo, read: &Read) -> Result<(), String> {
+    if !replex.is_thin() {
+        return Ok(());
+    }
+    if read.filter.is_some() {
+        return Err("entries of a thin index cannot be filtered yet".into());
+    }
+    let has = |index: &u16| replex.entry_has.get(usize::from(*index)) == Some(&true);
+    let mut projection = read.projection.iter().flatten();
+    match projection.all(has) {
+        true => Ok(()),
+        false => Err("the projection names a column that the entries do not have".into()),
     }
 }

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::ops::{Bound, ControlFlow};
 
 use placement::tables::{Tables, TablesError};
-use protocol::identity::{ClockReading, OperationId, PartitionId, Position, Version};
+use protocol::identity::{ClockReading, OperationId, PartitionId, Position, SnapshotId, Version};
 use protocol::message::{ChecksumPart, ChecksumRead, Consistency, Read, Refusal, Reply};
 use protocol::planted::{self, Bug};
 
@@ -34,6 +34,10 @@ impl CoreMachine {
         self.counters.reads += 1;
         self.notice_epoch(read.epoch, step.output);
         if let Err(refusal) = self.check_readable(step.now, read.epoch, read.partition) {
+            self.refuse(asker, refusal, step.output);
+            return Ok(());
+        }
+        if let Err(refusal) = self.check_thin(read.partition, read.snapshot) {
             self.refuse(asker, refusal, step.output);
             return Ok(());
         }
@@ -107,9 +111,9 @@ impl CoreMachine {
         holders.into_iter().filter(is_earlier).collect()
     }
 
-    /// Checks the conditions of [`CoreMachine::check_serving`]. Also refuses reads of thin indexes,
-    /// which are not built yet (R28), and a read while the core may have forgotten operations whose
-    /// outcome clients have seen, until its peers have reported them.
+    /// Checks the conditions of [`CoreMachine::check_serving`]. Also refuses a read while the core
+    /// may have forgotten operations whose outcome clients have seen, until its peers have reported
+    /// them.
     pub(crate) fn check_readable(
         &self,
         now: ClockReading,
@@ -117,15 +121,28 @@ impl CoreMachine {
         partition: PartitionId,
     ) -> Result<(), Refusal> {
         self.check_serving(now, epoch, partition)?;
-        let table = &self.partitions[&partition].table;
-        if table.replexes[usize::from(partition.replex)].is_thin() {
-            let message = format!("{partition} is of a thin index, which cannot be read yet");
-            return Err(Refusal::Invalid { message });
-        }
         if self.recovers(partition.table) && !planted::is(Bug::ReadBeforeRecovery) {
             Err(Refusal::NotServing)
         } else {
             Ok(())
+        }
+    }
+
+    /// Refuses a read of a thin index without a snapshot: such reads are not built yet (R28).
+    fn check_thin(
+        &self,
+        partition: PartitionId,
+        snapshot: Option<SnapshotId>,
+    ) -> Result<(), Refusal> {
+        let table = &self.partitions[&partition].table;
+        let is_thin = table.replexes[usize::from(partition.replex)].is_thin();
+        match is_thin && snapshot.is_none() {
+            true => Err(Refusal::Invalid {
+                message: format!(
+                    "{partition} is of a thin index, which can only be read at a snapshot yet"
+                ),
+            }),
+            false => Ok(()),
         }
     }
 
@@ -329,7 +346,9 @@ impl CoreMachine {
         read: &ChecksumRead,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
-        if let Err(refusal) = self.check_readable(step.now, read.epoch, read.partition) {
+        let checked = self.check_readable(step.now, read.epoch, read.partition);
+        if let Err(refusal) = checked.and_then(|()| self.check_thin(read.partition, read.snapshot))
+        {
             self.refuse(asker, refusal, step.output);
             return Ok(());
         }
