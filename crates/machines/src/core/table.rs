@@ -272,6 +272,9 @@ impl TableInfo {
     /// indexes that an entry leaves or enters.
     pub fn members(&self, change: &RowChange) -> (Vec<PartitionId>, u8) {
         let mut members = self.chain(change);
+        if self.thin.is_empty() {
+            return (members, 0);
+        }
         let count = members.len();
         let rows = [self.old_row(change), self.new_row(change)];
         for &replex in &self.thin {
