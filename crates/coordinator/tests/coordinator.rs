@@ -144,8 +144,8 @@ fn table(name: u8, failures: u8) -> Schema {
             constraint: None,
             partition_columns: None,
         }],
-        // One of the names has a hybrid too.
         thin: Vec::new(),
+        // One of the names has a hybrid too.
         further: match name {
             0 => vec![FurtherCopy {
                 name: "both".into(),

@@ -2,9 +2,12 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use placement::Durability;
-use protocol::identity::{ClockReading, Epoch, OperationId, PartitionId, Position, Version};
+use protocol::identity::{
+    ClockReading, CoreId, Epoch, FinishedLine, OperationId, PartitionId, Position, Version,
+};
 use protocol::operation::{Decision, Prepare, Vote};
 use protocol::planted::{self, Bug};
 
@@ -13,6 +16,20 @@ use crate::core::table::{PartitionEffect, TableInfo};
 /// The key of a member of a chain: an operation and a partition. A core can have several members of
 /// one operation.
 pub(crate) type MemberKey = (OperationId, PartitionId);
+
+/// Returns the range of the members of a head's operations before its line `below`.
+pub(crate) fn members_below(head: CoreId, below: FinishedLine) -> Range<MemberKey> {
+    let first = OperationId {
+        head,
+        ..OperationId::default()
+    };
+    let beyond = OperationId {
+        head,
+        incarnation: below.incarnation,
+        sequence: below.sequence,
+    };
+    (first, PartitionId::default())..(beyond, PartitionId::default())
+}
 
 /// One partition's part in one operation. Its state goes from *arrived* over *prepared* and
 /// *decided* to *settled*, and never back.

@@ -17,7 +17,7 @@ use protocol::planted::{self, Bug};
 
 use crate::core::CoreMachine;
 use crate::core::contract::{CoreOutput, PeerSend};
-use crate::core::member::{IncomingDecision, Member, MemberKey};
+use crate::core::member::{IncomingDecision, Member, MemberKey, members_below};
 use crate::core::step::Step;
 
 impl CoreMachine {
@@ -290,17 +290,8 @@ impl CoreMachine {
         (head, below): (CoreId, FinishedLine),
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
-        let first = OperationId {
-            head,
-            ..OperationId::default()
-        };
-        let beyond = OperationId {
-            head,
-            incarnation: below.incarnation,
-            sequence: below.sequence,
-        };
         self.side_reports.forget(head, below);
-        let range = (first, PartitionId::default())..(beyond, PartitionId::default());
+        let range = members_below(head, below);
         let keys: Vec<MemberKey> = self.members.range(range).map(|(key, _)| *key).collect();
         for key in keys {
             // Decisions wait for the end of recovery or of the seal, and so does this.

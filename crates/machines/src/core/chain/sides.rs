@@ -11,11 +11,12 @@ use alloc::sync::Arc;
 use placement::tables::{Tables, TablesError};
 use protocol::identity::{CoreId, FinishedLine, OperationId, PartitionId, Position, TableId};
 use protocol::message::PeerMessage;
+use protocol::operation::Decision;
 use protocol::planted::{self, Bug};
 
 use crate::core::CoreMachine;
 use crate::core::contract::CoreOutput;
-use crate::core::member::MemberKey;
+use crate::core::member::{MemberKey, members_below};
 use crate::core::step::Step;
 
 /// The reports of side members, by the operation and its decider's partition on this core: a set of
@@ -26,16 +27,7 @@ pub(crate) struct SideReports(BTreeMap<MemberKey, u64>);
 impl SideReports {
     /// Drops the reports on finished operations of a head.
     pub fn forget(&mut self, head: CoreId, below: FinishedLine) {
-        let first = OperationId {
-            head,
-            ..OperationId::default()
-        };
-        let beyond = OperationId {
-            head,
-            incarnation: below.incarnation,
-            sequence: below.sequence,
-        };
-        let range = (first, PartitionId::default())..(beyond, PartitionId::default());
+        let range = members_below(head, below);
         self.0.extract_if(range, |_, _| true).for_each(drop);
     }
 
@@ -60,14 +52,7 @@ impl CoreMachine {
             let prepare = PeerMessage::Prepare(Arc::new(member.prepare_of_side(side)));
             self.send(*partition, Position(0), prepare, output);
             if let Some(decision) = outcome {
-                let message = PeerMessage::Decision {
-                    operation: key.0,
-                    to: *partition,
-                    decision: decision.clone(),
-                    settled: true,
-                };
-                let after = member.decision_after();
-                self.send(*partition, after, message, output);
+                self.send_outcome(key, *partition, decision, output);
             }
         }
     }
@@ -81,14 +66,25 @@ impl CoreMachine {
             return;
         };
         for partition in member.prepare.side_members() {
-            let message = PeerMessage::Decision {
-                operation: key.0,
-                to: *partition,
-                decision: decision.clone(),
-                settled: true,
-            };
-            self.send(*partition, member.decision_after(), message, output);
+            self.send_outcome(key, *partition, decision, output);
         }
+    }
+
+    /// Sends a side member an outcome that clients may see.
+    fn send_outcome(
+        &self,
+        key: MemberKey,
+        to: PartitionId,
+        decision: &Decision,
+        output: &mut CoreOutput,
+    ) {
+        let message = PeerMessage::Decision {
+            operation: key.0,
+            to,
+            decision: decision.clone(),
+            settled: true,
+        };
+        self.send(to, self.members[&key].decision_after(), message, output);
     }
 
     /// Reports to the decider that a side member has the prepare, once it is durable.

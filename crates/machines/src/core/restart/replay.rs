@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use placement::tables::Tables;
 use protocol::codec::Wire;
-use protocol::identity::{ClockReading, CoreId, FinishedLine, OperationId, PartitionId, Position};
+use protocol::identity::{ClockReading, CoreId, FinishedLine, PartitionId, Position};
 use protocol::message::RowPage;
 use protocol::operation::{Decision, Prepare, Vote};
 use protocol::planted::{self, Bug};
@@ -13,7 +13,7 @@ use protocol::record::Record;
 
 use crate::core::CoreMachine;
 use crate::core::contract::CoreOutput;
-use crate::core::member::MemberKey;
+use crate::core::member::{MemberKey, members_below};
 use crate::core::restart::checkpoint::RecoveryError;
 use crate::core::step::Step;
 
@@ -161,17 +161,8 @@ impl CoreMachine {
         if head != self.identity.core {
             return;
         }
-        let from = OperationId {
-            head,
-            ..OperationId::default()
-        };
         self.finished.raise(head, before);
-        let beyond = OperationId {
-            incarnation: before.incarnation,
-            sequence: before.sequence,
-            ..from
-        };
-        let range = (from, PartitionId::default())..(beyond, PartitionId::default());
+        let range = members_below(head, before);
         let own = self
             .members
             .range(range)
