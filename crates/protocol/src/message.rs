@@ -390,12 +390,16 @@ pub enum PeerMessage {
     },
     /// Asks a peer to vouch for the sender, as of the epoch of the peer's configuration. This
     /// renews the sender's leases. It also reports the room on the sender's disk, because peers
-    /// must know of a full disk before they use up its reserve.
+    /// must know of a full disk before they use up its reserve. It repeats the sender's line, so
+    /// that a lost `Finished` does not make a peer keep operations, and the log behind them, until
+    /// the next one.
     LeaseRequest {
         /// The requesting core's monotonic clock, which the answer returns unchanged.
         sent_us: u64,
         /// The room on its disk.
         room: Room,
+        /// Every operation of the sender's before this one is finished.
+        finished_below: FinishedLine,
     },
     /// Vouches for the receiver. Also reports the room on the sender's disk.
     LeaseGrant {
@@ -739,7 +743,7 @@ wire_enum!(PeerMessage {
     2 => Settled { operation, to }, 3 => Durable { operations }, 4 => Confirm { operations },
     5 => Finished(below), 6 => Recover { table, attempt },
     7 => Adopt { attempt, prepare, decision }, 8 => RecoverEnd { table, attempt, count, finished_below },
-    9 => LeaseRequest { sent_us, room }, 10 => LeaseGrant { sent_us, room },
+    9 => LeaseRequest { sent_us, room, finished_below }, 10 => LeaseGrant { sent_us, room },
     11 => NewerEpoch { epoch }, 12 => AskSealed { table, attempt },
     13 => Witness { attempt, prepare, decision },
     14 => WitnessEnd { table, attempt, count, forgot_nothing },

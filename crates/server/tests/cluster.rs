@@ -7,7 +7,7 @@ mod support;
 use std::io::{Read, Write};
 
 use placement::{Durability, Value};
-use protocol::identity::{CoreId, Epoch, Incarnation, ServerId};
+use protocol::identity::{CoreId, Epoch, FinishedLine, Incarnation, ServerId};
 use protocol::message::{Hello, Message, PeerHeader, PeerMessage, Request, Room};
 use protocol::operation::RequestResult;
 use server::CoordinatorOptions;
@@ -69,6 +69,7 @@ fn connections_name_their_core_and_keep_to_it() {
             PeerMessage::LeaseRequest {
                 sent_us: 1,
                 room: Room::Free,
+                finished_below: FinishedLine::default(),
             },
         )
     };

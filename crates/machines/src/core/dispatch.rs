@@ -309,9 +309,16 @@ impl CoreMachine {
                 self.on_witness_end(step.now, of, end, step.output);
                 Ok(())
             }
-            PeerMessage::LeaseRequest { sent_us, room } => {
+            PeerMessage::LeaseRequest {
+                sent_us,
+                room,
+                finished_below,
+            } => {
                 self.space.set_peer(peer, room);
                 self.on_lease_request(step.now, peer, sent_us, step.output);
+                if header.epoch <= self.view.epoch() {
+                    self.on_finished((peer, finished_below), step)?;
+                }
                 Ok(())
             }
             PeerMessage::LeaseGrant { sent_us, room } => {

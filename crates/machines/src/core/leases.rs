@@ -291,15 +291,14 @@ impl CoreMachine {
         let lease = PeerMessage::LeaseRequest {
             sent_us: now.monotonic_us,
             room: self.space.own(),
+            finished_below: self.own_finished(),
         };
-        // Repeated, so that a lost message does not make a peer keep operations, and the log behind
-        // them, until the next one begins.
-        let finished = PeerMessage::Finished(self.own_finished());
         for to in self.peers() {
-            for message in [lease.clone(), finished.clone()] {
-                let after = Position(0);
-                output.sends.push(PeerSend { to, after, message });
-            }
+            output.sends.push(PeerSend {
+                to,
+                after: Position(0),
+                message: lease.clone(),
+            });
         }
     }
 

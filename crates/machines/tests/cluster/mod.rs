@@ -18,8 +18,8 @@ use placement::{Layout, RowView, Schema};
 use protocol::codec::Wire;
 use protocol::configuration::{Configuration, Place, PlacedTable, Sealing, Server, ServerState};
 use protocol::identity::{
-    ClockReading, CoreId, Epoch, Incarnation, OperationId, PartitionId, Position, ServerId,
-    TableId, Version,
+    ClockReading, CoreId, Epoch, FinishedLine, Incarnation, OperationId, PartitionId, Position,
+    ServerId, TableId, Version,
 };
 use protocol::message::{CoordinatorRequest, PeerHeader, PeerMessage, Reply, Request, SealStage};
 use protocol::record::Record;
@@ -439,7 +439,7 @@ impl Cluster {
                 header,
                 message,
             };
-            if !is_lease(&flight.message) {
+            if !matches!(flight.message, PeerMessage::LeaseGrant { .. }) {
                 let _ = writeln!(
                     self.events,
                     "s{id} → s{}: {}",
@@ -558,11 +558,8 @@ impl Cluster {
     }
 }
 
-fn is_lease(message: &PeerMessage) -> bool {
-    matches!(
-        message,
-        PeerMessage::LeaseRequest { .. } | PeerMessage::LeaseGrant { .. }
-    )
+fn finished(below: FinishedLine) -> String {
+    format!("finished below {}.{}", below.incarnation.0, below.sequence)
 }
 
 /// A partition as replex.number.
@@ -625,9 +622,7 @@ pub fn describe(message: &PeerMessage) -> String {
             let names: Vec<String> = operations.iter().map(|(one, _, _)| name(one)).collect();
             format!("confirm {}", names.join(" "))
         }
-        PeerMessage::Finished(below) => {
-            format!("finished below {}.{}", below.incarnation.0, below.sequence)
-        }
+        PeerMessage::Finished(below) => finished(*below),
         PeerMessage::Recover { .. } => "recover".into(),
         PeerMessage::Adopt {
             prepare, decision, ..
@@ -671,7 +666,10 @@ pub fn describe(message: &PeerMessage) -> String {
             };
             format!("witness-end after {count}{forgetful}")
         }
-        PeerMessage::LeaseRequest { .. } | PeerMessage::LeaseGrant { .. } => "lease".into(),
+        PeerMessage::LeaseRequest { finished_below, .. } => {
+            format!("lease request, {}", finished(*finished_below))
+        }
+        PeerMessage::LeaseGrant { .. } => "lease grant".into(),
         message => describe_fill(message),
     }
 }

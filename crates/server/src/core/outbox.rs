@@ -63,7 +63,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use protocol::identity::CoreId;
+    use protocol::identity::{CoreId, FinishedLine};
     use protocol::message::{PeerMessage, Room};
 
     fn delayed(after: u64, mark: u64) -> DelayedMessage {
@@ -73,6 +73,7 @@ mod tests {
             message: PeerMessage::LeaseRequest {
                 sent_us: mark,
                 room: Room::Free,
+                finished_below: FinishedLine::default(),
             },
         })
     }

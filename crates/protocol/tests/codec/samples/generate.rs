@@ -329,7 +329,7 @@ generate_enum! {
         Reported { operation, to, side }, Durable { operations }, Confirm { operations },
         Finished(below), Recover { table, attempt },
         Adopt { attempt, prepare, decision }, RecoverEnd { table, attempt, count, finished_below },
-        LeaseRequest { sent_us, room }, LeaseGrant { sent_us, room }, NewerEpoch { epoch },
+        LeaseRequest { sent_us, room, finished_below }, LeaseGrant { sent_us, room }, NewerEpoch { epoch },
         Copy { of, from, start }, Copied { of, from, start, page, sum, looked },
         Fetch { of, from, pass, wanted, start },
         Fetched { of, from, pass, start, page, complete_from },

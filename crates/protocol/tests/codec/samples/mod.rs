@@ -662,6 +662,7 @@ fn peers() -> Vec<(&'static str, Message)> {
             PeerMessage::LeaseRequest {
                 sent_us: 123_456,
                 room: Room::Full,
+                finished_below: finished(),
             },
         ),
         (
