@@ -292,6 +292,9 @@ impl World {
     pub fn end_faults(&mut self) {
         self.trace.note(self.now_us, || "faults stop".into());
         self.faults = self.plan.faults.calm();
+        // Everything ends in a minute from now, also for clients that have many ranges to read.
+        let pause_us = &mut self.plan.workload.snapshot_pause_us;
+        *pause_us = (*pause_us).min(2 * MILLISECOND);
         self.network.unblock_all(self.now_us);
         for place in 0..self.servers.len() {
             let server = &mut self.servers[place];
