@@ -5,16 +5,21 @@ mod pair;
 
 use std::sync::Arc;
 
-use machines::core::{CoreIdentity, CoreInput, CoreLimits, CoreMachine, CoreOutput, PeerSend};
+use machines::core::{
+    ClientId, CoreIdentity, CoreInput, CoreLimits, CoreMachine, CoreOutput, PeerSend,
+};
 use placement::tables::{MemoryTables, Tables};
-use placement::{Layout, ThinIndex, Value, encode_key, encode_row};
+use placement::{Layout, RowView, ThinIndex, Value, encode_key, encode_row};
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, Place};
+use protocol::expression::Expression;
 use protocol::identity::{
     ClockReading, CoreId, Epoch, FinishedLine, Incarnation, OperationId, PartitionId, Position,
     TableId, Version,
 };
-use protocol::message::{PeerHeader, PeerMessage};
+use protocol::message::{
+    Agreement, Consistency, PeerHeader, PeerMessage, Read, Refusal, Reply, Request, RowPage,
+};
 use protocol::operation::{Decision, OldRow, Prepare, RowChange, Vote};
 
 use pair::{configuration, core};
@@ -143,6 +148,10 @@ impl Machine {
 
     /// Handles an input, and returns the messages that go to other cores.
     fn step(&mut self, input: CoreInput) -> Vec<PeerSend> {
+        self.outputs(input).sends
+    }
+
+    fn outputs(&mut self, input: CoreInput) -> CoreOutput {
         let now = ClockReading {
             monotonic_us: self.now_us,
             ..ClockReading::default()
@@ -150,7 +159,66 @@ impl Machine {
         let mut output = CoreOutput::default();
         let stepped = self.machine.step(now, input, &mut self.tables, &mut output);
         stepped.expect("tables in memory do not fail");
-        output.sends
+        output
+    }
+
+    /// Sends the side member a prepare, and lets it become durable.
+    fn prepare(&mut self, prepare: Prepare) {
+        self.receive(core(HEAD), PeerMessage::Prepare(Arc::new(prepare)));
+        self.step(CoreInput::Durable(Position(99)));
+    }
+
+    /// Reads entries at the thin index with a valid lease. Returns the tail and the id of each
+    /// entry and whether it is marked, and the page.
+    fn entries(&mut self, change: impl Fn(&mut Read)) -> (Vec<(i64, i64, bool)>, RowPage) {
+        self.step(CoreInput::Beat {
+            sent_us: self.now_us,
+            epoch: Epoch(3),
+            lease_us: 1_000_000_000,
+            session_floor: Default::default(),
+        });
+        let page = match self.ask(change) {
+            Reply::Rows(page) => page,
+            other => panic!("no page: {other:?}"),
+        };
+        let columns = configuration().tables[0].schema.columns.clone();
+        let entry = |(index, (_, row)): (u32, (Version, &[u8]))| {
+            let row = RowView::parse(&columns, row).expect("an entry decodes");
+            let [Value::Int64(id), Value::Int64(tail)] = &row.to_values()[..] else {
+                panic!("an entry has other columns");
+            };
+            (*tail, *id, page.marked.contains(&index))
+        };
+        let entries = (0..).zip(page.rows()).map(entry).collect();
+        (entries, page)
+    }
+
+    fn ask(&mut self, change: impl Fn(&mut Read)) -> Reply {
+        let mut read = Read {
+            epoch: Epoch(3),
+            partition: partition(2),
+            start: Bytes::default(),
+            end: None,
+            filter: None,
+            projection: None,
+            limit: 10,
+            descending: false,
+            count_only: false,
+            consistency: Consistency::Linearizable,
+            agreement: Agreement::Quiet,
+            redirect: None,
+            snapshot: None,
+        };
+        change(&mut read);
+        let output = self.outputs(CoreInput::Request {
+            client: ClientId(1),
+            correlation: 1,
+            request: Request::Read(read),
+        });
+        let [reply] = &output.replies[..] else {
+            panic!("a read of a thin index is answered at once");
+        };
+        reply.reply.clone()
     }
 
     fn receive(&mut self, from: CoreId, message: PeerMessage) -> Vec<PeerSend> {
@@ -325,4 +393,124 @@ fn impossible_prepares_and_reports_change_nothing() {
         );
     }
     assert_eq!(machine.machine.backlog().operations, 0);
+}
+
+/// Returns an operation on the row of an id, that changes its tail.
+fn change(sequence: u64, id: i64, (from, to): (Option<i64>, Option<i64>)) -> Prepare {
+    let columns = &configuration().tables[0].schema.columns;
+    let row = |tail| {
+        let row = encode_row(columns, &[Value::Int64(id), Value::Int64(tail)]);
+        Bytes(row.expect("the values are of the columns"))
+    };
+    let mut prepare = Prepare::clone(&insert(Some(0)));
+    prepare.operation.sequence = sequence;
+    prepare.changes = vec![RowChange {
+        pk: Bytes(encode_key([Value::Int64(id).as_ref()])),
+        version: Version(100 + sequence),
+        old: match from {
+            None => OldRow::Absent,
+            Some(tail) => OldRow::Keys {
+                version: Version(1),
+                row: row(tail),
+            },
+        },
+        new: to.map(row),
+    }];
+    prepare
+}
+
+fn settle(machine: &mut Machine, sequence: u64) {
+    let PeerMessage::Decision { operation, to, .. } = settled() else {
+        unreachable!("made above")
+    };
+    let message = PeerMessage::Decision {
+        operation: OperationId {
+            sequence,
+            ..operation
+        },
+        to,
+        decision: Decision::Commit,
+        settled: true,
+    };
+    machine.receive(core(HEAD), message);
+}
+
+#[test]
+fn entries_of_unsettled_operations_are_marked() {
+    let mut machine = Machine::start(SIDE, &[]);
+    for (sequence, id) in (1..).zip([10, 20, 30]) {
+        machine.prepare(change(sequence, id, (None, Some(5))));
+        settle(&mut machine, sequence);
+    }
+    let all = |_: &mut Read| {};
+    let settled = vec![(5, 10, false), (5, 20, false), (5, 30, false)];
+    assert_eq!(machine.entries(all).0, settled);
+    // One moves to another key, one stays at its key, one comes, one goes.
+    machine.prepare(change(4, 10, (Some(5), Some(9))));
+    machine.prepare(change(5, 20, (Some(5), Some(5))));
+    machine.prepare(change(6, 40, (None, Some(1))));
+    machine.prepare(change(7, 30, (Some(5), None)));
+    let marked = vec![
+        (1, 40, true),
+        (5, 10, true),
+        (5, 20, true),
+        (5, 30, true),
+        (9, 10, true),
+    ];
+    assert_eq!(machine.entries(all).0, marked);
+    let backwards: Vec<_> = marked.iter().rev().copied().collect();
+    assert_eq!(machine.entries(|read| read.descending = true).0, backwards);
+    let key = |tail: i64| encode_key([Value::Int64(tail).as_ref()]);
+    let part = machine.entries(|read| {
+        read.start = Bytes(key(2));
+        read.end = Some(Bytes(key(6)));
+    });
+    assert_eq!(part.0, marked[1..4]);
+    settle(&mut machine, 4);
+    settle(&mut machine, 7);
+    let some = vec![(1, 40, true), (5, 20, true), (9, 10, false)];
+    let (entries, page) = machine.entries(all);
+    assert_eq!(entries, some);
+    assert_eq!(page.quiet_us, Some(0), "it has just changed");
+    machine.now_us += 400_000;
+    let (_, page) = machine.entries(all);
+    assert_eq!(page.quiet_us, Some(400_000));
+}
+
+#[test]
+fn a_page_has_as_many_certain_entries_as_its_limit() {
+    let mut machine = Machine::start(SIDE, &[]);
+    for (sequence, id) in (1..).zip([10, 20, 30]) {
+        machine.prepare(change(sequence, id, (None, Some(id))));
+        settle(&mut machine, sequence);
+    }
+    machine.prepare(change(4, 10, (Some(10), Some(25))));
+    let (entries, page) = machine.entries(|read| read.limit = 1);
+    assert_eq!(entries, [(10, 10, true), (20, 20, false)]);
+    let next = page.next.expect("there is more");
+    let (entries, page) = machine.entries(|read| read.start = next.clone());
+    assert_eq!(entries, [(25, 10, true), (30, 30, false)]);
+    assert_eq!(page.next, None);
+    let (entries, page) = machine.entries(|read| (read.limit, read.descending) = (1, true));
+    assert_eq!(entries, [(30, 30, false)]);
+    let next = page.next.expect("there is more");
+    let last = |read: &mut Read| (read.descending, read.end) = (true, Some(next.clone()));
+    let (entries, _) = machine.entries(last);
+    assert_eq!(entries, [(25, 10, true), (20, 20, false), (10, 10, true)]);
+}
+
+#[test]
+fn what_entries_do_not_have_is_refused() {
+    let mut machine = Machine::start(SIDE, &[]);
+    machine.entries(|_| {});
+    let refused: [fn(&mut Read); 3] = [
+        |read| read.count_only = true,
+        |read| read.projection = Some(vec![0, 7]),
+        |read| read.filter = Some(Expression::Column(7)),
+    ];
+    for change in refused {
+        let reply = machine.ask(change);
+        let is_refused = matches!(reply, Reply::Refused(Refusal::Invalid { .. }));
+        assert!(is_refused, "{reply:?}");
+    }
 }

@@ -195,6 +195,14 @@ bugs! {
     SidesLearnEarly = "sides-learn-early", "R48";
     /// A restarted head does not take its operations from the reports of side members.
     SidesNotAsked = "sides-not-asked", "R48";
+    /// A read of a thin index leaves out the entries of unsettled operations.
+    MarksLeftOut = "marks-left-out", "R28";
+    /// A reader lets a marked entry answer without its row.
+    MarkedIsTrusted = "marked-is-trusted", "R28";
+    /// A reader takes any row of an entry's pk for the entry's row.
+    EntryTrusted = "entry-trusted", "R28";
+    /// A restarted side member takes no operation that it has forgotten from its peers.
+    SidesAdoptNothing = "sides-adopt-nothing", "R28";
     /// A core uses rows of a partition from an earlier tenure.
     EarlierTenureTrusted = "earlier-tenure-trusted", "R25";
     /// A server returns with an older copy of its folder and uses it.

@@ -104,6 +104,7 @@ impl SessionMachine {
     ) {
         match self.requests[&ticket].part_of {
             Some(RequestParent::Moment(_)) => self.on_range_page(now_us, ticket, came, output),
+            Some(RequestParent::Entries(_)) => self.on_entry_page(now_us, ticket, came, output),
             _ => self.finish(ticket, SessionOutcome::Rows(came.page), output),
         }
     }

@@ -12,10 +12,9 @@
 //! Only a refused attempt certainly had no effect. A request whose connection broke may have taken
 //! effect, so it then ends with its result or as `Unknown`.
 //!
-//! A read whose partition is lost goes to a cover instead (`redirect`). Several ranges that must
-//! show one moment are read in rounds (`moment`). Both divide a request into parts, which are
-//! requests of their own. Reads of many pages and partitions are in `gather`, which passes single
-//! pages to this machine.
+//! Three kinds of requests are divided into parts: a read whose partition is lost goes to a cover
+//! (`redirect`), a read of a thin index reads entries and then rows (`entries`), and ranges of one
+//! moment are read in rounds (`moment`). Reads of many pages are in `gather`.
 
 #![no_std]
 
@@ -23,6 +22,7 @@ extern crate alloc;
 
 mod contract;
 mod coordinator_requests;
+mod entries;
 mod events;
 pub mod gather;
 mod merge;
@@ -44,6 +44,7 @@ use protocol::message::{
     CoordinatorRequest, Execute, Refusal, Request, SnapshotFailure, SnapshotRequest,
 };
 
+use entries::EntryReads;
 use moment::Moments;
 use numbering::Numbering;
 use redirect::Redirects;
@@ -78,6 +79,7 @@ pub struct SessionMachine {
     last_order: u64,
     last_part: u64,
     redirects: Redirects,
+    entry_reads: EntryReads,
     moments: Moments,
     /// The ends of holds and snapshots that no request needs any more.
     abandoned: Vec<SessionOperation>,
@@ -142,6 +144,8 @@ enum RequestPhase {
 enum RequestParent {
     /// The request goes to a member of the cover of this read's partition.
     Cover(Ticket),
+    /// The request reads a page of a thin index's entries for this read, or the row of one.
+    Entries(Ticket),
     /// The request reads a range of this `Moment`, or ends its holds.
     Moment(Ticket),
     /// Nothing waits for the request.
@@ -246,9 +250,8 @@ impl SessionMachine {
         assert!(limits.in_flight_max > 0, "a window lets something through");
         assert!(limits.attempts_max > 0, "a request is attempted");
         let mut lost = BTreeMap::new();
-        if let Some(configuration) = &configuration {
-            routing::follow_lost(&mut lost, configuration, None);
-        }
+        let known = configuration.iter();
+        known.for_each(|known| routing::follow_lost(&mut lost, known, None));
         SessionMachine {
             limits,
             random: seed,
@@ -261,8 +264,9 @@ impl SessionMachine {
             last_correlation: 0,
             last_order: 0,
             last_part: 0,
-            redirects: Redirects::new(),
-            moments: Moments::new(),
+            redirects: BTreeMap::new(),
+            entry_reads: BTreeMap::new(),
+            moments: BTreeMap::new(),
             abandoned: Vec::new(),
             timers: Timers::default(),
             links: BTreeMap::new(),
@@ -398,7 +402,10 @@ impl SessionMachine {
             self.wait_for_lost(now_us, ticket, server, output);
             return;
         }
-        if self.waits_for_session(now_us, ticket, output) || self.redirect(now_us, ticket, output) {
+        if self.waits_for_session(now_us, ticket, output)
+            || self.redirect(now_us, ticket, output)
+            || self.read_entries(now_us, ticket, output)
+        {
             return;
         }
         // The usual case: the connection is open, and the request is sent at once.
@@ -691,7 +698,9 @@ impl SessionMachine {
     fn finish(&mut self, mut ticket: Ticket, outcome: SessionOutcome, output: &mut SessionOutput) {
         while let Some(parent) = self.requests[&ticket].part_of {
             match parent {
-                RequestParent::Cover(parent) | RequestParent::Moment(parent) => ticket = parent,
+                RequestParent::Cover(parent)
+                | RequestParent::Entries(parent)
+                | RequestParent::Moment(parent) => ticket = parent,
                 RequestParent::Nothing => {
                     self.remove(ticket);
                     return;
@@ -708,6 +717,7 @@ impl SessionMachine {
     fn remove(&mut self, ticket: Ticket) -> bool {
         self.leave_queue(ticket);
         self.drop_members(ticket);
+        self.drop_entries(ticket);
         self.drop_moment(ticket);
         let Some(pending) = self.requests.remove(&ticket) else {
             return false;

@@ -17,11 +17,13 @@
 //! keys (replex, partition, key; R7), so that a reader and a writer do not wait for each other.
 //!
 //! A range of a lost partition is read from its cover (`redirect`), which is never held. Such a
-//! read continues in quiet rounds, with pauses between them.
+//! read continues in quiet rounds, with pauses between them. A range of a thin index is never held
+//! either (R28); after [`ROUNDS_THIN`] rounds the caller reads a snapshot.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
+use protocol::configuration::routes::is_thin;
 use protocol::identity::{CoreId, Epoch, PartitionId, TableId};
 use protocol::message::{Agreement, Consistency, HoldRelease, Read, RowPage};
 use protocol::planted::{self, Bug};
@@ -35,6 +37,8 @@ use super::{
 const ROUNDS_QUIET: u32 = 3;
 /// Rounds after which a moment is given up.
 const ROUNDS_MAX: u32 = 24;
+/// Rounds after which a moment is given up that reads a thin index.
+const ROUNDS_THIN: u32 = 6;
 /// How long the holds of the first held round may last. Each further round doubles this time.
 const HOLD_US: u64 = 25_000;
 /// How long the machine tries to end holds that it does not need any more.
@@ -109,11 +113,12 @@ impl SessionMachine {
         };
         let rounds = self.requests[&ticket].rounds;
         let stale = |read: &Read| read.consistency == Consistency::Stale;
+        let reads_thin = self.reads_thin(reads);
         let way = match rounds {
             _ if reads.iter().all(stale) => MomentMode::Stale,
-            0 if reads.len() == 1 => MomentMode::Alone,
+            0 if reads.len() == 1 && !reads_thin => MomentMode::Alone,
             ..ROUNDS_QUIET => MomentMode::Quiet,
-            _ if self.requests[&ticket].redirected => MomentMode::Quiet,
+            _ if self.requests[&ticket].redirected || reads_thin => MomentMode::Quiet,
             _ => MomentMode::Held,
         };
         let mut unread: Vec<usize> = (0..reads.len()).collect();
@@ -317,17 +322,31 @@ impl SessionMachine {
     pub(super) fn moment_again(&mut self, now_us: u64, ticket: Ticket, output: &mut SessionOutput) {
         let redirected = self.moments[&ticket].redirected;
         self.drop_moment(ticket);
+        let SessionOperation::Moment(reads) = &self.requests[&ticket].operation else {
+            panic!("callers have looked");
+        };
+        // Nothing holds the entries of a thin index, so more rounds need not end.
+        let most = match self.reads_thin(reads) {
+            true => ROUNDS_THIN,
+            false => ROUNDS_MAX,
+        };
         let pending = self.requests.get_mut(&ticket).expect("callers hold it");
         pending.rounds += 1;
         pending.redirected = redirected;
         let rounds = pending.rounds;
-        if rounds >= ROUNDS_MAX && !redirected {
+        if rounds >= most && !redirected {
             self.finish(ticket, SessionOutcome::NoMoment, output);
         } else if rounds <= ROUNDS_QUIET {
             self.begin_moment(now_us, ticket, output);
         } else {
             self.pause(now_us, ticket, rounds - ROUNDS_QUIET);
         }
+    }
+
+    /// Returns whether any of these reads is one of a thin index.
+    fn reads_thin(&self, reads: &[Read]) -> bool {
+        let configuration = self.configuration.as_ref();
+        configuration.is_some_and(|known| reads.iter().any(|it| is_thin(known, it.partition)))
     }
 
     /// Reads the ranges of all moments of these tables again, because the tables' epochs have

@@ -17,7 +17,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use placement::{Cover, SlotConstraints};
-use protocol::configuration::routes::{cover_of_lost, is_down};
+use protocol::configuration::routes::{cover_of_lost, is_down, is_thin};
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::identity::{CoreId, PartitionId, ServerId, TableId};
 use protocol::message::{Agreement, Consistency, Read, Redirect, RowPage, SnapshotFailure};
@@ -83,7 +83,16 @@ impl SessionMachine {
             return true;
         }
         let is_reachable = |core| self.is_reachable(core, now_us);
-        if let Some(cover) = cover_of_lost(configuration, read.partition, &is_reachable) {
+        let cover = cover_of_lost(configuration, read.partition, &is_reachable);
+        if let Some(RequestParent::Entries(parent)) = pending.part_of
+            && is_thin(configuration, read.partition)
+            && (down || cover.is_some())
+        {
+            // A cover has whole rows, and no entries.
+            self.entries_again(now_us, parent, output);
+            return true;
+        }
+        if let Some(cover) = cover {
             self.ask_members(now_us, ticket, &cover, output);
             return true;
         }
@@ -247,7 +256,7 @@ impl SessionMachine {
     }
 
     /// Starts all redirected reads of these tables again, because the members of a cover may have
-    /// moved.
+    /// moved, and all reads of their thin indexes.
     pub(super) fn redirect_all_again(
         &mut self,
         now_us: u64,
@@ -260,6 +269,11 @@ impl SessionMachine {
             }
             self.drop_members(ticket);
             self.place(now_us, ticket, output);
+        }
+        for ticket in self.entry_reads.keys().copied().collect::<Vec<Ticket>>() {
+            if self.reads_any(ticket, tables) {
+                self.entries_again(now_us, ticket, output);
+            }
         }
     }
 

@@ -149,6 +149,8 @@ pub struct Copy {
     pub number: usize,
     /// The sorting key, without the primary key behind it.
     pub columns: Vec<usize>,
+    /// Whether this is a thin index, and no copy.
+    pub is_thin: bool,
     /// The constraint of the replex.
     pub demand: IndexConstraint,
     /// The number of partitions of the replex.
@@ -436,6 +438,7 @@ mod tests {
         let copy = |number, columns: &[usize], demand| Copy {
             number,
             columns: columns.to_vec(),
+            is_thin: false,
             demand,
             partitions: 1,
             partition: Rc::new(|_| 0),

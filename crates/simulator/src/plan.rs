@@ -254,12 +254,14 @@ impl RunPlan {
 
 /// Returns a thin index over columns that change.
 pub fn thin_index(name: String, random: &mut Random) -> ThinIndex {
-    use model::{A, GROUP, N, TAG};
+    use model::{A, D, GROUP, N, TAG, U};
+    // Ranges of a group are those of `A`. The last one has all columns, so that entries answer
+    // alone.
     let choices: [(&[usize], &[usize]); 4] = [
         (&[A], &[]),
         (&[GROUP, A], &[TAG]),
-        (&[N], &[]),
-        (&[A], &[N]),
+        (&[GROUP, N], &[]),
+        (&[GROUP, A], &[U, D, N, TAG]),
     ];
     let (columns, included) = *random.pick(&choices);
     ThinIndex {

@@ -322,6 +322,7 @@ pub struct Translation {
 struct Definition {
     number: usize,
     name: String,
+    is_thin: bool,
     demand: IndexConstraint,
     columns: Vec<usize>,
     grid: Vec<(KeySpace, Axis)>,
@@ -350,6 +351,7 @@ impl Definition {
         Definition {
             number,
             name: replex.name.clone(),
+            is_thin: layout.is_thin(number),
             demand,
             columns: replex.sort_columns.clone(),
             grid: axes.collect(),
@@ -371,6 +373,7 @@ impl Definition {
         Copy {
             number,
             columns: self.columns.clone(),
+            is_thin: self.is_thin,
             demand: self.demand,
             partitions: self.grid.iter().map(|(_, axis)| axis.divisions).product(),
             partition: Rc::new(partition),
@@ -411,7 +414,7 @@ impl Translation {
         let before = self.model.eras.last().cloned().unwrap_or_default();
         let mut era = Vec::new();
         let primary = self.layout.primary();
-        let others = self.layout.copy_numbers();
+        let others = self.layout.numbers();
         let others = others.filter(|number| *number != primary);
         for number in [primary].into_iter().chain(others) {
             let definition = Definition::of(&self.schema, &self.layout, number);

@@ -49,7 +49,8 @@ pub fn replex_of_index(table: &PlacedTable, index: Option<usize>) -> Option<u8> 
 }
 
 /// Returns whether a replex number means the same copy in two configurations of a table: the same
-/// order and the same partitions. A new replex may get the number of a dropped one.
+/// order and the same partitions, of rows or of entries. A new replex may get the number of a
+/// dropped one.
 pub fn is_same_copy(one: &PlacedTable, other: &PlacedTable, replex: u8) -> bool {
     let parts = |table: &PlacedTable| {
         let replex = table.layout.replexes.get(usize::from(replex))?;
@@ -57,9 +58,21 @@ pub fn is_same_copy(one: &PlacedTable, other: &PlacedTable, replex: u8) -> bool 
             let key_space = table.layout.key_spaces[axis.key_space].clone();
             (key_space, axis.stride, axis.divisions)
         });
-        Some((replex.sort_columns.clone(), axes.collect::<Vec<_>>()))
+        let is_thin = matches!(replex.kind, ReplexKind::Thin { .. });
+        Some((
+            is_thin,
+            replex.sort_columns.clone(),
+            axes.collect::<Vec<_>>(),
+        ))
     };
     parts(one) == parts(other)
+}
+
+/// Returns whether a partition is one of a thin index.
+pub fn is_thin(configuration: &Configuration, partition: PartitionId) -> bool {
+    let table = configuration.table(partition.table);
+    let replex = table.and_then(|it| it.layout.replexes.get(usize::from(partition.replex)));
+    replex.is_some_and(|replex| matches!(replex.kind, ReplexKind::Thin { .. }))
 }
 
 /// Returns the partitions of a replex that can have rows with these column values, ascending. It is

@@ -42,6 +42,21 @@ pub enum Expression {
     Binary(BinaryOperator, Box<Expression>, Box<Expression>),
 }
 
+impl Expression {
+    /// Returns whether a condition holds for every column of the present row that is named. The
+    /// depth is limited, because expressions are decoded with a limit.
+    pub fn all_columns(&self, holds: &impl Fn(u16) -> bool) -> bool {
+        match self {
+            Expression::Column(column) => holds(*column),
+            Expression::Excluded(_) | Expression::Literal(_) => true,
+            Expression::Unary(_, operand) => operand.all_columns(holds),
+            Expression::Binary(_, left, right) => {
+                left.all_columns(holds) && right.all_columns(holds)
+            }
+        }
+    }
+}
+
 /// Operators with one operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnaryOperator {

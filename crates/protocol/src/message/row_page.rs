@@ -1,5 +1,7 @@
 //! A page of rows with their versions, as cores send them to clients and to each other.
 
+use alloc::vec::Vec;
+
 use crate::codec::{Bytes, Wire, wire_struct};
 use crate::identity::Version;
 
@@ -18,6 +20,9 @@ pub struct RowPage {
     /// Whether operations that change the page's rows wait from now on
     /// ([`Hold`](crate::message::Agreement::Hold)).
     pub held: bool,
+    /// Only for present reads of a thin index: the indexes of marked entries in `rows`, rising. An
+    /// unsettled operation adds or removes them (R28).
+    pub marked: Vec<u32>,
     /// Only for redirected reads: `rows` and `next` are in the member's own order, because it
     /// cannot use the requested one.
     pub own_order: bool,
@@ -29,6 +34,7 @@ wire_struct!(RowPage {
     next,
     quiet_us,
     held,
+    marked,
     own_order
 });
 

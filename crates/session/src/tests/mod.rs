@@ -2,6 +2,7 @@
 //! `world` runs random worlds.
 
 mod client;
+mod entries;
 mod gather;
 mod inquiries;
 mod moment;

@@ -68,6 +68,7 @@ mod tests {
         let copy = Copy {
             number: 0,
             columns: columns.to_vec(),
+            is_thin: false,
             demand,
             partitions: 1,
             partition: Rc::new(|_| 0),

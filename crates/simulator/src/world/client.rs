@@ -271,9 +271,7 @@ impl World {
         let deadline_us = client.deadline_after(self.now_us, patience_us);
         if of_snapshot && let SessionOperation::Moment(reads) = wanted {
             client.open_statements += 1;
-            let known = client.session.configuration();
-            let known = known.and_then(|it| it.table(table_id));
-            let mut parts = vec![StatementPart::new(submitted, group, (reads, known))];
+            let mut parts = vec![StatementPart::new(submitted, group, reads)];
             if self.generator.of_every_table() {
                 parts.extend(self.parts_of_other_tables(number, place, begun));
             }
@@ -304,9 +302,9 @@ impl World {
     ) -> (WorkloadOperation, bool) {
         let mut operation = self.generator.draw((group, hot), model, readable);
         // One page may not hold a range, least of all one that is read from a cover: it is read as
-        // a statement.
+        // a statement. Entries and rows of a thin index must agree, too.
         if let WorkloadOperation::Read(range) = &operation
-            && self.plan.limits.page_keys_max < ROWS_MAX
+            && (self.plan.limits.page_keys_max < ROWS_MAX || model.copies[range.replex].is_thin)
         {
             operation = WorkloadOperation::Statement(vec![range.clone()]);
         }
@@ -347,9 +345,7 @@ impl World {
                 history: Some(self.history.len() - 1),
                 table: place,
             };
-            let known = self.clients[&number].session.configuration();
-            let known = known.and_then(|it| it.table(id));
-            parts.push(StatementPart::new(submitted, group, (reads, known)));
+            parts.push(StatementPart::new(submitted, group, reads));
         }
         parts
     }

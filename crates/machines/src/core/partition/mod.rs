@@ -68,6 +68,11 @@ impl Partition {
         }
     }
 
+    /// Returns whether this is a partition of a thin index.
+    pub fn is_thin(&self) -> bool {
+        self.table.replexes[usize::from(self.id.replex)].is_thin()
+    }
+
     /// Returns whether requests, reads or holds wait in this partition.
     fn is_waited_in(&self) -> bool {
         !self.queues.is_empty() || !self.reads.is_empty() || !self.holds.is_empty()

@@ -69,8 +69,10 @@ impl CoreMachine {
         let stands_still = self.stands_still(read.partition.table);
         let partition = self.partitions.get_mut(&read.partition);
         let partition = partition.expect("it was read");
-        // A redirected read is in another order, so that it would hold keys of another kind.
-        if read.redirect.is_some() || partition.holds.len() >= HOLDS_MAX || stands_still {
+        // A redirected read is in another order, so that it would hold keys of another kind. An
+        // operation that waits at a side member can deadlock (R28).
+        let foreign = read.redirect.is_some() || partition.is_thin();
+        if foreign || partition.holds.len() >= HOLDS_MAX || stands_still {
             return;
         }
         let mut read = read.clone();

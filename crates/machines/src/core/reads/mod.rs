@@ -2,6 +2,7 @@
 //! partition, checksums, and holds.
 
 pub(crate) mod holds;
+mod marks;
 mod page;
 mod read;
 mod redirect;

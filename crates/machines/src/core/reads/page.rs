@@ -7,6 +7,7 @@ use core::ops::ControlFlow;
 use placement::{Column, RowView, ValueRef, encode_row_refs};
 use protocol::codec::Bytes;
 use protocol::expression::holds;
+use protocol::identity::Version;
 use protocol::message::{Read, RowPage};
 
 use crate::core::partition::ranges::RedirectFilter;
@@ -71,18 +72,30 @@ impl<'a> PageBuilder<'a> {
     /// Visits a row. Breaks at an error, and once the page is full, with the key in `next`.
     pub fn visit(&mut self, key: &[u8], value: &[u8]) -> ControlFlow<()> {
         self.pass(key)?;
-        match self.take(value) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(message) => {
-                self.error = Some(message);
-                ControlFlow::Break(())
-            }
-        }
+        let taken = self.take(value);
+        taken.map_or_else(|message| self.fail(message), ControlFlow::Continue)
+    }
+
+    fn fail(&mut self, message: String) -> ControlFlow<()> {
+        self.error = Some(message);
+        ControlFlow::Break(())
+    }
+
+    /// Visits a marked entry, for which the row decides: it passes every filter. Breaks once the
+    /// page is full, with the key in `next`.
+    pub fn visit_marked(&mut self, key: &[u8], version: Version, entry: &[u8]) -> ControlFlow<()> {
+        self.pass(key)?;
+        let index = u32::try_from(self.page.count).expect("a page has few entries");
+        self.page.marked.push(index);
+        let pushed = self.push(version, entry);
+        pushed.map_or_else(|message| self.fail(message), ControlFlow::Continue)
     }
 
     /// Visits a key without a row. Breaks once the page is full, with the key in `next`.
     pub fn pass(&mut self, key: &[u8]) -> ControlFlow<()> {
-        let full = self.page.count >= u64::from(self.read.limit)
+        // A marked entry may not count: its row decides.
+        let certain = self.page.count - self.page.marked.len() as u64;
+        let full = certain >= u64::from(self.read.limit)
             || self.keys_left == 0
             || self.page.rows.len() >= self.bytes_max;
         if full {
@@ -109,12 +122,8 @@ impl<'a> PageBuilder<'a> {
     /// Adds a row to the page if it is asked for and passes the filter.
     fn take(&mut self, value: &[u8]) -> Result<(), String> {
         let (version, row) = stored_row(value);
-        if self.read.filter.is_none() && self.projected.is_none() && self.wanted.is_none() {
-            match self.read.count_only {
-                true => self.page.count += 1,
-                false => self.page.push(version, row),
-            }
-            return Ok(());
+        if self.read.filter.is_none() && self.wanted.is_none() {
+            return self.push(version, row);
         }
         let view = RowView::parse(self.columns, row).map_err(|error| error.to_string())?;
         if let Some(wanted) = &self.wanted
@@ -127,9 +136,15 @@ impl<'a> PageBuilder<'a> {
         {
             return Ok(());
         }
+        self.push(version, row)
+    }
+
+    /// Counts a row, or adds its wanted columns to the page.
+    fn push(&mut self, version: Version, row: &[u8]) -> Result<(), String> {
         match (&self.projected, &self.read.projection) {
             _ if self.read.count_only => self.page.count += 1,
             (Some(columns), Some(indexes)) => {
+                let view = RowView::parse(self.columns, row).map_err(|error| error.to_string())?;
                 let indexes = indexes.iter().map(|index| usize::from(*index));
                 let values: Vec<ValueRef<'_>> = indexes.map(|index| view.column(index)).collect();
                 let row = encode_row_refs(columns, &values).map_err(|error| error.to_string())?;
@@ -146,13 +161,17 @@ fn check_entries(replex: &ReplexInfo, read: &Read) -> Result<(), String> {
     if !replex.is_thin() {
         return Ok(());
     }
-    if read.filter.is_some() {
-        return Err("entries of a thin index cannot be filtered yet".into());
+    if read.redirect.is_some() {
+        return Err("a thin index is part of no cover".into());
     }
-    let has = |index: &u16| replex.entry_has.get(usize::from(*index)) == Some(&true);
+    if read.count_only && read.snapshot.is_none() {
+        return Err("entries with marks cannot be counted: their rows decide".into());
+    }
+    let has = |index: u16| replex.entry_has.get(usize::from(index)) == Some(&true);
     let mut projection = read.projection.iter().flatten();
-    match projection.all(has) {
+    let filter = read.filter.as_ref();
+    match projection.all(|index| has(*index)) && filter.is_none_or(|it| it.all_columns(&has)) {
         true => Ok(()),
-        false => Err("the projection names a column that the entries do not have".into()),
+        false => Err("the entries do not have every column that the read names".into()),
     }
 }

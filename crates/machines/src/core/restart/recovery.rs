@@ -457,6 +457,7 @@ impl CoreMachine {
 /// prepare has the head's vote alone.
 fn adoptable(prepare: &Prepare) -> impl Iterator<Item = usize> + use<> {
     let sides = match prepare.side {
+        None if planted::is(Bug::SidesAdoptNothing) => 0..0,
         None => prepare.chain().len()..prepare.members.len(),
         Some(_) => 0..0,
     };

@@ -246,7 +246,7 @@ generate_struct! {
     OpenedSnapshot { share, at, lease_us }
     RecallReport { core, incarnation, runs, folder, session_floor, configuration }
     HoldRelease { epoch, partition, holds }
-    RowPage { count, rows, next, quiet_us, held, own_order }
+    RowPage { count, rows, next, quiet_us, held, marked, own_order }
     ChecksumPart { count, sum, next }
     PeerHeader { from, incarnation, epoch, table_epoch }
     SavedCompletion { head, request }

@@ -496,6 +496,7 @@ fn replies() -> Vec<(&'static str, Message)> {
     page.next = Some(pk());
     page.quiet_us = Some(1_500);
     page.held = true;
+    page.marked = vec![1];
     let part = ChecksumPart {
         count: 3,
         sum: u64::MAX,

@@ -212,6 +212,7 @@ fn judge(group: i64, history: &History) {
     let copy = |number, columns: &[usize], demand| Copy {
         number,
         columns: columns.to_vec(),
+        is_thin: false,
         demand,
         partitions: 1,
         partition: Rc::new(|_| 0),

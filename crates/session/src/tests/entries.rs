@@ -1,0 +1,259 @@
+//! Reads of a thin index: entries first, then the rows of those that do not answer alone.
+
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use placement::{Column, Layout, ThinIndex, Value, encode_key, encode_row};
+use protocol::configuration::{Configuration, Place, ServerState};
+use protocol::expression::{BinaryOperator, Expression};
+use protocol::identity::{Epoch, Version};
+use protocol::message::{Agreement, Read, Reply, Request, RowPage};
+
+use super::redirect::Client;
+use super::{configuration, core, key, partition, read, row, schema};
+use crate::{Attempt, SessionFailure, SessionInput, SessionOperation, SessionOutcome};
+
+const SECOND: u64 = 1_000_000;
+/// The number of the thin index.
+const THIN: u8 = 2;
+
+/// Returns a table with a thin index over `a`, whose partitions are on server 2.
+fn with_thin(down: bool) -> Arc<Configuration> {
+    let mut with_thin = (*configuration(1)).clone();
+    let table = &mut with_thin.tables[0];
+    table.schema.thin.push(ThinIndex {
+        name: "thin".into(),
+        columns: vec![1],
+        included: Vec::new(),
+    });
+    table.layout = Layout::base(&table.schema);
+    let count = table.layout.partition_count(usize::from(THIN)) as usize;
+    let place = Place::serving(core(2), Epoch(0));
+    table.placement.push(vec![place; count]);
+    if down {
+        with_thin.servers[1].state = ServerState::Down;
+        for places in &mut table.placement[..2] {
+            places.fill(Place::serving(core(1), Epoch(0)));
+        }
+    }
+    Arc::new(with_thin)
+}
+
+fn read_of_thin(change: impl Fn(&mut Read)) -> Read {
+    let SessionOperation::Read(mut wanted) = read(0) else {
+        panic!("it is a read");
+    };
+    wanted.partition = partition(THIN, 0);
+    change(&mut wanted);
+    wanted
+}
+
+impl Client {
+    fn of_thin(change: impl Fn(&mut Read)) -> Client {
+        let mut client = Client::new(with_thin(false));
+        client.submit(SessionOperation::Read(read_of_thin(change)));
+        client
+    }
+
+    /// Returns the reads that were sent since the last call.
+    fn asked(&mut self) -> Vec<(Attempt, Read)> {
+        let sent = core::mem::take(&mut self.sent).into_iter();
+        let read = |attempt: Attempt| match attempt.request.clone() {
+            Request::Read(read) => (attempt, read),
+            other => panic!("{other:?} is no read"),
+        };
+        sent.map(read).collect()
+    }
+
+    /// Answers the read of entries with these values of `a` and ids; those at the positions in
+    /// `marked` are marked.
+    fn answer_entries(&mut self, entries: &[(i64, i64)], marked: &[u32]) {
+        let mut asked = self.asked();
+        let (attempt, read) = asked.pop().expect("entries are asked for");
+        assert!(asked.is_empty() && read.partition == partition(THIN, 0));
+        let mut page = quiet_page();
+        for (version, (a, id)) in (1..).zip(entries) {
+            page.push(Version(version), &row(*id, *a));
+        }
+        page.marked = marked.to_vec();
+        self.reply(&attempt, Reply::Rows(page));
+    }
+
+    /// Answers the reads of rows that were sent. A row has this `a`, or is not there.
+    fn answer_rows(&mut self, a_of: impl Fn(i64) -> Option<i64>) -> Vec<i64> {
+        let mut asked_for = Vec::new();
+        while !self.sent.is_empty() {
+            for (attempt, read) in self.asked() {
+                assert_eq!(read.partition.replex, 0);
+                let id = (0..100).find(|id| key(*id) == read.start.0);
+                let id = id.expect("a row is asked for by its pk");
+                asked_for.push(id);
+                let mut page = quiet_page();
+                if let Some(a) = a_of(id) {
+                    let columns = schema().columns;
+                    let values = [Value::Int64(id), Value::Int64(a)];
+                    let read = read.projection.expect("it names the columns");
+                    let chosen = read.iter().map(|column| usize::from(*column));
+                    let columns: Vec<Column> =
+                        chosen.clone().map(|it| columns[it].clone()).collect();
+                    let values: Vec<Value> = chosen.map(|it| values[it].clone()).collect();
+                    page.push(Version(50), &encode_row(&columns, &values).unwrap());
+                }
+                self.reply(&attempt, Reply::Rows(page));
+            }
+        }
+        asked_for
+    }
+
+    fn rows_page(&self) -> &RowPage {
+        match &self.outcome {
+            Some(SessionOutcome::Rows(page)) => page,
+            other => panic!("no rows: {other:?}"),
+        }
+    }
+}
+
+fn quiet_page() -> RowPage {
+    RowPage {
+        quiet_us: Some(SECOND),
+        ..RowPage::default()
+    }
+}
+
+/// A condition that all rows fulfil.
+fn condition() -> Expression {
+    let zero = Expression::Literal(Value::Int64(0));
+    let id = Expression::Column(0);
+    Expression::Binary(BinaryOperator::GreaterEqual, id.into(), zero.into())
+}
+
+#[test]
+fn an_entry_with_all_columns_answers_alone_unless_it_is_marked() {
+    let mut client = Client::of_thin(|read| read.filter = Some(condition()));
+    let asked = match &client.sent[0].request {
+        Request::Read(read) => read.clone(),
+        other => panic!("{other:?} is no read"),
+    };
+    assert_eq!(asked.filter, Some(condition()), "entries have its columns");
+    client.answer_entries(&[(3, 1), (3, 2), (4, 1), (5, 3)], &[0, 2]);
+    // The row of id 1 has moved from 3 to 4.
+    assert_eq!(client.answer_rows(|_| Some(4)), [1, 1]);
+    let rows: Vec<_> = client
+        .rows_page()
+        .rows()
+        .map(|(_, row)| row.to_vec())
+        .collect();
+    assert_eq!(rows, [row(2, 3), row(1, 4), row(3, 5)]);
+}
+
+#[test]
+fn the_row_decides_about_a_marked_entry() {
+    let mut client = Client::of_thin(|read| read.count_only = true);
+    client.answer_entries(&[(3, 1), (3, 2), (7, 3)], &[0, 1, 2]);
+    // The first has another key, the second is as it was, the third is gone.
+    let mut asked = client.answer_rows(|id| [None, Some(9), Some(3), None][id as usize]);
+    asked.sort_unstable();
+    assert_eq!(asked, [1, 2, 3]);
+    assert_eq!(client.rows_page().count, 1);
+    assert!(client.rows_page().rows.is_empty());
+}
+
+#[test]
+fn a_page_has_no_more_rows_than_its_limit() {
+    for descending in [false, true] {
+        let mut client = Client::of_thin(|read| (read.limit, read.descending) = (2, descending));
+        let mut entries = vec![(3, 1), (4, 2), (5, 3)];
+        if descending {
+            entries.reverse();
+        }
+        client.answer_entries(&entries, &[0, 1, 2]);
+        client.answer_rows(|id| Some(id + 2));
+        let page = client.rows_page();
+        assert_eq!(page.count, 2);
+        // The last entry that counts, or the first one that does not.
+        let next = if descending { (4, 2) } else { (5, 3) };
+        let next = [next.0, next.1].map(Value::Int64);
+        let next = encode_key(next.iter().map(Value::as_ref));
+        assert_eq!(page.next.as_ref().map(|it| &it.0), Some(&next));
+    }
+}
+
+#[test]
+fn entries_and_rows_show_one_moment() {
+    let mut client = Client::new(with_thin(false));
+    let wanted = read_of_thin(|_| {});
+    client.submit(SessionOperation::Moment(vec![wanted]));
+    let mut rounds = 0;
+    while client.outcome.is_none() {
+        if client.sent.is_empty() {
+            client.pass();
+            continue;
+        }
+        rounds += 1;
+        client.answer_entries(&[(3, 1)], &[0]);
+        let (attempt, read) = client.asked().pop().expect("the row is asked for");
+        assert_eq!(read.agreement, Agreement::Quiet);
+        let mut page = RowPage {
+            quiet_us: Some(0),
+            ..RowPage::default()
+        };
+        page.push(Version(8), &row(1, 3));
+        client.now_us += 1;
+        client.reply(&attempt, Reply::Rows(page));
+    }
+    assert_eq!(client.outcome, Some(SessionOutcome::NoMoment));
+    assert_eq!(rounds, 6, "rows that change all the time need a snapshot");
+}
+
+#[test]
+fn a_lost_partition_is_read_from_copies() {
+    let mut client = Client::new(with_thin(true));
+    client.submit(SessionOperation::Read(read_of_thin(|_| {})));
+    let asked = client.asked();
+    assert!(!asked.is_empty());
+    for (attempt, read) in asked {
+        assert_ne!(read.partition.replex, THIN);
+        let redirect = read.redirect.expect("it is in the order of the index");
+        assert_eq!(redirect.replex, THIN);
+        let mut page = quiet_page();
+        if read.partition.number == 0 {
+            page.push(Version(1), &row(4, 2));
+        }
+        client.reply(&attempt, Reply::Rows(page));
+    }
+    assert_eq!(client.rows_page().count, 1);
+}
+
+#[test]
+fn malformed_entries_end_the_read() {
+    let mut client = Client::of_thin(|_| {});
+    let (attempt, _) = client.asked().pop().expect("entries are asked for");
+    let mut page = quiet_page();
+    page.push(Version(1), b"no entry");
+    client.reply(&attempt, Reply::Rows(page));
+    assert!(matches!(client.outcome, Some(SessionOutcome::Failed(_))));
+    assert_eq!(client.machine.open_requests(), 0);
+}
+
+/// Seed 200,008,866: a thin index got the number of a dropped copy with the same order.
+#[test]
+fn a_thin_index_is_another_copy_than_the_dropped_one_of_its_number() {
+    let mut client = Client::new(configuration(1));
+    let mut next = (*configuration(2)).clone();
+    let table = &mut next.tables[0];
+    table.schema.indexes.clear();
+    table.schema.thin.push(ThinIndex {
+        name: "by_a".into(),
+        columns: vec![1],
+        included: Vec::new(),
+    });
+    table.layout = Layout::base(&table.schema);
+    client.step(SessionInput::Configuration(Arc::new(next)));
+    let chosen = read_of_thin(|read| (read.epoch, read.partition) = (Epoch(1), partition(1, 0)));
+    client.submit(SessionOperation::Read(chosen));
+    let gone = SessionFailure::PlaceGone {
+        partition: Some(partition(1, 0)),
+    };
+    assert_eq!(client.outcome, Some(SessionOutcome::Failed(gone)));
+}
