@@ -53,10 +53,10 @@ struct CopyChange<'a> {
 }
 
 impl Client {
-    /// Adds an index or a further copy to an existing table. Returns once statements can use it for
-    /// reads. `wanted` is the table's schema with the new one at the end. `progress` is called from
-    /// time to time with the state of the fill. The work continues if the caller stops waiting;
-    /// [`Client::drop_copy`] cancels it.
+    /// Adds an index, a thin index or a further copy to an existing table. Returns once statements
+    /// can use it for reads. `wanted` is the table's schema with the new one at the end. `progress`
+    /// is called from time to time with the state of the fill. The work continues if the caller
+    /// stops waiting; [`Client::drop_copy`] cancels it.
     ///
     /// # Errors
     /// - [`Error::Schema`]: the copy is invalid.
@@ -72,10 +72,7 @@ impl Client {
         wanted.validate()?;
         let table = self.table(&wanted.name).await?;
         let known = &table.definition().schema;
-        let copy = wanted.further.get(known.further.len());
-        let index = wanted.indexes.get(known.indexes.len());
-        let name = copy.map(|copy| &copy.name).or(index.map(|it| &it.name));
-        let name = name.cloned().unwrap_or_default();
+        let name = known.added_name(&wanted);
         let request = CoordinatorRequest::AddCopy { schema: wanted };
         let what = format!("the making of {name}");
         let is_own =

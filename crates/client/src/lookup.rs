@@ -19,7 +19,8 @@ use crate::read_options::common_options;
 use crate::rows::{Row, decode};
 use crate::table::{IndexSelector, Table};
 
-/// A read of the rows with one key of an index: it needs one partition of one replex, one hop.
+/// A read of the rows with one key of an index: it needs one partition of one replex, one hop. By a
+/// thin index it needs another hop, from the entries to the rows.
 /// Awaiting it returns all rows. [`Lookup::rows`] returns them one by one.
 #[derive(Clone, Debug)]
 #[must_use = "it is sent when it is awaited"]
@@ -29,6 +30,7 @@ pub struct Lookup {
     prefix: Vec<u8>,
     /// The column after those, if the index has one.
     next_column: Option<usize>,
+    is_thin: bool,
 }
 
 /// A read of all rows of a table that pass a filter. It reads every partition of the primary
@@ -70,6 +72,7 @@ impl Lookup {
             wanted,
             prefix,
             next_column: columns.get(key.len()).copied(),
+            is_thin: index.is_thin,
         })
     }
 
@@ -116,6 +119,9 @@ impl Lookup {
 
     /// Returns all rows: one page, if they fit there. A partition answers a page at one moment.
     async fn fetch(mut self) -> Result<Vec<Row>, Error> {
+        if self.is_thin {
+            return self.rows()?.all().await;
+        }
         loop {
             match self.fetch_once().await {
                 Err(failure) if self.wanted.follow(&failure).await? => {}

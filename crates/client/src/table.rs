@@ -27,7 +27,7 @@ use crate::hub::Waiter;
 pub enum IndexSelector<'a> {
     /// The primary key.
     PrimaryKey,
-    /// The index with this name. The table's name selects the primary key.
+    /// The index or thin index with this name. The table's name selects the primary key.
     Name(&'a str),
     /// The index at this position in the schema.
     Position(usize),
@@ -70,6 +70,8 @@ pub(crate) struct PlacedIndex<'a> {
     pub columns: &'a [usize],
     /// The number of leading columns that determine the partition.
     pub partition_columns: usize,
+    /// Whether it is a thin index, of which a read must show one moment of entries and rows.
+    pub is_thin: bool,
 }
 
 impl Client {
@@ -451,47 +453,67 @@ impl Table {
         let schema = self.schema();
         let index = match by {
             IndexSelector::PrimaryKey => Some(None),
-            IndexSelector::Position(position) if position < schema.indexes.len() => {
-                Some(Some(position))
+            IndexSelector::Position(position) => {
+                (position < schema.indexes.len()).then_some(Some(position))
             }
-            IndexSelector::Position(_) => None,
             IndexSelector::Name(name) if name == schema.name => Some(None),
             IndexSelector::Name(name) => {
                 let mut indexes = schema.indexes.iter();
-                indexes.position(|index| index.name == name).map(Some)
+                let index = indexes.position(|index| index.name == name);
+                let thin = || self.thin_index(name);
+                match (index, index.map_or_else(thin, |_| None)) {
+                    (None, Some(thin)) => return Ok(thin),
+                    (index, _) => index.map(Some),
+                }
             }
         };
         let replex = index.and_then(|index| routes::replex_of_index(self.definition(), index));
-        match (index, replex) {
-            (Some(index), Some(replex)) => Ok(PlacedIndex {
-                name: index.map(|position| &schema.indexes[position].name[..]),
-                replex,
-                columns: match index {
-                    None => &schema.primary_key,
-                    Some(position) => &schema.indexes[position].columns,
-                },
-                partition_columns: schema.partition_columns(index).len(),
-            }),
-            _ => {
-                let indexes = schema.indexes.iter();
-                let mut names = vec![format!(
-                    "the primary key ({})",
-                    self.column_names(&schema.primary_key)
-                )];
-                names.extend(indexes.map(|index| {
-                    format!("{} ({})", index.name, self.column_names(&index.columns))
-                }));
-                let asked = match by {
-                    IndexSelector::Name(name) => name.to_owned(),
-                    IndexSelector::Position(position) => format!("number {position}"),
-                    IndexSelector::PrimaryKey => "of the primary key".to_owned(),
-                };
-                Err(Error::UnknownIndex {
-                    table: schema.name.clone(),
-                    index: asked,
-                    indexes: names,
-                })
-            }
+        let found = index.zip(replex).map(|(index, replex)| PlacedIndex {
+            name: index.map(|position| &schema.indexes[position].name[..]),
+            replex,
+            columns: match index {
+                None => &schema.primary_key,
+                Some(position) => &schema.indexes[position].columns,
+            },
+            partition_columns: schema.partition_columns(index).len(),
+            is_thin: false,
+        });
+        found.ok_or_else(|| self.unknown_index(by))
+    }
+
+    /// Returns the thin index with this name; none if there is none.
+    fn thin_index(&self, name: &str) -> Option<PlacedIndex<'_>> {
+        let definition = self.definition();
+        let mut numbers = definition.layout.thin_numbers();
+        let replexes = &definition.layout.replexes;
+        let number = numbers.find(|number| replexes[*number].name == name)?;
+        let replex = &replexes[number];
+        Some(PlacedIndex {
+            name: Some(&replex.name),
+            replex: u8::try_from(number).expect("a table has few replexes"),
+            columns: &replex.sort_columns,
+            partition_columns: replex.sort_columns.len(),
+            is_thin: true,
+        })
+    }
+
+    fn unknown_index(&self, by: IndexSelector<'_>) -> Error {
+        let schema = self.schema();
+        let key = |name: &str, columns| format!("{name} ({})", self.column_names(columns));
+        let mut names = vec![key("the primary key", &schema.primary_key)];
+        let indexes = schema.indexes.iter();
+        names.extend(indexes.map(|index| key(&index.name, &index.columns)));
+        let thin = schema.thin.iter();
+        names.extend(thin.map(|index| key(&index.name, &index.columns)));
+        let asked = match by {
+            IndexSelector::Name(name) => name.to_owned(),
+            IndexSelector::Position(position) => format!("number {position}"),
+            IndexSelector::PrimaryKey => "of the primary key".to_owned(),
+        };
+        Error::UnknownIndex {
+            table: schema.name.clone(),
+            index: asked,
+            indexes: names,
         }
     }
 

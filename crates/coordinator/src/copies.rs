@@ -54,7 +54,7 @@ impl Coordinator {
                 retry: true,
             });
         }
-        let name = added_name(&table.schema, &wanted);
+        let name = table.schema.added_name(&wanted);
         let last = wanted.indexes.last();
         let is_dense = last
             .is_some_and(|index| index.name == name && index.constraint == Some(Constraint::Dense));
@@ -295,7 +295,7 @@ impl Coordinator {
                 }
                 Err(why) => {
                     let name = match &change.wanted {
-                        CopyRequest::Add { schema } => added_name(&table.schema, schema),
+                        CopyRequest::Add { schema } => table.schema.added_name(schema),
                         CopyRequest::Drop { name } => name.clone(),
                         CopyRequest::Renew { .. } => "what was to be refilled".into(),
                         CopyRequest::Resize { partitions } => resize_name(*partitions),
@@ -447,7 +447,7 @@ impl Coordinator {
                 CopyRequest::Renew { .. } => return None,
                 CopyRequest::Add { schema } => {
                     let table = self.state.configuration.table(change.table)?;
-                    added_name(&table.schema, schema)
+                    table.schema.added_name(schema)
                 }
                 CopyRequest::Resize { partitions } => resize_name(*partitions),
                 CopyRequest::Promote => {
@@ -496,14 +496,6 @@ pub(super) fn check_is_not_resized(table: &PlacedTable) -> Result<(), Refused> {
         "table {name} is being cut into {next} partitions: wait until that is done, or give it up \
          with ALTER TABLE {name} SET (partitions = {now})"
     )))
-}
-
-/// Returns the name of what `wanted` has more.
-fn added_name(known: &Schema, wanted: &Schema) -> String {
-    let copy = wanted.further.get(known.further.len());
-    let index = wanted.indexes.get(known.indexes.len());
-    let name = copy.map(|copy| &copy.name).or(index.map(|it| &it.name));
-    name.cloned().unwrap_or_default()
 }
 
 fn has(schema: &Schema, name: &str) -> bool {

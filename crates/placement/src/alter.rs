@@ -37,6 +37,17 @@ impl Schema {
         whole.map_or(replex, |copy| &copy.name)
     }
 
+    /// Returns the name of the index, thin index or further copy that `wanted` has and this schema
+    /// lacks; empty if there is none.
+    pub fn added_name(&self, wanted: &Schema) -> String {
+        let index = wanted.indexes.get(self.indexes.len());
+        let thin = wanted.thin.get(self.thin.len());
+        let copy = wanted.further.get(self.further.len());
+        let name = index.map(|it| &it.name).or(thin.map(|it| &it.name));
+        let name = name.or(copy.map(|it| &it.name));
+        name.cloned().unwrap_or_default()
+    }
+
     /// Removes an index, a thin index or a further copy. Nothing refers to it any more.
     fn remove(&mut self, name: &str) {
         self.thin.retain(|index| index.name != name);

@@ -607,6 +607,12 @@ impl PlacedTable {
         numbers.filter(|number| !self.is_building(*number))
     }
 
+    /// Returns the numbers of the copies and thin indexes that statements may read, ascending.
+    pub fn searchable(&self) -> impl Iterator<Item = usize> {
+        let numbers = self.layout.numbers();
+        numbers.filter(|number| !self.is_building(*number))
+    }
+
     /// Returns the table's placement as a type of crate `placement`.
     pub fn bare_placement(&self) -> Placement {
         let bare = |place: &Place| placement::HostCore {

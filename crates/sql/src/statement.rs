@@ -82,7 +82,12 @@ pub struct CreateIndex {
 /// The kind of an index after `USING`. Numbers are as in the statement; none if it has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexKind {
-    /// A copy sorted by columns.
+    /// A thin index: entries sorted by columns, and no copy.
+    Thin {
+        /// The columns that entries have beside those of the key.
+        included: Vec<String>,
+    },
+    /// `replex (columns)`: a copy sorted by columns.
     Sorted {
         /// The condition that the index imposes on the rows.
         constraint: Option<Constraint>,
@@ -112,7 +117,8 @@ impl IndexKind {
     /// Returns the name of this kind of copy after `USING`.
     pub fn using(&self) -> &'static str {
         match self {
-            IndexKind::Sorted { .. } => "btree",
+            IndexKind::Thin { .. } => "btree",
+            IndexKind::Sorted { .. } => "replex",
             IndexKind::Hybrid { .. } => "hybrid",
             IndexKind::HybridsBetween { .. } => "hybrids_between",
             IndexKind::Replica => "replica",
@@ -127,7 +133,9 @@ impl std::fmt::Display for CreateIndex {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names = self.names.join(", ");
         match &self.kind {
-            IndexKind::Sorted { .. } => write!(f, "{} ({names})", self.name),
+            IndexKind::Thin { .. } | IndexKind::Sorted { .. } => {
+                write!(f, "{} ({names})", self.name)
+            }
             kind => write!(f, "{} USING {} ({names})", self.name, kind.using()),
         }
     }

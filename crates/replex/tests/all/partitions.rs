@@ -141,7 +141,7 @@ async fn a_change_can_be_given_up_and_others_wait_for_it() {
     let address = cluster.coordinator_address().to_owned();
     let sql = |text: &str| support::run(&["sql", "-C", &address, "-c", text]);
 
-    let index = sql("CREATE INDEX late ON people (note)");
+    let index = sql("CREATE INDEX late ON people USING replex (note)");
     let again = sql("ALTER TABLE people SET (partitions = 24)");
     for refused in [index, again] {
         assert!(!refused.status.success());
@@ -165,7 +165,7 @@ async fn a_change_can_be_given_up_and_others_wait_for_it() {
         "-C",
         &address,
         "-c",
-        "CREATE INDEX late ON people (note)",
+        "CREATE INDEX late ON people USING replex (note)",
     ]);
 }
 

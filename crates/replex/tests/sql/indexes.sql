@@ -2,7 +2,7 @@
 CREATE TABLE visits (id bigint PRIMARY KEY, who text, place text) WITH (partitions = 4, failures_tolerated = 1);
 INSERT INTO visits VALUES (1, 'ann', 'x'), (2, 'bob', 'x'), (3, 'ann', 'y');
 SELECT id FROM visits WHERE who = 'ann';
-CREATE INDEX by_who ON visits (who);
+CREATE INDEX by_who ON visits USING replex (who);
 SELECT id FROM visits WHERE who = 'ann' ORDER BY id;
 CREATE INDEX IF NOT EXISTS by_who ON visits (who);
 CREATE UNIQUE INDEX by_place ON visits (place);
@@ -14,7 +14,7 @@ SELECT id FROM visits WHERE place = 'z';
 CREATE INDEX h ON visits USING hybrid (visits, by_who) WITH (divisions = '2,2');
 CREATE INDEX odd ON visits USING hybrid (visits, by_who) WITH (divisions = '3,2');
 CREATE INDEX other ON visits USING hybrid (visits, by_when) WITH (divisions = '2,2');
-CREATE INDEX counted ON visits (id) WITH (constraint = 'dense');
+CREATE INDEX counted ON visits USING replex (id) WITH (constraint = 'dense');
 DROP INDEX by_who;
 DROP INDEX h;
 DROP INDEX by_who;

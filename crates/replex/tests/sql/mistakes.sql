@@ -13,6 +13,6 @@ INSERT INTO t (id, name) VALUES (1, 'a'), (1, 'b');
 UPDATE t SET id = 2 WHERE id = 1;
 SELEC * FROM t;
 SELECT * FROM t WHERE (id = 1;
-CREATE INDEX late ON t (score) WITH (constraint = 'dense');
+CREATE INDEX late ON t USING replex (score) WITH (constraint = 'dense');
 DROP TABLE t;
 DROP TABLE t;

@@ -3,7 +3,9 @@
 //! Names become positions here. A missing option is reported with numbers that would be valid.
 //! `Schema::validate` checks whether the copies are possible.
 
-use placement::{Constraint, Cut, Dimension, FurtherCopy, Index, Schema, Share, even_factors};
+use placement::{
+    Constraint, Cut, Dimension, FurtherCopy, Index, Schema, Share, ThinIndex, even_factors,
+};
 use sqlparser::ast::{self, Expr};
 
 use super::{made_up_name, object_name, template, text_of};
@@ -12,8 +14,20 @@ use crate::error::SqlError;
 use crate::spelling::name;
 use crate::statement::{CreateIndex, IndexKind};
 
+/// The place of the definition of an index. It determines the kind, unless the definition says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IndexPlace {
+    /// A clause of `CREATE TABLE`: a copy of the table.
+    Clause,
+    /// A `CREATE INDEX`: a thin index, or a copy if it is unique.
+    Statement,
+}
+
 /// Parses `CREATE INDEX`, alone, after its table or from a clause inside it.
-pub(super) fn index(mut create: ast::CreateIndex) -> Result<CreateIndex, SqlError> {
+pub(super) fn index(
+    mut create: ast::CreateIndex,
+    place: IndexPlace,
+) -> Result<CreateIndex, SqlError> {
     let table = object_name(&create.table_name)?;
     let names = index_columns(&std::mem::take(&mut create.columns))?;
     let given = create.name.take().as_ref().map(object_name).transpose()?;
@@ -21,6 +35,10 @@ pub(super) fn index(mut create: ast::CreateIndex) -> Result<CreateIndex, SqlErro
     let if_not_exists = std::mem::take(&mut create.if_not_exists);
     let options = std::mem::take(&mut create.with);
     let using = create.using.take().map(|it| it.to_string());
+    let included: Vec<String> = std::mem::take(&mut create.include)
+        .iter()
+        .map(name)
+        .collect();
     let ast::Statement::CreateIndex(mut blank) = template("CREATE INDEX ON t (c)") else {
         unreachable!("the template creates an index");
     };
@@ -29,22 +47,12 @@ pub(super) fn index(mut create: ast::CreateIndex) -> Result<CreateIndex, SqlErro
     if create != blank {
         return Err(SqlError::unsupported(
             "this form of CREATE INDEX",
-            "write CREATE [UNIQUE] INDEX name ON table [USING kind] (columns) [WITH (options)]",
+            "write CREATE [UNIQUE] INDEX name ON table [USING kind] (columns) [INCLUDE (columns)] \
+             [WITH (options)]",
         ));
     }
-    let mut kind = kind(using.as_deref().unwrap_or("btree"))?;
-    match &mut kind {
-        IndexKind::Sorted { constraint, .. } => {
-            *constraint = unique.then_some(Constraint::Unique);
-        }
-        kind if unique => {
-            return Err(SqlError::statement(format!(
-                "a {} cannot be unique: it demands nothing of the rows; make another index UNIQUE",
-                kind.using()
-            )));
-        }
-        _ => {}
-    }
+    let columns = DefinedColumns { unique, included };
+    let mut kind = kind_of(using.as_deref(), place, &columns, &table)?;
     for option in &options {
         set_option(&mut kind, option)?;
     }
@@ -53,7 +61,7 @@ pub(super) fn index(mut create: ast::CreateIndex) -> Result<CreateIndex, SqlErro
             constraint: Some(Constraint::Unique),
             ..
         } => "key",
-        IndexKind::Sorted { .. } => "idx",
+        IndexKind::Sorted { .. } | IndexKind::Thin { .. } => "idx",
         further => further.using(),
     };
     Ok(CreateIndex {
@@ -65,10 +73,59 @@ pub(super) fn index(mut create: ast::CreateIndex) -> Result<CreateIndex, SqlErro
     })
 }
 
+/// The parts of a definition that depend on the kind of the index.
+struct DefinedColumns {
+    unique: bool,
+    included: Vec<String>,
+}
+
+/// Returns the kind that a definition says or implies.
+fn kind_of(
+    using: Option<&str>,
+    place: IndexPlace,
+    DefinedColumns { unique, included }: &DefinedColumns,
+    table: &str,
+) -> Result<IndexKind, SqlError> {
+    let is_thin = place == IndexPlace::Statement && !unique;
+    let by_default = if is_thin { "btree" } else { "replex" };
+    let mut kind = kind(using.unwrap_or(by_default))?;
+    match &mut kind {
+        // PostgreSQL's tools name the kind of every index.
+        IndexKind::Thin { .. } if *unique => {
+            kind = IndexKind::Sorted {
+                constraint: Some(Constraint::Unique),
+                partition_by: Vec::new(),
+            };
+        }
+        IndexKind::Thin { included: columns } => columns.clone_from(included),
+        IndexKind::Sorted { constraint, .. } => {
+            *constraint = unique.then_some(Constraint::Unique);
+        }
+        kind if *unique => {
+            return Err(SqlError::statement(format!(
+                "a {} cannot be unique: it demands nothing of the rows; make another index UNIQUE",
+                kind.using()
+            )));
+        }
+        _ => {}
+    }
+    if !included.is_empty() && !matches!(kind, IndexKind::Thin { .. }) {
+        return Err(SqlError::statement(format!(
+            "a copy of the table has all columns: leave out INCLUDE, or make a thin index with \
+             CREATE INDEX … ON {table} (…) INCLUDE ({})",
+            included.join(", ")
+        )));
+    }
+    Ok(kind)
+}
+
 fn kind(using: &str) -> Result<IndexKind, SqlError> {
     let numbers = Vec::new;
     Ok(match using.to_lowercase().as_str() {
-        "btree" => IndexKind::Sorted {
+        "btree" => IndexKind::Thin {
+            included: Vec::new(),
+        },
+        "replex" => IndexKind::Sorted {
             constraint: None,
             partition_by: Vec::new(),
         },
@@ -83,8 +140,9 @@ fn kind(using: &str) -> Result<IndexKind, SqlError> {
         _ => {
             return Err(SqlError::unsupported(
                 format!("an index USING {using}"),
-                "leave USING out for a sorted, partitioned copy of the table, or write USING \
-                 hybrid, hybrids_between, replica or hyperspace",
+                "leave USING out for a thin index, or write USING replex for a copy of the table \
+                 that is sorted by the columns, or USING hybrid, hybrids_between, replica or \
+                 hyperspace",
             ));
         }
     })
@@ -136,6 +194,11 @@ fn set_option(kind: &mut IndexKind, option: &Expr) -> Result<(), SqlError> {
 /// Returns the name of a kind in errors, and its options.
 fn options_of(kind: &IndexKind) -> (&'static str, &'static str) {
     match kind {
+        IndexKind::Thin { .. } => (
+            "a thin index",
+            "leave WITH out, or write USING replex for a copy, which has constraint and \
+             partition_by",
+        ),
         IndexKind::Sorted { .. } => ("an index", "there are constraint and partition_by"),
         IndexKind::Replica => ("a replica", "leave WITH out"),
         IndexKind::HybridsBetween { .. } => ("hybrids_between", "the one there is is factors"),
@@ -165,7 +228,9 @@ pub(crate) fn with_index(schema: &Schema, create: &CreateIndex) -> Result<Schema
 /// Adds an index to a table.
 pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(), SqlError> {
     let indexes = schema.indexes.iter().map(|it| &it.name);
-    let mut names = indexes.chain(schema.further.iter().map(|it| &it.name));
+    let further = schema.further.iter().map(|it| &it.name);
+    let thin = schema.thin.iter().map(|it| &it.name);
+    let mut names = indexes.chain(further).chain(thin);
     if create.if_not_exists && names.any(|it| *it == create.name) {
         return Ok(());
     }
@@ -190,6 +255,14 @@ pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(),
             columns,
             constraint,
             partition_columns,
+        });
+        return Ok(());
+    }
+    if let IndexKind::Thin { included } = &create.kind {
+        schema.thin.push(ThinIndex {
+            columns: positions(schema, &create.names)?,
+            included: positions(schema, included)?,
+            name: create.name,
         });
         return Ok(());
     }
@@ -229,7 +302,9 @@ pub(super) fn prefix(
 fn cut(schema: &Schema, create: &CreateIndex) -> Result<Cut, SqlError> {
     let index = |name: &String| index_position(schema, create, name);
     Ok(match &create.kind {
-        IndexKind::Sorted { .. } => unreachable!("an index is no further copy"),
+        IndexKind::Sorted { .. } | IndexKind::Thin { .. } => {
+            unreachable!("an index is no further copy")
+        }
         IndexKind::Hybrid { divisions } => {
             check_numbers(schema, create, divisions)?;
             let indexes: Vec<_> = create.names.iter().map(index).collect::<Result<_, _>>()?;

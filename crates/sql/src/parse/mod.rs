@@ -16,6 +16,7 @@ mod session;
 use protocol::expression::NODES_MAX;
 
 pub use create::FAILURES_TOLERATED_DEFAULT;
+use create_index::IndexPlace;
 pub(crate) use create_index::with_index;
 
 use sqlparser::ast;
@@ -145,7 +146,8 @@ fn parse_piece(text: &str, piece: &StatementTokens) -> Result<Statement, SqlErro
         };
         match parse_tokens(text, clause)? {
             ast::Statement::CreateIndex(index) => {
-                create_index::push_index(schema, create_index::index(index)?)?;
+                let index = create_index::index(index, IndexPlace::Clause)?;
+                create_index::push_index(schema, index)?;
             }
             _ => unreachable!("the tokens begin with CREATE INDEX"),
         }
@@ -229,7 +231,7 @@ fn convert(statement: ast::Statement, scan: bool) -> Result<Statement, SqlError>
     match statement {
         ast::Statement::CreateTable(table) => create::table(table),
         ast::Statement::CreateIndex(index) => {
-            create_index::index(index).map(Statement::CreateIndex)
+            create_index::index(index, IndexPlace::Statement).map(Statement::CreateIndex)
         }
         statement @ ast::Statement::Drop { .. } => create::drop(statement),
         ast::Statement::Insert(insert) => change::insert(insert).map(Statement::Insert),

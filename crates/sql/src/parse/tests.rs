@@ -1,10 +1,12 @@
 //! Tests the parser: the statements of the dialect, and refusals with their positions.
 
-use placement::{ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Share, Value};
+use placement::{
+    ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Share, ThinIndex, Value,
+};
 
 use super::*;
 use crate::fixture::{EVENTS, FLIGHTS, GRIDS, schema};
-use crate::statement::{SCAN_ROWS, SelectItem, Set, Setting, Show};
+use crate::statement::{IndexKind, SCAN_ROWS, SelectItem, Set, Setting, Show};
 
 fn one(text: &str) -> Statement {
     let mut statements = parse(text).unwrap_or_else(|error| panic!("{text}: {}", error.error));
@@ -72,7 +74,7 @@ fn constraints_by_every_spelling() {
 #[test]
 fn create_index_joins_the_table_before_it() {
     let text = "CREATE TABLE t (a bigint PRIMARY KEY, b bigint NOT NULL);\n\
-                CREATE INDEX x ON t (b); CREATE UNIQUE INDEX ON t (b, a);\n\
+                CREATE INDEX x ON t USING replex (b); CREATE UNIQUE INDEX ON t (b, a);\n\
                 CREATE INDEX IF NOT EXISTS x ON t (b);\n\
                 INSERT INTO t VALUES (1, 2); CREATE INDEX y ON t (b);";
     let statements = parse(text).unwrap();
@@ -87,6 +89,41 @@ fn create_index_joins_the_table_before_it() {
         &statements[2].statement,
         Statement::CreateIndex(index) if index.name == "y"
     ));
+}
+
+#[test]
+fn an_index_is_thin_unless_the_statement_says_more() {
+    let kinds = [
+        ("CREATE INDEX i ON t (a)", true),
+        ("CREATE INDEX i ON t (a) INCLUDE (b)", true),
+        ("CREATE INDEX i ON t USING btree (a)", true),
+        ("CREATE INDEX i ON t USING replex (a)", false),
+        ("CREATE UNIQUE INDEX i ON t (a)", false),
+        ("CREATE UNIQUE INDEX i ON t USING btree (a)", false),
+    ];
+    for (text, is_thin) in kinds {
+        let Statement::CreateIndex(index) = one(text) else {
+            panic!("{text} creates an index");
+        };
+        let found = matches!(index.kind, IndexKind::Thin { .. });
+        assert_eq!(found, is_thin, "{text}");
+    }
+    let Statement::CreateTable { schema, .. } = one(
+        "CREATE TABLE t (a bigint PRIMARY KEY, b bigint, c text, INDEX full (b),
+         INDEX slim USING btree (b));
+         CREATE INDEX ON t (c, b) INCLUDE (a); CREATE INDEX IF NOT EXISTS slim ON t (c)",
+    ) else {
+        panic!("it creates a table");
+    };
+    let indexes: Vec<&str> = schema.indexes.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(indexes, ["full"], "a clause of a table is a copy");
+    let thin = |name: &str, columns: &[usize], included: &[usize]| ThinIndex {
+        name: name.into(),
+        columns: columns.to_vec(),
+        included: included.to_vec(),
+    };
+    let expected = [thin("slim", &[1], &[]), thin("t_c_b_idx", &[2, 1], &[0])];
+    assert_eq!(schema.thin, expected);
 }
 
 #[test]
@@ -114,7 +151,7 @@ fn further_copies_name_indexes_and_columns() {
     ];
     assert_eq!(cuts[..4], expected.iter().collect::<Vec<_>>());
     let Statement::CreateTable { schema, .. } = one(
-        "CREATE TABLE t (a bigint PRIMARY KEY, b bigint); CREATE INDEX by_b ON t (b);
+        "CREATE TABLE t (a bigint PRIMARY KEY, b bigint); CREATE INDEX by_b ON t USING replex (b);
          CREATE INDEX IF NOT EXISTS by_b ON t USING replica (t);
          CREATE INDEX ON t USING HYBRID (t, by_b) WITH (divisions = '4, 3')",
     ) else {
@@ -437,8 +474,24 @@ fn wrong_tables_are_refused_with_the_remedy() {
             "now here is not supported",
         ),
         (
-            "CREATE INDEX x ON t (a) WITH (constraint = 'tight')",
+            "CREATE INDEX x ON t USING replex (a) WITH (constraint = 'tight')",
             "write 'unique' or 'dense'",
+        ),
+        (
+            "CREATE INDEX x ON t (a) WITH (constraint = 'dense')",
+            "a thin index has no option constraint: leave WITH out, or write USING replex",
+        ),
+        (
+            "CREATE INDEX x ON t USING replex (a) INCLUDE (b)",
+            "leave out INCLUDE, or make a thin index",
+        ),
+        (
+            "CREATE UNIQUE INDEX x ON t (a) INCLUDE (b)",
+            "a copy of the table has all columns",
+        ),
+        (
+            "CREATE TABLE t (a bigint PRIMARY KEY, b bigint); CREATE INDEX ON t (b) INCLUDE (c)",
+            "table t has no column c",
         ),
         (
             "CREATE TABLE t (a bigint PRIMARY KEY, UNIQUE (a))",

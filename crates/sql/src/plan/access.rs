@@ -125,8 +125,8 @@ pub(super) const CLASS_CELLS: u8 = 5;
 pub(super) const CLASS_FIRST: u8 = 6;
 
 /// A rank; smaller is better. It compares the class, the fixed columns, whether there is a range,
-/// whether rows are in order, the number of ranges, and the replex.
-pub(super) type AccessRank = (u8, std::cmp::Reverse<usize>, bool, bool, usize, usize);
+/// whether rows are in order, whether the index is thin, the number of ranges, and the replex.
+pub(super) type AccessRank = (u8, std::cmp::Reverse<usize>, bool, bool, bool, usize, usize);
 
 /// Returns each tuple extended by each of the keys.
 pub(super) fn combined<P: Clone>(

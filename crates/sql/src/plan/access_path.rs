@@ -9,8 +9,9 @@
 //! the order that is requested. Then come ranges of cells of hyperspaces (`hyperspace`), ranges of
 //! every partition, whole cells, and the first rows of every partition, if few are wanted in an
 //! order that an index has. Hybrids and replicas are cut and sorted by columns of indexes that
-//! exist too, and that serve the same statements. Without any, a scan is left: large tables are
-//! scanned only on request.
+//! exist too, and that serve the same statements. A thin index serves like a copy with its order,
+//! but its rows are read one by one after its entries, so a copy is preferred. Without any, a scan
+//! is left: large tables are scanned only on request.
 
 use std::cmp::Reverse;
 
@@ -50,7 +51,7 @@ pub(super) fn by_index(
     }
     let candidates =
         table
-            .readable()
+            .searchable()
             .filter_map(|replex| match table.layout.replexes[replex].kind {
                 ReplexKind::Hyperspace => hyperspace::candidate(table, replex, &facts, request),
                 _ => candidate(table, replex, &facts, request),
@@ -106,18 +107,21 @@ pub(crate) fn too_large(table: &PlacedTable, scan: UnaskedScan) -> SqlError {
 /// Returns the indexes that a `WHERE` may fix, as `by_tail (tailnum)`, for people.
 fn describe_indexes(table: &PlacedTable) -> Vec<String> {
     let names = |columns| column_names(&table.schema, columns);
-    let replexes = table.readable().map(|it| &table.layout.replexes[it]);
+    let replexes = table.searchable().map(|it| &table.layout.replexes[it]);
     let shown = replexes.filter_map(|replex| match replex.kind {
         ReplexKind::Primary => Some(format!("the primary key ({})", names(&replex.sort_columns))),
         ReplexKind::Index { index } => {
             let columns = &table.schema.indexes[index].columns;
             Some(format!("{} ({})", replex.name, names(columns)))
         }
+        ReplexKind::Thin { index } => {
+            let columns = &table.schema.thin[index].columns;
+            Some(format!("{} ({})", replex.name, names(columns)))
+        }
         ReplexKind::Hybrid
         | ReplexKind::Exact { .. }
         | ReplexKind::Hyperspace
         | ReplexKind::Successor { .. }
-        | ReplexKind::Thin { .. }
         | ReplexKind::Vacant => None,
     });
     shown.collect()
@@ -148,13 +152,12 @@ fn candidate(
     request: ReadRequirements<'_>,
 ) -> Option<(AccessRank, AccessChoice)> {
     let constraint = match table.layout.replexes[replex].kind {
-        ReplexKind::Primary => None,
+        ReplexKind::Primary | ReplexKind::Thin { .. } => None,
         ReplexKind::Index { index } => table.schema.indexes[index].constraint,
         ReplexKind::Hybrid
         | ReplexKind::Exact { .. }
         | ReplexKind::Hyperspace
         | ReplexKind::Successor { .. }
-        | ReplexKind::Thin { .. }
         | ReplexKind::Vacant => return None,
     };
     let order_columns = order_columns(table, replex);
@@ -227,6 +230,7 @@ impl ServedPart {
             Reverse(fixed),
             range == ValueRange::default(),
             descending.is_none(),
+            table.layout.is_thin(replex),
             segments.len(),
             replex,
         );

@@ -94,6 +94,7 @@ fn insert(insert: &InsertPlan, configuration: &Configuration) -> Vec<String> {
             let places = places(configuration, table, replex, &BTreeSet::from([partition]));
             lines.extend(places.iter().map(|it| format!("    {it}")));
         }
+        lines.extend(beside(table));
         if matches!(mutation.action, Action::Upsert { .. }) {
             lines.push(
                 "  where the key exists, the row is updated; if that moves it, the partitions it \
@@ -149,16 +150,16 @@ fn change(change: &ChangePlan, context: &Context<'_>) -> Vec<String> {
     if let ChangeKind::Update(assignments) = &change.change {
         lines.extend(moves(table, assignments));
     }
-    let replexes: Vec<&str> = table
-        .layout
-        .replexes
-        .iter()
-        .map(|it| it.name.as_str())
-        .collect();
+    let names = |numbers: Vec<usize>| {
+        let names = numbers.into_iter();
+        names.map(|number| table.layout.replexes[number].name.as_str())
+    };
+    let chain: Vec<&str> = names(table.layout.chain(schema)).collect();
     lines.push(format!(
         "  chain of each row: its partition in {}",
-        replexes.join(", then in ")
+        chain.join(", then in ")
     ));
+    lines.extend(beside(table));
     lines.push(decided(configuration, table));
     lines.push(survived(configuration, table));
     lines
@@ -192,10 +193,9 @@ fn moves(table: &PlacedTable, assignments: &[Assignment]) -> Option<String> {
             .iter()
             .any(|it| usize::from(it.column) == *column)
     };
-    let moved: Vec<&str> = table
-        .layout
-        .replexes
-        .iter()
+    let copies = table.layout.copy_numbers();
+    let moved: Vec<&str> = copies
+        .map(|number| &table.layout.replexes[number])
         .filter(|replex| {
             let key_spaces = replex.axes.iter().map(|axis| axis.key_space);
             let cut = key_spaces.flat_map(|it| &table.layout.key_spaces[it].columns);
@@ -208,6 +208,20 @@ fn moves(table: &PlacedTable, assignments: &[Assignment]) -> Option<String> {
             "  moves the row in {}: the partition it leaves and the one it enters are both in the \
              chain",
             moved.join(", ")
+        )
+    })
+}
+
+/// Returns a text about the thin indexes whose entries a write changes beside its chain; none if
+/// there are none.
+fn beside(table: &PlacedTable) -> Option<String> {
+    let numbers = table.layout.thin_numbers();
+    let names = numbers.map(|number| table.layout.replexes[number].name.as_str());
+    let names: Vec<&str> = names.collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "  beside the chain: entries of {}, where their columns change",
+            names.join(", ")
         )
     })
 }
@@ -237,6 +251,7 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
     let index = match table.layout.replexes[*replex].kind {
         ReplexKind::Primary => "the primary key".to_string(),
         ReplexKind::Hyperspace => format!("hyperspace {name}"),
+        ReplexKind::Thin { .. } => format!("thin index {name}"),
         _ => format!("index {name}"),
     };
     let mut lines = vec![match kind {
@@ -260,6 +275,7 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
     lines.extend(places.iter().map(|it| format!("  {it}")));
     let instead = |it: &u32| instead(configuration, table, *replex, *it);
     lines.extend(partitions.iter().flat_map(instead));
+    lines.extend(rows_of_entries(table, read));
     if *kind != AccessKind::Scan {
         let predicted = amplification_of(&table.layout, *replex);
         lines.push(format!(
@@ -275,12 +291,35 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
     lines.extend(made(table));
     if let Some(filter) = &read.filter {
         let filter = text::expression(schema, filter);
-        lines.push(format!("  filter, at the partition: {filter}"));
+        let place = match rows_of_entries(table, read) {
+            Some(_) => "at the partitions of the rows",
+            None => "at the partition",
+        };
+        lines.push(format!("  filter, {place}: {filter}"));
     }
     if context.settings.stale_reads {
         lines.push("  stale: does not wait for operations under way".to_string());
     }
     lines
+}
+
+/// Returns a text about the rows that are read by the entries of a thin index; none for a copy, and
+/// where the entries have all that is wanted.
+fn rows_of_entries(table: &PlacedTable, read: &ReadPlan) -> Option<String> {
+    let ReplexKind::Thin { index } = table.layout.replexes[read.access.replex].kind else {
+        return None;
+    };
+    let included = &table.schema.thin[index].included;
+    let order = &read.access.order_columns;
+    let has = |column: u16| {
+        let column = usize::from(column);
+        order.contains(&column) || included.contains(&column)
+    };
+    let named = read.projection.as_ref();
+    let has_output = named.is_some_and(|columns| columns.iter().all(|column| has(*column)));
+    let filter = read.filter.as_ref();
+    let answers = has_output && filter.is_none_or(|filter| filter.all_columns(&has));
+    (!answers).then(|| "  rows: by the primary key in each entry".to_string())
 }
 
 /// Returns the keys and the range that an access asks for.

@@ -61,6 +61,7 @@ pub(super) fn candidate(
         Reverse(if is_whole { fixed } else { 0 }),
         false,
         is_whole && descending.is_none(),
+        false,
         partitions.len(),
         replex,
     );

@@ -157,7 +157,7 @@ fn an_index_comes_to_a_table_that_exists_and_goes() {
     assert!(!failed, "{err}");
     let parts = [
         "CREATE INDEX",
-        "Range lookup in t by index y",
+        "Range lookup in t by thin index y",
         "DROP INDEX",
         "Scan of t",
     ];

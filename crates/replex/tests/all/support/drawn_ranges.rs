@@ -171,6 +171,8 @@ struct Table {
     columns: Vec<(usize, bool)>,
     primary_key: Vec<usize>,
     indexes: Vec<Vec<usize>>,
+    /// The indexes that are made by a statement of their own, thin.
+    thin: Vec<usize>,
 }
 
 /// Returns what a seed draws.
@@ -178,11 +180,16 @@ pub fn case(seed: u64) -> Case {
     let mut draw = Draw(seed);
     let (table, store, postgres) = create(&mut draw);
     let rows = insert(&mut draw, &table);
+    let mut of_store = [&[store][..], &rows].concat();
+    for index in thin(&mut draw, &table) {
+        let place = 1 + draw.below(of_store.len());
+        of_store.insert(place, index);
+    }
     let statements = (0..STATEMENTS)
         .map(|_| statement(&mut draw, &table))
         .collect();
     Case {
-        store: [&[store][..], &rows].concat(),
+        store: of_store,
         postgres: [&[postgres][..], &rows].concat(),
         statements,
     }
@@ -207,10 +214,7 @@ fn create(draw: &mut Draw) -> (Table, String, String) {
             draw.some_of(columns.len(), count)
         })
         .collect();
-    let list = |columns: &[usize]| -> String {
-        let names: Vec<String> = columns.iter().map(|it| format!("c{it}")).collect();
-        names.join(", ")
-    };
+    let thin: Vec<usize> = (0..indexes.len()).filter(|_| draw.one_in(2)).collect();
     let (mut store, mut postgres) = (String::new(), String::new());
     for (column, (of_type, nullable)) in columns.iter().enumerate() {
         let null = if *nullable { "" } else { " NOT NULL" };
@@ -222,6 +226,9 @@ fn create(draw: &mut Draw) -> (Table, String, String) {
     write!(store, "PRIMARY KEY ({key})").unwrap();
     write!(postgres, "PRIMARY KEY ({key})").unwrap();
     for (number, index) in indexes.iter().enumerate() {
+        if thin.contains(&number) {
+            continue;
+        }
         write!(store, ", INDEX i{number} ({})", list(index)).unwrap();
         let cut = draw.below(index.len()) + 1;
         if draw.one_in(2) {
@@ -247,12 +254,36 @@ fn create(draw: &mut Draw) -> (Table, String, String) {
         columns,
         primary_key,
         indexes,
+        thin,
     };
     (
         table,
         format!("CREATE TABLE t ({store}) WITH ({options})"),
         format!("CREATE TABLE t ({postgres})"),
     )
+}
+
+fn list(columns: &[usize]) -> String {
+    let names: Vec<String> = columns.iter().map(|it| format!("c{it}")).collect();
+    names.join(", ")
+}
+
+/// Returns the statements that make the thin indexes, at any time between the rows.
+fn thin(draw: &mut Draw, table: &Table) -> Vec<String> {
+    let index = |number: &usize| {
+        let columns = &table.indexes[*number];
+        let mut left: Vec<usize> = (0..table.columns.len()).collect();
+        left.retain(|column| !columns.contains(column));
+        let count = draw.below(left.len() + 1);
+        let places = draw.some_of(left.len(), count);
+        let included: Vec<usize> = places.into_iter().map(|place| left[place]).collect();
+        let include = match included.is_empty() {
+            true => String::new(),
+            false => format!(" INCLUDE ({})", list(&included)),
+        };
+        format!("CREATE INDEX i{number} ON t ({}){include}", list(columns))
+    };
+    table.thin.iter().map(index).collect()
 }
 
 /// Returns one statement for each row: one that is there already is left out.
