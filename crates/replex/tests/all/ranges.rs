@@ -128,8 +128,9 @@ async fn read(session: &mut SqlSession<Client>, table: &Table, permits: &mpsc::S
     assert_eq!(session.take_notices(), [] as [String; 0]);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ranges_have_each_row_once_while_rows_move_and_a_server_is_killed() {
+/// Reads ranges while a server is killed that holds a partition of the last replex of the table
+/// that these statements make.
+async fn read_while_a_server_is_killed(definition: &str) {
     let options = ClusterOptions {
         servers: 4,
         ..ClusterOptions::new(support::program())
@@ -137,13 +138,7 @@ async fn ranges_have_each_row_once_while_rows_move_and_a_server_is_killed() {
     let mut cluster = Cluster::start(options).await.unwrap();
     let address = cluster.coordinator_address().to_owned();
     let mut session = session(&address).await;
-    run(
-        &mut session,
-        "CREATE TABLE mv (id bigint PRIMARY KEY, k bigint NOT NULL, INDEX by_k (k), \
-         INDEX by_k_id (k, id) WITH (partition_by = 'k')) \
-         WITH (partitions = 5, durability = 'replicated')",
-    )
-    .await;
+    run(&mut session, definition).await;
     for id in 0..ROWS {
         run(&mut session, &format!("INSERT INTO mv VALUES ({id}, {id})")).await;
     }
@@ -154,7 +149,8 @@ async fn ranges_have_each_row_once_while_rows_move_and_a_server_is_killed() {
     let moving = tokio::spawn(move_rows(address, wanted));
 
     read(&mut session, &table, &permits).await;
-    let killed = table.definition().placement[1][0].core.server;
+    let places = table.definition().placement.last();
+    let killed = places.expect("a table has copies")[0].core.server;
     cluster.kill(killed.0 as usize - 1).await.unwrap();
     read(&mut session, &table, &permits).await;
     let is_replaced = |it: &Configuration| !it.holds(killed) && it.is_at_rest();
@@ -167,4 +163,26 @@ async fn ranges_have_each_row_once_while_rows_move_and_a_server_is_killed() {
 
     drop(permits);
     assert!(moving.await.unwrap() > READS, "rows were moved");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ranges_have_each_row_once_while_rows_move_and_a_server_is_killed() {
+    read_while_a_server_is_killed(
+        "CREATE TABLE mv (id bigint PRIMARY KEY, k bigint NOT NULL, INDEX by_k (k), \
+         INDEX by_k_id (k, id) WITH (partition_by = 'k')) \
+         WITH (partitions = 5, durability = 'replicated')",
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thin_indexes_show_each_row_once_while_rows_move_and_a_server_is_killed() {
+    for durability in ["replicated", "sync"] {
+        read_while_a_server_is_killed(&format!(
+            "CREATE TABLE mv (id bigint PRIMARY KEY, k bigint NOT NULL) \
+             WITH (partitions = 5, failures_tolerated = 1, durability = '{durability}'); \
+             CREATE INDEX by_k_id ON mv (k, id); CREATE INDEX by_k ON mv (k)"
+        ))
+        .await;
+    }
 }
