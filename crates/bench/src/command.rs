@@ -51,6 +51,8 @@ pub enum BenchCommand {
     Tables,
     /// Lists, ranges and counts over several partitions: Q1.
     Statements,
+    /// Thin indexes compared with copies: O1 to O4, O8.
+    Indexes,
     /// Opening snapshots, and writes while snapshots are opened: Q2, Q3.
     Snapshots,
     /// Load, A, B, C, D and F with rows of 100 B and 1 kB: S7, S8.
@@ -100,6 +102,7 @@ pub fn run(arguments: &MeasureArguments) -> io::Result<()> {
             BenchCommand::Insert,
             BenchCommand::HotKey,
             BenchCommand::Statements,
+            BenchCommand::Indexes,
             BenchCommand::Snapshots,
             BenchCommand::Ycsb,
             BenchCommand::Servers,
@@ -145,6 +148,7 @@ fn measure(
             BenchCommand::Statements => {
                 ("statements", experiments::statements::run(options).await?)
             }
+            BenchCommand::Indexes => ("indexes", experiments::indexes::run(options).await?),
             BenchCommand::Snapshots => ("snapshots", experiments::snapshots::run(options).await?),
             BenchCommand::Ycsb => ("ycsb", experiments::ycsb::run(options).await?),
             BenchCommand::Servers => ("servers", experiments::servers::run(options).await?),
