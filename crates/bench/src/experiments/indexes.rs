@@ -1,5 +1,5 @@
-//! Thin indexes compared with copies: lookups of one row, ranges of 100 rows, overwrites that change
-//! entries, and the making of an index (O1 to O4, O8).
+//! Thin indexes compared with copies: lookups of one row, ranges of 100 rows, overwrites that
+//! change entries, and the making of an index (O1 to O4, O8).
 
 use std::cell::Cell;
 use std::io;
