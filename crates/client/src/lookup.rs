@@ -8,7 +8,7 @@ use std::time::Duration;
 use placement::{Value, encode_key, encode_value, prefix_end};
 use protocol::codec::Bytes;
 use protocol::identity::PartitionId;
-use protocol::message::{Agreement, Consistency, Read, RowPage};
+use protocol::message::{Read, RowPage};
 use session::gather::{PAGE_ROWS_MAX, RowOrder};
 use session::{SessionOperation, SessionOutcome};
 
@@ -144,19 +144,15 @@ impl Lookup {
         }
         let wanted = plan.limit.unwrap_or(u64::MAX);
         let read = Read {
-            epoch: plan.epoch,
-            partition: plan.partitions[0],
             start: plan.start.clone(),
             end: plan.end.clone(),
             filter: plan.filter.clone(),
             projection: plan.projection.clone(),
             limit: u32::try_from(wanted).unwrap_or(u32::MAX).min(PAGE_ROWS_MAX),
             descending: plan.order == RowOrder::Descending,
-            count_only: false,
             consistency: plan.consistency,
-            agreement: Agreement::Alone,
-            redirect: None,
             snapshot: plan.snapshot,
+            ..Read::of(plan.epoch, plan.partitions[0])
         };
         if wanted == 0 {
             return Ok(Vec::new());
@@ -241,23 +237,17 @@ impl Table {
             number * axis.divisions + axis.coordinate(slot)
         });
         let read = Read {
-            epoch: self.epoch(),
-            partition: PartitionId {
-                table: self.id(),
-                replex,
-                number,
-            },
             start: Bytes::from(key),
             end: prefix_end(key).map(Bytes),
-            filter: None,
-            projection: None,
             limit,
-            descending: false,
-            count_only: false,
-            consistency: Consistency::Linearizable,
-            agreement: Agreement::Alone,
-            redirect: None,
-            snapshot: None,
+            ..Read::of(
+                self.epoch(),
+                PartitionId {
+                    table: self.id(),
+                    replex,
+                    number,
+                },
+            )
         };
         self.read_page(read, None).await
     }

@@ -18,7 +18,7 @@ use protocol::identity::{
     ClockReading, CoreId, Epoch, Incarnation, PartitionId, Position, RequestId, ServerId,
     SessionId, TableId,
 };
-use protocol::message::{Agreement, Consistency, Execute, Message, Read, Request};
+use protocol::message::{Execute, Message, Read, Request};
 use protocol::operation::{Action, Mutation};
 
 struct Node {
@@ -271,23 +271,17 @@ fn lookup(node: &mut Node, table: &PlacedTable, id: i64) {
     let start = encode_key([value.as_ref()]);
     let number = table.layout.partition_of_values(0, |_| value.as_ref());
     let read = Read {
-        epoch: Epoch(1),
-        partition: PartitionId {
-            table: TableId(1),
-            replex: 0,
-            number,
-        },
         end: prefix_end(&start).map(Bytes),
         start: Bytes(start),
-        filter: None,
-        projection: None,
         limit: 1,
-        descending: false,
-        count_only: false,
-        consistency: Consistency::Linearizable,
-        agreement: Agreement::Alone,
-        redirect: None,
-        snapshot: None,
+        ..Read::of(
+            Epoch(1),
+            PartitionId {
+                table: TableId(1),
+                replex: 0,
+                number,
+            },
+        )
     };
     request(node, Request::Read(read));
     let reply = node

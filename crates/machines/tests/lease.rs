@@ -16,8 +16,7 @@ use protocol::identity::{
     SessionId, TableId,
 };
 use protocol::message::{
-    Agreement, Consistency, CoordinatorRequest, Execute, PeerHeader, PeerMessage, Read, Refusal,
-    Reply, Request, Room,
+    CoordinatorRequest, Execute, PeerHeader, PeerMessage, Read, Refusal, Reply, Request, Room,
 };
 use protocol::operation::{Action, Mutation, RequestResult};
 
@@ -352,19 +351,9 @@ fn a_read_that_waits_in_a_partition_that_is_refilled_is_refused_at_once() {
     let inserted = asker.request(1, execute(Action::Insert { row }));
     assert_eq!(inserted, [], "the other copy has not voted");
     let read = Request::Read(Read {
-        epoch: Epoch(3),
-        partition: PRIMARY,
         start: key(),
-        end: None,
-        filter: None,
-        projection: None,
         limit: 1,
-        descending: false,
-        count_only: false,
-        consistency: Consistency::Linearizable,
-        agreement: Agreement::Alone,
-        redirect: None,
-        snapshot: None,
+        ..Read::of(Epoch(3), PRIMARY)
     });
     assert_eq!(asker.request(2, read), [], "the insert may take effect");
     known.epoch = Epoch(4);

@@ -19,7 +19,7 @@ use placement::{
 use protocol::codec::Bytes;
 use protocol::expression::{Assignment, BinaryOperator, Expression};
 use protocol::identity::{Epoch, PartitionId, RequestId, SessionId, TableId};
-use protocol::message::{Agreement, Consistency, Execute, Read, Redirect, Request};
+use protocol::message::{Consistency, Execute, Read, Redirect, Request};
 use protocol::operation::{Action, Mutation};
 
 const COLUMNS: [&str; 3] = ["id", "tail", "number"];
@@ -224,23 +224,19 @@ impl Scenario {
             Some(member) => (member.ok_or("through which copy?")?, 0),
         };
         let request = Request::Read(Read {
-            epoch: Epoch(epoch),
-            partition: PartitionId {
-                table: TableId(1),
-                replex: replex as u8,
-                number,
-            },
             start: Bytes(start),
             end,
-            filter: None,
-            projection: None,
             limit: 100,
-            descending: false,
-            count_only: false,
             consistency,
-            agreement: Agreement::Alone,
             redirect,
-            snapshot: None,
+            ..Read::of(
+                Epoch(epoch),
+                PartitionId {
+                    table: TableId(1),
+                    replex: replex as u8,
+                    number,
+                },
+            )
         });
         let place = cluster.configuration.tables[0].placement[replex][number as usize];
         Ok(cluster.ask(place.core.server.0, client, 0, request)?)

@@ -18,7 +18,7 @@ use protocol::identity::{
     TableId, Version,
 };
 use protocol::message::{
-    Agreement, Consistency, PeerHeader, PeerMessage, Read, Refusal, Reply, Request, RowPage,
+    Agreement, PeerHeader, PeerMessage, Read, Refusal, Reply, Request, RowPage,
 };
 use protocol::operation::{Decision, OldRow, Prepare, RowChange, Vote};
 
@@ -195,19 +195,9 @@ impl Machine {
 
     fn ask(&mut self, change: impl Fn(&mut Read)) -> Reply {
         let mut read = Read {
-            epoch: Epoch(3),
-            partition: partition(2),
-            start: Bytes::default(),
-            end: None,
-            filter: None,
-            projection: None,
             limit: 10,
-            descending: false,
-            count_only: false,
-            consistency: Consistency::Linearizable,
             agreement: Agreement::Quiet,
-            redirect: None,
-            snapshot: None,
+            ..Read::of(Epoch(3), partition(2))
         };
         change(&mut read);
         let output = self.outputs(CoreInput::Request {
@@ -503,7 +493,8 @@ fn a_page_has_as_many_certain_entries_as_its_limit() {
 fn what_entries_do_not_have_is_refused() {
     let mut machine = Machine::start(SIDE, &[]);
     machine.entries(|_| {});
-    let refused: [fn(&mut Read); 3] = [
+    let refused: [fn(&mut Read); 4] = [
+        |read| read.keys = vec![Bytes(vec![1])],
         |read| read.count_only = true,
         |read| read.projection = Some(vec![0, 7]),
         |read| read.filter = Some(Expression::Column(7)),
@@ -513,4 +504,56 @@ fn what_entries_do_not_have_is_refused() {
         let is_refused = matches!(reply, Reply::Refused(Refusal::Invalid { .. }));
         assert!(is_refused, "{reply:?}");
     }
+}
+
+#[test]
+fn a_read_of_some_keys_waits_for_operations_on_these_keys_alone() {
+    let mut machine = Machine::start(DECIDER, &[]);
+    machine.step(CoreInput::Beat {
+        sent_us: 0,
+        epoch: Epoch(3),
+        lease_us: 1_000_000_000,
+        session_floor: Default::default(),
+    });
+    let mut prepare = change(1, 10, (None, Some(5)));
+    prepare.side = None;
+    machine.prepare(prepare);
+    let key = |id: i64| {
+        Bytes(encode_key(
+            [Value::Int64(5), Value::Int64(id)]
+                .iter()
+                .map(Value::as_ref),
+        ))
+    };
+    let read = |ids: &[i64]| Read {
+        start: key(0),
+        end: Some(key(99)),
+        limit: 10,
+        agreement: Agreement::Quiet,
+        keys: ids.iter().map(|id| key(*id)).collect(),
+        ..Read::of(Epoch(3), partition(1))
+    };
+    let mut correlation = 0;
+    let mut answers = |read: Read| {
+        correlation += 1;
+        let output = machine.outputs(CoreInput::Request {
+            client: ClientId(1),
+            correlation,
+            request: Request::Read(read),
+        });
+        let replies = output.replies.into_iter();
+        replies.map(|reply| reply.reply).next()
+    };
+    let is_answered = |reply| matches!(reply, Some(Reply::Rows(_)));
+    assert!(is_answered(answers(read(&[9, 11]))), "another row changes");
+    assert_eq!(answers(read(&[9, 10])), None, "it waits for the outcome");
+    assert_eq!(answers(read(&[])), None, "a range has all keys");
+    let beyond = Read {
+        start: key(11),
+        ..read(&[9, 10, 12])
+    };
+    assert!(is_answered(answers(beyond)), "10 is outside of the range");
+    let invalid = answers(read(&[12, 11]));
+    let is_refused = matches!(invalid, Some(Reply::Refused(Refusal::Invalid { .. })));
+    assert!(is_refused, "keys ascend: {invalid:?}");
 }

@@ -16,8 +16,8 @@ use protocol::identity::{
     SessionId, SnapshotId, TableId, Version,
 };
 use protocol::message::{
-    Agreement, Consistency, Execute, PeerHeader, PeerMessage, Read, Refusal, Reply, Request, Room,
-    SnapshotFailure, SnapshotMessage, SnapshotReply, SnapshotRequest, SnapshotUse,
+    Execute, PeerHeader, PeerMessage, Read, Refusal, Reply, Request, Room, SnapshotFailure,
+    SnapshotMessage, SnapshotReply, SnapshotRequest, SnapshotUse,
 };
 use protocol::operation::{Action, Mutation};
 
@@ -230,19 +230,9 @@ impl Participant {
     /// Reads the primary partition at a snapshot.
     fn read_at(&mut self, snapshot: SnapshotId) -> Reply {
         let output = self.ask(Request::Read(Read {
-            epoch: Epoch(self.epoch),
-            partition: partition(),
-            start: Bytes::default(),
-            end: None,
-            filter: None,
-            projection: None,
             limit: 10,
-            descending: false,
-            count_only: false,
-            consistency: Consistency::Linearizable,
-            agreement: Agreement::Alone,
-            redirect: None,
             snapshot: Some(snapshot),
+            ..Read::of(Epoch(self.epoch), partition())
         }));
         let [reply] = &output.replies[..] else {
             panic!("{:?}", output.replies);

@@ -177,7 +177,13 @@ pub struct Read {
     pub redirect: Option<Redirect>,
     /// The snapshot to read from; none reads the present rows.
     pub snapshot: Option<SnapshotId>,
+    /// Only rows with these keys of the range are wanted, ascending and at most [`KEYS_MAX`]; empty
+    /// wants all rows.
+    pub keys: Vec<Bytes>,
 }
+
+/// The most keys of one read.
+pub const KEYS_MAX: usize = 1_024;
 
 /// How the core helps to make the pages of one statement show one moment (R35).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,6 +210,31 @@ pub struct HoldRelease {
 }
 
 impl Read {
+    /// Returns a linearizable read of all rows of a partition, alone.
+    pub fn of(epoch: Epoch, partition: PartitionId) -> Read {
+        Read {
+            epoch,
+            partition,
+            start: Bytes::default(),
+            end: None,
+            filter: None,
+            projection: None,
+            limit: u32::MAX,
+            descending: false,
+            count_only: false,
+            consistency: Consistency::Linearizable,
+            agreement: Agreement::Alone,
+            redirect: None,
+            snapshot: None,
+            keys: Vec::new(),
+        }
+    }
+
+    /// Returns whether a row with this key of the range is wanted.
+    pub fn wants_key(&self, key: &[u8]) -> bool {
+        self.keys.is_empty() || self.keys.binary_search_by(|it| it[..].cmp(key)).is_ok()
+    }
+
     /// Returns whether the page must show the same moment as other pages. Then the core reports for
     /// how long the range has been quiet.
     pub fn must_agree(&self) -> bool {
@@ -701,6 +732,7 @@ wire_struct!(Read {
     agreement,
     redirect,
     snapshot,
+    keys,
 });
 wire_enum!(Agreement { 0 => Alone, 1 => Quiet, 2 => Hold(hold_us) });
 wire_struct!(HoldRelease {

@@ -14,8 +14,8 @@ use protocol::codec::{Bytes, Reader};
 use protocol::configuration::{Configuration, PartitionState, PlacedTable, ServerState};
 use protocol::identity::{Epoch, PartitionId, ReaderId, TableId, Version};
 use protocol::message::{
-    Agreement, ChecksumRead, Consistency, CoordinatorReply, CoordinatorRequest, OpenedSnapshot,
-    Read, Refusal, Reply, Request, RowPage, SnapshotFailure, SnapshotReply, SnapshotRequest,
+    ChecksumRead, CoordinatorReply, CoordinatorRequest, OpenedSnapshot, Read, Refusal, Reply,
+    Request, RowPage, SnapshotFailure, SnapshotReply, SnapshotRequest,
 };
 
 use tokio::time::timeout;
@@ -544,19 +544,9 @@ impl Inspector {
 /// Returns all rows of a partition from a key on.
 pub(crate) fn read(partition: PartitionId, start: &Bytes) -> Read {
     Read {
-        epoch: Default::default(),
-        partition,
         start: start.clone(),
-        end: None,
-        filter: None,
-        projection: None,
         limit: u32::MAX,
-        descending: false,
-        count_only: false,
-        consistency: Consistency::Linearizable,
-        agreement: Agreement::Alone,
-        redirect: None,
-        snapshot: None,
+        ..Read::of(Default::default(), partition)
     }
 }
 

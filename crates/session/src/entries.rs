@@ -5,8 +5,8 @@
 //!
 //! 1. It asks the partition for a page of entries. The partition answers at once, and marks the
 //!    entries of unsettled operations.
-//! 2. It reads the row of each entry by its pk, unless the entry is not marked and has everything
-//!    that the read wants.
+//! 2. It reads the rows of these entries by their pks, many rows of one partition with one request.
+//!    It reads no row for an entry that is not marked and has everything that the read wants.
 //! 3. An entry counts if its row, as it was read, has this entry's key. So each row counts once, at
 //!    its present place.
 //!
@@ -21,7 +21,7 @@ use placement::{
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{PlacedTable, routes};
-use protocol::identity::{CoreId, Version};
+use protocol::identity::{CoreId, PartitionId, Version};
 use protocol::message::{Agreement, Read, RowPage};
 use protocol::planted::{self, Bug};
 
@@ -31,6 +31,8 @@ use super::{
     Ticket,
 };
 
+/// The most rows of one request.
+const BATCH_ROWS_MAX: usize = 256;
 /// Bytes of the rows of one page, beyond which no more of them are read.
 const PAGE_BYTES_MAX: usize = 1 << 20;
 
@@ -48,11 +50,19 @@ pub(super) struct EntryRead {
     /// The start of the next page of entries.
     next: Option<Bytes>,
     entries: Vec<Entry>,
-    /// Entries whose rows are still to be read, in order.
-    unread: VecDeque<usize>,
-    /// The requests in progress: the page of entries, or reads of rows with their entry.
-    open: BTreeMap<Ticket, usize>,
+    /// The rows that are still to be read.
+    unread: VecDeque<RowBatch>,
+    /// The requests in progress: reads of rows, and before them the page of entries, without rows.
+    open: BTreeMap<Ticket, RowBatch>,
     bytes: usize,
+}
+
+/// Rows of one partition that are read together.
+#[derive(Clone, Debug, Default)]
+struct RowBatch {
+    partition: PartitionId,
+    /// By pk: the positions of its entries on the page.
+    wanted: BTreeMap<Vec<u8>, Vec<usize>>,
 }
 
 /// One entry of the page.
@@ -61,6 +71,8 @@ struct Entry {
     /// The entry's key in the order of the index.
     key: Vec<u8>,
     row: EntryRow,
+    /// The partition of a wanted row.
+    partition: Option<PartitionId>,
 }
 
 #[derive(Debug)]
@@ -165,30 +177,22 @@ impl EntryShape {
                 true => EntryRow::Found(version, self.project(&row, same)?),
                 false => EntryRow::Wanted(self.key(&row, same, &self.primary_key)),
             },
+            partition: None,
         })
     }
 
-    /// Takes the row of an entry, as its partition has sent it.
-    fn row(&self, key: &[u8], page: &RowPage) -> Result<EntryRow, RowError> {
-        let Some((version, row)) = page.rows().next() else {
-            return Ok(EntryRow::Gone);
-        };
-        let columns = self
-            .read
-            .iter()
-            .map(|it| self.columns[usize::from(*it)].clone());
-        let columns: Vec<Column> = columns.collect();
-        let row = RowView::parse(&columns, row)?;
-        let place = |column: usize| {
-            let mut read = self.read.iter();
-            let place = read.position(|it| usize::from(*it) == column);
-            place.expect("all columns of the order are read")
-        };
-        let is_there = self.key(&row, place, &self.order) == key;
-        Ok(match is_there || planted::is(Bug::EntryTrusted) {
-            true => EntryRow::Found(version, self.project(&row, place)?),
-            false => EntryRow::Gone,
-        })
+    /// Returns the columns of the rows that are read.
+    fn read_columns(&self) -> Vec<Column> {
+        let read = self.read.iter();
+        read.map(|it| self.columns[usize::from(*it)].clone())
+            .collect()
+    }
+
+    /// Returns the place of a column in the rows that are read.
+    fn place(&self, column: usize) -> usize {
+        let mut read = self.read.iter();
+        let place = read.position(|it| usize::from(*it) == column);
+        place.expect("all columns of the order are read")
     }
 }
 
@@ -236,7 +240,7 @@ impl SessionMachine {
             next: None,
             entries: Vec::new(),
             unread: VecDeque::new(),
-            open: BTreeMap::from([(part, 0)]),
+            open: BTreeMap::from([(part, RowBatch::default())]),
             bytes: 0,
         };
         self.entry_reads.insert(ticket, begun);
@@ -244,7 +248,7 @@ impl SessionMachine {
         true
     }
 
-    /// Handles a page of entries, or the row of one.
+    /// Handles a page of entries, or of their rows.
     pub(super) fn on_entry_page(
         &mut self,
         now_us: u64,
@@ -252,19 +256,28 @@ impl SessionMachine {
         came: ReceivedPage,
         output: &mut SessionOutput,
     ) {
-        let Some(RequestParent::Entries(ticket)) = self.requests[&part].part_of else {
+        let pending = &self.requests[&part];
+        let Some(RequestParent::Entries(ticket)) = pending.part_of else {
             panic!("callers have looked");
         };
+        let SessionOperation::Read(asked) = &pending.operation else {
+            panic!("entries and rows are read");
+        };
+        let table = asked.partition.table;
         self.remove(part);
         let read = self.entry_reads.get_mut(&ticket).expect("it has parts");
-        let number = read.open.remove(&part).expect("it was under way");
+        let batch = read.open.remove(&part).expect("it was under way");
         // Up to when it was taken, which was not after now. Clocks differ by less than a sixteenth.
         let quiet_us = came.page.quiet_us.unwrap_or(0);
         let since_us = now_us.saturating_sub(quiet_us - quiet_us / 16);
         read.quiet_since_us = read.quiet_since_us.max(since_us);
-        let taken = match read.entries.is_empty() {
-            true => read.take_entries(came),
-            false => read.take_row(number, &came),
+        let taken = match batch.wanted.is_empty() {
+            true => {
+                let configuration = self.configuration.as_ref().expect("it was routed");
+                let table = configuration.table(table).expect("reads of others end");
+                read.take_entries(table, came)
+            }
+            false => read.take_rows(batch, &came),
         };
         if let Err(error) = taken {
             let message = alloc::format!("an entry of a thin index is malformed: {error}");
@@ -287,45 +300,42 @@ impl SessionMachine {
             if entries.open.len() >= at_once {
                 return;
             }
-            let Some(number) = entries.unread.pop_front() else {
+            let Some(batch) = entries.unread.pop_front() else {
                 if entries.open.is_empty() {
                     self.end_entries(now_us, ticket, output);
                 }
                 return;
             };
-            let EntryRow::Wanted(pk) = &entries.entries[number].row else {
-                continue;
-            };
             let pending = &self.requests[&ticket];
             let SessionOperation::Read(read) = &pending.operation else {
                 panic!("callers have looked");
             };
-            let configuration = self.configuration.as_ref().expect("it was routed");
-            let table = configuration.table(read.partition.table);
-            let primary = table.and_then(|table| routes::primary_partition(table, pk));
-            let Some(partition) = primary else {
-                let message = "an entry of a thin index has no valid primary key".into();
-                self.fail(ticket, SessionFailure::Invalid { message }, output);
-                return;
-            };
-            let row = Read {
-                partition,
-                start: Bytes(pk.clone()),
-                end: prefix_end(pk).map(Bytes),
-                projection: Some(entries.shape.read.clone()),
-                limit: 1,
-                descending: false,
-                count_only: false,
-                agreement: agreement_of_part(read),
-                ..read.clone()
-            };
+            let rows = batch.read(read, &entries.shape);
             let deadline_us = pending.deadline_us;
             let parent = RequestParent::Entries(ticket);
-            let part = self.part(parent, deadline_us, SessionOperation::Read(row));
+            let part = self.part(parent, deadline_us, SessionOperation::Read(rows));
             let entries = self.entry_reads.get_mut(&ticket).expect("it was there");
-            entries.open.insert(part, number);
+            entries.open.insert(part, batch);
             self.place(now_us, part, output);
         }
+    }
+
+    /// Reads the rows of a batch one by one, because a cover answers no read of several keys.
+    pub(super) fn part_batch(&mut self, now_us: u64, part: Ticket, output: &mut SessionOutput) {
+        let Some(RequestParent::Entries(ticket)) = self.requests[&part].part_of else {
+            panic!("callers have looked");
+        };
+        self.remove(part);
+        let entries = self.entry_reads.get_mut(&ticket).expect("it has parts");
+        let batch = entries.open.remove(&part).expect("it was under way");
+        let partition = batch.partition;
+        for (pk, positions) in batch.wanted {
+            entries.unread.push_front(RowBatch {
+                partition,
+                wanted: BTreeMap::from([(pk, positions)]),
+            });
+        }
+        self.read_rows(now_us, ticket, output);
     }
 
     /// Completes a read with the rows of its entries.
@@ -362,39 +372,119 @@ impl SessionMachine {
     }
 }
 
+impl RowBatch {
+    /// Returns the read of these rows for a read of a thin index.
+    fn read(&self, read: &Read, shape: &EntryShape) -> Read {
+        let (first, last) = (self.wanted.first_key_value(), self.wanted.last_key_value());
+        let ((first, _), (last, _)) = first.zip(last).expect("a batch has rows");
+        let keys = match self.wanted.len() {
+            1 => Vec::new(),
+            _ => self.wanted.keys().cloned().map(Bytes).collect(),
+        };
+        Read {
+            partition: self.partition,
+            start: Bytes(first.clone()),
+            end: prefix_end(last).map(Bytes),
+            projection: Some(shape.read.clone()),
+            limit: u32::try_from(self.wanted.len()).expect("batches are small"),
+            descending: false,
+            count_only: false,
+            agreement: agreement_of_part(read),
+            keys,
+            ..read.clone()
+        }
+    }
+}
+
 impl EntryRead {
-    fn take_entries(&mut self, came: ReceivedPage) -> Result<(), RowError> {
+    fn take_entries(&mut self, table: &PlacedTable, came: ReceivedPage) -> Result<(), RowError> {
         let ReceivedPage { page, held_by } = came;
         self.held_by = held_by;
         let mut marked = page.marked.iter().copied().peekable();
+        // The batches that are not full, by their partition.
+        let mut filling: BTreeMap<PartitionId, RowBatch> = BTreeMap::new();
         for (index, entry) in (0..).zip(page.rows()) {
             let is_marked = marked.next_if_eq(&index).is_some();
-            let entry = self.shape.entry(entry, is_marked)?;
-            if let EntryRow::Wanted(_) = entry.row {
-                self.unread.push_back(self.entries.len());
+            let mut entry = self.shape.entry(entry, is_marked)?;
+            if let EntryRow::Wanted(pk) = &entry.row {
+                let partition = routes::primary_partition(table, pk);
+                entry.partition = partition;
+                let partition = partition.expect("a pk that was encoded decodes");
+                let batch = filling.entry(partition).or_default();
+                batch.partition = partition;
+                let positions = batch.wanted.entry(pk.clone()).or_default();
+                positions.push(self.entries.len());
+                if batch.wanted.len() == BATCH_ROWS_MAX {
+                    self.unread.push_back(core::mem::take(batch));
+                    filling.remove(&partition);
+                }
             }
             self.entries.push(entry);
         }
+        self.unread.extend(filling.into_values());
         self.next = page.next;
         Ok(())
     }
 
-    fn take_row(&mut self, number: usize, came: &ReceivedPage) -> Result<(), RowError> {
+    /// Takes the rows of a batch. Those beyond the end of the page are asked for again.
+    fn take_rows(&mut self, mut batch: RowBatch, came: &ReceivedPage) -> Result<(), RowError> {
         if came.held_by.is_none() {
             self.held_by = None;
         }
-        let key = &self.entries[number].key;
-        let row = self.shape.row(key, &came.page)?;
-        if let EntryRow::Found(_, row) = &row {
-            self.bytes += row.len();
+        let shape = &self.shape;
+        let columns = shape.read_columns();
+        let place = |column: usize| shape.place(column);
+        for (version, row) in came.page.rows() {
+            let row = RowView::parse(&columns, row)?;
+            let pk = shape.key(&row, place, &shape.primary_key);
+            let Some(positions) = batch.wanted.remove(&pk) else {
+                continue;
+            };
+            let key = shape.key(&row, place, &shape.order);
+            let projected = shape.project(&row, place)?;
+            for position in positions {
+                let entry = &mut self.entries[position];
+                let is_there = entry.key == key || planted::is(Bug::EntryTrusted);
+                entry.row = match is_there {
+                    true => EntryRow::Found(version, projected.clone()),
+                    false => EntryRow::Gone,
+                };
+            }
+            self.bytes += projected.len();
         }
-        self.entries[number].row = row;
+        let left = match &came.page.next {
+            Some(next) => batch.wanted.split_off(&next.0),
+            None => BTreeMap::new(),
+        };
+        for position in batch.wanted.into_values().flatten() {
+            self.entries[position].row = EntryRow::Gone;
+        }
+        if !left.is_empty() {
+            self.unread.push_front(RowBatch {
+                partition: batch.partition,
+                wanted: left,
+            });
+        }
         Ok(())
     }
 
-    /// Reads no more rows: the page ends before the first entry whose row was not asked for.
+    /// Reads no more rows than the first entry's. The page ends before the first entry whose row
+    /// was not read. It has at least one entry, so that the read advances.
     fn cut(&mut self) {
         self.unread.clear();
+        let has_first = |batch: &RowBatch| batch.wanted.values().flatten().any(|it| *it == 0);
+        if let Some(Entry {
+            row: EntryRow::Wanted(pk),
+            partition: Some(partition),
+            ..
+        }) = self.entries.first()
+            && !self.open.values().any(has_first)
+        {
+            self.unread.push_back(RowBatch {
+                partition: *partition,
+                wanted: BTreeMap::from([(pk.clone(), Vec::from([0]))]),
+            });
+        }
     }
 
     /// Returns the page of rows.

@@ -21,7 +21,7 @@ use protocol::configuration::PlacedTable;
 use protocol::configuration::routes::order_columns;
 use protocol::expression::Expression;
 use protocol::identity::{Epoch, PartitionId, SnapshotId, Version};
-use protocol::message::{Agreement, Consistency, Read, RowPage};
+use protocol::message::{Consistency, Read, RowPage};
 
 /// The most rows of a page. Pages are limited by bytes, too.
 pub const PAGE_ROWS_MAX: u32 = 4_096;
@@ -268,8 +268,6 @@ impl Gather {
     fn read(&self, index: usize, limit: u32) -> Read {
         let source = &self.sources[index];
         Read {
-            epoch: self.plan.epoch,
-            partition: source.partition,
             start: source.start.clone(),
             end: source.end.clone(),
             filter: self.plan.filter.clone(),
@@ -278,9 +276,8 @@ impl Gather {
             descending: self.plan.order == RowOrder::Descending,
             count_only: self.plan.count_only,
             consistency: self.plan.consistency,
-            agreement: Agreement::Alone,
-            redirect: None,
             snapshot: self.plan.snapshot,
+            ..Read::of(self.plan.epoch, source.partition)
         }
     }
 

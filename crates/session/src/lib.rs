@@ -144,7 +144,7 @@ enum RequestPhase {
 enum RequestParent {
     /// The request goes to a member of the cover of this read's partition.
     Cover(Ticket),
-    /// The request reads a page of a thin index's entries for this read, or the row of one.
+    /// The request reads a page of a thin index's entries for this read, or rows of entries.
     Entries(Ticket),
     /// The request reads a range of this `Moment`, or ends its holds.
     Moment(Ticket),

@@ -93,7 +93,10 @@ impl SessionMachine {
             return true;
         }
         if let Some(cover) = cover {
-            self.ask_members(now_us, ticket, &cover, output);
+            match read.keys.is_empty() {
+                true => self.ask_members(now_us, ticket, &cover, output),
+                false => self.part_batch(now_us, ticket, output),
+            }
             return true;
         }
         if !down {

@@ -12,7 +12,7 @@ use client::{BinaryOperator, Expression, Table, Value};
 use placement::{Durability, prefix_end};
 use protocol::codec::Bytes;
 use protocol::identity::PartitionId;
-use protocol::message::{Agreement, Consistency, Read};
+use protocol::message::Read;
 
 use crate::distribution::BenchRandom;
 use crate::measure::{MeasuredWorker, Series, latency_plot, run as measure};
@@ -160,24 +160,18 @@ impl StatementWorker {
     async fn read_list(&mut self, count: usize) -> io::Result<u64> {
         let keys = self.drawn(count);
         let epoch = self.table.client().configuration().epoch;
-        let read = |key: Vec<u8>| Read {
-            epoch,
-            partition: PartitionId {
+        let read = |key: Vec<u8>| {
+            let partition = PartitionId {
                 table: self.table.id(),
                 replex: 0,
                 number: store::partition_of(&self.table, 0, &key),
-            },
-            end: prefix_end(&key).map(Bytes),
-            start: Bytes(key),
-            filter: None,
-            projection: None,
-            limit: 2,
-            descending: false,
-            count_only: false,
-            consistency: Consistency::Linearizable,
-            agreement: Agreement::Alone,
-            redirect: None,
-            snapshot: None,
+            };
+            Read {
+                end: prefix_end(&key).map(Bytes),
+                start: Bytes(key),
+                limit: 2,
+                ..Read::of(epoch, partition)
+            }
         };
         let reads = keys.into_iter().map(read).collect();
         let ranges = self.table.read_moment(reads, None).await.map_err(failed)?;

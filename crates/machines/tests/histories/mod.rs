@@ -21,7 +21,7 @@ use protocol::codec::Bytes;
 use protocol::configuration::{MoveProgress, PartitionState};
 use protocol::expression::{Assignment, BinaryOperator, Expression};
 use protocol::identity::{PartitionId, RequestId, ServerId, SessionId, TableId};
-use protocol::message::{Agreement, Consistency, Execute, Read, Refusal, Reply, Request};
+use protocol::message::{Execute, Read, Refusal, Reply, Request};
 use protocol::operation::{Action, Mutation, RequestResult};
 
 use crate::cluster::Cluster;
@@ -325,23 +325,15 @@ impl History {
         let number = self.random.below(places[replex].len() as u64) as usize;
         let server = places[replex][number].core.server.0;
         let request = Request::Read(Read {
-            epoch: self.cluster.configuration.tables[0].epoch,
-            partition: PartitionId {
-                table: TableId(1),
-                replex: replex as u8,
-                number: number as u32,
-            },
-            start: Bytes::default(),
-            end: None,
-            filter: None,
-            projection: None,
             limit: 100,
-            descending: false,
-            count_only: false,
-            consistency: Consistency::Linearizable,
-            agreement: Agreement::Alone,
-            redirect: None,
-            snapshot: None,
+            ..Read::of(
+                self.cluster.configuration.tables[0].epoch,
+                PartitionId {
+                    table: TableId(1),
+                    replex: replex as u8,
+                    number: number as u32,
+                },
+            )
         });
         if places[replex][number].state == PartitionState::Rebuilding {
             self.cluster.ask(server, READER, 0, request)?;

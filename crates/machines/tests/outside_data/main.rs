@@ -21,9 +21,7 @@ use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PartitionState};
 use protocol::expression::{Assignment, BinaryOperator, Expression};
 use protocol::identity::{ClockReading, CoreId, PartitionId, RequestId, SessionId};
-use protocol::message::{
-    Agreement, Consistency, Execute, Message, Read, Reply, Request, SnapshotRequest,
-};
+use protocol::message::{Execute, Message, Read, Reply, Request, SnapshotRequest};
 use protocol::operation::{Action, Mutation};
 
 use samples::generate::{Generate, Source};
@@ -318,19 +316,12 @@ fn read_by_forged_tokens(core: &mut Core, rows: &BTreeMap<Vec<u8>, i64>, bytes: 
             Bytes(key)
         };
         let read = Read {
-            epoch: known.epoch,
-            partition: row_of(&known, 0).0,
             start: key(&mut source),
             end: Some(key(&mut source)).filter(|_| mostly(&mut source)),
-            filter: None,
-            projection: None,
             limit: u32::from(u8::generate(&mut source) % 8),
             descending: u8::generate(&mut source) % 2 == 0,
             count_only: u8::generate(&mut source) % 4 == 0,
-            consistency: Consistency::Linearizable,
-            agreement: Agreement::Alone,
-            redirect: None,
-            snapshot: None,
+            ..Read::of(known.epoch, row_of(&known, 0).0)
         };
         core.ask(correlation, Request::Read(read.clone()));
         let Some(Reply::Rows(page)) = core.last.take() else {

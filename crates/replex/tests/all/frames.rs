@@ -4,10 +4,9 @@
 use std::io::ErrorKind;
 
 use placement::Durability;
-use protocol::codec::Bytes;
 use protocol::frame;
 use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, TableId};
-use protocol::message::{Agreement, Consistency, Hello, Message, Read, Refusal, Reply, Request};
+use protocol::message::{Hello, Message, Read, Refusal, Reply, Request};
 use replex::cluster::Cluster;
 use replex::wire::FrameConnection;
 
@@ -173,19 +172,8 @@ async fn first_frame_must_be_a_hello_to_the_right_cluster() {
 
 fn read(epoch: Epoch, partition: PartitionId) -> Request {
     Request::Read(Read {
-        epoch,
-        partition,
-        start: Bytes::default(),
-        end: None,
-        filter: None,
-        projection: None,
         limit: 10,
-        descending: false,
-        count_only: false,
-        consistency: Consistency::Linearizable,
-        agreement: Agreement::Alone,
-        redirect: None,
-        snapshot: None,
+        ..Read::of(epoch, partition)
     })
 }
 

@@ -18,8 +18,8 @@ use protocol::configuration::{Configuration, PlacedTable};
 use protocol::frame::{self, Frame};
 use protocol::identity::{Epoch, PartitionId, RequestId, SessionId};
 use protocol::message::{
-    Agreement, Consistency, CoordinatorReply, CoordinatorRequest, Execute, Hello, Message,
-    Read as ReadRequest, Refusal, Reply, Request, RowPage, Welcome,
+    CoordinatorReply, CoordinatorRequest, Execute, Hello, Message, Read as ReadRequest, Refusal,
+    Reply, Request, RowPage, Welcome,
 };
 use protocol::operation::{Action, Mutation, RequestResult};
 use server::event_loop::LoopHandle;
@@ -403,19 +403,10 @@ impl Teller {
         let end = prefix_end(&start).map(Bytes);
         let make = |epoch| {
             Request::Read(ReadRequest {
-                epoch,
-                partition,
                 start: Bytes(start.clone()),
                 end: end.clone(),
-                filter: None,
-                projection: None,
                 limit: 100,
-                descending: false,
-                count_only: false,
-                consistency: Consistency::Linearizable,
-                agreement: Agreement::Alone,
-                redirect: None,
-                snapshot: None,
+                ..ReadRequest::of(epoch, partition)
             })
         };
         match self.ask(partition, &make) {

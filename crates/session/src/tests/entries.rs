@@ -80,29 +80,19 @@ impl Client {
         self.reply(&attempt, Reply::Rows(page));
     }
 
-    /// Answers the reads of rows that were sent. A row has this `a`, or is not there.
+    /// Answers the reads of rows that were sent. A row has this `a`, or is not there. Returns the
+    /// ids that were asked for, ascending.
     fn answer_rows(&mut self, a_of: impl Fn(i64) -> Option<i64>) -> Vec<i64> {
         let mut asked_for = Vec::new();
         while !self.sent.is_empty() {
             for (attempt, read) in self.asked() {
-                assert_eq!(read.partition.replex, 0);
-                let id = (0..100).find(|id| key(*id) == read.start.0);
-                let id = id.expect("a row is asked for by its pk");
-                asked_for.push(id);
-                let mut page = quiet_page();
-                if let Some(a) = a_of(id) {
-                    let columns = schema().columns;
-                    let values = [Value::Int64(id), Value::Int64(a)];
-                    let read = read.projection.expect("it names the columns");
-                    let chosen = read.iter().map(|column| usize::from(*column));
-                    let columns: Vec<Column> =
-                        chosen.clone().map(|it| columns[it].clone()).collect();
-                    let values: Vec<Value> = chosen.map(|it| values[it].clone()).collect();
-                    page.push(Version(50), &encode_row(&columns, &values).unwrap());
-                }
+                let ids = ids_of(&read);
+                let page = rows_of(&read, &ids, &a_of);
+                asked_for.extend(ids);
                 self.reply(&attempt, Reply::Rows(page));
             }
         }
+        asked_for.sort_unstable();
         asked_for
     }
 
@@ -112,6 +102,34 @@ impl Client {
             other => panic!("no rows: {other:?}"),
         }
     }
+}
+
+/// Returns the ids that a read of rows asks for.
+fn ids_of(read: &Read) -> Vec<i64> {
+    assert_eq!(read.partition.replex, 0);
+    let keys: Vec<Vec<u8>> = match read.keys.is_empty() {
+        true => vec![read.start.0.clone()],
+        false => read.keys.iter().map(|key| key.0.clone()).collect(),
+    };
+    let id = |wanted: Vec<u8>| (0..1_000).find(|id| key(*id) == wanted);
+    let ids = keys.into_iter().map(id);
+    ids.map(|id| id.expect("a row is asked for by its pk"))
+        .collect()
+}
+
+/// Returns the page of the rows with these ids.
+fn rows_of(read: &Read, ids: &[i64], a_of: &impl Fn(i64) -> Option<i64>) -> RowPage {
+    let mut page = quiet_page();
+    for (id, a) in ids.iter().filter_map(|id| Some((*id, a_of(*id)?))) {
+        let columns = schema().columns;
+        let values = [Value::Int64(id), Value::Int64(a)];
+        let wanted = read.projection.as_ref().expect("it names the columns");
+        let chosen = wanted.iter().map(|column| usize::from(*column));
+        let columns: Vec<Column> = chosen.clone().map(|it| columns[it].clone()).collect();
+        let values: Vec<Value> = chosen.map(|it| values[it].clone()).collect();
+        page.push(Version(50), &encode_row(&columns, &values).unwrap());
+    }
+    page
 }
 
 fn quiet_page() -> RowPage {
@@ -138,7 +156,7 @@ fn an_entry_with_all_columns_answers_alone_unless_it_is_marked() {
     assert_eq!(asked.filter, Some(condition()), "entries have its columns");
     client.answer_entries(&[(3, 1), (3, 2), (4, 1), (5, 3)], &[0, 2]);
     // The row of id 1 has moved from 3 to 4.
-    assert_eq!(client.answer_rows(|_| Some(4)), [1, 1]);
+    assert_eq!(client.answer_rows(|_| Some(4)), [1]);
     let rows: Vec<_> = client
         .rows_page()
         .rows()
@@ -152,8 +170,7 @@ fn the_row_decides_about_a_marked_entry() {
     let mut client = Client::of_thin(|read| read.count_only = true);
     client.answer_entries(&[(3, 1), (3, 2), (7, 3)], &[0, 1, 2]);
     // The first has another key, the second is as it was, the third is gone.
-    let mut asked = client.answer_rows(|id| [None, Some(9), Some(3), None][id as usize]);
-    asked.sort_unstable();
+    let asked = client.answer_rows(|id| [None, Some(9), Some(3), None][id as usize]);
     assert_eq!(asked, [1, 2, 3]);
     assert_eq!(client.rows_page().count, 1);
     assert!(client.rows_page().rows.is_empty());
@@ -256,4 +273,59 @@ fn a_thin_index_is_another_copy_than_the_dropped_one_of_its_number() {
         partition: Some(partition(1, 0)),
     };
     assert_eq!(client.outcome, Some(SessionOutcome::Failed(gone)));
+}
+
+#[test]
+fn rows_of_one_partition_are_read_together() {
+    let mut client = Client::of_thin(|read| read.limit = 100);
+    let entries: Vec<(i64, i64)> = (0..50).map(|id| (3, id)).collect();
+    client.answer_entries(&entries, &(0..50).collect::<Vec<u32>>());
+    let asked = client.asked();
+    assert!(asked.len() <= 4, "one request per partition");
+    // A page that is full continues with the next key.
+    let mut rest = Vec::new();
+    for (attempt, read) in asked {
+        let ids = ids_of(&read);
+        assert!(read.keys.is_sorted() && read.limit as usize == ids.len());
+        let (first, others) = ids.split_at(ids.len() / 2);
+        let mut page = rows_of(&read, first, &|_| Some(3));
+        page.next = others.first().map(|id| key(*id).into());
+        rest.extend_from_slice(others);
+        client.reply(&attempt, Reply::Rows(page));
+    }
+    rest.sort_unstable();
+    assert_eq!(client.answer_rows(|id| (id != 7).then_some(3)), rest);
+    let found: Vec<_> = client
+        .rows_page()
+        .rows()
+        .map(|(_, row)| row.to_vec())
+        .collect();
+    let expected = (0..50).filter(|id| *id != 7 || !rest.contains(id));
+    assert_eq!(found, expected.map(|id| row(id, 3)).collect::<Vec<_>>());
+}
+
+#[test]
+fn rows_of_a_lost_partition_are_read_one_by_one() {
+    let mut client = Client::new(with_thin(false));
+    client.submit(SessionOperation::Read(read_of_thin(|read| {
+        read.limit = 100
+    })));
+    let marked: Vec<u32> = (0..20).collect();
+    let entries: Vec<(i64, i64)> = (0..20).map(|id| (3, id)).collect();
+    client.answer_entries(&entries, &marked);
+    let batches = core::mem::take(&mut client.sent).len();
+    let mut next = (*with_thin(false)).clone();
+    (next.epoch, next.servers[0].state) = (Epoch(2), ServerState::Down);
+    next.tables[0].epoch = Epoch(2);
+    next.tables[0].placement[1].fill(Place::serving(core(2), Epoch(0)));
+    client.step(SessionInput::Configuration(Arc::new(next)));
+    // The table has changed, so the entries are read again.
+    client.answer_entries(&entries, &marked);
+    let reads: Vec<Read> = client.asked().into_iter().map(|(_, read)| read).collect();
+    let of_lost: Vec<&Read> = reads
+        .iter()
+        .filter(|read| read.redirect.is_some())
+        .collect();
+    assert!(of_lost.len() > batches, "a cover reads single keys");
+    assert!(of_lost.iter().all(|read| read.keys.is_empty()));
 }

@@ -20,7 +20,7 @@ use placement::{
 };
 use protocol::configuration::{Configuration, Place, PlacedTable, Server, ServerState};
 use protocol::identity::{CoreId, Epoch, Incarnation, PartitionId, ServerId, TableId};
-use protocol::message::{Agreement, Consistency, Read};
+use protocol::message::Read;
 use protocol::operation::{Action, Mutation};
 
 use super::SessionOperation;
@@ -124,18 +124,7 @@ pub fn insert(id: i64) -> SessionOperation {
 
 pub fn read(number: u32) -> SessionOperation {
     SessionOperation::Read(Read {
-        epoch: Epoch(0),
-        partition: partition(0, number),
-        start: Vec::new().into(),
-        end: None,
-        filter: None,
-        projection: None,
         limit: 10,
-        descending: false,
-        count_only: false,
-        consistency: Consistency::Linearizable,
-        agreement: Agreement::Alone,
-        redirect: None,
-        snapshot: None,
+        ..Read::of(Epoch(0), partition(0, number))
     })
 }

@@ -9,9 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use protocol::identity::{CoreId, Epoch, PartitionId, TableId};
-use protocol::message::{
-    Agreement, Consistency, CoordinatorReply, Execute, Read, Reply, Request, RowPage,
-};
+use protocol::message::{Consistency, CoordinatorReply, Execute, Read, Reply, Request, RowPage};
 use protocol::operation::{Action, Mutation};
 use session::{
     Completion, SessionFailure, SessionInput, SessionLimits, SessionMachine, SessionOperation,
@@ -712,26 +710,22 @@ fn read(
 ) -> Read {
     let (start, end) = table.bounds(range);
     Read {
-        epoch,
-        partition: PartitionId {
-            table: id,
-            replex: table.model.copies[range.replex].number as u8,
-            number: range.partition,
-        },
         start,
         end,
-        filter: None,
-        projection: None,
         limit: range.limit as u32,
         descending: range.descending,
-        count_only: false,
         consistency: if kept {
             Consistency::Linearizable
         } else {
             Consistency::Stale
         },
-        agreement: Agreement::Alone,
-        redirect: None,
-        snapshot: None,
+        ..Read::of(
+            epoch,
+            PartitionId {
+                table: id,
+                replex: table.model.copies[range.replex].number as u8,
+                number: range.partition,
+            },
+        )
     }
 }

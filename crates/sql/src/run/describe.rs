@@ -111,11 +111,15 @@ fn servers(configuration: &Configuration) -> ResultRows {
 fn description(configuration: &Configuration, table: &PlacedTable) -> StatementOutcome {
     let report = configuration.report(table);
     let schema = &table.schema;
+    let parts = match schema.thin.is_empty() {
+        true => "Copies",
+        false => "Copies and thin indexes",
+    };
     StatementOutcome::Description(vec![
         (format!("Table {}", schema.name), columns(table)),
         (
             format!(
-                "Copies (failures: {} asked for, {}; durability: {})",
+                "{parts} (failures: {} asked for, {}; durability: {})",
                 schema.failures_tolerated,
                 report.survival(),
                 durability(schema.durability)

@@ -7,7 +7,7 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use protocol::codec::Bytes;
 use protocol::configuration::PlacedTable;
 use protocol::identity::Epoch;
-use protocol::message::{Agreement, Consistency, Read, RowPage};
+use protocol::message::{Consistency, Read, RowPage};
 
 use super::Attempt;
 use crate::plan::{UnaskedScan, too_large};
@@ -81,19 +81,11 @@ impl<'a, S: Store> SizeBound<'a, S> {
         let mut start = Bytes::default();
         while rows < enough {
             let read = Read {
-                epoch: self.epoch,
-                partition: self.table.primary_partition(number),
                 start,
-                end: None,
-                filter: None,
-                projection: None,
                 limit: u32::try_from(enough - rows).unwrap_or(u32::MAX),
-                descending: false,
                 count_only: true,
                 consistency: Consistency::Stale,
-                agreement: Agreement::Alone,
-                redirect: None,
-                snapshot: None,
+                ..Read::of(self.epoch, self.table.primary_partition(number))
             };
             let page = self.store.page(read).await?;
             rows += page.count;

@@ -30,7 +30,7 @@ impl WaitingRead {
     /// latter need not delay later operations.
     pub fn covers(&self, key: &[u8]) -> bool {
         let is_present = self.read.redirect.is_none() && self.read.snapshot.is_none();
-        is_present && self.range().contains(key)
+        is_present && self.range().contains(key) && self.read.wants_key(key)
     }
 
     /// Returns whether the operation must wait for the read, because it changes what the read

@@ -115,6 +115,11 @@ impl<'a> PageBuilder<'a> {
         ControlFlow::Continue(())
     }
 
+    /// Returns whether no more rows are to be visited: the page is full, or an error ended it.
+    pub fn is_over(&self) -> bool {
+        self.page.next.is_some() || self.error.is_some()
+    }
+
     fn descends(&self) -> bool {
         self.read.descending && !self.scans
     }

@@ -7,7 +7,7 @@
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use core::ops::{Bound, ControlFlow};
+use core::ops::{Bound, ControlFlow, RangeBounds};
 
 use placement::tables::{Tables, TablesError};
 use protocol::identity::{ClockReading, OperationId, PartitionId, Position, Version};
@@ -17,7 +17,7 @@ use protocol::planted::{self, Bug};
 use crate::core::CoreMachine;
 use crate::core::answers::ReplyDestination;
 use crate::core::contract::ClientId;
-use crate::core::partition::ranges::{KeyBounds, RedirectFilter, WaitingRead};
+use crate::core::partition::ranges::{KeyBounds, RedirectFilter, WaitingRead, bounds};
 use crate::core::partition::rows::{AccessPath, KeyRange, Rows};
 use crate::core::reads::page::PageBuilder;
 use crate::core::reads::redirect;
@@ -95,7 +95,17 @@ impl CoreMachine {
         if planted::is(Bug::RangeNotWatched) {
             end = Some(&read.start);
         }
-        let holders = partition.locks.holders_in(&read.start, end);
+        let holders = match read.keys.is_empty() {
+            true => partition.locks.holders_in(&read.start, end),
+            false => {
+                let wanted = read
+                    .keys
+                    .iter()
+                    .filter(|key| bounds(read).contains(&key[..]));
+                let holders = wanted.flat_map(|key| partition.locks.holders(key));
+                holders.copied().collect()
+            }
+        };
         let Ok(Some(at)) = self.version_of(now, read.snapshot, read.partition.table) else {
             return holders.into_iter().collect();
         };
@@ -191,12 +201,38 @@ impl CoreMachine {
         tables: &T,
         page: &mut PageBuilder<'_>,
     ) -> Result<(), TablesError> {
-        let rows = Rows::of(&self.partitions[&read.partition]);
+        let wanted = bounds(read);
+        for key in read.keys.iter().filter(|key| wanted.contains(&key[..])) {
+            let after = [&key[..], &[0]].concat();
+            let range = KeyRange {
+                start: key,
+                end: Some(&after),
+                descending: false,
+            };
+            self.visit_range((read, at), (way, range), tables, page)?;
+            if page.is_over() {
+                break;
+            }
+        }
         let range = KeyRange {
             start: &read.start,
             end: read.end.as_deref(),
             descending: read.descending,
         };
+        match read.keys.is_empty() {
+            true => self.visit_range((read, at), (way, range), tables, page),
+            false => Ok(()),
+        }
+    }
+
+    fn visit_range<T: Tables>(
+        &self,
+        (read, at): (&Read, Option<Version>),
+        (way, range): (AccessPath<'_>, KeyRange<'_>),
+        tables: &T,
+        page: &mut PageBuilder<'_>,
+    ) -> Result<(), TablesError> {
+        let rows = Rows::of(&self.partitions[&read.partition]);
         if let (AccessPath::Rows, Some(at)) = (way, at) {
             let rows = self.participation.rows_at(read.partition, at);
             let visit = &mut |key: &[u8], value: Option<&[u8]>| match value {

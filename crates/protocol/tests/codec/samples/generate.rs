@@ -235,7 +235,7 @@ generate_struct! {
     Execute { request, acknowledged_below, epoch, table, partition, mutations }
     Read {
         epoch, partition, start, end, filter, projection, limit, descending, count_only,
-        consistency, agreement, redirect, snapshot,
+        consistency, agreement, redirect, snapshot, keys,
     }
     Redirect { replex, constraints, scan_from }
     SlotConstraints { residues }

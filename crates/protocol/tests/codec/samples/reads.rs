@@ -11,19 +11,8 @@ use super::{condition, partition, pk};
 pub fn reads() -> Vec<(&'static str, Message)> {
     let read = |read| Message::Request(Request::Read(read));
     let all = Read {
-        epoch: Epoch(6),
-        partition: partition(1, 0),
-        start: Bytes::default(),
-        end: None,
-        filter: None,
-        projection: None,
         limit: 100,
-        descending: false,
-        count_only: false,
-        consistency: Consistency::Linearizable,
-        agreement: Agreement::Alone,
-        redirect: None,
-        snapshot: None,
+        ..Read::of(Epoch(6), partition(1, 0))
     };
     vec![
         ("request-read-partition", read(all.clone())),
@@ -52,6 +41,7 @@ pub fn reads() -> Vec<(&'static str, Message)> {
             "request-read-of-snapshot",
             read(Read {
                 snapshot: Some(snapshot()),
+                keys: vec![pk(), Bytes(vec![255])],
                 ..all.clone()
             }),
         ),

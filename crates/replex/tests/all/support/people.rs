@@ -13,8 +13,7 @@ use protocol::configuration::{Configuration, PlacedTable};
 use protocol::expression::{Assignment, Expression};
 use protocol::identity::{PartitionId, RequestId, SessionId, Version};
 use protocol::message::{
-    Agreement, Consistency, CoordinatorReply, CoordinatorRequest, Execute, Read, Refusal, Reply,
-    Request,
+    CoordinatorReply, CoordinatorRequest, Execute, Read, Refusal, Reply, Request,
 };
 use protocol::operation::{Action, Mutation, RequestResult};
 use replex::cluster::Cluster;
@@ -186,19 +185,10 @@ impl People {
                 number: numbers[0],
             };
             let read = Read {
-                epoch: state.configuration.epoch,
-                partition,
                 start: Bytes(start.clone()),
                 end: end.clone(),
-                filter: None,
-                projection: None,
                 limit: 10_000,
-                descending: false,
-                count_only: false,
-                consistency: Consistency::Linearizable,
-                agreement: Agreement::Alone,
-                redirect: None,
-                snapshot: None,
+                ..Read::of(state.configuration.epoch, partition)
             };
             match state.ask(partition, Request::Read(read)).await {
                 Ok(Reply::Rows(page)) => return unpack(state.table(), &page.rows.0),
