@@ -10,8 +10,8 @@
 //! every partition, whole cells, and the first rows of every partition, if few are wanted in an
 //! order that an index has. Hybrids and replicas are cut and sorted by columns of indexes that
 //! exist too, and that serve the same statements. A thin index serves like a copy with its order,
-//! but its rows are read one by one after its entries, so a copy is preferred. Without any, a scan
-//! is left: large tables are scanned only on request.
+//! but its rows are read in a second hop, after its entries, so a copy is preferred. Without any, a
+//! scan is left: large tables are scanned only on request.
 
 use std::cmp::Reverse;
 
