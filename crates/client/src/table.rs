@@ -459,12 +459,10 @@ impl Table {
             IndexSelector::Name(name) if name == schema.name => Some(None),
             IndexSelector::Name(name) => {
                 let mut indexes = schema.indexes.iter();
-                let index = indexes.position(|index| index.name == name);
-                let thin = || self.thin_index(name);
-                match (index, index.map_or_else(thin, |_| None)) {
-                    (None, Some(thin)) => return Ok(thin),
-                    (index, _) => index.map(Some),
-                }
+                let Some(index) = indexes.position(|index| index.name == name) else {
+                    return self.thin_index(name).ok_or_else(|| self.unknown_index(by));
+                };
+                Some(Some(index))
             }
         };
         let replex = index.and_then(|index| routes::replex_of_index(self.definition(), index));

@@ -120,6 +120,17 @@ impl Layout {
         matches!(self.replexes[number].kind, ReplexKind::Thin { .. })
     }
 
+    /// Returns the columns that the entries of a thin index have: those of its order, and included
+    /// ones. Returns none if the replex is another one.
+    pub fn entry_columns(&self, schema: &Schema, number: usize) -> Option<Vec<usize>> {
+        let ReplexKind::Thin { index } = self.replexes.get(number)?.kind else {
+            return None;
+        };
+        let mut columns = self.order_columns(number);
+        columns.extend_from_slice(&schema.thin[index].included);
+        Some(columns)
+    }
+
     /// Returns the number of the primary replex.
     ///
     /// # Panics

@@ -177,8 +177,7 @@ pub struct Read {
     pub redirect: Option<Redirect>,
     /// The snapshot to read from; none reads the present rows.
     pub snapshot: Option<SnapshotId>,
-    /// Only rows with these keys of the range are wanted, ascending and at most [`KEYS_MAX`]; empty
-    /// wants all rows.
+    /// The wanted keys of the range, ascending, at most [`KEYS_MAX`]; empty wants all rows.
     pub keys: Vec<Bytes>,
 }
 
@@ -196,6 +195,14 @@ pub enum Agreement {
     /// [`HoldRelease`], or for this many microseconds. A core may hold for less time, or not at all
     /// ([`RowPage::held`]).
     Hold(u64),
+}
+
+impl Agreement {
+    /// Returns how parts of a read must agree that never hold their range.
+    pub fn without_hold(self) -> Agreement {
+        let is_alone = self == Agreement::Alone;
+        if is_alone { self } else { Agreement::Quiet }
+    }
 }
 
 /// Ends holds of one connection on one partition.

@@ -16,13 +16,11 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use placement::{
-    Column, ReplexKind, RowError, RowView, ValueRef, encode_row_refs, encode_value, prefix_end,
-};
+use placement::{Column, RowError, RowView, ValueRef, encode_row_refs, encode_value, prefix_end};
 use protocol::codec::Bytes;
 use protocol::configuration::{PlacedTable, routes};
 use protocol::identity::{CoreId, PartitionId, Version};
-use protocol::message::{Agreement, Read, RowPage};
+use protocol::message::{Read, RowPage};
 use protocol::planted::{self, Bug};
 
 use super::moment::ReceivedPage;
@@ -71,14 +69,12 @@ struct Entry {
     /// The entry's key in the order of the index.
     key: Vec<u8>,
     row: EntryRow,
-    /// The partition of a wanted row.
-    partition: Option<PartitionId>,
 }
 
 #[derive(Debug)]
 enum EntryRow {
-    /// The row is to be read, by this pk.
-    Wanted(Vec<u8>),
+    /// The row is to be read: in this partition, by this pk.
+    Wanted(PartitionId, Vec<u8>),
     /// The wanted columns of the row.
     Found(Version, Vec<u8>),
     /// No row has this entry and passes the filter.
@@ -109,15 +105,12 @@ impl EntryShape {
     /// column that there is not.
     fn of(table: &PlacedTable, read: &Read) -> Option<EntryShape> {
         let number = usize::from(read.partition.replex);
-        let ReplexKind::Thin { index } = table.layout.replexes.get(number)?.kind else {
-            return None;
-        };
+        let in_entries = table.layout.entry_columns(&table.schema, number)?;
         let columns = table.schema.columns.clone();
         let mut stored = columns.clone();
         stored.iter_mut().for_each(|column| column.nullable = true);
         let order = table.layout.order_columns(number);
-        let included = &table.schema.thin[index].included;
-        let has = |column: usize| order.contains(&column) || included.contains(&column);
+        let has = |column: usize| in_entries.contains(&column);
         let wanted: Vec<usize> = match &read.projection {
             _ if read.count_only => Vec::new(),
             None => (0..columns.len()).collect(),
@@ -141,15 +134,6 @@ impl EntryShape {
         })
     }
 
-    /// Returns the key of a row in the order of the index, by the places of the columns in it.
-    fn key(&self, row: &RowView<'_>, place: impl Fn(usize) -> usize, of: &[usize]) -> Vec<u8> {
-        let mut key = Vec::with_capacity(48);
-        for column in of {
-            encode_value(&mut key, row.column(place(*column)));
-        }
-        key
-    }
-
     /// Returns the wanted columns of a row.
     fn project(
         &self,
@@ -162,9 +146,10 @@ impl EntryShape {
         encode_row_refs(&columns, &values)
     }
 
-    /// Takes an entry as the partition has sent it.
+    /// Takes an entry of a table as the partition has sent it.
     fn entry(
         &self,
+        table: &PlacedTable,
         (version, entry): (Version, &[u8]),
         is_marked: bool,
     ) -> Result<Entry, RowError> {
@@ -172,12 +157,15 @@ impl EntryShape {
         let same = |column: usize| column;
         let is_certain = !is_marked || planted::is(Bug::MarkedIsTrusted);
         Ok(Entry {
-            key: self.key(&row, same, &self.order),
+            key: key(&row, same, &self.order),
             row: match self.covers && is_certain {
                 true => EntryRow::Found(version, self.project(&row, same)?),
-                false => EntryRow::Wanted(self.key(&row, same, &self.primary_key)),
+                false => {
+                    let pk = key(&row, same, &self.primary_key);
+                    let partition = routes::primary_partition(table, &pk);
+                    EntryRow::Wanted(partition.expect("a pk that was encoded decodes"), pk)
+                }
             },
-            partition: None,
         })
     }
 
@@ -194,6 +182,15 @@ impl EntryShape {
         let place = read.position(|it| usize::from(*it) == column);
         place.expect("all columns of the order are read")
     }
+}
+
+/// Returns the key that these columns of a row make, by their places in it.
+fn key(row: &RowView<'_>, place: impl Fn(usize) -> usize, columns: &[usize]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(48);
+    for column in columns {
+        encode_value(&mut key, row.column(place(*column)));
+    }
+    key
 }
 
 fn narrow_column(column: usize) -> u16 {
@@ -225,7 +222,7 @@ impl SessionMachine {
             filter: read.filter.clone().filter(|_| shape.filters),
             projection: None,
             count_only: false,
-            agreement: agreement_of_part(read),
+            agreement: read.agreement.without_hold(),
             ..read.clone()
         };
         let deadline_us = pending.deadline_us;
@@ -389,7 +386,7 @@ impl RowBatch {
             limit: u32::try_from(self.wanted.len()).expect("batches are small"),
             descending: false,
             count_only: false,
-            agreement: agreement_of_part(read),
+            agreement: read.agreement.without_hold(),
             keys,
             ..read.clone()
         }
@@ -405,18 +402,15 @@ impl EntryRead {
         let mut filling: BTreeMap<PartitionId, RowBatch> = BTreeMap::new();
         for (index, entry) in (0..).zip(page.rows()) {
             let is_marked = marked.next_if_eq(&index).is_some();
-            let mut entry = self.shape.entry(entry, is_marked)?;
-            if let EntryRow::Wanted(pk) = &entry.row {
-                let partition = routes::primary_partition(table, pk);
-                entry.partition = partition;
-                let partition = partition.expect("a pk that was encoded decodes");
-                let batch = filling.entry(partition).or_default();
-                batch.partition = partition;
+            let entry = self.shape.entry(table, entry, is_marked)?;
+            if let EntryRow::Wanted(partition, pk) = &entry.row {
+                let batch = filling.entry(*partition).or_default();
+                batch.partition = *partition;
                 let positions = batch.wanted.entry(pk.clone()).or_default();
                 positions.push(self.entries.len());
                 if batch.wanted.len() == BATCH_ROWS_MAX {
                     self.unread.push_back(core::mem::take(batch));
-                    filling.remove(&partition);
+                    filling.remove(partition);
                 }
             }
             self.entries.push(entry);
@@ -436,15 +430,15 @@ impl EntryRead {
         let place = |column: usize| shape.place(column);
         for (version, row) in came.page.rows() {
             let row = RowView::parse(&columns, row)?;
-            let pk = shape.key(&row, place, &shape.primary_key);
+            let pk = key(&row, place, &shape.primary_key);
             let Some(positions) = batch.wanted.remove(&pk) else {
                 continue;
             };
-            let key = shape.key(&row, place, &shape.order);
+            let entry_key = key(&row, place, &shape.order);
             let projected = shape.project(&row, place)?;
             for position in positions {
                 let entry = &mut self.entries[position];
-                let is_there = entry.key == key || planted::is(Bug::EntryTrusted);
+                let is_there = entry.key == entry_key || planted::is(Bug::EntryTrusted);
                 entry.row = match is_there {
                     true => EntryRow::Found(version, projected.clone()),
                     false => EntryRow::Gone,
@@ -473,11 +467,7 @@ impl EntryRead {
     fn cut(&mut self) {
         self.unread.clear();
         let has_first = |batch: &RowBatch| batch.wanted.values().flatten().any(|it| *it == 0);
-        if let Some(Entry {
-            row: EntryRow::Wanted(pk),
-            partition: Some(partition),
-            ..
-        }) = self.entries.first()
+        if let Some(EntryRow::Wanted(partition, pk)) = self.entries.first().map(|it| &it.row)
             && !self.open.values().any(has_first)
         {
             self.unread.push_back(RowBatch {
@@ -496,7 +486,7 @@ impl EntryRead {
         let mut last: Option<Vec<u8>> = None;
         for entry in self.entries {
             let is_full = page.count == u64::from(read.limit);
-            if is_full || matches!(entry.row, EntryRow::Wanted(_)) {
+            if is_full || matches!(entry.row, EntryRow::Wanted(..)) {
                 page.next = Some(Bytes(match last.filter(|_| read.descending) {
                     Some(last) => last,
                     None => entry.key,
@@ -511,13 +501,5 @@ impl EntryRead {
             last = Some(entry.key);
         }
         page
-    }
-}
-
-/// Returns how a part of a read must agree: it never holds its range.
-fn agreement_of_part(read: &Read) -> Agreement {
-    match read.agreement {
-        Agreement::Alone => Agreement::Alone,
-        Agreement::Quiet | Agreement::Hold(_) => Agreement::Quiet,
     }
 }

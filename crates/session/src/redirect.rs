@@ -20,7 +20,7 @@ use placement::{Cover, SlotConstraints};
 use protocol::configuration::routes::{cover_of_lost, is_down, is_thin};
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::identity::{CoreId, PartitionId, ServerId, TableId};
-use protocol::message::{Agreement, Consistency, Read, Redirect, RowPage, SnapshotFailure};
+use protocol::message::{Consistency, Read, Redirect, RowPage, SnapshotFailure};
 use protocol::planted::{self, Bug};
 
 use super::merge::Merge;
@@ -484,10 +484,7 @@ fn members(table: &PlacedTable, read: &Read, merge: &Merge, cover: &Cover) -> Ve
             projection: merge.projection.clone(),
             count_only: false,
             // A read of a cover never holds its range.
-            agreement: match read.agreement {
-                Agreement::Alone => Agreement::Alone,
-                Agreement::Quiet | Agreement::Hold(_) => Agreement::Quiet,
-            },
+            agreement: read.agreement.without_hold(),
             redirect: Some(Redirect {
                 replex: read.partition.replex,
                 constraints,

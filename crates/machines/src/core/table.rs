@@ -126,15 +126,12 @@ impl ReplexInfo {
             order: number(layout.order_of(position)),
             entry_orders: orders.filter(|order| serves(*order)).map(number).collect(),
             is_building: table.is_building(position),
-            entry_has: match replex.kind {
-                ReplexKind::Thin { index } => {
-                    let included = &table.schema.thin[index].included;
-                    let key = layout.order_columns(position);
+            entry_has: match layout.entry_columns(&table.schema, position) {
+                Some(in_entries) => {
                     let columns = 0..table.schema.columns.len();
-                    let has = columns.map(|it| key.contains(&it) || included.contains(&it));
-                    has.collect()
+                    columns.map(|it| in_entries.contains(&it)).collect()
                 }
-                _ => Vec::new(),
+                None => Vec::new(),
             },
         }
     }

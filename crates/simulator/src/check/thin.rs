@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use placement::ReplexKind;
-
 use super::partition_contents::{PartitionContents, of_replex};
 use super::places::entry_key;
 use crate::model::{ModelRow, NULL};
@@ -51,13 +49,12 @@ pub fn match_rows(
 
 /// Returns the columns of a row that the entries of a thin index have, and NULL for the others.
 fn entry_of(table: &Translation, replex: usize, row: &ModelRow) -> ModelRow {
-    let ReplexKind::Thin { index } = table.layout.replexes[replex].kind else {
+    let Some(columns) = table.layout.entry_columns(&table.schema, replex) else {
         return *row;
     };
     let mut entry = [NULL; crate::model::COLUMNS];
-    let columns = table.layout.order_columns(replex);
-    for column in columns.iter().chain(&table.schema.thin[index].included) {
-        entry[*column] = row[*column];
+    for column in columns {
+        entry[column] = row[column];
     }
     entry
 }

@@ -150,11 +150,7 @@ fn change(change: &ChangePlan, context: &Context<'_>) -> Vec<String> {
     if let ChangeKind::Update(assignments) = &change.change {
         lines.extend(moves(table, assignments));
     }
-    let names = |numbers: Vec<usize>| {
-        let names = numbers.into_iter();
-        names.map(|number| table.layout.replexes[number].name.as_str())
-    };
-    let chain: Vec<&str> = names(table.layout.chain(schema)).collect();
+    let chain = names(table, table.layout.chain(schema));
     lines.push(format!(
         "  chain of each row: its partition in {}",
         chain.join(", then in ")
@@ -212,12 +208,16 @@ fn moves(table: &PlacedTable, assignments: &[Assignment]) -> Option<String> {
     })
 }
 
+fn names(table: &PlacedTable, numbers: impl IntoIterator<Item = usize>) -> Vec<&str> {
+    let replexes = numbers.into_iter();
+    let replexes = replexes.map(|number| &table.layout.replexes[number]);
+    replexes.map(|replex| replex.name.as_str()).collect()
+}
+
 /// Returns a text about the thin indexes whose entries a write changes beside its chain; none if
 /// there are none.
 fn beside(table: &PlacedTable) -> Option<String> {
-    let numbers = table.layout.thin_numbers();
-    let names = numbers.map(|number| table.layout.replexes[number].name.as_str());
-    let names: Vec<&str> = names.collect();
+    let names = names(table, table.layout.thin_numbers());
     (!names.is_empty()).then(|| {
         format!(
             "  beside the chain: entries of {}, where their columns change",
@@ -229,9 +229,7 @@ fn beside(table: &PlacedTable) -> Option<String> {
 /// Returns a text about the copies that no statement reads yet; none if there are none.
 fn made(table: &PlacedTable) -> Option<String> {
     let numbers = table.building.iter().map(|number| usize::from(*number));
-    let names: Vec<&str> = numbers
-        .map(|it| table.layout.replexes[it].name.as_str())
-        .collect();
+    let names = names(table, numbers);
     let plural = if names.len() == 1 { "is" } else { "are" };
     (!names.is_empty())
         .then(|| format!("  not used yet, {plural} being made: {}", names.join(", ")))
@@ -306,15 +304,10 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
 /// Returns a text about the rows that are read by the entries of a thin index; none for a copy, and
 /// where the entries have all that is wanted.
 fn rows_of_entries(table: &PlacedTable, read: &ReadPlan) -> Option<String> {
-    let ReplexKind::Thin { index } = table.layout.replexes[read.access.replex].kind else {
-        return None;
-    };
-    let included = &table.schema.thin[index].included;
-    let order = &read.access.order_columns;
-    let has = |column: u16| {
-        let column = usize::from(column);
-        order.contains(&column) || included.contains(&column)
-    };
+    let columns = table
+        .layout
+        .entry_columns(&table.schema, read.access.replex)?;
+    let has = |column: u16| columns.contains(&usize::from(column));
     let named = read.projection.as_ref();
     let has_output = named.is_some_and(|columns| columns.iter().all(|column| has(*column)));
     let filter = read.filter.as_ref();

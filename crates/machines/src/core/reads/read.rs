@@ -6,12 +6,16 @@
 //! by every index linearizable. `Stale` reads do not wait.
 
 use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::{Bound, ControlFlow, RangeBounds};
 
 use placement::tables::{Tables, TablesError};
 use protocol::identity::{ClockReading, OperationId, PartitionId, Position, Version};
-use protocol::message::{ChecksumPart, ChecksumRead, Consistency, Read, Refusal, Reply};
+use protocol::message::{
+    Agreement, ChecksumPart, ChecksumRead, Consistency, KEYS_MAX, Read, Refusal, Reply,
+};
 use protocol::planted::{self, Bug};
 
 use crate::core::CoreMachine;
@@ -22,6 +26,7 @@ use crate::core::partition::rows::{AccessPath, KeyRange, Rows};
 use crate::core::reads::page::PageBuilder;
 use crate::core::reads::redirect;
 use crate::core::step::Step;
+use crate::core::table::TableInfo;
 
 impl CoreMachine {
     pub(crate) fn read<T: Tables>(
@@ -41,7 +46,9 @@ impl CoreMachine {
             self.refuse(asker, Refusal::Snapshot(failure), step.output);
             return Ok(());
         }
-        if let Err(message) = redirect::check(&self.partitions[&read.partition].table, &read) {
+        let table = &self.partitions[&read.partition].table;
+        let checked = check_keys(table, &read).and_then(|()| redirect::check(table, &read));
+        if let Err(message) = checked {
             self.refuse(asker, Refusal::Invalid { message }, step.output);
             return Ok(());
         }
@@ -422,4 +429,22 @@ impl CoreMachine {
         );
         Ok(())
     }
+}
+
+/// Returns an error if a read of some keys is invalid. Only a copy answers one, and only with the
+/// rows of one partition.
+fn check_keys(table: &TableInfo, read: &Read) -> Result<(), String> {
+    if read.keys.is_empty() {
+        return Ok(());
+    }
+    let is_thin = table.replexes[usize::from(read.partition.replex)].is_thin();
+    let holds = matches!(read.agreement, Agreement::Hold(_));
+    if is_thin || holds || read.redirect.is_some() || read.descending {
+        return Err("single keys are read of a copy, ascending, and never held".into());
+    }
+    let ascend = read.keys.is_sorted_by(|one, next| one[..] < next[..]);
+    if read.keys.len() > KEYS_MAX || !ascend {
+        return Err(format!("a read names at most {KEYS_MAX} keys, ascending"));
+    }
+    Ok(())
 }

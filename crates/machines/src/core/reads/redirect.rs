@@ -8,12 +8,11 @@
 //! client asks, a partition records only when it last changed.
 
 use alloc::collections::BTreeSet;
-use alloc::format;
 use alloc::string::String;
 use core::ops::RangeBounds;
 
 use protocol::identity::{ClockReading, OperationId, PartitionId};
-use protocol::message::{Agreement, KEYS_MAX, Read};
+use protocol::message::Read;
 use protocol::operation::Decision;
 use protocol::planted::{self, Bug};
 
@@ -23,11 +22,8 @@ use crate::core::partition::Partition;
 use crate::core::partition::ranges::{RedirectFilter, bounds};
 use crate::core::table::TableInfo;
 
-/// Returns an error if a read of some keys, or a redirected read, is invalid.
+/// Returns an error if a redirected read is invalid.
 pub(crate) fn check(table: &TableInfo, read: &Read) -> Result<(), String> {
-    if !read.keys.is_empty() {
-        check_keys(table, read)?;
-    }
     let Some(redirect) = &read.redirect else {
         return Ok(());
     };
@@ -44,21 +40,6 @@ pub(crate) fn check(table: &TableInfo, read: &Read) -> Result<(), String> {
         .all(|residue| residue.is_possible());
     if residues.len() != table.layout.key_spaces.len() || !possible {
         return Err("the constraints are not of this table".into());
-    }
-    Ok(())
-}
-
-/// Returns an error if a read of some keys is invalid. Only a copy answers one, and only with the
-/// rows of one partition.
-fn check_keys(table: &TableInfo, read: &Read) -> Result<(), String> {
-    let is_thin = table.replexes[usize::from(read.partition.replex)].is_thin();
-    let holds = matches!(read.agreement, Agreement::Hold(_));
-    if is_thin || holds || read.redirect.is_some() || read.descending {
-        return Err("single keys are read of a copy, ascending, and never held".into());
-    }
-    let ascend = read.keys.is_sorted_by(|one, next| one[..] < next[..]);
-    if read.keys.len() > KEYS_MAX || !ascend {
-        return Err(format!("a read names at most {KEYS_MAX} keys, ascending"));
     }
     Ok(())
 }
