@@ -277,10 +277,23 @@ impl Teller {
     }
 
     pub fn fetch(&mut self) {
-        let known = Epoch(0);
-        match self.coordinator.ask(CoordinatorRequest::Fetch { known }) {
-            CoordinatorReply::Configuration(configuration) => self.configuration = configuration,
-            other => panic!("{other:?} instead of a configuration"),
+        assert!(self.try_fetch(), "no answer of the coordinator");
+    }
+
+    /// Whether the coordinator answered; the last configuration stays where it is offline.
+    fn try_fetch(&mut self) -> bool {
+        let mut bytes = Vec::new();
+        let ask = Message::Ask(CoordinatorRequest::Fetch { known: Epoch(0) });
+        frame::encode(9, &ask, &mut bytes);
+        let sent = self.coordinator.stream.write_all(&bytes);
+        let frame = sent.ok().and_then(|()| self.coordinator.receive());
+        match frame.map(|frame| frame.message) {
+            Some(Message::Answer(CoordinatorReply::Configuration(configuration))) => {
+                self.configuration = configuration;
+                true
+            }
+            Some(Message::Goodbye { .. }) | None => false,
+            Some(other) => panic!("{other:?} instead of a configuration"),
         }
     }
 
@@ -316,7 +329,9 @@ impl Teller {
                 ))
                 | None => {
                     assert!(begin.elapsed() < PATIENCE, "{reply:?} for too long");
-                    self.fetch();
+                    if !self.try_fetch() {
+                        std::thread::sleep(Duration::from_millis(10));
+                    }
                 }
                 Some(reply) => return reply,
             }
