@@ -14,9 +14,17 @@ use protocol::identity::{Epoch, PartitionId, SessionId, TableId};
 use protocol::message::CoordinatorRequest;
 
 use super::{
-    Fetch, LinkState, RequestPhase, SessionFailure, SessionMachine, SessionOperation,
-    SessionOutput, Ticket, Timer,
+    LinkState, RequestPhase, SessionFailure, SessionMachine, SessionOperation, SessionOutput,
+    Ticket, Timer,
 };
+
+/// A request for a configuration.
+#[derive(Debug)]
+pub(super) struct Fetch {
+    /// The epoch that the configuration must have at least.
+    wanted: Epoch,
+    asks: u32,
+}
 
 impl SessionMachine {
     pub(super) fn on_configuration(

@@ -22,6 +22,7 @@ extern crate alloc;
 
 mod contract;
 mod coordinator_requests;
+mod covers;
 mod entries;
 mod events;
 pub mod gather;
@@ -44,6 +45,8 @@ use protocol::message::{
     CoordinatorRequest, Execute, Refusal, Request, SnapshotFailure, SnapshotRequest,
 };
 
+use coordinator_requests::Fetch;
+use covers::Covers;
 use entries::EntryReads;
 use moment::Moments;
 use numbering::Numbering;
@@ -78,6 +81,7 @@ pub struct SessionMachine {
     last_correlation: u64,
     last_order: u64,
     last_part: u64,
+    covers: Covers,
     redirects: Redirects,
     entry_reads: EntryReads,
     moments: Moments,
@@ -194,14 +198,6 @@ enum LinkState {
     Up,
 }
 
-/// A request for a configuration.
-#[derive(Debug)]
-struct Fetch {
-    /// The epoch that the configuration must have at least.
-    wanted: Epoch,
-    asks: u32,
-}
-
 impl Pending {
     fn new(operation: SessionOperation, order: u64, deadline_us: u64) -> Pending {
         Pending {
@@ -264,6 +260,7 @@ impl SessionMachine {
             last_correlation: 0,
             last_order: 0,
             last_part: 0,
+            covers: Covers::default(),
             redirects: BTreeMap::new(),
             entry_reads: BTreeMap::new(),
             moments: BTreeMap::new(),

@@ -17,7 +17,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use placement::{Cover, SlotConstraints};
-use protocol::configuration::routes::{cover_of_lost, is_down, is_thin};
+use protocol::configuration::routes::{is_down, is_thin};
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::identity::{CoreId, PartitionId, ServerId, TableId};
 use protocol::message::{Consistency, Read, Redirect, RowPage, SnapshotFailure};
@@ -82,8 +82,10 @@ impl SessionMachine {
             self.redirect_again(now_us, parent, output);
             return true;
         }
-        let is_reachable = |core| self.is_reachable(core, now_us);
-        let cover = cover_of_lost(configuration, read.partition, &is_reachable);
+        let links = self.links.iter();
+        let suspected = links.filter(|(_, link)| link.suspected_until_us > now_us);
+        let unreachable = suspected.map(|(core, _)| *core).collect();
+        let cover = self.covers.of(configuration, unreachable, read.partition);
         if let Some(RequestParent::Entries(parent)) = pending.part_of
             && is_thin(configuration, read.partition)
             && (down || cover.is_some())

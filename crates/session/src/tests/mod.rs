@@ -6,7 +6,7 @@ mod entries;
 mod gather;
 mod inquiries;
 mod moment;
-mod redirect;
+pub(crate) mod redirect;
 mod single;
 mod world;
 

@@ -18,7 +18,7 @@ const QUIET: Option<u64> = Some(SECOND);
 const TICKET: Ticket = Ticket(1);
 
 /// Returns the primary replex on server 1, the other on server 2; both are up, or some are down.
-fn apart(epoch: u64, down: &[u32]) -> Arc<Configuration> {
+pub(crate) fn apart(epoch: u64, down: &[u32]) -> Arc<Configuration> {
     let mut apart = (*configuration(epoch)).clone();
     for (places, server) in apart.tables[0].placement.iter_mut().zip(1..) {
         places.fill(Place::serving(core(server), Epoch(0)));
