@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use placement::Value;
+use placement::{KeyInterval, Value};
 use protocol::codec::Bytes;
 use protocol::configuration::routes;
 use protocol::identity::PartitionId;
@@ -54,8 +54,9 @@ impl IndexRead {
         start: Vec<u8>,
         end: Option<Vec<u8>>,
     ) -> Result<IndexRead, Error> {
+        let partitions = rows.partitions(table, (&start, end.as_deref()))?;
         let plan = GatherPlan {
-            partitions: rows.partitions(table)?,
+            partitions,
             start: Bytes(start),
             end: end.map(Bytes),
             filter: None,
@@ -75,6 +76,18 @@ impl IndexRead {
             patience: None,
             snapshot: None,
         })
+    }
+
+    /// Restricts the read to these keys, and chooses its partitions again.
+    ///
+    /// # Errors
+    /// [`Error::UnknownIndex`].
+    pub fn narrow(&mut self, start: Vec<u8>, end: Option<Vec<u8>>) -> Result<(), Error> {
+        let keys = (&start[..], end.as_deref());
+        self.plan.partitions = self.rows.partitions(&self.table, keys)?;
+        self.plan.start = Bytes(start);
+        self.plan.end = end.map(Bytes);
+        Ok(())
     }
 
     /// Chooses the partitions again, if a read failed because the table is cut otherwise by now.
@@ -99,7 +112,8 @@ impl IndexRead {
         let is_same = newest.schema().columns == self.table.schema().columns
             && index(&newest) == index(&self.table);
         if is_same {
-            self.plan.partitions = self.rows.partitions(&newest)?;
+            let keys = (&self.plan.start[..], self.plan.end.as_deref());
+            self.plan.partitions = self.rows.partitions(&newest, keys)?;
             self.plan.epoch = newest.epoch();
             self.table = newest;
         }
@@ -115,8 +129,8 @@ impl IndexRows {
         }
     }
 
-    /// Returns the partitions that can hold such rows.
-    fn partitions(&self, table: &Table) -> Result<Vec<PartitionId>, Error> {
+    /// Returns the partitions that can hold such rows with keys of this range.
+    fn partitions(&self, table: &Table, keys: KeyInterval<'_>) -> Result<Vec<PartitionId>, Error> {
         if self.none {
             return Ok(Vec::new());
         }
@@ -126,7 +140,7 @@ impl IndexRows {
             let found = equated.find(|(other, _)| *other == column);
             found.map(|(_, value)| value.as_ref())
         };
-        let numbers = routes::partitions(table.definition(), replex, equated);
+        let numbers = routes::partitions(table.definition(), replex, equated, keys);
         let partition = |number| PartitionId {
             table: table.id(),
             replex,

@@ -63,7 +63,7 @@ impl Lookup {
         let prefix = encode_key(key.iter().map(Value::as_ref));
         let (start, end) = (prefix.clone(), prefix_end(&prefix));
         let wanted = IndexRead::new(table, rows, start, end)?;
-        if wanted.plan.partitions.len() != 1 {
+        if wanted.plan.partitions.len() != 1 && !index.is_thin {
             return Err(Error::Protocol {
                 message: format!("table {} is not cut by its keys", table.schema().name),
             });
@@ -112,8 +112,7 @@ impl Lookup {
             // NULLs come last in an index.
             Bound::Unbounded => key(&Value::Null),
         };
-        self.wanted.plan.start = Bytes(start);
-        self.wanted.plan.end = Some(Bytes(end));
+        self.wanted.narrow(start, Some(end))?;
         Ok(self)
     }
 
@@ -231,11 +230,7 @@ impl Table {
     #[doc(hidden)]
     pub async fn get_raw(&self, replex: u8, key: &[u8], limit: u32) -> Result<RowPage, Error> {
         let layout = &self.definition().layout;
-        let axes = &layout.replexes[usize::from(replex)].axes;
-        let number = axes.iter().fold(0, |number, axis| {
-            let slot = layout.slot_of_key(axis.key_space, key);
-            number * axis.divisions + axis.coordinate(slot)
-        });
+        let number = layout.partition_of_key(usize::from(replex), key);
         let read = Read {
             start: Bytes::from(key),
             end: prefix_end(key).map(Bytes),

@@ -21,6 +21,7 @@ mod folders;
 mod members;
 mod moves;
 mod partitions;
+mod ranges;
 mod recall;
 mod renewal;
 mod replacement;
@@ -69,6 +70,8 @@ pub struct Coordinator {
     listeners: Listeners,
     /// Cores whose disks have no room for all writes.
     rooms: BTreeMap<CoreId, Room>,
+    /// Ranges of thin indexes that should be split or may be merged.
+    ranges: ranges::RangeReports,
     sessions: Sessions,
     seals: SealTracker,
     fills: copies::FillReports,
@@ -151,6 +154,7 @@ impl Coordinator {
             reports: BTreeMap::new(),
             listeners: Listeners::default(),
             rooms: BTreeMap::new(),
+            ranges: BTreeMap::new(),
             seals: SealTracker::default(),
             fills: copies::FillReports::default(),
             moves: MoveTracker::default(),
@@ -307,6 +311,7 @@ impl Coordinator {
                 fills,
                 seals,
                 room,
+                ranges,
             } => {
                 let beat = CoreHeartbeat {
                     core,
@@ -318,6 +323,7 @@ impl Coordinator {
                     fills,
                     seals,
                     room,
+                    ranges,
                 };
                 self.heartbeat(now, beat, output)
             }
@@ -438,6 +444,7 @@ impl Coordinator {
 
     /// Makes a changed configuration a new epoch, and keeps the state.
     fn reconfigure(&mut self, output: &mut CoordinatorOutput) {
+        self.end_transfers();
         let configuration = &mut self.state.configuration;
         configuration.epoch.0 += 1;
         configuration.date_changes(&self.before);

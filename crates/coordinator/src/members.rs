@@ -20,7 +20,9 @@ use protocol::configuration::{PartitionState, Server, ServerState};
 use protocol::identity::{
     ClockReading, CoreId, Epoch, Incarnation, PartitionId, Position, ServerId, TableId,
 };
-use protocol::message::{CoordinatorReply, FillReport, FolderReport, Room, SealReport};
+use protocol::message::{
+    CoordinatorReply, FillReport, FolderReport, RangeReport, Room, SealReport,
+};
 
 use super::{
     CORES_MAX, Coordinator, CoordinatorOutput, FolderTrust, LastReport, Outcome, Refused,
@@ -47,6 +49,7 @@ pub(super) struct CoreHeartbeat {
     pub fills: Vec<FillReport>,
     pub seals: Vec<SealReport>,
     pub room: Room,
+    pub ranges: Vec<RangeReport>,
 }
 
 impl Coordinator {
@@ -116,6 +119,7 @@ impl Coordinator {
             fills,
             seals,
             room,
+            ranges,
         } = beat;
         let has_stopped = self.has_stopped(core.server);
         let epoch_now = self.state.configuration.epoch;
@@ -156,6 +160,7 @@ impl Coordinator {
         };
         self.note_room(core, room, output);
         self.take_reports((core, epoch), filled, fills, output);
+        self.note_ranges((core, epoch), ranges);
         Ok(Outcome::Now(CoordinatorReply::Beat {
             sent_us,
             epoch: self.state.configuration.epoch,

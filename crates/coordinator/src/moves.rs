@@ -27,6 +27,7 @@ use placement::{Cell, HostCore, Loads, Placement, Relocation, prove};
 use protocol::configuration::{MoveProgress, PartitionState, PlacedTable};
 use protocol::configuration::{PlacedTables, Server, ServerState, Tenure};
 use protocol::identity::{ClockReading, CoreId, Epoch, PartitionId, ServerId, TableId};
+use protocol::planted::{self, Bug};
 
 use super::{Coordinator, CoordinatorOutput, Outcome, Refused};
 
@@ -56,6 +57,11 @@ pub(super) struct MoveTracker {
 }
 
 impl MoveTracker {
+    /// Forgets which partitions are level, because others begin to move.
+    pub fn forget_level(&mut self) {
+        self.level.clear();
+    }
+
     /// Records that a server was replaced.
     pub fn note_lost(&mut self, server: ServerId) {
         let (losses, _) = self.lost.entry(server).or_default();
@@ -235,9 +241,14 @@ impl Coordinator {
                     level.insert(table.id, BTreeSet::new());
                 }
             }
-            if !level.is_empty() {
-                self.begin_seals(&level, output);
+            if level.is_empty() {
+                return;
             }
+            if planted::is(Bug::RangesChangeAtOnce) {
+                self.hand_over(|id| level.contains_key(&id), output);
+                return self.reconfigure(output);
+            }
+            self.begin_seals(&level, output);
             return;
         }
         let is_rebuilt = {
@@ -249,6 +260,8 @@ impl Coordinator {
         };
         if is_rebuilt && self.moves.looked_at != configuration.epoch {
             self.begin_moves(output);
+        } else if is_rebuilt && !self.ranges.is_empty() {
+            self.begin_transfers(output);
         }
     }
 
@@ -455,14 +468,17 @@ impl Coordinator {
         for id in level {
             self.moves.level.remove(&id);
             let tables = &mut self.state.configuration.tables;
-            let table = tables.get_mut(id.table);
-            let places = table.and_then(|it| it.placement.get_mut(usize::from(id.replex)));
+            let Some(table) = tables.get_mut(id.table) else {
+                continue;
+            };
+            let places = table.placement.get_mut(usize::from(id.replex));
             let place = places.and_then(|places| places.get_mut(id.number as usize));
             if let Some(place) = place.filter(|it| it.tenures().all(|it| is_up(it.core)))
                 && matches!(place.moving, Some(MoveProgress::To(_)))
             {
                 count += 1;
                 *place = place.handed_over();
+                Coordinator::hand_over_ranges(table, id.replex, id.number);
             }
         }
         if count > 0 {

@@ -436,6 +436,7 @@ impl World {
                         fills: Vec::new(),
                         seals: Vec::new(),
                         room: Room::Free,
+                        ranges: Vec::new(),
                     });
                 }
             }

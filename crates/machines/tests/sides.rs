@@ -41,6 +41,7 @@ fn with_thin() -> Configuration {
         name: "by_tail_thin".into(),
         columns: vec![1],
         included: Vec::new(),
+        by_range: false,
     });
     table.layout = Layout::base(&table.schema);
     let place = Place::serving(core(SIDE), Epoch(0));

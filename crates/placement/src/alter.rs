@@ -138,6 +138,7 @@ impl Layout {
                 kind: ReplexKind::Vacant,
                 axes: Vec::new(),
                 sort_columns: Vec::new(),
+                ranges: None,
             };
         }
         while let Some(last) = self.replexes.last()

@@ -3,13 +3,15 @@
 //!
 //! A replex is a list of axes. An axis keeps `(slot / stride) mod divisions` of its key space's
 //! slot. The partition number is the mixed radix of these coordinates, and the first axis weighs
-//! most. Key spaces are cut by hash; cutting by ranges of the sort order is left for later.
+//! most. Key spaces are cut by hash. A thin index may be divided by ranges of its order instead
+//! ([`Ranges`]).
 
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::key::{Sink, encode_value_to};
+use crate::ranges::{KeyInterval, Ranges};
 use crate::row::RowView;
 use crate::schema::{Schema, ThinIndex};
 use crate::slots::{Residue, SlotConstraints};
@@ -83,6 +85,8 @@ pub struct Replex {
     /// The sorting key within a partition, as indexes into the table's columns. The store appends
     /// the primary key.
     pub sort_columns: Vec<usize>,
+    /// Ranges of the order that divide a thin index instead of axes.
+    pub ranges: Option<Ranges>,
 }
 
 /// All copies of a table. A copy keeps its number, which is its place in the list, because files on
@@ -161,6 +165,9 @@ impl Layout {
         let replex = &self.replexes[replex];
         if replex.kind == ReplexKind::Vacant {
             return 0;
+        }
+        if let Some(ranges) = &replex.ranges {
+            return ranges.count;
         }
         replex.axes.iter().map(|axis| axis.divisions).product()
     }
@@ -248,11 +255,7 @@ impl Layout {
         if columns.is_empty() || *slots == 1 {
             return 0;
         }
-        let mut key = KeyBuffer {
-            inline: [0; KeyBuffer::INLINE_BYTES],
-            length: 0,
-            spilled: Vec::new(),
-        };
+        let mut key = KeyBuffer::new();
         for column in columns {
             encode_value_to(&mut key, values(*column));
         }
@@ -272,6 +275,9 @@ impl Layout {
 
     /// Returns the partition of a replex that holds a row.
     pub fn partition_of_row(&self, replex: usize, row: &RowView<'_>) -> u32 {
+        if let Some(ranges) = &self.replexes[replex].ranges {
+            return ranges.owner(self.key_in_order(replex, |it| row.column(it)).bytes());
+        }
         self.partition_by(replex, |key_space| {
             self.slot(key_space, |column| row.column(column))
         })
@@ -284,7 +290,62 @@ impl Layout {
         replex: usize,
         values: impl Fn(usize) -> ValueRef<'a>,
     ) -> u32 {
+        if let Some(ranges) = &self.replexes[replex].ranges {
+            return ranges.owner(self.key_in_order(replex, values).bytes());
+        }
         self.partition_by(replex, |key_space| self.slot(key_space, &values))
+    }
+
+    /// Returns the partition of a replex that holds rows with this memcomparable key. The key has
+    /// exactly the columns of each key space. If ranges divide the replex, the key may be any
+    /// prefix, and the result is the first partition with it.
+    pub fn partition_of_key(&self, replex: usize, key: &[u8]) -> u32 {
+        if let Some(ranges) = &self.replexes[replex].ranges {
+            return ranges.owner(key);
+        }
+        self.partition_by(replex, |key_space| self.slot_of_key(key_space, key))
+    }
+
+    /// Returns whether a row belongs into a partition of a replex. While a range of a thin index is
+    /// transferred, its rows belong into the partition that gives them, too, and into the one that
+    /// receives them.
+    pub fn is_in_partition(&self, replex: usize, partition: u32, row: &RowView<'_>) -> bool {
+        let Some(ranges) = &self.replexes[replex].ranges else {
+            return self.partition_of_row(replex, row) == partition;
+        };
+        let key = self.key_in_order(replex, |it| row.column(it));
+        ranges.has(partition, key.bytes())
+    }
+
+    /// Returns the part of a range of keys that a partition has, in the order of its replex. The
+    /// part is empty if the partition has none of it. A replex that ranges do not divide may have
+    /// every key in every partition.
+    pub fn keys_in_partition<'a>(
+        &'a self,
+        replex: usize,
+        partition: u32,
+        (start, end): KeyInterval<'a>,
+    ) -> KeyInterval<'a> {
+        let Some(ranges) = &self.replexes[replex].ranges else {
+            return (start, end);
+        };
+        let Some((first, after)) = ranges.of(partition) else {
+            return (&[], Some(&[]));
+        };
+        let ends = [after, end].into_iter().flatten();
+        (first.max(start), ends.min())
+    }
+
+    /// Returns the key of a row in the order of a replex.
+    fn key_in_order<'a>(&self, replex: usize, values: impl Fn(usize) -> ValueRef<'a>) -> KeyBuffer {
+        let sort_columns = &self.replexes[replex].sort_columns;
+        let primary_key = &self.replexes[self.primary()].sort_columns;
+        let primary_key = primary_key.iter().filter(|_| sort_columns != primary_key);
+        let mut key = KeyBuffer::new();
+        for column in sort_columns.iter().chain(primary_key) {
+            encode_value_to(&mut key, values(*column));
+        }
+        key
     }
 
     /// Returns the partition of a row with these slots, one per key space, in a replex. See
@@ -365,6 +426,10 @@ impl Layout {
             self.key_spaces.len(),
             "one entry per key space"
         );
+        if let Some(ranges) = &self.replexes[replex].ranges {
+            // Slots say nothing about ranges.
+            return ranges.overlapping((&[], None));
+        }
         let mut partitions = vec![0];
         for (index, key_space) in self.key_spaces.iter().enumerate() {
             let mut allowed = constraints.allowed_slots(index, key_space.slots);
@@ -418,17 +483,27 @@ impl Layout {
 
     /// Returns the replex of a thin index. Adds the key space that it needs.
     pub(crate) fn thin_replex(&mut self, schema: &Schema, index: usize) -> Replex {
-        let ThinIndex { name, columns, .. } = &schema.thin[index];
+        let ThinIndex {
+            name,
+            columns,
+            by_range,
+            ..
+        } = &schema.thin[index];
         let divisions = schema.partitions;
-        Replex {
-            name: name.clone(),
-            kind: ReplexKind::Thin { index },
-            axes: vec![Axis {
+        let axes = match by_range {
+            true => Vec::new(),
+            false => vec![Axis {
                 key_space: self.key_space(columns, divisions),
                 stride: 1,
                 divisions,
             }],
+        };
+        Replex {
+            name: name.clone(),
+            kind: ReplexKind::Thin { index },
+            axes,
             sort_columns: columns.clone(),
+            ranges: by_range.then(Ranges::whole),
         }
     }
 
@@ -457,6 +532,7 @@ impl Layout {
                 divisions,
             }],
             sort_columns: columns.to_vec(),
+            ranges: None,
         }
     }
 }
@@ -478,6 +554,14 @@ struct KeyBuffer {
 
 impl KeyBuffer {
     const INLINE_BYTES: usize = 256;
+
+    fn new() -> KeyBuffer {
+        KeyBuffer {
+            inline: [0; KeyBuffer::INLINE_BYTES],
+            length: 0,
+            spilled: Vec::new(),
+        }
+    }
 
     fn bytes(&self) -> &[u8] {
         if self.spilled.is_empty() {

@@ -133,6 +133,7 @@ impl Layout {
             kind: ReplexKind::Exact { of },
             axes,
             sort_columns,
+            ranges: None,
         })
     }
 
@@ -177,6 +178,7 @@ impl Layout {
             kind: ReplexKind::Hyperspace,
             axes,
             sort_columns,
+            ranges: None,
         })
     }
 
@@ -228,6 +230,7 @@ impl Layout {
             kind,
             axes,
             sort_columns,
+            ranges,
         } in &self.replexes
         {
             let axes_fit = axes.iter().all(|axis| {
@@ -240,14 +243,22 @@ impl Layout {
                 .try_fold(1, |cells: u32, axis| cells.checked_mul(axis.divisions));
             let kind_fits = match kind {
                 ReplexKind::Index { index } => *index < schema.indexes.len(),
-                ReplexKind::Thin { index } => *index < schema.thin.len(),
+                ReplexKind::Thin { index } => {
+                    let index = schema.thin.get(*index);
+                    index.is_some_and(|index| index.by_range == ranges.is_some())
+                }
                 ReplexKind::Exact { of } | ReplexKind::Successor { of } => self.is_copy(*of),
                 ReplexKind::Vacant => axes.is_empty() && sort_columns.is_empty(),
                 ReplexKind::Primary | ReplexKind::Hybrid | ReplexKind::Hyperspace => true,
             };
+            let ranges_fit = ranges.as_ref().is_none_or(|ranges| {
+                matches!(kind, ReplexKind::Thin { .. })
+                    && axes.is_empty()
+                    && ranges.validate().is_ok()
+            });
             let cells_fit = cells.is_some_and(|cells| cells <= PARTITIONS_MAX);
             ensure!(
-                axes_fit && cells_fit && kind_fits && known(sort_columns),
+                axes_fit && cells_fit && kind_fits && ranges_fit && known(sort_columns),
                 "replex {name} of table {} is malformed: refresh the configuration",
                 schema.name
             );
@@ -273,6 +284,7 @@ impl Layout {
             kind: ReplexKind::Hybrid,
             axes,
             sort_columns,
+            ranges: None,
         }
     }
 

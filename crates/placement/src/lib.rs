@@ -24,6 +24,7 @@ mod partitions;
 mod places;
 mod position;
 mod proof;
+mod ranges;
 mod relocation;
 mod report;
 mod row;
@@ -53,6 +54,7 @@ pub use key::{
 pub use places::{HostCore, LOAD_PER_COPY, Loads, PartitionHost, Placement};
 pub use position::Position;
 pub use proof::{PROOF_STEPS_MAX, PlacementProof, copies_at_risk, decision_position, prove};
+pub use ranges::{KeyInterval, RANGES_MAX, RangePart, RangeStart, RangeTransfer, Ranges};
 pub use relocation::{Cell, Relocation};
 pub use report::{ReplexReport, TableReport};
 pub use row::{ROW_BYTES_MAX, RowError, RowView, encode_row, encode_row_refs};

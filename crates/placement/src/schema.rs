@@ -71,6 +71,9 @@ pub struct ThinIndex {
     pub columns: Vec<usize>,
     /// Further columns that the entries have.
     pub included: Vec<usize>,
+    /// Whether partitions are ranges of the order, which split and merge. Otherwise there are as
+    /// many as the table has, and the hash of the sorting key determines the partition.
+    pub by_range: bool,
 }
 
 /// When a write is acknowledged.

@@ -231,6 +231,7 @@ fn lost_member_may_be_cheaper_to_replace_than_to_read() {
         slots,
     };
     let replex = |sort_column, key_space, stride, divisions| Replex {
+        ranges: None,
         name: String::new(),
         kind: ReplexKind::Hybrid,
         axes: vec![Axis {

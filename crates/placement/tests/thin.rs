@@ -14,6 +14,7 @@ fn thin(name: &str, columns: &[usize], included: &[usize]) -> ThinIndex {
         name: name.into(),
         columns: columns.into(),
         included: included.into(),
+        by_range: false,
     }
 }
 

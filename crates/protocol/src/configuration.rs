@@ -22,6 +22,7 @@ use placement::{
     ColumnType, Placement, PlacementProof, TableReport, copies_at_risk, decision_position, prove,
 };
 use placement::{Cut, Dimension, FurtherCopy, Share, ThinIndex};
+use placement::{RangePart, RangeStart, RangeTransfer, Ranges};
 
 pub use changes::ConfigurationChanges;
 pub use tables::PlacedTables;
@@ -697,7 +698,8 @@ wire_struct!(Index {
 wire_struct!(ThinIndex {
     name,
     columns,
-    included
+    included,
+    by_range
 });
 wire_struct!(FurtherCopy { name, cut });
 wire_enum!(Cut {
@@ -721,8 +723,17 @@ wire_struct!(Replex {
     name,
     kind,
     axes,
-    sort_columns
+    sort_columns,
+    ranges
 });
+wire_struct!(Ranges {
+    starts,
+    count,
+    transfers
+});
+wire_struct!(RangeStart { key, partition });
+wire_struct!(RangeTransfer { to, parts });
+wire_struct!(RangePart { from, start, end });
 wire_struct!(Axis {
     key_space,
     stride,

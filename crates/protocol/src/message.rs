@@ -29,7 +29,7 @@ use crate::record::SavedCompletion;
 
 pub use coordinator::{
     CoordinatorReply, CoordinatorRequest, CopyFailure, FillReport, FolderReport, OBSTACLES_MAX,
-    RecallReport, SealReport, SealStage, Shortage,
+    RANGE_REPORTS_MAX, RangeReport, RecallReport, SealReport, SealStage, Shortage,
 };
 pub use refusal::Refusal;
 pub use row_page::RowPage;

@@ -203,6 +203,16 @@ bugs! {
     EntryTrusted = "entry-trusted", "R28";
     /// A restarted side member takes no operation that it has forgotten from its peers.
     SidesAdoptNothing = "sides-adopt-nothing", "R28";
+    /// A partition of an index answers with entries that are outside of its range.
+    EntriesOutsideRead = "entries-outside-read", "R47";
+    /// Readers keep the partitions of a read when the ranges of its index have changed.
+    OldRangesRead = "old-ranges-read", "R47";
+    /// The giver of a range does not list the changes that it settles there.
+    RangeChangesNotListed = "range-changes-not-listed", "R49";
+    /// A range changes its owner while operations are in progress.
+    RangesChangeAtOnce = "ranges-change-at-once", "R49";
+    /// The giver of a range removes the entries before the taker has them all.
+    SweptTooEarly = "swept-too-early", "R49";
     /// A core uses rows of a partition from an earlier tenure.
     EarlierTenureTrusted = "earlier-tenure-trusted", "R25";
     /// A server returns with an older copy of its folder and uses it.

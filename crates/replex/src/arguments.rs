@@ -178,6 +178,10 @@ pub struct ServerArguments {
     /// from the disk.
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     pub tables_memory_mib: u32,
+    /// The number of entries with which a range of a thin index is split. Neighbours with less than
+    /// a quarter of it are merged.
+    #[arg(long, value_name = "N", default_value_t = 524_288, value_parser = clap::value_parser!(u64).range(2..))]
+    pub range_entries: u64,
     /// The address at which metrics are served as Prometheus text. With port 0 the system chooses a
     /// free port.
     #[arg(long, value_name = "ADDRESS:PORT")]

@@ -32,6 +32,7 @@ pub fn server(arguments: &arguments::ServerArguments) -> Result<(), CommandFailu
     options.domain.clone_from(&arguments.domain);
     options.spin = arguments.spin;
     options.metrics = arguments.metrics;
+    options.machine_limits.range_entries_max = arguments.range_entries;
     options.store.memory_bytes = arguments.tables_memory_mib as usize * (1 << 20);
     options.allow_unencrypted_network = arguments.process.allow_unencrypted_network;
     if arguments.memory {

@@ -175,6 +175,7 @@ impl JoinHeartbeat {
                 fills: Vec::new(),
                 seals: Vec::new(),
                 room: Room::default(),
+                ranges: Vec::new(),
             },
             connection: None,
             left: PULSES_MAX,
@@ -346,6 +347,7 @@ mod tests {
             fills: Vec::new(),
             seals: Vec::new(),
             room: Room::default(),
+            ranges: Vec::new(),
         };
         assert_eq!(beat, Message::Ask(expected));
     }

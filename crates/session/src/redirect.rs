@@ -17,6 +17,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use placement::{Cover, SlotConstraints};
+use protocol::codec::Bytes;
 use protocol::configuration::routes::{is_down, is_thin};
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::identity::{CoreId, PartitionId, ServerId, TableId};
@@ -146,8 +147,9 @@ impl SessionMachine {
         let table = configuration
             .table(read.partition.table)
             .expect("it was routed");
-        let merge = Merge::new(table, read);
-        let reads = members(table, read, &merge, cover);
+        let read = in_its_partition(table, read);
+        let merge = Merge::new(table, &read);
+        let reads = members(table, &read, &merge, cover);
         for correlation in pending.flying.clone() {
             self.uncount(correlation);
         }
@@ -458,6 +460,19 @@ impl SessionMachine {
     pub(super) fn suspect(&mut self, now_us: u64, core: CoreId) {
         let link = self.links.entry(core).or_default();
         link.suspected_until_us = now_us.saturating_add(self.limits.suspect_us);
+    }
+}
+
+/// Returns a read of the keys that its partition has. The members of a cover know nothing of the
+/// ranges of thin indexes.
+fn in_its_partition(table: &PlacedTable, read: &Read) -> Read {
+    let (replex, number) = (usize::from(read.partition.replex), read.partition.number);
+    let keys = (&read.start[..], read.end.as_deref());
+    let (start, end) = table.layout.keys_in_partition(replex, number, keys);
+    Read {
+        start: start.into(),
+        end: end.map(Bytes::from),
+        ..read.clone()
     }
 }
 

@@ -186,12 +186,18 @@ impl RunPlan {
             true => *random.pick(&[0, lease_us / 2, 3 * lease_us]),
             false => u64::MAX,
         };
+        let cores = 1 + u16::from(random.chance(0.3));
+        // Tables have few rows.
+        let range_entries_max = *random.pick(&[2, 4, 8]);
         RunPlan {
             servers,
-            cores: 1 + u16::from(random.chance(0.3)),
+            cores,
             schema,
             tables: 1,
-            limits,
+            limits: CoreLimits {
+                range_entries_max,
+                ..limits
+            },
             lease_us,
             replace_after_us,
             workload,
@@ -268,6 +274,7 @@ pub fn thin_index(name: String, random: &mut Random) -> ThinIndex {
         name,
         columns: columns.to_vec(),
         included: included.to_vec(),
+        by_range: random.chance(0.5),
     }
 }
 

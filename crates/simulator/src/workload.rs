@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use placement::{
-    Axis, Column, ColumnType, Constraint, KeySpace, Layout, ReplexKind, RowView, Schema, Value,
-    ValueRef, decode_key, encode_key, encode_row, prefix_end,
+    Axis, Column, ColumnType, Constraint, KeySpace, Layout, RangeStart, ReplexKind, RowView,
+    Schema, Value, ValueRef, decode_key, encode_key, encode_row, prefix_end,
 };
 use protocol::codec::Bytes;
 use protocol::expression::{Assignment, BinaryOperator, Expression};
@@ -326,6 +326,7 @@ struct Definition {
     demand: IndexConstraint,
     columns: Vec<usize>,
     grid: Vec<(KeySpace, Axis)>,
+    ranges: Option<Vec<RangeStart>>,
 }
 
 impl Definition {
@@ -355,15 +356,20 @@ impl Definition {
             demand,
             columns: replex.sort_columns.clone(),
             grid: axes.collect(),
+            ranges: replex.ranges.as_ref().map(|ranges| ranges.starts.clone()),
         }
     }
 
     fn copy(&self, layout: &Layout) -> Copy {
         let (number, layout) = (self.number, layout.clone());
         let spaces = self.grid.iter();
-        let cut_by: Vec<usize> = spaces
+        let mut cut_by: Vec<usize> = spaces
             .flat_map(|(space, _)| space.columns.clone())
             .collect();
+        if self.ranges.is_some() {
+            cut_by = layout.order_columns(number);
+        }
+        let partitions = layout.partition_count(number);
         let memory: RefCell<BTreeMap<Vec<i64>, u32>> = RefCell::default();
         let partition = move |row: &ModelRow| {
             let values: Vec<i64> = cut_by.iter().map(|column| row[*column]).collect();
@@ -375,7 +381,7 @@ impl Definition {
             columns: self.columns.clone(),
             is_thin: self.is_thin,
             demand: self.demand,
-            partitions: self.grid.iter().map(|(_, axis)| axis.divisions).product(),
+            partitions,
             partition: Rc::new(partition),
         }
     }

@@ -86,6 +86,8 @@ pub enum IndexKind {
     Thin {
         /// The columns that entries have beside those of the key.
         included: Vec<String>,
+        /// Whether ranges of the order divide it; otherwise the hash of the key does.
+        by_range: bool,
     },
     /// `replex (columns)`: a copy sorted by columns.
     Sorted {
@@ -276,6 +278,8 @@ pub enum Show {
     Tables,
     /// One table's columns and indexes.
     Table(String),
+    /// The ranges of a table's thin indexes.
+    IndexRanges(String),
     /// The servers.
     Servers,
     /// A setting of the session.

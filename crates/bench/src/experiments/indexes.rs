@@ -115,6 +115,7 @@ async fn make_thin(client: &Client, rows: u64) -> io::Result<Measurements> {
             name: name.to_owned(),
             columns: vec![2],
             included,
+            by_range: true,
         });
         let begun = Instant::now();
         client.add_copy(wanted, &|_| {}).await.map_err(failed)?;
@@ -252,6 +253,7 @@ async fn overwritten_table(client: &Client, indexes: u16) -> io::Result<Table> {
             name: format!("thin_{index}"),
             columns: vec![usize::from(index) + 1],
             included: Vec::new(),
+            by_range: true,
         })
         .collect();
     let created = client.create_table(schema, IfExists::Fail);

@@ -47,7 +47,7 @@ pub fn without(name: &str) -> Request {
 }
 
 /// Sends a heartbeat of every core of all servers that are up, completed by `fill_in`.
-fn beats(scene: &mut Scene, fill_in: impl Fn(CoreId, &Configuration, &mut Request)) {
+pub fn beats(scene: &mut Scene, fill_in: impl Fn(CoreId, &Configuration, &mut Request)) {
     let servers = scene.coordinator.configuration().servers.clone();
     let up = |server: &Server| server.state == ServerState::Up;
     for server in servers.into_iter().filter(up) {

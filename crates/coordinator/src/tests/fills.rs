@@ -39,6 +39,7 @@ fn serves(scene: &mut Scene, core: CoreId, epochs_ago: u64) -> bool {
         fills: Vec::new(),
         seals: Vec::new(),
         room: Default::default(),
+        ranges: Vec::new(),
     });
     let place = scene.coordinator.configuration().place(PLACE);
     place.is_some_and(|place| place.state == PartitionState::Serving)

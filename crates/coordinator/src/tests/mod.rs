@@ -7,6 +7,7 @@ mod fills;
 mod folders;
 mod moves;
 mod partitions;
+mod ranges;
 mod recall;
 mod renewal;
 mod reports;
@@ -245,6 +246,7 @@ fn heartbeat(id: u32, core: u16, incarnation: u32, epoch: u64) -> Request {
         fills: Vec::new(),
         seals: Vec::new(),
         room: Default::default(),
+        ranges: Vec::new(),
     }
 }
 

@@ -74,6 +74,7 @@ fn beat(scene: &mut Scene, server: &Server) {
                 true => Room::Reserve,
                 false => Room::Free,
             },
+            ranges: Vec::new(),
         };
         scene.ask(beat);
     }

@@ -198,6 +198,8 @@ pub struct CoreLimits {
     pub entry_page_max: usize,
     /// The most such entries per second, so that the core has time for requests.
     pub entries_per_second: u64,
+    /// A range of a thin index with this many entries is split.
+    pub range_entries_max: u64,
     /// The time for which cores pause in the first attempt to open a snapshot.
     pub snapshot_hold_us: u64,
     /// The time after which a snapshot ends if its client does not renew it.
@@ -229,6 +231,7 @@ impl Default for CoreLimits {
             fetched_rows_max: 64,
             fill_bytes_per_second: 256 << 20,
             entry_page_max: 512,
+            range_entries_max: 1 << 19,
             entries_per_second: 100_000,
             snapshot_hold_us: 20_000,
             snapshot_lease_us: 10_000_000,

@@ -20,6 +20,8 @@ enum Duty {
     Fill,
     /// Adds missing local entries.
     MakeEntries,
+    /// Removes entries outside of ranges, and searches for keys at which ranges should be split.
+    WatchRanges,
     /// Ends holds of ranges whose time has passed.
     EndHolds,
     /// Opens and keeps snapshots for clients.
@@ -32,11 +34,12 @@ enum Duty {
 
 impl Duty {
     /// All duties, in the order in which a tick performs them.
-    const ALL: [Duty; 8] = [
+    const ALL: [Duty; 9] = [
         Duty::Confirm,
         Duty::Retry,
         Duty::Fill,
         Duty::MakeEntries,
+        Duty::WatchRanges,
         Duty::EndHolds,
         Duty::ReviewOpenings,
         Duty::ExpireSnapshots,
@@ -70,6 +73,7 @@ impl CoreMachine {
             Duty::Retry => self.operations.next_retry_us(),
             Duty::Fill => self.fills.due_us(),
             Duty::MakeEntries => self.making.due_us(),
+            Duty::WatchRanges => self.ranges.due_us(),
             Duty::EndHolds => self.hold_clock.due_us(),
             Duty::ReviewOpenings => self.openings.due_us(),
             Duty::ExpireSnapshots => self.participation.due_us(),
@@ -90,6 +94,7 @@ impl CoreMachine {
                 Ok(())
             }
             Duty::MakeEntries => self.make_entries(step.now, step.tables),
+            Duty::WatchRanges => self.watch_ranges(step),
             Duty::EndHolds => self.drop_holds(None, step),
             Duty::ReviewOpenings => {
                 self.review_openings(step.now, step.output);

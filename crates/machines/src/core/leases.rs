@@ -286,6 +286,7 @@ impl CoreMachine {
             fills: self.fill_reports(),
             seals: self.seal_reports(now),
             room: self.space.own(),
+            ranges: self.ranges.reports(),
         });
         self.leases.note_asked(now);
         let lease = PeerMessage::LeaseRequest {

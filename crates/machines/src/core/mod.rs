@@ -35,6 +35,7 @@ mod log;
 mod member;
 mod members;
 mod partition;
+mod ranges;
 mod reads;
 mod repair;
 mod restart;
@@ -72,6 +73,7 @@ use log::CoreLog;
 use members::Members;
 use partition::Partitions;
 use partition::tenures::Tenures;
+use ranges::RangeWatch;
 use reads::holds::HoldClock;
 use repair::entry_making::EntryMaking;
 use repair::fill::Fills;
@@ -127,6 +129,8 @@ pub struct CoreMachine {
     lists: ChangeLists,
     /// Local entries that are being made.
     making: EntryMaking,
+    /// Ranges of thin indexes.
+    ranges: RangeWatch,
     hold_clock: HoldClock,
     /// Snapshots that this core opens.
     openings: Openings,
@@ -169,6 +173,7 @@ impl CoreMachine {
             takings: IncomingMoves::default(),
             lists: ChangeLists::default(),
             making: EntryMaking::default(),
+            ranges: RangeWatch::default(),
             hold_clock: HoldClock::default(),
             openings: Openings::default(),
             participation: Participation::default(),

@@ -10,8 +10,8 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use placement::{
-    Column, Constraint, Durability, KEY_BYTES_MAX, Layout, ReplexKind, RowView, Schema, ValueRef,
-    encode_row_refs, encode_value,
+    Column, Constraint, Durability, KEY_BYTES_MAX, KeyInterval, Layout, RangeTransfer, ReplexKind,
+    RowView, Schema, ValueRef, encode_row_refs, encode_value,
 };
 use protocol::configuration::{Configuration, Place, PlacedTable, Sealing};
 use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, TableId};
@@ -353,6 +353,31 @@ impl TableInfo {
         chain
     }
 
+    /// Returns whether a partition is a range of a thin index.
+    pub fn is_ranged(&self, partition: PartitionId) -> bool {
+        let replex = &self.layout.replexes[usize::from(partition.replex)];
+        replex.ranges.is_some()
+    }
+
+    /// Returns the part of a range of keys that a partition has, see
+    /// [`Layout::keys_in_partition`].
+    pub fn keys_in_partition<'a>(
+        &'a self,
+        partition: PartitionId,
+        keys: KeyInterval<'a>,
+    ) -> KeyInterval<'a> {
+        let replex = usize::from(partition.replex);
+        self.layout
+            .keys_in_partition(replex, partition.number, keys)
+    }
+
+    /// Returns the transfers of the ranges of a thin index.
+    pub fn transfers(&self, replex: u8) -> &[RangeTransfer] {
+        let replex = self.layout.replexes.get(usize::from(replex));
+        let ranges = replex.and_then(|replex| replex.ranges.as_ref());
+        ranges.map_or(&[], |ranges| &ranges.transfers)
+    }
+
     /// Returns the sorted table's key for a row in a replex.
     pub fn entry_key(&self, replex: usize, row: &RowView<'_>) -> Vec<u8> {
         let mut key = Vec::with_capacity(48);
@@ -367,7 +392,7 @@ impl TableInfo {
     pub fn key_in(&self, partition: PartitionId, row: &[u8]) -> Option<Vec<u8>> {
         let replex = usize::from(partition.replex);
         let row = RowView::parse(self.stored_columns(replex), row).ok()?;
-        let is_here = self.layout.partition_of_row(replex, &row) == partition.number;
+        let is_here = self.layout.is_in_partition(replex, partition.number, &row);
         is_here.then(|| self.entry_key(replex, &row))
     }
 
@@ -382,7 +407,7 @@ impl TableInfo {
         let rows = [self.old_row(change), self.new_row(change)];
         let [remove, put] = rows.map(|row| {
             let here =
-                |row: &RowView<'_>| self.layout.partition_of_row(replex, row) == partition.number;
+                |row: &RowView<'_>| self.layout.is_in_partition(replex, partition.number, row);
             row.filter(here).map(|row| self.entry_key(replex, &row))
         });
         // The same entry is replaced, not removed and put.

@@ -88,6 +88,7 @@ pub fn layout() -> impl Strategy<Value = Layout> {
                 slots: *slots,
             };
             let replex = |(number, axes): (usize, Vec<Axis>)| Replex {
+                ranges: None,
                 name: format!("r{number}"),
                 kind: if number == 0 {
                     ReplexKind::Primary

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use placement::{Cover, CoverCosts, ReplexKind, ValueRef, cover, decode_key};
+use placement::{Cover, CoverCosts, KeyInterval, ReplexKind, ValueRef, cover, decode_key};
 
 use super::{Configuration, PartitionState, Place, PlacedTable, ServerState};
 use crate::identity::{CoreId, PartitionId};
@@ -20,10 +20,7 @@ pub fn primary_partition(table: &PlacedTable, pk: &[u8]) -> Option<PartitionId> 
         columns.is_empty() || *columns == table.schema.primary_key
     };
     let number = if replex.axes.iter().all(|axis| by_pk(axis.key_space)) {
-        replex.axes.iter().fold(0, |number, axis| {
-            let slot = layout.slot_of_key(axis.key_space, pk);
-            number * axis.divisions + axis.coordinate(slot)
-        })
+        layout.partition_of_key(primary, pk)
     } else {
         let columns = table.schema.primary_key.iter();
         let types: Vec<_> = columns
@@ -52,20 +49,24 @@ pub fn replex_of_index(table: &PlacedTable, index: Option<usize>) -> Option<u8> 
 /// order and the same partitions, of rows or of entries. A new replex may get the number of a
 /// dropped one.
 pub fn is_same_copy(one: &PlacedTable, other: &PlacedTable, replex: u8) -> bool {
-    let parts = |table: &PlacedTable| {
+    fn parts(table: &PlacedTable, replex: u8) -> Option<impl PartialEq + use<'_>> {
         let replex = table.layout.replexes.get(usize::from(replex))?;
         let axes = replex.axes.iter().map(|axis| {
-            let key_space = table.layout.key_spaces[axis.key_space].clone();
+            let key_space = &table.layout.key_spaces[axis.key_space];
             (key_space, axis.stride, axis.divisions)
         });
         let is_thin = matches!(replex.kind, ReplexKind::Thin { .. });
+        let ranges = replex.ranges.as_ref();
+        let ranges = ranges.filter(|_| !planted::is(Bug::OldRangesRead));
+        let starts = ranges.map(|ranges| &ranges.starts);
         Some((
             is_thin,
-            replex.sort_columns.clone(),
+            &replex.sort_columns,
             axes.collect::<Vec<_>>(),
+            starts,
         ))
-    };
-    parts(one) == parts(other)
+    }
+    parts(one, replex) == parts(other, replex)
 }
 
 /// Returns whether a partition is one of a thin index.
@@ -75,15 +76,21 @@ pub fn is_thin(configuration: &Configuration, partition: PartitionId) -> bool {
     replex.is_some_and(|replex| matches!(replex.kind, ReplexKind::Thin { .. }))
 }
 
-/// Returns the partitions of a replex that can have rows with these column values, ascending. It is
-/// one partition if the values determine the key space of the replex.
+/// Returns the partitions of a replex that can have rows with these column values and with keys of
+/// this range, ascending, or in the order of their ranges if ranges divide the replex. It is one
+/// partition if the values determine the key space of the replex.
 pub fn partitions<'a>(
     table: &PlacedTable,
     replex: u8,
     equated: impl Fn(usize) -> Option<ValueRef<'a>>,
+    keys: KeyInterval<'_>,
 ) -> Vec<u32> {
+    let number = usize::from(replex);
+    if let Some(ranges) = &table.layout.replexes[number].ranges {
+        return ranges.overlapping(keys);
+    }
     let constraints = table.layout.constraints_of_predicate(equated);
-    table.layout.partitions(&constraints, usize::from(replex))
+    table.layout.partitions(&constraints, number)
 }
 
 /// Returns whether the partition cannot be read at this place: the place does not serve, or its

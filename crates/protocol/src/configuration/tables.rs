@@ -370,15 +370,17 @@ impl<'a> Cursor<'a> {
 
 impl PlacedTable {
     /// Returns whether no change of the table is in progress or waits: its chains are not blocked,
-    /// all of its partitions serve, none moves or waits for a former holder, and no copy is being
-    /// made.
+    /// all of its partitions serve, none moves or waits for a former holder, no copy is being made,
+    /// and no range is transferred.
     pub fn is_settled(&self) -> bool {
         let is_settled = |place: &Place| {
             place.state == PartitionState::Serving
                 && place.moving.is_none()
                 && place.former.is_none()
         };
+        let mut ranges = self.layout.replexes.iter().flat_map(|it| &it.ranges);
         self.sealing.is_none()
+            && ranges.all(|ranges| ranges.transfers.is_empty())
             && self.building.is_empty()
             && self.placement.iter().flatten().all(is_settled)
     }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use placement::Schema;
 
-use crate::codec::{wire_enum, wire_struct};
+use crate::codec::{Bytes, wire_enum, wire_struct};
 use crate::configuration::{Configuration, ConfigurationChanges};
 use crate::identity::{
     CoreId, Epoch, Incarnation, PartitionId, Position, ServerId, SessionId, TableId,
@@ -52,6 +52,8 @@ pub enum CoordinatorRequest {
         seals: Vec<SealReport>,
         /// The room on its disk.
         room: Room,
+        /// Ranges that should be split or may be merged: at most [`RANGE_REPORTS_MAX`].
+        ranges: Vec<RangeReport>,
     },
     /// Requests the newest configuration, or the changes since the epoch `known`.
     Fetch {
@@ -184,6 +186,20 @@ pub struct FolderReport {
     /// Whether the log is shorter than the coordinator's record of it.
     pub is_old: bool,
 }
+
+/// A range of a thin index that has too many entries, or few.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeReport {
+    /// The partition that has the range.
+    pub partition: PartitionId,
+    /// The approximate number of its entries.
+    pub entries: u64,
+    /// The key at which the range should be split; none if it has few entries.
+    pub split_at: Option<Bytes>,
+}
+
+/// The most reports of ranges in one heartbeat.
+pub const RANGE_REPORTS_MAX: usize = 64;
 
 /// The progress of fills: the partitions of one replex that are being filled. Its numbers of rows
 /// count rows of the covers. Each partition needs only some of them.
@@ -379,7 +395,7 @@ pub struct Shortage {
 
 wire_enum!(CoordinatorRequest {
     0 => Join { server, instance, folder, domain, cores },
-    1 => Heartbeat { core, incarnation, epoch, sent_us, durable, filled, fills, seals, room },
+    1 => Heartbeat { core, incarnation, epoch, sent_us, durable, filled, fills, seals, room, ranges },
     2 => Fetch { known }, 3 => OpenSession, 4 => CreateTable { schema, if_not_exists },
     5 => DropTable { name, if_exists }, 6 => Leave { server },
     7 => Stopped { server, incarnation, logs }, 8 => Remove { server },
@@ -418,6 +434,11 @@ wire_enum!(CoordinatorReply {
     6 => Refused { message, retry }, 7 => Progress { fills, waiting, failures, without_room },
     8 => NewEpoch { epoch }, 9 => Recall, 10 => Wait { message },
     11 => Changes(changes),
+});
+wire_struct!(RangeReport {
+    partition,
+    entries,
+    split_at
 });
 wire_struct!(FillReport {
     table,

@@ -281,9 +281,8 @@ fn predicted(table: &Table, column: usize, key: &Value, dead: &BTreeSet<ServerId
     let definition = table.definition();
     let index = column.checked_sub(1);
     let replex = routes::replex_of_index(definition, index).unwrap();
-    let numbers = routes::partitions(definition, replex, |it| {
-        (it == column).then(|| key.as_ref())
-    });
+    let equated = |it| (it == column).then(|| key.as_ref());
+    let numbers = routes::partitions(definition, replex, equated, (&[], None));
     let lives = |replex: usize, number: u32| {
         let place = definition.placement[replex][number as usize];
         !dead.contains(&place.core.server)

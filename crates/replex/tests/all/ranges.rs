@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
+use std::time::{Duration, Instant};
 
 use client::{Client, ConnectOptions, Table};
 use placement::Value;
@@ -17,6 +18,8 @@ const ROWS: i64 = 60;
 /// Keys of the range that is read. The rows with even numbers never leave it.
 const RANGE: std::ops::Range<i64> = 0..100;
 const READS: usize = 25;
+/// How long ranges may take to split or merge.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Rows that are moved during each read.
 const MOVES: usize = 4;
 
@@ -185,4 +188,93 @@ async fn thin_indexes_show_each_row_once_while_rows_move_and_a_server_is_killed(
         ))
         .await;
     }
+}
+
+/// Returns the ranges of an index, in the order of their keys: the first key of each as text, and
+/// the core that holds it.
+async fn index_ranges(session: &mut SqlSession<Client>, index: &str) -> Vec<(String, String)> {
+    let rows = run(session, "SHOW INDEX RANGES FROM mv").await;
+    let text = |value: &Value| match value {
+        Value::Text(text) => text.clone(),
+        other => panic!("{other:?} is no text"),
+    };
+    let rows = rows.iter().filter(|row| text(&row[0]) == index);
+    rows.map(|row| (text(&row[1]), text(&row[4]))).collect()
+}
+
+/// Waits until the number of an index's ranges is as wanted.
+async fn wait_for_ranges(
+    session: &mut SqlSession<Client>,
+    index: &str,
+    is_wanted: impl Fn(usize) -> bool,
+) {
+    let begin = Instant::now();
+    loop {
+        session.store().refresh().await.unwrap();
+        let ranges = index_ranges(session, index).await;
+        if is_wanted(ranges.len()) {
+            return;
+        }
+        assert!(begin.elapsed() < PATIENCE, "{index} has {ranges:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Ranges split while rows are written and read, spread over servers, survive a server, and merge
+/// again once the rows are gone. Each read has every row once, in order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ranges_of_an_index_split_and_merge_while_it_is_used() {
+    let options = ClusterOptions {
+        servers: 4,
+        server_arguments: vec!["--range-entries".into(), "16".into()],
+        ..ClusterOptions::new(support::program())
+    };
+    let mut cluster = Cluster::start(options).await.unwrap();
+    let address = cluster.coordinator_address().to_owned();
+    let mut session = session(&address).await;
+    run(
+        &mut session,
+        "CREATE TABLE mv (id bigint PRIMARY KEY, k bigint NOT NULL) \
+         WITH (partitions = 5, failures_tolerated = 1, durability = 'replicated'); \
+         CREATE INDEX by_k_id ON mv (k, id); CREATE INDEX by_k ON mv (k)",
+    )
+    .await;
+    assert_eq!(index_ranges(&mut session, "by_k").await.len(), 1);
+    for id in 0..ROWS {
+        run(&mut session, &format!("INSERT INTO mv VALUES ({id}, {id})")).await;
+    }
+    let table = session.store().table("mv").await.unwrap();
+    let (permits, wanted) = mpsc::channel(1);
+    let moving = tokio::spawn(move_rows(address, wanted));
+    read(&mut session, &table, &permits).await;
+    wait_for_ranges(&mut session, "by_k", |count| count >= 4).await;
+    let ranges = index_ranges(&mut session, "by_k").await;
+    let cores: BTreeSet<&String> = ranges.iter().map(|(_, core)| core).collect();
+    assert!(cores.len() > 1, "all ranges are on {cores:?}");
+    read(&mut session, &table, &permits).await;
+
+    let places = table.definition().placement.last();
+    let killed = places.expect("a table has copies")[0].core.server;
+    cluster.kill(killed.0 as usize - 1).await.unwrap();
+    read(&mut session, &table, &permits).await;
+    let is_replaced = |it: &Configuration| !it.holds(killed);
+    cluster
+        .wait_until("it is replaced", is_replaced)
+        .await
+        .unwrap();
+    cluster.restart(killed.0 as usize - 1).await.unwrap();
+    read(&mut session, &table, &permits).await;
+    drop(permits);
+    assert!(moving.await.unwrap() > READS, "rows were moved");
+
+    run(&mut session, "DELETE FROM mv WHERE id >= 2").await;
+    for index in ["by_k", "by_k_id"] {
+        wait_for_ranges(&mut session, index, |count| count == 1).await;
+    }
+    let rows = run(
+        &mut session,
+        "SELECT id FROM mv WHERE k > -1 ORDER BY k, id",
+    )
+    .await;
+    assert_eq!(rows.len(), 2);
 }

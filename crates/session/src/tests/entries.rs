@@ -26,6 +26,7 @@ fn with_thin(down: bool) -> Arc<Configuration> {
         name: "thin".into(),
         columns: vec![1],
         included: Vec::new(),
+        by_range: false,
     });
     table.layout = Layout::base(&table.schema);
     let count = table.layout.partition_count(usize::from(THIN)) as usize;
@@ -264,6 +265,7 @@ fn a_thin_index_is_another_copy_than_the_dropped_one_of_its_number() {
         name: "by_a".into(),
         columns: vec![1],
         included: Vec::new(),
+        by_range: false,
     });
     table.layout = Layout::base(&table.schema);
     client.step(SessionInput::Configuration(Arc::new(next)));

@@ -234,12 +234,13 @@ fn an_equated_key_space_leaves_one_partition() {
     let value = Value::Int64(7);
     let by_a = replex_of_index(table, Some(0)).unwrap();
     assert_eq!(schema().indexes[0].columns, [1]);
+    let all = (&[][..], None);
     let a_is_7 = |column: usize| (column == 1).then(|| value.as_ref());
-    assert_eq!(partitions(table, by_a, a_is_7).len(), 1);
-    assert_eq!(partitions(table, 0, a_is_7).len(), 4);
+    assert_eq!(partitions(table, by_a, a_is_7, all).len(), 1);
+    assert_eq!(partitions(table, 0, a_is_7, all).len(), 4);
     assert_eq!(replex_of_index(table, Some(1)), None);
     let id_is_7 = |column: usize| (column == 0).then(|| value.as_ref());
-    let numbers = partitions(table, 0, id_is_7);
+    let numbers = partitions(table, 0, id_is_7, all);
     let expected = primary_partition(table, &key(7)).unwrap();
     assert_eq!(numbers, [expected.number]);
 }

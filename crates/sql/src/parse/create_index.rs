@@ -97,7 +97,9 @@ fn kind_of(
                 partition_by: Vec::new(),
             };
         }
-        IndexKind::Thin { included: columns } => columns.clone_from(included),
+        IndexKind::Thin {
+            included: columns, ..
+        } => columns.clone_from(included),
         IndexKind::Sorted { constraint, .. } => {
             *constraint = unique.then_some(Constraint::Unique);
         }
@@ -124,6 +126,7 @@ fn kind(using: &str) -> Result<IndexKind, SqlError> {
     Ok(match using.to_lowercase().as_str() {
         "btree" => IndexKind::Thin {
             included: Vec::new(),
+            by_range: true,
         },
         "replex" => IndexKind::Sorted {
             constraint: None,
@@ -163,6 +166,17 @@ fn set_option(kind: &mut IndexKind, option: &Expr) -> Result<(), SqlError> {
     };
     let (option, value) = (left.to_string().to_lowercase(), text_of(right));
     match (&mut *kind, option.as_str()) {
+        (IndexKind::Thin { by_range, .. }, "ranges") => {
+            *by_range = match value.to_lowercase().as_str() {
+                "on" | "true" => true,
+                "off" | "false" => false,
+                _ => {
+                    return Err(SqlError::statement(format!(
+                        "{value} is no value of option ranges: write on or off"
+                    )));
+                }
+            };
+        }
         (IndexKind::Sorted { partition_by, .. }, "partition_by") => {
             *partition_by = partition_columns(&value);
         }
@@ -196,7 +210,7 @@ fn options_of(kind: &IndexKind) -> (&'static str, &'static str) {
     match kind {
         IndexKind::Thin { .. } => (
             "a thin index",
-            "leave WITH out, or write USING replex for a copy, which has constraint and \
+            "there is ranges (on or off); write USING replex for a copy, which has constraint and \
              partition_by",
         ),
         IndexKind::Sorted { .. } => ("an index", "there are constraint and partition_by"),
@@ -258,8 +272,9 @@ pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(),
         });
         return Ok(());
     }
-    if let IndexKind::Thin { included } = &create.kind {
+    if let IndexKind::Thin { included, by_range } = &create.kind {
         schema.thin.push(ThinIndex {
+            by_range: *by_range,
             columns: positions(schema, &create.names)?,
             included: positions(schema, included)?,
             name: create.name,

@@ -19,7 +19,8 @@ pub(super) fn words(tokens: &[TokenWithSpan]) -> Vec<String> {
         .collect()
 }
 
-/// Parses `SHOW TABLES`, `SHOW TABLE t`, `DESCRIBE t`, `SHOW SERVERS`, `SHOW setting`.
+/// Parses `SHOW TABLES`, `SHOW TABLE t`, `DESCRIBE t`, `SHOW INDEX RANGES FROM t`, `SHOW SERVERS`,
+/// `SHOW setting`.
 pub(super) fn show(words: &[String]) -> Result<Show, SqlError> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     Ok(match words[..] {
@@ -28,13 +29,14 @@ pub(super) fn show(words: &[String]) -> Result<Show, SqlError> {
         ["show", "table", name] | ["describe", name] | ["describe", "table", name] => {
             Show::Table(name.to_string())
         }
+        ["show", "index", "ranges", "from", name] => Show::IndexRanges(name.to_string()),
         ["show", "time", "zone"] => show_setting("timezone")?,
         ["show", name] => show_setting(name)?,
         _ => {
             return Err(SqlError::unsupported(
                 words.join(" "),
-                "write SHOW TABLES, SHOW TABLE name, SHOW SERVERS, SHOW scan, SHOW scan_rows or SHOW \
-                 stale_reads",
+                "write SHOW TABLES, SHOW TABLE name, SHOW INDEX RANGES FROM table, SHOW SERVERS, SHOW \
+                 scan, SHOW scan_rows or SHOW stale_reads",
             ));
         }
     })

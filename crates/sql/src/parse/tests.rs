@@ -121,6 +121,7 @@ fn an_index_is_thin_unless_the_statement_says_more() {
         name: name.into(),
         columns: columns.to_vec(),
         included: included.to_vec(),
+        by_range: true,
     };
     let expected = [thin("slim", &[1], &[]), thin("t_c_b_idx", &[2, 1], &[0])];
     assert_eq!(schema.thin, expected);

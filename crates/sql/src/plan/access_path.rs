@@ -258,7 +258,11 @@ fn range(
     (order_columns, facts): (Vec<usize>, &Facts),
     request: ReadRequirements<'_>,
 ) -> Option<(AccessRank, AccessChoice)> {
-    let partition_count = table.layout.partition_count(replex) as usize;
+    // Keys are in few of the ranges of an index.
+    let partition_count = match table.layout.replexes[replex].ranges {
+        Some(_) => 1,
+        None => table.layout.partition_count(replex) as usize,
+    };
     let fixed = fixed_columns(&order_columns, facts, KEYS_MAX / partition_count.max(1));
     let next = order_columns.get(fixed);
     // Of too many keys to ask for each, from the first to the last; those between are filtered.
@@ -324,7 +328,12 @@ fn fixed_columns(order_columns: &[usize], facts: &Facts, keys_max: usize) -> usi
 
 /// Returns whether these columns place a row in one partition of a replex.
 fn is_placed(table: &PlacedTable, replex: usize, fixed: &[usize]) -> bool {
-    let axes = table.layout.replexes[replex].axes.iter();
+    let replex = &table.layout.replexes[replex];
+    if replex.ranges.is_some() {
+        // Whole keys are mostly in one range.
+        return replex.sort_columns.iter().all(|it| fixed.contains(it));
+    }
+    let axes = replex.axes.iter();
     let mut partitioning = axes.flat_map(|axis| &table.layout.key_spaces[axis.key_space].columns);
     partitioning.all(|column| fixed.contains(column))
 }
@@ -350,9 +359,15 @@ fn segments(
             let position = fixed.iter().position(|it| *it == column)?;
             Some(keys[position].as_ref())
         };
-        let partitions = routes::partitions(table, number, equated);
-        let ranges = partitions.into_iter();
-        segments.extend(ranges.filter_map(|it| segment(keys.clone(), it, range)));
+        let Some(any) = segment(keys.clone(), 0, range) else {
+            continue;
+        };
+        let span = (&any.start[..], any.end.as_deref());
+        let partitions = routes::partitions(table, number, equated, span).into_iter();
+        segments.extend(partitions.map(|partition| Segment {
+            partition,
+            ..any.clone()
+        }));
     }
     segments
 }

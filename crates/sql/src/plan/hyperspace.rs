@@ -116,7 +116,7 @@ fn cells(
         };
         let keys: Vec<Value> = tuple[..fixed].iter().map(|it| it.1.clone()).collect();
         let number = u8::try_from(replex).expect("a table has few replexes");
-        let partitions = routes::partitions(table, number, equated);
+        let partitions = routes::partitions(table, number, equated, (&[], None));
         cells.extend(partitions.into_iter().map(|it| (keys.clone(), it)));
     }
     cells

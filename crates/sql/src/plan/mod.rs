@@ -314,11 +314,12 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPla
             let lines = explain::lines(&plan(statement, context)?, context);
             Ok(StatementPlan::Explain(lines))
         }
-        Statement::Show(Show::Table(name)) => {
-            context.table(name)?;
-            Ok(StatementPlan::Show(Show::Table(name.clone())))
+        Statement::Show(show) => {
+            if let Show::Table(name) | Show::IndexRanges(name) = show {
+                context.table(name)?;
+            }
+            Ok(StatementPlan::Show(show.clone()))
         }
-        Statement::Show(show) => Ok(StatementPlan::Show(show.clone())),
         Statement::Set(set) => Ok(StatementPlan::Set(*set)),
         Statement::SetAlready => Ok(StatementPlan::SetAlready),
     }

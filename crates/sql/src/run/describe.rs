@@ -1,8 +1,8 @@
 //! Executes `SHOW` and `EXPLAIN`: returns the configuration, the session's settings, or a plan as
 //! rows.
 
-use placement::{ColumnType, Durability, TableReport, Value};
-use protocol::configuration::{Configuration, PlacedTable, ServerState};
+use placement::{ColumnType, Durability, TableReport, Value, decode_key};
+use protocol::configuration::{Configuration, PartitionState, PlacedTable, ServerState};
 
 use super::{OutputColumn, ResultRows, StatementOutcome};
 use crate::plan::{SessionSettings, text};
@@ -16,6 +16,11 @@ pub(super) fn show(show: &Show, configuration: &Configuration) -> StatementOutco
         Show::Table(name) => {
             let table = configuration.table_named(name);
             description(configuration, table.expect("the planner found it"))
+        }
+        Show::IndexRanges(name) => {
+            let table = configuration.table_named(name);
+            let table = table.expect("the planner found it");
+            StatementOutcome::Rows(index_ranges(table))
         }
         Show::Setting(setting) => self::setting(*setting, SessionSettings::default()),
         Show::Fixed(fixed) => {
@@ -173,6 +178,52 @@ fn copies(table: &PlacedTable, report: &TableReport) -> ResultRows {
         "after two",
     ];
     rows(&names, replexes.collect())
+}
+
+/// Returns the ranges of a table's thin indexes, by index, in the order of their keys.
+fn index_ranges(table: &PlacedTable) -> ResultRows {
+    let layout = &table.layout;
+    let mut lines = Vec::new();
+    for number in layout.thin_numbers() {
+        let Some(ranges) = &layout.replexes[number].ranges else {
+            continue;
+        };
+        let columns = layout.order_columns(number).into_iter();
+        let types: Vec<ColumnType> = columns
+            .map(|column| table.schema.columns[column].column_type)
+            .collect();
+        let bound = |key: &[u8]| match decode_key(key, &types) {
+            Ok(values) if !key.is_empty() => {
+                let values: Vec<String> = values.iter().map(text::literal).collect();
+                format!("({})", values.join(", "))
+            }
+            _ => String::new(),
+        };
+        for start in &ranges.starts {
+            let (from, to) = ranges.of(start.partition).expect("it has a range");
+            let place = table.placement[number][start.partition as usize];
+            let state = match place.state {
+                PartitionState::Rebuilding => "is being filled".to_string(),
+                PartitionState::Serving if ranges.is_transferring(start.partition) => {
+                    "serves, and is being split or merged".to_string()
+                }
+                PartitionState::Serving => match place.taker() {
+                    Some(taker) => format!("serves, and moves to {taker}"),
+                    None => "serves".to_string(),
+                },
+            };
+            lines.push(vec![
+                layout.replexes[number].name.clone(),
+                bound(from),
+                to.map_or_else(String::new, bound),
+                start.partition.to_string(),
+                place.core.to_string(),
+                state,
+            ]);
+        }
+    }
+    let names = ["index", "from", "up to", "partition", "on", "state"];
+    rows(&names, lines)
 }
 
 fn durability(durability: Durability) -> &'static str {

@@ -36,7 +36,7 @@ Statements end with a semicolon and may go over several lines
   UPDATE t SET n = n + 1 WHERE id = 1 [AND …];   atomic, WHERE included
   DELETE FROM t WHERE …;
   EXPLAIN SELECT | INSERT | UPDATE | DELETE …;   replex, partitions and servers touched
-  SHOW TABLES; SHOW TABLE t; SHOW SERVERS;
+  SHOW TABLES; SHOW TABLE t; SHOW INDEX RANGES FROM t; SHOW SERVERS;
   SET scan = on;          statements that no index serves read whole tables, however large
   SET scan_rows = 100000; they read tables that have no more rows
   SET stale_reads = on;   reads do not wait for operations under way

@@ -8,10 +8,12 @@
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::{Bound, ControlFlow, RangeBounds};
 
 use placement::tables::{Tables, TablesError};
+use protocol::codec::Bytes;
 use protocol::identity::{ClockReading, OperationId, PartitionId, Position, Version};
 use protocol::message::{
     Agreement, ChecksumPart, ChecksumRead, Consistency, KEYS_MAX, Read, Refusal, Reply,
@@ -32,7 +34,7 @@ impl CoreMachine {
     pub(crate) fn read<T: Tables>(
         &mut self,
         asker: ReplyDestination,
-        read: Read,
+        mut read: Read,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         self.counters.reads += 1;
@@ -54,6 +56,10 @@ impl CoreMachine {
         }
         if read.redirect.is_some() {
             self.counters.reads_redirected += 1;
+        } else if table.is_ranged(read.partition) && !planted::is(Bug::EntriesOutsideRead) {
+            let keys = (&read.start[..], read.end.as_deref());
+            let (start, end) = table.keys_in_partition(read.partition, keys);
+            (read.start, read.end) = (start.into(), end.map(Bytes::from));
         }
         if read.must_agree() {
             self.watch_changes(step.now, read.partition);
@@ -391,9 +397,11 @@ impl CoreMachine {
         }
         let limit = (read.limit as usize).clamp(1, self.limits.page_keys_max) as u64;
         let mut part = ChecksumPart::default();
+        let table = Arc::clone(&self.partitions[&read.partition].table);
+        let (start, end) = table.keys_in_partition(read.partition, (&read.start, None));
         let range = KeyRange {
-            start: &read.start,
-            end: None,
+            start,
+            end,
             descending: false,
         };
         let mut looked_at = 0;

@@ -4,11 +4,15 @@
 //! taker has an exact copy once it has compared everything after that, and has the present rows of
 //! all listed keys. The list is in memory. If the giver restarts or the list grows too long,
 //! another list begins, and the taker compares everything again.
+//!
+//! A partition that receives ranges from others (R49) has no rows at its giver. There the rows are
+//! in the partitions that give parts of their ranges, and their changes are listed.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
+use placement::KeyInterval;
 use placement::tables::{Tables, TablesError};
 use protocol::codec::Bytes;
 use protocol::configuration::PlacedTable;
@@ -22,6 +26,7 @@ use crate::core::member::MemberKey;
 use crate::core::partition::rows::stored_row;
 use crate::core::repair::sums::RangeSum;
 use crate::core::step::Step;
+use crate::core::table::TableInfo;
 
 /// Bytes of the keys in one list.
 const LIST_BYTES_MAX: usize = 16 << 20;
@@ -90,20 +95,58 @@ impl CoreMachine {
 
     /// Records the keys that a member has changed, if its partition is being given.
     pub(crate) fn list_changes(&mut self, key: MemberKey) {
-        let Some(list) = self.lists.0.get_mut(&key.1) else {
+        if self.lists.0.is_empty() || planted::is(Bug::ChangesNotListed) {
+            return;
+        }
+        // The member may have begun before the transfer.
+        let Some(table) = self.view.table(key.1.table) else {
             return;
         };
-        if planted::is(Bug::ChangesNotListed) {
-            return;
-        }
-        for effect in &self.members[&key].effects {
-            for entry in effect.remove.iter().chain(&effect.put) {
-                list.push(entry);
+        let effects = self.members[&key].effects.iter();
+        let changed = effects.flat_map(|effect| effect.remove.iter().chain(&effect.put));
+        let mut full = Vec::new();
+        for entry in changed {
+            let given = given_to(table, key.1, entry);
+            let given = given.filter(|_| !planted::is(Bug::RangeChangesNotListed));
+            for id in [key.1].into_iter().chain(given) {
+                if let Some(list) = self.lists.0.get_mut(&id) {
+                    list.push(entry);
+                    if list.bytes > LIST_BYTES_MAX {
+                        full.push(id);
+                    }
+                }
             }
         }
-        if list.bytes > LIST_BYTES_MAX {
-            *list = ChangeList::new(self.numbers.next());
+        for id in full {
+            let list = ChangeList::new(self.numbers.next());
+            self.lists.0.insert(id, list);
         }
+    }
+
+    /// Returns the parts of a range of keys that this core gives to a partition, in the order of
+    /// the keys. Each is in one of this core's partitions.
+    fn given_parts(&self, to: PartitionId, (start, end): KeyInterval<'_>) -> Vec<GivenPart> {
+        let table = self.view.table(to.table);
+        let transfers = table.map_or(&[][..], |table| table.transfers(to.replex));
+        let Some(transfer) = transfers.iter().find(|transfer| transfer.to == to.number) else {
+            return Vec::from([GivenPart {
+                from: to,
+                start: start.to_vec(),
+                end: end.map(<[u8]>::to_vec),
+            }]);
+        };
+        let parts = transfer.parts.iter().map(|part| {
+            let ends = [part.end.as_deref(), end].into_iter().flatten();
+            GivenPart {
+                from: PartitionId {
+                    number: part.from,
+                    ..to
+                },
+                start: start.max(&part.start).to_vec(),
+                end: ends.min().map(<[u8]>::to_vec),
+            }
+        });
+        parts.filter(|part| !part.is_empty()).collect()
     }
 
     /// Returns the list of changed keys of a partition that this core gives to the core `asker`.
@@ -135,7 +178,8 @@ impl CoreMachine {
         };
         let mut first = start;
         for (end, sum) in ranges {
-            comparison.compare(of, &first, end.as_ref(), sum, step.tables)?;
+            let given = self.given_parts(of, (&first, end.as_deref()));
+            comparison.compare(&given, (&first, end.as_ref()), sum, step.tables)?;
             if comparison.page.next.is_some() {
                 break;
             }
@@ -188,37 +232,46 @@ impl CoreMachine {
         let Some(list) = self.given_to(asker, of) else {
             return Ok(());
         };
+        let mut changed = Vec::new();
+        if list.number == number && list.taken <= since {
+            list.take_off(since);
+            changed.extend(list.keys.iter().take(keys_max).cloned());
+        }
+        let (number, count) = (list.number, list.count());
         let mut page = RowPage::default();
         let mut gone: Vec<Bytes> = Vec::new();
         let mut until = since;
-        if list.number == number && list.taken <= since {
-            list.take_off(since);
-            let mut sent = BTreeSet::new();
-            for key in list.keys.iter().take(keys_max) {
-                if page.rows.len() >= bytes_max {
-                    break;
-                }
-                until += 1;
-                if !sent.insert(key) {
-                    continue;
-                }
-                let is_there = step.tables.read(of.rows_table(), key, &mut |value| {
-                    let (version, row) = stored_row(value);
-                    page.push(version, row);
-                })?;
-                if !is_there {
-                    gone.push(Bytes::from(&key[..]));
-                }
+        let mut sent = BTreeSet::new();
+        for key in &changed {
+            if page.rows.len() >= bytes_max {
+                break;
+            }
+            until += 1;
+            if !sent.insert(key) {
+                continue;
+            }
+            let after = [&key[..], &[0]].concat();
+            let mut is_there = false;
+            for part in self.given_parts(of, (key, Some(&after))) {
+                is_there |= step
+                    .tables
+                    .read(part.from.rows_table(), key, &mut |value| {
+                        let (version, row) = stored_row(value);
+                        page.push(version, row);
+                    })?;
+            }
+            if !is_there {
+                gone.push(Bytes::from(&key[..]));
             }
         }
         let message = PeerMessage::Changed {
             of,
             question,
-            list: list.number,
+            list: number,
             page,
             gone,
             until,
-            is_all: until == list.count(),
+            is_all: until == count,
         };
         step.output.sends.push(PeerSend {
             to: asker,
@@ -227,6 +280,33 @@ impl CoreMachine {
         });
         Ok(())
     }
+}
+
+/// Rows that this core gives to another one.
+struct GivenPart {
+    /// The partition of this core that has the rows.
+    from: PartitionId,
+    start: Vec<u8>,
+    end: Option<Vec<u8>>,
+}
+
+impl GivenPart {
+    fn is_empty(&self) -> bool {
+        self.end.as_ref().is_some_and(|end| *end <= self.start)
+    }
+}
+
+/// Returns the partition to which another one gives the range that has a key, if it does.
+fn given_to(table: &TableInfo, from: PartitionId, key: &[u8]) -> Option<PartitionId> {
+    let mut transfers = table.transfers(from.replex).iter();
+    let transfer = transfers.find(|transfer| {
+        let mut parts = transfer.parts.iter();
+        parts.any(|part| part.from == from.number && part.contains(key))
+    })?;
+    Some(PartitionId {
+        number: transfer.to,
+        ..from
+    })
 }
 
 /// An answer to what the taker has.
@@ -247,27 +327,31 @@ impl Comparison {
     /// fit.
     fn compare<T: Tables>(
         &mut self,
-        of: PartitionId,
-        first: &Bytes,
-        end: Option<&Bytes>,
+        given: &[GivenPart],
+        (first, end): (&Bytes, Option<&Bytes>),
         sum: u64,
         tables: &T,
     ) -> Result<(), TablesError> {
         let before = (self.page.rows.len(), self.page.count);
         let mut own = RangeSum::default();
-        let end_bytes = end.map(|end| &end[..]);
-        tables.scan(of.rows_table(), first, end_bytes, &mut |key, value| {
-            if self.is_full() {
-                self.page.next = Some(key.into());
-                return ControlFlow::Break(());
+        for part in given {
+            let rows = part.from.rows_table();
+            tables.scan(rows, &part.start, part.end.as_deref(), &mut |key, value| {
+                if self.is_full() {
+                    self.page.next = Some(key.into());
+                    return ControlFlow::Break(());
+                }
+                self.keys_left -= 1;
+                self.looked_at_bytes += value.len() as u64;
+                own.add(key, value);
+                let (version, row) = stored_row(value);
+                self.page.push(version, row);
+                ControlFlow::Continue(())
+            })?;
+            if self.page.next.is_some() {
+                break;
             }
-            self.keys_left -= 1;
-            self.looked_at_bytes += value.len() as u64;
-            own.add(key, value);
-            let (version, row) = stored_row(value);
-            self.page.push(version, row);
-            ControlFlow::Continue(())
-        })?;
+        }
         let is_same = own.value() == sum || planted::is(Bug::ComparisonSkipped);
         if self.page.next.is_none() && is_same {
             self.page.rows.0.truncate(before.0);

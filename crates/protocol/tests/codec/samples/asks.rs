@@ -41,6 +41,11 @@ pub fn asks() -> Vec<(&'static str, Message)> {
                     vouched_ago_us: Some(50_000),
                 }],
                 room: Room::Full,
+                ranges: vec![RangeReport {
+                    partition: partition(1, 2),
+                    entries: 9,
+                    split_at: Some(vec![1, 2, 3].into()),
+                }],
             },
         ),
         ("ask-fetch", CoordinatorRequest::Fetch { known: Epoch(5) }),

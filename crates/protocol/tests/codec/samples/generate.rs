@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use placement::{
     Axis, Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, KeySpace,
-    Layout, Replex, ReplexKind, Residue, Schema, Share, SlotConstraints, ThinIndex, Value,
+    Layout, RangePart, RangeStart, RangeTransfer, Ranges, Replex, ReplexKind, Residue, Schema,
+    Share, SlotConstraints, ThinIndex, Value,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
@@ -217,10 +218,15 @@ generate_struct! {
     Dimension { column, divisions }
     Column { name, column_type, nullable, default }
     Index { name, columns, constraint, partition_columns }
-    ThinIndex { name, columns, included }
+    ThinIndex { name, columns, included, by_range }
     Layout { key_spaces, replexes, local_entries }
     KeySpace { columns, slots }
-    Replex { name, kind, axes, sort_columns }
+    Replex { name, kind, axes, sort_columns, ranges }
+    Ranges { starts, count, transfers }
+    RangeStart { key, partition }
+    RangeTransfer { to, parts }
+    RangePart { from, start, end }
+    RangeReport { partition, entries, split_at }
     Axis { key_space, stride, divisions }
     Assignment { column, value }
     Mutation { pk, action }
@@ -347,7 +353,7 @@ generate_enum! {
     Room { Free, Reserve, Full }
     CoordinatorRequest {
         Join { server, instance, folder, domain, cores },
-        Heartbeat { core, incarnation, epoch, sent_us, durable, filled, fills, seals, room },
+        Heartbeat { core, incarnation, epoch, sent_us, durable, filled, fills, seals, room, ranges },
         Fetch { known },
         OpenSession,
         CreateTable { schema, if_not_exists }, DropTable { name, if_exists }, Leave { server },

@@ -89,6 +89,7 @@ pub fn schema() -> Schema {
             name: "by_place_thin".into(),
             columns: vec![2],
             included: vec![1],
+            by_range: true,
         }],
         partitions: 2,
         failures_tolerated: 1,

@@ -178,7 +178,7 @@ impl People {
         loop {
             let table = state.table();
             let equated = |at: usize| (at == column).then_some(value.as_ref());
-            let numbers = routes::partitions(table, replex, equated);
+            let numbers = routes::partitions(table, replex, equated, (&start, None));
             let partition = PartitionId {
                 table: table.id,
                 replex,

@@ -1,0 +1,296 @@
+//! Splits and merges the ranges of thin indexes while clients use the table (R49).
+//!
+//! The holders of ranges report which ones have too many entries, with the key in the middle, and
+//! which ones have few. A range that is too large gives its upper half to an empty partition on
+//! another core. Two small neighbours give everything to an empty partition; if they are on
+//! different cores, one of them moves first. A transfer is a move (see `moves`): the empty
+//! partition is first at the core that gives, and moves to another core. In the epoch in which it
+//! is handed over, it gets the range. A transfer ends with its move, whether the partition was
+//! handed over or not.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::vec::Vec;
+
+use placement::{HostCore, LOAD_PER_COPY, Loads, Ranges};
+use protocol::configuration::{MoveProgress, Place, PlacedTable, Tenure};
+use protocol::identity::{CoreId, Epoch, PartitionId, TableId};
+use protocol::message::RangeReport;
+
+use super::{Coordinator, CoordinatorOutput};
+
+/// The reports of ranges from the last heartbeat of each core.
+pub(super) type RangeReports = BTreeMap<CoreId, Vec<RangeReport>>;
+
+/// The changes of one table that are begun together.
+#[derive(Default)]
+struct Planned {
+    /// For each transfer its replex, the empty partition, the giving core and the taking core.
+    transfers: Vec<(usize, u32, CoreId, CoreId)>,
+    /// Ranges that move to the core of a neighbour.
+    moves: Vec<(usize, u32, CoreId)>,
+}
+
+impl Coordinator {
+    /// Records a core's reports on its ranges. They count if the core knows the present epoch of
+    /// their tables.
+    pub(super) fn note_ranges(
+        &mut self,
+        (core, epoch): (CoreId, Epoch),
+        reports: Vec<RangeReport>,
+    ) {
+        let configuration = &self.state.configuration;
+        let counts = |report: &RangeReport| {
+            let table = configuration.table(report.partition.table);
+            let place = configuration.place(report.partition);
+            table.is_some_and(|table| table.epoch <= epoch)
+                && place.is_some_and(|place| place.core == core)
+        };
+        let reports: Vec<RangeReport> = reports.into_iter().filter(counts).collect();
+        match reports.is_empty() {
+            true => self.ranges.remove(&core),
+            false => self.ranges.insert(core, reports),
+        };
+    }
+
+    /// Begins the splits and merges that are due. Call it while no partition moves or is rebuilt.
+    pub(super) fn begin_transfers(&mut self, output: &mut CoordinatorOutput) {
+        let reports = core::mem::take(&mut self.ranges);
+        let mut by_table: BTreeMap<TableId, BTreeMap<PartitionId, RangeReport>> = BTreeMap::new();
+        for report in reports.into_values().flatten() {
+            let table = by_table.entry(report.partition.table).or_default();
+            table.insert(report.partition, report);
+        }
+        let epoch = Epoch(self.state.configuration.epoch.0 + 1);
+        let mut takers = self.range_takers();
+        let mut is_new = false;
+        for (id, reports) in by_table {
+            let table = self.state.configuration.table(id);
+            let Some(table) = table.filter(|table| table.sealing.is_none()) else {
+                continue;
+            };
+            let mut changed = table.clone();
+            let planned = plan(&mut changed, &reports, &mut takers);
+            if planned.transfers.is_empty() && planned.moves.is_empty() {
+                continue;
+            }
+            is_new = true;
+            planned.place(&mut changed, epoch);
+            output.notes.push(format!(
+                "table {}: {} ranges of its indexes are split or merged, {} move to be merged",
+                changed.schema.name,
+                planned.transfers.len(),
+                planned.moves.len()
+            ));
+            self.state.configuration.tables.put(changed);
+        }
+        if is_new {
+            self.moves.forget_level();
+            self.reconfigure(output);
+        }
+    }
+
+    fn range_takers(&self) -> Takers {
+        let servers = self.takers(&self.without_room()).into_iter();
+        let cores = servers.flat_map(|server| {
+            (0..server.cores).map(move |core| HostCore {
+                server: server.id,
+                core,
+            })
+        });
+        Takers {
+            cores: cores.collect(),
+            loads: self.loads(),
+        }
+    }
+
+    /// Gives the ranges of a transfer to the partition that has been handed over to its taker.
+    pub(super) fn hand_over_ranges(table: &mut PlacedTable, replex: u8, number: u32) {
+        if let Some(ranges) = ranges_of(table, usize::from(replex)) {
+            ranges.hand_over(number);
+        }
+    }
+
+    /// Ends the transfers whose partitions do not move any more.
+    pub(super) fn end_transfers(&mut self) {
+        let tables = &mut self.state.configuration.tables;
+        let ended = |table: &PlacedTable| {
+            let replexes = table.layout.replexes.iter().enumerate();
+            let transfers = replexes.flat_map(|(replex, it)| {
+                let transfers = it.ranges.iter().flat_map(|ranges| &ranges.transfers);
+                transfers.map(move |transfer| (replex, transfer.to))
+            });
+            let is_still = |(replex, number): &(usize, u32)| {
+                let place = table.placement[*replex][*number as usize];
+                place.moving.is_none()
+            };
+            transfers.filter(is_still).collect::<Vec<_>>()
+        };
+        let with_ended = tables.unsettled().map(|table| (table.id, ended(table)));
+        let with_ended = with_ended.filter(|(_, ended)| !ended.is_empty());
+        for (id, ended) in with_ended.collect::<Vec<_>>() {
+            let table = tables.get_mut(id).expect("it was just found");
+            for (replex, number) in ended {
+                let ranges = ranges_of(table, replex).expect("it has a transfer");
+                ranges.end_transfer(number);
+            }
+        }
+    }
+}
+
+fn ranges_of(table: &mut PlacedTable, replex: usize) -> Option<&mut Ranges> {
+    table.layout.replexes[replex].ranges.as_mut()
+}
+
+impl Planned {
+    /// Enters the transfers and moves into the places of the table.
+    fn place(&self, table: &mut PlacedTable, epoch: Epoch) {
+        let to = |core| {
+            let since = epoch;
+            Some(MoveProgress::To(Tenure { core, since }))
+        };
+        for (replex, number, from, taker) in &self.transfers {
+            let places = &mut table.placement[*replex];
+            let place = Place {
+                moving: to(*taker),
+                ..Place::serving(*from, epoch)
+            };
+            match places.get_mut(*number as usize) {
+                Some(known) => *known = place,
+                None => places.push(place),
+            }
+        }
+        for (replex, number, taker) in &self.moves {
+            table.placement[*replex][*number as usize].moving = to(*taker);
+        }
+    }
+
+    fn moves(&self, replex: usize, number: u32) -> bool {
+        let mut moves = self.moves.iter();
+        moves.any(|(of, moved, _)| (*of, *moved) == (replex, number))
+    }
+}
+
+/// The cores that may receive ranges.
+struct Takers {
+    cores: Vec<HostCore>,
+    loads: Loads,
+}
+
+impl Takers {
+    /// Returns the core with the least load, other than the giver, and adds a load to it.
+    fn choose(&mut self, giver: CoreId, share: u64) -> Option<CoreId> {
+        let others = self.cores.iter();
+        let others = others.filter(|core| CoreId::from(**core) != giver);
+        let load = |core: &&HostCore| self.loads.get(*core).copied().unwrap_or(0);
+        let least = *others.min_by_key(load)?;
+        *self.loads.entry(least).or_default() += share;
+        Some(CoreId::from(least))
+    }
+
+    fn include(&self, core: CoreId) -> bool {
+        let mut cores = self.cores.iter();
+        cores.any(|it| CoreId::from(*it) == core)
+    }
+}
+
+/// Begins the transfers of a table's indexes that its holders ask for.
+fn plan(
+    table: &mut PlacedTable,
+    reports: &BTreeMap<PartitionId, RangeReport>,
+    takers: &mut Takers,
+) -> Planned {
+    let mut planned = Planned::default();
+    for replex in 0..table.layout.replexes.len() {
+        if table.is_building(replex) {
+            continue;
+        }
+        let places = table.placement[replex].clone();
+        let reported: BTreeMap<u32, &RangeReport> = {
+            let numbers = 0..places.len() as u32;
+            let report = |number| reports.get(&table.partition(replex, number));
+            let reported = numbers.filter_map(|number| Some((number, report(number)?)));
+            reported.collect()
+        };
+        if let Some(ranges) = ranges_of(table, replex) {
+            let share = LOAD_PER_COPY / u64::from(ranges.count);
+            let mut index = PlannedIndex {
+                replex,
+                places,
+                reported,
+                ranges,
+                share,
+                planned: &mut planned,
+            };
+            index.split(takers);
+            index.merge(takers);
+        }
+    }
+    planned
+}
+
+/// The ranges of one index, and the plan to which their transfers are added.
+struct PlannedIndex<'a> {
+    replex: usize,
+    places: Vec<Place>,
+    /// The reports, by partition.
+    reported: BTreeMap<u32, &'a RangeReport>,
+    ranges: &'a mut Ranges,
+    /// The load that one range adds to a core.
+    share: u64,
+    planned: &'a mut Planned,
+}
+
+impl PlannedIndex<'_> {
+    fn core(&self, number: u32) -> CoreId {
+        self.places[number as usize].core
+    }
+
+    /// Splits the ranges that are too large.
+    fn split(&mut self, takers: &mut Takers) {
+        for (number, report) in core::mem::take(&mut self.reported) {
+            let Some(key) = &report.split_at else {
+                self.reported.insert(number, report);
+                continue;
+            };
+            let (to, core) = (self.ranges.vacant(), self.core(number));
+            let Some(next) = takers.choose(core, self.share) else {
+                return;
+            };
+            if self.ranges.begin_split(number, key, to) {
+                self.planned.transfers.push((self.replex, to, core, next));
+            }
+        }
+    }
+
+    /// Merges neighbours that are small. Only their reports are left.
+    fn merge(&mut self, takers: &mut Takers) {
+        let starts = self.ranges.starts.iter();
+        let order: Vec<u32> = starts.map(|start| start.partition).collect();
+        for pair in order.windows(2) {
+            let is_free = |number: &u32| {
+                self.reported.contains_key(number)
+                    && !self.ranges.is_transferring(*number)
+                    && !self.planned.moves(self.replex, *number)
+            };
+            if !pair.iter().all(is_free) {
+                continue;
+            }
+            let [one, other] = [pair[0], pair[1]];
+            let core = self.core(one);
+            if core != self.core(other) {
+                if takers.include(core) {
+                    self.planned.moves.push((self.replex, other, core));
+                }
+                continue;
+            }
+            let to = self.ranges.vacant();
+            let Some(next) = takers.choose(core, self.share) else {
+                return;
+            };
+            if self.ranges.begin_merge(one, to) {
+                self.planned.transfers.push((self.replex, to, core, next));
+            }
+        }
+    }
+}

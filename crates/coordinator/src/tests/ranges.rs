@@ -1,0 +1,157 @@
+//! Splits and merges ranges of thin indexes: the transfers begin, are handed over, and end.
+
+use placement::ThinIndex;
+use protocol::codec::Bytes;
+use protocol::configuration::{MoveProgress, PartitionState, Place};
+use protocol::message::RangeReport;
+
+use super::copies::{beats, fill, flights, seal};
+use super::moves::{all_beat, finish, scene_of};
+use super::*;
+
+/// Returns three servers, and a table with a thin index that is one range.
+fn scene() -> Scene {
+    let mut scene = scene_of(3);
+    let mut schema = flights(&scene).schema;
+    schema.thin.push(ThinIndex {
+        name: "by_tail_thin".into(),
+        columns: vec![1],
+        included: Vec::new(),
+        by_range: true,
+    });
+    let reply = scene.ask(Request::AddCopy { schema });
+    assert!(matches!(reply, Reply::Done { .. }), "{reply:?}");
+    seal(&mut scene);
+    fill(&mut scene);
+    scene
+}
+
+fn thin(scene: &Scene) -> usize {
+    let layout = flights(scene).layout;
+    layout.thin_numbers().next().expect("it was added")
+}
+
+/// Returns the ranges as the first byte of their start and their partition, and the number of
+/// transfers.
+fn ranges(scene: &Scene) -> (Vec<(Option<u8>, u32)>, usize) {
+    let layout = flights(scene).layout;
+    let ranges = layout.replexes[thin(scene)].ranges.clone().unwrap();
+    let starts = ranges.starts.iter();
+    let starts = starts.map(|it| (it.key.first().copied(), it.partition));
+    (starts.collect(), ranges.transfers.len())
+}
+
+fn place(scene: &Scene, number: usize) -> Place {
+    flights(scene).placement[thin(scene)][number]
+}
+
+/// Sends a heartbeat of the holder of a range.
+fn report(scene: &mut Scene, number: u32, entries: u64, split_at: Option<&[u8]>) {
+    let place = place(scene, number as usize);
+    let server = scene.server(place.core.server.0);
+    let report = RangeReport {
+        partition: flights(scene).partition(thin(scene), number),
+        entries,
+        split_at: split_at.map(Bytes::from),
+    };
+    let epoch = scene.epoch();
+    let mut beat = heartbeat(server.id.0, place.core.core, server.incarnation.0, epoch);
+    if let Request::Heartbeat { ranges, .. } = &mut beat {
+        ranges.push(report);
+    }
+    scene.ask(beat);
+}
+
+#[test]
+fn a_large_range_is_split_and_small_neighbours_are_merged() {
+    let mut scene = scene();
+    assert_eq!(ranges(&scene), (vec![(None, 0)], 0));
+    report(&mut scene, 0, 1000, Some(&[7]));
+    let giver = place(&scene, 0).core;
+    assert_eq!(ranges(&scene), (vec![(None, 0)], 1));
+    let Some(MoveProgress::To(taker)) = place(&scene, 1).moving else {
+        panic!("{:?}", place(&scene, 1));
+    };
+    assert_eq!(place(&scene, 1).core, giver, "who has the entries gives");
+    assert_ne!(taker.core, giver);
+    report(&mut scene, 0, 1000, Some(&[9]));
+    assert_eq!(ranges(&scene), (vec![(None, 0)], 1), "one at a time");
+
+    all_beat(&mut scene);
+    assert!(flights(&scene).sealing.is_some(), "operations must end");
+    assert_eq!(ranges(&scene).0, [(None, 0)]);
+    all_beat(&mut scene);
+    assert_eq!(ranges(&scene), (vec![(None, 0), (Some(7), 1)], 1));
+    assert_eq!(place(&scene, 1).core, taker.core);
+    assert_eq!(place(&scene, 1).state, PartitionState::Rebuilding);
+    assert_eq!(place(&scene, 1).giver(), Some(giver));
+    finish(&mut scene);
+    assert_eq!(ranges(&scene), (vec![(None, 0), (Some(7), 1)], 0));
+    assert_eq!(place(&scene, 1).core, taker.core);
+
+    // They are on different cores, so one of them goes to the other first.
+    for _ in 0..20 {
+        all_report_small(&mut scene);
+        assert_eq!(scene.coordinator.configuration().check(), Ok(()));
+        if ranges(&scene).0.len() == 1 {
+            break;
+        }
+    }
+    finish(&mut scene);
+    assert_eq!(ranges(&scene), (vec![(None, 2)], 0));
+    let epoch = scene.epoch();
+    all_report_small(&mut scene);
+    assert_eq!(scene.epoch(), epoch, "there is no neighbour");
+}
+
+/// Sends a heartbeat of every core, as `all_beat` does, with reports that all ranges are small.
+fn all_report_small(scene: &mut Scene) {
+    let thin = thin(scene);
+    beats(scene, |core, configuration, beat| {
+        let places = configuration.places();
+        let taken = places.filter(|(_, place)| {
+            let rebuilds = place.state == PartitionState::Rebuilding && place.core == core;
+            place.taker() == Some(core) || rebuilds
+        });
+        let held = configuration
+            .places()
+            .filter(|(id, place)| usize::from(id.replex) == thin && place.core == core);
+        let small = held.map(|(partition, _)| RangeReport {
+            partition,
+            entries: 1,
+            split_at: None,
+        });
+        if let Request::Heartbeat {
+            filled,
+            seals,
+            ranges,
+            ..
+        } = beat
+        {
+            *filled = taken.map(|(id, _)| id).collect();
+            *seals = resolved(configuration);
+            *ranges = small.collect();
+        }
+    });
+}
+
+#[test]
+fn a_split_is_cancelled_with_the_server_that_gives_or_takes() {
+    for loses_giver in [true, false] {
+        let mut scene = scene();
+        report(&mut scene, 0, 1000, Some(&[7]));
+        let before = place(&scene, 1);
+        let lost = match loses_giver {
+            true => before.core.server,
+            false => before.taker().expect("it moves").server,
+        };
+        let incarnation = scene.server(lost.0).incarnation.0;
+        scene.ask(stopped(lost.0, incarnation));
+        let reply = scene.ask(Request::Remove { server: lost });
+        assert!(matches!(reply, Reply::Done { .. }), "{reply:?}");
+        finish(&mut scene);
+        assert_eq!(ranges(&scene), (vec![(None, 0)], 0));
+        assert_eq!(place(&scene, 1).moving, None);
+        assert_eq!(scene.coordinator.configuration().check(), Ok(()));
+    }
+}

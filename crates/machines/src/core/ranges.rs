@@ -1,0 +1,229 @@
+//! Watches the ranges of thin indexes that this core holds (R49).
+//!
+//! It reports ranges with many entries to the coordinator, each with the key at which it should be
+//! split, and ranges with few entries, which may be merged. It also removes the entries of ranges
+//! that other partitions have received. Such entries answer no read, because a read is limited to
+//! the range of its partition.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use placement::tables::{Tables, TablesError};
+use protocol::codec::Bytes;
+use protocol::configuration::PartitionState;
+use protocol::identity::PartitionId;
+use protocol::message::{RANGE_REPORTS_MAX, RangeReport};
+use protocol::planted::{self, Bug};
+
+use crate::core::CoreMachine;
+use crate::core::step::Step;
+
+/// The pause between two parts of the work, so that the core has time for requests.
+const PAUSE_US: u64 = 2_000;
+/// A range with less than this part of the most entries is reported as small.
+const SMALL_SHARE: u64 = 4;
+
+/// The state of the ranges of this core.
+#[derive(Debug, Default)]
+pub(crate) struct RangeWatch {
+    /// The time of the next part of the work; none while this core holds no range.
+    due_us: Option<u64>,
+    /// Searches for the keys at which ranges should be split.
+    searches: BTreeMap<PartitionId, Search>,
+    reports: BTreeMap<PartitionId, RangeReport>,
+}
+
+/// A search for the key in the middle of a range.
+#[derive(Debug)]
+struct Search {
+    next: Vec<u8>,
+    /// The number of entries before `next`.
+    passed: u64,
+}
+
+impl RangeWatch {
+    /// Returns the time of the next part of the work.
+    pub fn due_us(&self) -> Option<u64> {
+        self.due_us
+    }
+
+    /// Returns the reports on ranges that should be split or may be merged.
+    pub fn reports(&self) -> Vec<RangeReport> {
+        let reports = self.reports.values().take(RANGE_REPORTS_MAX);
+        reports.cloned().collect()
+    }
+
+    fn forget(&mut self, id: PartitionId) {
+        self.searches.remove(&id);
+        self.reports.remove(&id);
+    }
+}
+
+impl CoreMachine {
+    /// Reviews which ranges this core holds, because the configuration is new or the core has
+    /// started.
+    pub(crate) fn review_ranges(&mut self) {
+        let held: BTreeSet<PartitionId> = self.ranges_held();
+        self.ranges.searches.retain(|id, _| held.contains(id));
+        self.ranges.reports.retain(|id, _| held.contains(id));
+        self.ranges.due_us = match held.is_empty() {
+            true => None,
+            false => Some(self.ranges.due_us.unwrap_or(0)),
+        };
+    }
+
+    fn ranges_held(&self) -> BTreeSet<PartitionId> {
+        let partitions = self.partitions.values();
+        let ranged = partitions.filter(|partition| partition.table.is_ranged(partition.id));
+        ranged.map(|partition| partition.id).collect()
+    }
+
+    /// Does the next part of the work at each range.
+    pub(crate) fn watch_ranges<T: Tables>(
+        &mut self,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let mut is_done = true;
+        for id in self.ranges_held() {
+            is_done &= self.watch_range(id, step.tables)?;
+        }
+        let pause_us = match is_done {
+            true => self.limits.heartbeat_us,
+            false => PAUSE_US,
+        };
+        self.ranges.due_us = Some(step.now.monotonic_us + pause_us);
+        Ok(())
+    }
+
+    /// Does the next part of the work at one range. Returns whether nothing is left to do now.
+    fn watch_range<T: Tables>(
+        &mut self,
+        id: PartitionId,
+        tables: &mut T,
+    ) -> Result<bool, TablesError> {
+        let place = self.view.place(id);
+        let serves = place.is_some_and(|place| place.state == PartitionState::Serving);
+        let table = &self.partitions[&id].table;
+        let replex = &table.layout.replexes[usize::from(id.replex)];
+        let ranges = replex.ranges.as_ref().expect("it is a range");
+        let is_transferring = ranges.is_transferring(id.number) && !planted::is(Bug::SweptTooEarly);
+        if !serves || self.stands_still(id.table) || is_transferring {
+            self.ranges.forget(id);
+            return Ok(true);
+        }
+        let range = ranges.of(id.number);
+        let range = range.map(|(start, end)| (start.to_vec(), end.map(<[u8]>::to_vec)));
+        let is_swept = self.sweep(id, range.as_ref(), tables)?;
+        let Some((start, end)) = range else {
+            self.ranges.forget(id);
+            return Ok(is_swept);
+        };
+        if !is_swept {
+            return Ok(false);
+        }
+        let entries = tables.entries_about(id.rows_table());
+        let most = self.limits.range_entries_max;
+        if entries < most {
+            self.ranges.forget(id);
+            if entries < most / SMALL_SHARE {
+                let report = RangeReport {
+                    partition: id,
+                    entries,
+                    split_at: None,
+                };
+                self.ranges.reports.insert(id, report);
+            }
+            return Ok(true);
+        }
+        if self.ranges.reports.contains_key(&id) {
+            return Ok(true);
+        }
+        self.search_middle(id, (start, end), entries, tables)
+    }
+
+    /// Removes some of the entries that are outside of the range of their partition; an empty
+    /// partition has no range. Returns whether none is left.
+    fn sweep<T: Tables>(
+        &self,
+        id: PartitionId,
+        range: Option<&(Vec<u8>, Option<Vec<u8>>)>,
+        tables: &mut T,
+    ) -> Result<bool, TablesError> {
+        let outside: [(&[u8], Option<&[u8]>); 2] = match range {
+            None => [(&[], None), (&[], Some(&[]))],
+            Some((start, end)) => {
+                let after = match end {
+                    Some(end) => (&end[..], None),
+                    None => (&[][..], Some(&[][..])),
+                };
+                [(&[], Some(start)), after]
+            }
+        };
+        let most = self.limits.entry_page_max;
+        let mut gone: Vec<Vec<u8>> = Vec::new();
+        for (start, end) in outside {
+            tables.scan(id.rows_table(), start, end, &mut |key, _| {
+                gone.push(key.to_vec());
+                match gone.len() < most {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                }
+            })?;
+            if gone.len() >= most {
+                break;
+            }
+        }
+        for key in &gone {
+            tables.delete(id.rows_table(), key);
+        }
+        Ok(gone.len() < most)
+    }
+
+    /// Goes on with the search for the middle of a range, and reports it once it is found. Returns
+    /// whether the search has ended.
+    fn search_middle<T: Tables>(
+        &mut self,
+        id: PartitionId,
+        (start, end): (Vec<u8>, Option<Vec<u8>>),
+        entries: u64,
+        tables: &T,
+    ) -> Result<bool, TablesError> {
+        let search = self.ranges.searches.entry(id).or_insert(Search {
+            next: start.clone(),
+            passed: 0,
+        });
+        let middle = entries / 2;
+        let mut left = self.limits.entry_page_max;
+        let mut found = None;
+        let mut is_over = true;
+        let from = core::mem::take(&mut search.next);
+        tables.scan(id.rows_table(), &from, end.as_deref(), &mut |key, _| {
+            if search.passed >= middle && key > &start[..] {
+                found = Some(Bytes::from(key));
+                return ControlFlow::Break(());
+            }
+            if left == 0 {
+                search.next = key.to_vec();
+                is_over = false;
+                return ControlFlow::Break(());
+            }
+            left -= 1;
+            search.passed += 1;
+            ControlFlow::Continue(())
+        })?;
+        if found.is_none() && !is_over {
+            return Ok(false);
+        }
+        self.ranges.searches.remove(&id);
+        if let Some(split_at) = found {
+            let report = RangeReport {
+                partition: id,
+                entries,
+                split_at: Some(split_at),
+            };
+            self.ranges.reports.insert(id, report);
+        }
+        Ok(true)
+    }
+}
