@@ -71,7 +71,7 @@ pub struct Coordinator {
     /// Cores whose disks have no room for all writes.
     rooms: BTreeMap<CoreId, Room>,
     /// Ranges of thin indexes that should be split or may be merged.
-    ranges: ranges::RangeReports,
+    ranges: ranges::RangeTracker,
     sessions: Sessions,
     seals: SealTracker,
     fills: copies::FillReports,
@@ -154,7 +154,7 @@ impl Coordinator {
             reports: BTreeMap::new(),
             listeners: Listeners::default(),
             rooms: BTreeMap::new(),
-            ranges: BTreeMap::new(),
+            ranges: ranges::RangeTracker::default(),
             seals: SealTracker::default(),
             fills: copies::FillReports::default(),
             moves: MoveTracker::default(),

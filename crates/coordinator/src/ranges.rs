@@ -17,10 +17,20 @@ use protocol::configuration::{MoveProgress, Place, PlacedTable, Tenure};
 use protocol::identity::{CoreId, Epoch, PartitionId, TableId};
 use protocol::message::RangeReport;
 
-use super::{Coordinator, CoordinatorOutput};
+use super::{CONFIGURATION_BYTES_MAX, Coordinator, CoordinatorOutput};
 
-/// The reports of ranges from the last heartbeat of each core.
-pub(super) type RangeReports = BTreeMap<CoreId, Vec<RangeReport>>;
+/// The part of the configuration's limit up to which ranges are split. Indexes and tables can still
+/// be added then.
+const BYTES_MAX: usize = CONFIGURATION_BYTES_MAX / 2;
+
+/// The ranges that should be split or may be merged.
+#[derive(Debug, Default)]
+pub(super) struct RangeTracker {
+    /// The reports from the last heartbeat of each core.
+    pub reports: BTreeMap<CoreId, Vec<RangeReport>>,
+    /// Whether operators were notified that no range is split any more.
+    is_full: bool,
+}
 
 /// The changes of one table that are begun together.
 #[derive(Default)]
@@ -48,16 +58,18 @@ impl Coordinator {
         };
         let reports: Vec<RangeReport> = reports.into_iter().filter(counts).collect();
         match reports.is_empty() {
-            true => self.ranges.remove(&core),
-            false => self.ranges.insert(core, reports),
+            true => self.ranges.reports.remove(&core),
+            false => self.ranges.reports.insert(core, reports),
         };
     }
 
     /// Begins the splits and merges that are due. Call it while no partition moves or is rebuilt.
     pub(super) fn begin_transfers(&mut self, output: &mut CoordinatorOutput) {
-        let reports = core::mem::take(&mut self.ranges);
+        let reports = core::mem::take(&mut self.ranges.reports);
+        let may_split = self.may_split(output);
         let mut by_table: BTreeMap<TableId, BTreeMap<PartitionId, RangeReport>> = BTreeMap::new();
-        for report in reports.into_values().flatten() {
+        let reports = reports.into_values().flatten();
+        for report in reports.filter(|report| may_split || report.split_at.is_none()) {
             let table = by_table.entry(report.partition.table).or_default();
             table.insert(report.partition, report);
         }
@@ -88,6 +100,20 @@ impl Coordinator {
             self.moves.forget_level();
             self.reconfigure(output);
         }
+    }
+
+    /// Returns whether the configuration has room for further ranges.
+    fn may_split(&mut self, output: &mut CoordinatorOutput) -> bool {
+        let bytes = self.configuration_bytes();
+        let is_full = bytes > BYTES_MAX;
+        if is_full && !self.ranges.is_full {
+            output.notes.push(format!(
+                "the configuration takes {bytes} bytes, of {CONFIGURATION_BYTES_MAX} at most: ranges \
+                 of indexes are not split any more; drop indexes or tables, or raise --range-entries"
+            ));
+        }
+        self.ranges.is_full = is_full;
+        !is_full
     }
 
     fn range_takers(&self) -> Takers {

@@ -91,16 +91,22 @@ impl TableReport {
                 .flatten()
                 .map(|place| place.server)
                 .collect();
+            let sorted_by = names(schema, &replex.sort_columns);
             ReplexReport {
                 name: replex.name.clone(),
                 kind: kind(schema, layout, replex),
-                axes: replex
-                    .axes
-                    .iter()
-                    .map(|axis| axis_text(schema, layout, axis))
-                    .collect(),
-                partitions: layout.partition_count(index),
-                sorted_by: names(schema, &replex.sort_columns),
+                axes: match replex.ranges {
+                    Some(_) => [format!("ranges of {}", sorted_by.join(", "))].into(),
+                    None => {
+                        let axes = replex.axes.iter();
+                        axes.map(|axis| axis_text(schema, layout, axis)).collect()
+                    }
+                },
+                partitions: match &replex.ranges {
+                    Some(ranges) => ranges.starts.len() as u32,
+                    None => layout.partition_count(index),
+                },
+                sorted_by,
                 servers: servers.into_iter().collect(),
                 after_one_failure: amplification.after_one,
                 after_two_failures: amplification.after_two,

@@ -12,7 +12,7 @@ use core::ops::ControlFlow;
 use placement::tables::{Tables, TablesError};
 use protocol::codec::Bytes;
 use protocol::configuration::PartitionState;
-use protocol::identity::PartitionId;
+use protocol::identity::{PartitionId, TableId};
 use protocol::message::{RANGE_REPORTS_MAX, RangeReport};
 use protocol::planted::{self, Bug};
 
@@ -29,6 +29,7 @@ const SMALL_SHARE: u64 = 4;
 pub(crate) struct RangeWatch {
     /// The time of the next part of the work; none while this core holds no range.
     due_us: Option<u64>,
+    held: BTreeSet<PartitionId>,
     /// Searches for the keys at which ranges should be split.
     searches: BTreeMap<PartitionId, Search>,
     reports: BTreeMap<PartitionId, RangeReport>,
@@ -61,22 +62,24 @@ impl RangeWatch {
 }
 
 impl CoreMachine {
-    /// Reviews which ranges this core holds, because the configuration is new or the core has
-    /// started.
-    pub(crate) fn review_ranges(&mut self) {
-        let held: BTreeSet<PartitionId> = self.ranges_held();
-        self.ranges.searches.retain(|id, _| held.contains(id));
-        self.ranges.reports.retain(|id, _| held.contains(id));
-        self.ranges.due_us = match held.is_empty() {
+    /// Reviews which ranges of these tables this core holds, because the tables have new epochs or
+    /// the core has started.
+    pub(crate) fn review_ranges(&mut self, tables: &BTreeSet<TableId>) {
+        let ranges = &mut self.ranges;
+        let before = ranges.held.extract_if(.., |id| tables.contains(&id.table));
+        let before: Vec<PartitionId> = before.collect();
+        let partitions = self.partitions.keys_of(tables);
+        let ranged = partitions.filter(|id| self.partitions[id].table.is_ranged(**id));
+        ranges.held.extend(ranged);
+        for id in before {
+            if !ranges.held.contains(&id) {
+                ranges.forget(id);
+            }
+        }
+        ranges.due_us = match ranges.held.is_empty() {
             true => None,
-            false => Some(self.ranges.due_us.unwrap_or(0)),
+            false => Some(ranges.due_us.unwrap_or(0)),
         };
-    }
-
-    fn ranges_held(&self) -> BTreeSet<PartitionId> {
-        let partitions = self.partitions.values();
-        let ranged = partitions.filter(|partition| partition.table.is_ranged(partition.id));
-        ranged.map(|partition| partition.id).collect()
     }
 
     /// Does the next part of the work at each range.
@@ -85,7 +88,7 @@ impl CoreMachine {
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         let mut is_done = true;
-        for id in self.ranges_held() {
+        for id in self.ranges.held.clone() {
             is_done &= self.watch_range(id, step.tables)?;
         }
         let pause_us = match is_done {
@@ -114,6 +117,7 @@ impl CoreMachine {
         }
         let range = ranges.of(id.number);
         let range = range.map(|(start, end)| (start.to_vec(), end.map(<[u8]>::to_vec)));
+        let has_neighbours = ranges.starts.len() > 1;
         let is_swept = self.sweep(id, range.as_ref(), tables)?;
         let Some((start, end)) = range else {
             self.ranges.forget(id);
@@ -126,7 +130,7 @@ impl CoreMachine {
         let most = self.limits.range_entries_max;
         if entries < most {
             self.ranges.forget(id);
-            if entries < most / SMALL_SHARE {
+            if has_neighbours && entries < most / SMALL_SHARE {
                 let report = RangeReport {
                     partition: id,
                     entries,
