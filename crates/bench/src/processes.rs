@@ -92,6 +92,8 @@ impl Drop for BenchProcess {
 pub struct ServerKind {
     /// Whether the servers keep everything in memory, to measure without a disk.
     pub memory: bool,
+    /// The number of entries with which a range of a thin index is split, if it is not the default.
+    pub range_entries: Option<u64>,
 }
 
 /// A coordinator and servers on this machine.
@@ -144,6 +146,10 @@ impl BenchCluster {
         ];
         if self.kind.memory {
             arguments.push("--memory");
+        }
+        let entries = self.kind.range_entries.map(|entries| entries.to_string());
+        if let Some(entries) = &entries {
+            arguments.extend(["--range-entries", entries]);
         }
         let log = self.folder.path().join(format!("server-{number}.log"));
         BenchProcess::start(&self.program, &arguments, &log)

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use client::{Client, IfMissing, Table};
-use placement::{Durability, Index, Value};
+use placement::{Durability, Index, ThinIndex, Value};
 use tokio::task::LocalSet;
 
 use crate::distribution::BenchRandom;
@@ -35,6 +35,12 @@ const TABLES: u32 = 500;
 const CHANGED: &str = "changed";
 const STEADY: &str = "steady";
 const INDEX: &str = "by_field2";
+/// A thin index over the column that writes change.
+const THIN: &str = "thin_by_last";
+/// So few that the index is split several times.
+const RANGE_ENTRIES: u64 = 2_000;
+/// The ranges that the index has in the end: each has more than half of `RANGE_ENTRIES`.
+const RANGES: usize = 6;
 
 /// Runs `replex bench changes`.
 ///
@@ -45,7 +51,11 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
         rows: ROWS,
         field_bytes: 10,
     };
-    let cluster = BenchCluster::start(&options.base(), 3, ServerKind::default())?;
+    let kind = ServerKind {
+        range_entries: Some(RANGE_ENTRIES),
+        ..ServerKind::default()
+    };
+    let cluster = BenchCluster::start(&options.base(), 3, kind)?;
     let clients = store::clients(&cluster, 3).await?;
     for name in [STEADY, CHANGED] {
         let table = store::create(&clients[0], name, Durability::Replicated).await?;
@@ -78,6 +88,8 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
         ("without", &quiet.changed),
     );
 
+    splits(options, &clients[0], [&steady, &changed], &mut report).await?;
+
     let (mut alone, mut creating) = (Series::default(), Series::default());
     let each = TABLES.div_ceil(options.pairs.max(1));
     for round in 0..options.pairs {
@@ -94,6 +106,38 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
         ("without", &alone.rate()),
     );
     Ok(report)
+}
+
+/// Measures the longest writes while an index of the changed table is made and split.
+async fn splits(
+    options: &MeasureOptions,
+    client: &Client,
+    tables: [&Table; 2],
+    report: &mut FigureReport,
+) -> io::Result<()> {
+    let span = options.span();
+    let (mut unsplit, mut splitting) = (LongestWrites::default(), LongestWrites::default());
+    for _ in 0..options.pairs {
+        let nothing = async { Ok(()) };
+        unsplit.push(longest_ms(tables, span, nothing).await?);
+        let split = split_index(client);
+        splitting.push(longest_ms(tables, span, split).await?);
+        let dropped = client.drop_copy(CHANGED, THIN, IfMissing::Fail);
+        dropped.await.map_err(failed)?;
+    }
+    report.pair(
+        ("O7", "≤ 5 ms"),
+        "longest write of another table while the ranges of an index are split",
+        (&splitting.steady, "ms"),
+        ("without", &unsplit.steady),
+    );
+    report.pair(
+        ("O7", "≤ 50 ms"),
+        "longest write of the table whose index is made and split",
+        (&splitting.changed, "ms"),
+        ("without", &unsplit.changed),
+    );
+    Ok(())
 }
 
 /// The longest write of each table in each run, in milliseconds.
@@ -170,6 +214,32 @@ async fn index(client: &Client) -> io::Result<()> {
         partition_columns: None,
     });
     client.add_copy(schema, &|_| {}).await.map_err(failed)
+}
+
+/// Adds a thin index to the changed table, and waits until it has been split.
+async fn split_index(client: &Client) -> io::Result<()> {
+    let table = client.table(CHANGED).await.map_err(failed)?;
+    let mut schema = table.schema().clone();
+    let column = table
+        .column(&format!("field{}", FIELDS - 1))
+        .map_err(failed)?;
+    schema.thin.push(ThinIndex {
+        name: THIN.into(),
+        columns: vec![usize::from(column)],
+        included: Vec::new(),
+        by_range: true,
+    });
+    client.add_copy(schema, &|_| {}).await.map_err(failed)?;
+    loop {
+        let configuration = client.refresh().await.map_err(failed)?;
+        let table = configuration.table_named(CHANGED);
+        let replexes = table.map_or(&[][..], |table| &table.layout.replexes);
+        let ranges = replexes.iter().flat_map(|replex| &replex.ranges);
+        if ranges.map(|ranges| ranges.starts.len()).sum::<usize>() >= RANGES {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Creates tables of these numbers, spread over the span.

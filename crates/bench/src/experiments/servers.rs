@@ -110,7 +110,14 @@ fn plot(sites: &[OutageSite]) -> LineChart {
 }
 
 async fn site(options: &MeasureOptions, shape: RowShape, size: usize) -> io::Result<OutageSite> {
-    let cluster = BenchCluster::start(&options.base(), size, ServerKind { memory: true })?;
+    let cluster = BenchCluster::start(
+        &options.base(),
+        size,
+        ServerKind {
+            memory: true,
+            ..ServerKind::default()
+        },
+    )?;
     let clients = store::clients(&cluster, CLIENTS).await?;
     let table = store::create(&clients[0], TABLE, Durability::Replicated).await?;
     store::load(&table, shape).await?;
