@@ -9,7 +9,7 @@ use machines::core::{
     ClientId, CoreIdentity, CoreInput, CoreLimits, CoreMachine, CoreOutput, PeerSend,
 };
 use placement::tables::{MemoryTables, Tables};
-use placement::{Layout, RowView, ThinIndex, Value, encode_key, encode_row};
+use placement::{Durability, Index, Layout, RowView, ThinIndex, Value, encode_key, encode_row};
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, Place};
 use protocol::expression::Expression;
@@ -27,15 +27,20 @@ use pair::{configuration, core};
 const HEAD: u32 = 1;
 const DECIDER: u32 = 2;
 const SIDE: u32 = 3;
+const MIDDLE: u32 = 4;
+
+fn add_server(configuration: &mut Configuration, number: u32) {
+    let mut server = configuration.servers[1].clone();
+    server.id = core(number).server;
+    server.domain = format!("server-{number}");
+    server.cores = vec![format!("127.0.0.1:700{number}")];
+    configuration.servers.push(server);
+}
 
 /// A table with two copies, and a thin index over `tail` on a third server.
 fn with_thin() -> Configuration {
     let mut configuration = configuration();
-    let mut third = configuration.servers[1].clone();
-    third.id = core(SIDE).server;
-    third.domain = "server-3".into();
-    third.cores = vec!["127.0.0.1:7003".into()];
-    configuration.servers.push(third);
+    add_server(&mut configuration, SIDE);
     let table = &mut configuration.tables[0];
     table.schema.thin.push(ThinIndex {
         name: "by_tail_thin".into(),
@@ -47,6 +52,33 @@ fn with_thin() -> Configuration {
     let place = Place::serving(core(SIDE), Epoch(0));
     table.placement.push(vec![place]);
     configuration
+}
+
+/// A `replicated` table with three copies, of which the middle one cannot refuse, and a thin index.
+fn with_middle() -> Configuration {
+    let mut configuration = with_thin();
+    add_server(&mut configuration, MIDDLE);
+    let table = &mut configuration.tables[0];
+    table.schema.durability = Durability::Replicated;
+    table.schema.indexes.push(Index {
+        name: "by_both".into(),
+        columns: vec![1, 0],
+        constraint: None,
+        partition_columns: None,
+    });
+    table.layout = Layout::base(&table.schema);
+    let servers = [HEAD, MIDDLE, DECIDER, SIDE];
+    let places = servers.map(|it| vec![Place::serving(core(it), Epoch(0))]);
+    table.placement = places.into();
+    configuration
+}
+
+/// [`insert`] into the table of [`with_middle`].
+fn long_insert(side: Option<u8>, votes: usize) -> Arc<Prepare> {
+    let mut prepare = Prepare::clone(&insert(side));
+    prepare.members = (0..4).map(partition).collect();
+    prepare.votes = vec![Vote::Yes; votes];
+    Arc::new(prepare)
 }
 
 /// The only partition of a replex.
@@ -100,6 +132,14 @@ impl Machine {
     /// Starts a server that has nothing on its disk. Its peers have sent these operations before
     /// they ended their reports.
     fn start(server: u32, reports: &[(u32, Arc<Prepare>)]) -> Machine {
+        Machine::start_in(with_thin(), server, reports)
+    }
+
+    fn start_in(
+        configuration: Configuration,
+        server: u32,
+        reports: &[(u32, Arc<Prepare>)],
+    ) -> Machine {
         let identity = CoreIdentity {
             cluster: 1,
             core: core(server),
@@ -107,7 +147,7 @@ impl Machine {
         };
         let limits = CoreLimits::default();
         let mut machine = Machine {
-            machine: CoreMachine::new(identity, limits, Arc::new(with_thin())),
+            machine: CoreMachine::new(identity, limits, Arc::new(configuration)),
             tables: MemoryTables::new(),
             now_us: 0,
         };
@@ -338,6 +378,37 @@ fn a_report_may_come_before_the_prepare() {
     let sends = machine.receive(core(HEAD), PeerMessage::Prepare(insert(None)));
     assert!(!decides(&sends), "the decider's own prepare is not durable");
     assert!(decides(&machine.step(CoreInput::Durable(Position(99)))));
+}
+
+/// Seed 700,003,206: all that can refuse had voted yes, so the restarted decider took its vote from
+/// the head's report. The middle member had never received the prepare.
+#[test]
+fn a_decider_that_has_adopted_its_vote_waits_for_the_chain() {
+    let reports = [
+        (HEAD, long_insert(None, 1)),
+        (SIDE, long_insert(Some(0), 1)),
+    ];
+    let mut machine = Machine::start_in(with_middle(), DECIDER, &reports);
+    assert_eq!(machine.machine.backlog().operations, 1);
+    let report = PeerMessage::Reported {
+        operation: insert(None).operation,
+        to: partition(2),
+        side: 0,
+    };
+    let decides = |sends: &[PeerSend]| {
+        let is_decision = |send: &PeerSend| matches!(&send.message, PeerMessage::Decision { to, .. } if *to == partition(1));
+        sends.iter().any(is_decision)
+    };
+    assert!(!decides(&machine.receive(core(SIDE), report.clone())));
+    assert!(!decides(&machine.step(CoreInput::Durable(Position(99)))));
+    assert!(!decides(&machine.receive(core(SIDE), report.clone())));
+    let prepare = PeerMessage::Prepare(long_insert(None, 2));
+    assert!(decides(&machine.receive(core(MIDDLE), prepare.clone())));
+
+    // The report may also come last.
+    let mut machine = Machine::start_in(with_middle(), DECIDER, &reports);
+    assert!(!decides(&machine.receive(core(MIDDLE), prepare)));
+    assert!(decides(&machine.receive(core(SIDE), report)));
 }
 
 #[test]

@@ -50,6 +50,9 @@ bugs! {
     OldCoordinatesLost = "old-coordinates-lost", "R1";
     /// The decider decides before its own prepare is durable.
     DecisionBeforeDurable = "decision-before-durable", "R2";
+    /// With `replicated`, a decider that has its prepare from its peers' reports decides before the
+    /// prepare has come down the chain.
+    AdoptedIsDecided = "adopted-is-decided", "R2";
     /// The head aborts an operation on a timeout after it was forwarded.
     HeadAbortsOnTimeout = "head-aborts-on-timeout", "R2";
     /// The decider considers only its own vote.

@@ -52,6 +52,11 @@ fn suits(bug: Bug, plan: &RunPlan) -> bool {
         }
         Bug::MomentUnchecked => faults.loss_every_us > 0 && plan.schema.partitions > 1,
         Bug::DecidesWithoutReports => !plan.schema.thin.is_empty(),
+        Bug::AdoptedIsDecided => {
+            let is_replicated = plan.schema.durability == Durability::Replicated;
+            let restarts = faults.crash_every_us > 0 || faults.stop_every_us > 0;
+            !plan.schema.thin.is_empty() && is_replicated && restarts
+        }
         Bug::SidesNotAsked => !plan.schema.thin.is_empty() && plan.faults.crash_every_us > 0,
         Bug::ReportedBeforeDurable => {
             !plan.schema.thin.is_empty() && plan.schema.durability == Durability::Sync

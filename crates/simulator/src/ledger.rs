@@ -90,6 +90,8 @@ impl LedgerOperation {
 pub struct LedgerMember {
     /// The member's prepare record, by core and position.
     pub prepared: Option<(CoreId, Position)>,
+    /// Whether the member has ever logged a prepare. A crash may have lost the record.
+    pub was_prepared: bool,
     /// The votes in the prepare.
     pub votes: Vec<Vote>,
     /// The member's decision record, by core and position.
@@ -146,8 +148,10 @@ impl Ledger {
                     }
                 });
                 if let Some(place) = place(entry, *partition) {
-                    entry.members[place].prepared = Some((core, position));
-                    entry.members[place].votes = prepare.votes.clone();
+                    let member = &mut entry.members[place];
+                    member.prepared = Some((core, position));
+                    member.was_prepared = true;
+                    member.votes = prepare.votes.clone();
                 }
                 entry.refused |= prepare.votes.iter().any(|vote| *vote != Vote::Yes);
                 self.note(core, position, operation, *partition);
@@ -202,7 +206,12 @@ impl Ledger {
                     {
                         match entry.visible {
                             true => member.decision = None,
-                            false => *member = LedgerMember::default(),
+                            false => {
+                                *member = LedgerMember {
+                                    was_prepared: true,
+                                    ..LedgerMember::default()
+                                };
+                            }
                         }
                     }
                 }

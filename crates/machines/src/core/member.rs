@@ -55,6 +55,9 @@ pub(crate) struct Member {
     pub retry_us: u64,
     /// Whether the rows of a cover that the vote needs have arrived (R18).
     pub has_fetched: bool,
+    /// Whether the prepare has come down the chain since this core started. Then all earlier
+    /// members have it. A prepare that was adopted with implied votes does not show that.
+    came_down: bool,
     /// The position of the prepare's record. Set by the vote, which never changes (R1).
     prepared_at: Option<Position>,
     /// Set only after the member is prepared.
@@ -117,6 +120,7 @@ impl Member {
             retry_due_us: 0,
             retry_us: 0,
             has_fetched: false,
+            came_down: false,
             prepared_at: None,
             decision: None,
             decided_at: Position(0),
@@ -163,6 +167,18 @@ impl Member {
             self.prepared_at = None;
         }
         forgets
+    }
+
+    /// Records that the prepare has come down the chain.
+    pub fn come_down(&mut self) {
+        self.came_down = true;
+    }
+
+    /// Returns whether all earlier members of the chain have the prepare. With `sync` the durable
+    /// record of a decider shows it. With `replicated` the record may be of an adopted prepare, so
+    /// the prepare must have come down the chain in this life of the core (R2).
+    pub fn has_come_down(&self) -> bool {
+        self.came_down || self.place == 0 || planted::is(Bug::AdoptedIsDecided)
     }
 
     /// Records the position of the record `Prepared`, which includes this member's vote.

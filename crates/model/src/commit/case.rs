@@ -447,6 +447,12 @@ fn thin_indexes() -> Vec<Case> {
         ..one(1)
     };
     let short = single("", "one operation with a thin index", 2, 1);
+    let long = single("", "one operation with a thin index", 4, 2);
+    let free = Case {
+        last_voter: 1,
+        operations: inserts(1, &[], 3),
+        ..single("", "one operation with a thin index, no constraints", 3, 1)
+    };
     vec![
         with_sides("thin", one(1), &["Side"], faults(2, 1, 0)),
         with_sides("thin-lost", one(1), &["Side"], faults(1, 2, 0)),
@@ -457,6 +463,18 @@ fn thin_indexes() -> Vec<Case> {
         with_sides("thin-memory", memory(1), &["Side"], faults(3, 0, 0)),
         with_sides("thin-memory-lost", memory(1), &["Side"], faults(1, 1, 0)),
         with_sides("thin-memory-at-head", memory(2), &["Side"], faults(2, 1, 0)),
+        with_sides(
+            "thin-memory-free",
+            in_memory("", free, 0),
+            &["Side"],
+            faults(2, 1, 0),
+        ),
+        with_sides(
+            "thin-memory-long",
+            in_memory("", long, 0),
+            &["Side"],
+            faults(2, 0, 0),
+        ),
         with_sides("thin-pair", both(), &["Side"], faults(1, 1, 0)),
         with_sides("thin-pair-restarts", both(), &["Side"], faults(1, 0, 0)),
     ]

@@ -175,6 +175,9 @@ impl<'a> CaseRules<'a> {
 
     fn on_prepare(&self, state: &mut ModelState, operation: usize, place: usize, refusals: u8) {
         let part = state.parts[operation][place];
+        if place == self.last(operation) {
+            self.note_came_down(state, operation);
+        }
         match part.stage {
             Stage::Prepared if self.is(ModelBug::VoteChanges) && part.decision.is_none() => {
                 state.parts[operation][place] = MemberPart::default();

@@ -17,6 +17,9 @@ planted_bugs! { ModelBug
     WaitingIsKept = "waiting-is-kept", "R1", "restarts-of-one";
     /// The decider decides before its own prepare is durable.
     DecisionBeforeDurable = "decision-before-durable", "R2", "one";
+    /// With `replicated`, a decider that has its prepare from its peers' reports decides before the
+    /// prepare has come down the chain.
+    AdoptedIsDecided = "adopted-is-decided", "R2", "thin-memory-free";
     /// The head aborts an operation on a timeout after it was forwarded.
     HeadAbortsOnTimeout = "head-aborts-on-timeout", "R2", "one";
     /// The decider looks at its own vote only.

@@ -6,7 +6,7 @@
 
 use crate::commit::chain::CaseRules;
 use crate::commit::planted::ModelBug;
-use crate::commit::state::{MessageContent, ModelMessage, ModelState, Stage};
+use crate::commit::state::{CAME_DOWN, MessageContent, ModelMessage, ModelState, Stage};
 
 impl CaseRules<'_> {
     /// Returns whether an index in an operation's members belongs to a side member.
@@ -22,7 +22,16 @@ impl CaseRules<'_> {
     /// Returns whether all side members of an operation have reported to the decider.
     pub fn have_reported(&self, state: &ModelState, operation: usize) -> bool {
         let count = self.case.operations[operation].sides;
-        state.reports[operation] == (1 << count) - 1 || self.is(ModelBug::DecidesWithoutReports)
+        let reported = state.reports[operation] & !CAME_DOWN;
+        reported == (1 << count) - 1 || self.is(ModelBug::DecidesWithoutReports)
+    }
+
+    /// Records that a prepare has come down the chain to the decider, so that all earlier members
+    /// have it. Only the report of a side member asks for it, where no disk shows it.
+    pub fn note_came_down(&self, state: &mut ModelState, operation: usize) {
+        if self.case.replicated && self.case.operations[operation].sides > 0 {
+            state.reports[operation] |= CAME_DOWN;
+        }
     }
 
     /// Sends the side members what they lack: the prepare, or an outcome that clients may see. A
@@ -73,13 +82,17 @@ impl CaseRules<'_> {
         state.reports[operation] |= 1 << side;
         let last = self.last(operation);
         let part = state.parts[operation][last];
-        let is_durable = part.prepare_durable || self.case.replicated;
-        if part.stage == Stage::Prepared && part.decision.is_none() && is_durable {
+        let came_down = state.reports[operation] & CAME_DOWN != 0;
+        let is_due = match self.case.replicated {
+            false => part.prepare_durable,
+            true => came_down || self.is(ModelBug::AdoptedIsDecided),
+        };
+        if part.stage == Stage::Prepared && part.decision.is_none() && is_due {
             self.decide(state, operation);
         }
     }
 
-    /// Forgets the reports that a decider had in memory.
+    /// Forgets what a decider had in memory: the reports, and that a prepare has come down.
     pub fn forget_reports(&self, state: &mut ModelState, member: usize) {
         for (operation, place) in self.parts_of(member) {
             if place == self.last(operation) {

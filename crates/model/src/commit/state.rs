@@ -10,6 +10,9 @@ use crate::commit::case::{Case, MEMBERS_MAX, OPERATIONS_MAX, PLACES_MAX, Symmetr
 /// The most messages in flight at a time.
 const MESSAGES_MAX: usize = 30;
 
+/// A bit of [`ModelState::reports`]: with `replicated`, the prepare has come down the chain.
+pub const CAME_DOWN: u8 = 8;
+
 /// The most bytes of a packed state.
 pub const PACKED_MAX: usize = 2 * (4 + MEMBERS_MAX + OPERATIONS_MAX * PLACES_MAX + MESSAGES_MAX);
 
@@ -158,8 +161,8 @@ pub struct ModelState {
     /// The operations that were resolved before an epoch that has served, as a set. Their record
     /// shows that clients may see the outcome.
     pub resolved: u8,
-    /// For each operation, the side members that have reported to its decider, as a set. The
-    /// decider keeps this in memory.
+    /// For each operation, the side members that have reported to its decider, as a set, and
+    /// [`CAME_DOWN`]. The decider keeps this in memory.
     pub reports: [u8; OPERATIONS_MAX],
     /// Whether a member has received an outcome that differs from the one that it had.
     pub contradiction: bool,

@@ -1,9 +1,10 @@
 //! I1: a committed operation was prepared at all members. Also checks R1 and R2, on which I1
 //! depends.
 //!
-//! A decision is logged at a member only when every member after it, and every side member (R48),
-//! has its prepare durable with a yes; an answer leaves the head only when all have. Votes in two
-//! records never differ.
+//! With `sync`, a decision is logged at a member only when every member after it, and every side
+//! member (R48), has its prepare durable with a yes; an answer leaves the head only when all have.
+//! With `replicated`, every member must have logged a prepare before any member logs the decision.
+//! A crash may have lost this record since. Votes in two records never differ.
 
 use std::cmp::Ordering;
 
@@ -26,6 +27,19 @@ pub fn decided(ledger: &Ledger, entry: &LedgerOperation, at: PartitionId) -> Res
         Ordering::Greater => 0,
     };
     all_prepared(ledger, entry, from)
+}
+
+/// Checks, when a member of a `replicated` table has logged a decision, that all members have
+/// prepared at some time.
+pub fn decided_in_memory(entry: &LedgerOperation) -> Result<(), String> {
+    let mut members = entry.members.iter().zip(&entry.prepare.members);
+    match members.find(|(member, _)| !member.was_prepared) {
+        Some((_, partition)) if !entry.resolved => Err(format!(
+            "{:?} is committed, but {partition} has never prepared it",
+            entry.prepare.operation
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Checks an operation that the head reports to a client as applied.
@@ -127,6 +141,20 @@ mod tests {
         );
         ledger.crash(core(1), Position(1));
         assert_eq!(check(&ledger, 0), Ok(()), "what was durable stays so");
+    }
+
+    #[test]
+    fn a_member_that_lost_its_prepare_has_prepared() {
+        let mut ledger = Ledger::default();
+        let prepare = prepare(1, &[Vote::Yes]);
+        prepared(&mut ledger, 1, 0, &prepare);
+        prepared(&mut ledger, 1, 2, &prepare);
+        let check =
+            |ledger: &Ledger| decided_in_memory(&ledger.operations[&prepare.operation]).is_ok();
+        assert!(!check(&ledger), "member 1 has never had it");
+        prepared(&mut ledger, 1, 1, &prepare);
+        ledger.crash(core(1), Position(0));
+        assert!(check(&ledger));
     }
 
     #[test]

@@ -48,7 +48,8 @@ impl CoreMachine {
             }
             return Ok(());
         }
-        if self.members.contains_key(&key) {
+        if let Some(member) = self.members.get_mut(&key) {
+            member.come_down();
             if planted::is(Bug::VoteChanges) && self.unvote(key) {
                 return self.acquire(key, step);
             }
@@ -64,9 +65,10 @@ impl CoreMachine {
         if self.members.len() >= self.limits.operations_max && !oldest {
             return Ok(());
         }
-        let Some(member) = self.member(step.now, prepare, place) else {
+        let Some(mut member) = self.member(step.now, prepare, place) else {
             return Ok(());
         };
+        member.come_down();
         self.members.insert(key, member);
         self.acquire(key, step)
     }
@@ -199,7 +201,8 @@ impl CoreMachine {
     }
 
     /// Decides by the AND of all votes (R2). The decider's `Prepared` is durable by now. It holds
-    /// all votes, so it is the durable record of the decision, too.
+    /// all votes, so it is the durable record of the decision, too. With `replicated` the prepare
+    /// has come down the chain.
     pub(crate) fn decide<T: Tables>(
         &mut self,
         key: MemberKey,
@@ -207,6 +210,10 @@ impl CoreMachine {
     ) -> Result<(), TablesError> {
         let member = &self.members[&key];
         assert!(member.is_decider(), "only the decider decides");
+        assert!(
+            member.table.sync || member.has_come_down(),
+            "all members have the prepare"
+        );
         if !self.sides_have_reported(key) {
             return Ok(());
         }

@@ -126,8 +126,12 @@ impl CoreMachine {
         let Some(member) = self.members.get(&key) else {
             return Ok(());
         };
-        let position = member.prepared_at();
-        let is_due = position.is_some_and(|it| !member.table.sync || self.log.is_durable(it));
+        let is_due = member
+            .prepared_at()
+            .is_some_and(|it| match member.table.sync {
+                true => self.log.is_durable(it),
+                false => member.has_come_down(),
+            });
         match is_due && member.is_decider() && member.decision().is_none() {
             true => self.decide(key, step),
             false => Ok(()),

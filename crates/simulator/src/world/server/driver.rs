@@ -184,9 +184,10 @@ impl World {
                     }
                 };
                 let complete = match decision {
-                    Decision::Commit if self.is_sync() && awaited.is_none() => {
-                        prepared::decided(&self.ledger, entry, *partition)
-                    }
+                    Decision::Commit if awaited.is_none() => match self.is_sync() {
+                        true => prepared::decided(&self.ledger, entry, *partition),
+                        false => prepared::decided_in_memory(entry),
+                    },
                     _ => Ok(()),
                 };
                 self.check("I3 nothing is both committed and aborted", outcome);
