@@ -160,7 +160,7 @@ impl Coordinator {
         };
         self.note_room(core, room, output);
         self.take_reports((core, epoch), filled, fills, output);
-        self.note_ranges((core, epoch), ranges);
+        self.note_ranges(core, epoch, ranges);
         Ok(Outcome::Now(CoordinatorReply::Beat {
             sent_us,
             epoch: self.state.configuration.epoch,
@@ -562,6 +562,7 @@ impl Coordinator {
         self.note_logs();
         self.rooms.retain(|core, _| core.server != id);
         self.reports.retain(|core, _| core.server != id);
+        self.ranges.forget(id);
         self.listeners.forget(id);
     }
 }

@@ -260,7 +260,7 @@ impl Coordinator {
         };
         if is_rebuilt && self.moves.looked_at != configuration.epoch {
             self.begin_moves(output);
-        } else if is_rebuilt && !self.ranges.reports.is_empty() {
+        } else if is_rebuilt && self.ranges.is_due {
             self.begin_transfers(output);
         }
     }

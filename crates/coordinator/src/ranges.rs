@@ -13,8 +13,8 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use placement::{HostCore, LOAD_PER_COPY, Loads, Ranges};
-use protocol::configuration::{MoveProgress, Place, PlacedTable, Tenure};
-use protocol::identity::{CoreId, Epoch, PartitionId, TableId};
+use protocol::configuration::{MoveProgress, PartitionState, Place, PlacedTable, Tenure};
+use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, TableId};
 use protocol::message::RangeReport;
 
 use super::{CONFIGURATION_BYTES_MAX, Coordinator, CoordinatorOutput};
@@ -26,10 +26,19 @@ const BYTES_MAX: usize = CONFIGURATION_BYTES_MAX / 2;
 /// The ranges that should be split or may be merged.
 #[derive(Debug, Default)]
 pub(super) struct RangeTracker {
-    /// The reports from the last heartbeat of each core.
-    pub reports: BTreeMap<CoreId, Vec<RangeReport>>,
+    /// The reports from the last heartbeat of each core, and its epoch.
+    reports: BTreeMap<CoreId, (Epoch, Vec<RangeReport>)>,
+    /// Whether reports have arrived since the last review.
+    pub is_due: bool,
     /// Whether operators were notified that no range is split any more.
     is_full: bool,
+}
+
+impl RangeTracker {
+    /// Forgets the reports of a server.
+    pub fn forget(&mut self, server: ServerId) {
+        self.reports.retain(|core, _| core.server != server);
+    }
 }
 
 /// The changes of one table that are begun together.
@@ -42,43 +51,46 @@ struct Planned {
 }
 
 impl Coordinator {
-    /// Records a core's reports on its ranges. They count if the core knows the present epoch of
-    /// their tables.
-    pub(super) fn note_ranges(
-        &mut self,
-        (core, epoch): (CoreId, Epoch),
-        reports: Vec<RangeReport>,
-    ) {
+    /// Records a core's reports on its ranges, with the epoch that the core knows.
+    pub(super) fn note_ranges(&mut self, core: CoreId, epoch: Epoch, reports: Vec<RangeReport>) {
+        if reports.is_empty() {
+            self.ranges.reports.remove(&core);
+            return;
+        }
+        self.ranges.is_due = true;
+        self.ranges.reports.insert(core, (epoch, reports));
+    }
+
+    /// Returns the reports that count, by table: those of the holders, who know the present epoch of
+    /// the table.
+    fn range_reports(&self) -> BTreeMap<TableId, BTreeMap<PartitionId, RangeReport>> {
         let configuration = &self.state.configuration;
-        let counts = |report: &RangeReport| {
-            let table = configuration.table(report.partition.table);
-            let place = configuration.place(report.partition);
-            table.is_some_and(|table| table.epoch <= epoch)
-                && place.is_some_and(|place| place.core == core)
-        };
-        let reports: Vec<RangeReport> = reports.into_iter().filter(counts).collect();
-        match reports.is_empty() {
-            true => self.ranges.reports.remove(&core),
-            false => self.ranges.reports.insert(core, reports),
-        };
+        let mut by_table: BTreeMap<TableId, BTreeMap<PartitionId, RangeReport>> = BTreeMap::new();
+        for (core, (epoch, reports)) in &self.ranges.reports {
+            let counts = |report: &&RangeReport| {
+                let table = configuration.table(report.partition.table);
+                let place = configuration.place(report.partition);
+                table.is_some_and(|table| table.epoch <= *epoch && table.sealing.is_none())
+                    && place.is_some_and(|place| place.core == *core)
+            };
+            for report in reports.iter().filter(counts) {
+                let table = by_table.entry(report.partition.table).or_default();
+                table.insert(report.partition, report.clone());
+            }
+        }
+        by_table
     }
 
     /// Begins the splits and merges that are due. Call it while no partition moves or is rebuilt.
     pub(super) fn begin_transfers(&mut self, output: &mut CoordinatorOutput) {
-        let reports = core::mem::take(&mut self.ranges.reports);
+        self.ranges.is_due = false;
         let may_split = self.may_split(output);
-        let mut by_table: BTreeMap<TableId, BTreeMap<PartitionId, RangeReport>> = BTreeMap::new();
-        let reports = reports.into_values().flatten();
-        for report in reports.filter(|report| may_split || report.split_at.is_none()) {
-            let table = by_table.entry(report.partition.table).or_default();
-            table.insert(report.partition, report);
-        }
         let epoch = Epoch(self.state.configuration.epoch.0 + 1);
         let mut takers = self.range_takers();
         let mut is_new = false;
-        for (id, reports) in by_table {
-            let table = self.state.configuration.table(id);
-            let Some(table) = table.filter(|table| table.sealing.is_none()) else {
+        for (id, mut reports) in self.range_reports() {
+            reports.retain(|_, report| may_split || report.split_at.is_none());
+            let Some(table) = self.state.configuration.table(id) else {
                 continue;
             };
             let mut changed = table.clone();
@@ -137,31 +149,48 @@ impl Coordinator {
         }
     }
 
-    /// Ends the transfers whose partitions do not move any more.
+    /// Ends the transfers whose partitions do not move any more. Also ends those whose givers have
+    /// lost entries that they should give: a partition that was handed over is then filled from a
+    /// copy, from the next epoch on.
     pub(super) fn end_transfers(&mut self) {
+        let epoch = Epoch(self.state.configuration.epoch.0 + 1);
         let tables = &mut self.state.configuration.tables;
-        let ended = |table: &PlacedTable| {
-            let replexes = table.layout.replexes.iter().enumerate();
-            let transfers = replexes.flat_map(|(replex, it)| {
-                let transfers = it.ranges.iter().flat_map(|ranges| &ranges.transfers);
-                transfers.map(move |transfer| (replex, transfer.to))
-            });
-            let is_still = |(replex, number): &(usize, u32)| {
-                let place = table.placement[*replex][*number as usize];
-                place.moving.is_none()
-            };
-            transfers.filter(is_still).collect::<Vec<_>>()
-        };
         let with_ended = tables.unsettled().map(|table| (table.id, ended(table)));
         let with_ended = with_ended.filter(|(_, ended)| !ended.is_empty());
         for (id, ended) in with_ended.collect::<Vec<_>>() {
             let table = tables.get_mut(id).expect("it was just found");
             for (replex, number) in ended {
+                let place = &mut table.placement[replex][number as usize];
+                if let Some(MoveProgress::From(_)) = place.moving {
+                    place.since = epoch;
+                }
+                place.moving = None;
                 let ranges = ranges_of(table, replex).expect("it has a transfer");
                 ranges.end_transfer(number);
             }
         }
     }
+}
+
+/// Returns the replexes and receiving partitions of the transfers of a table that have ended.
+fn ended(table: &PlacedTable) -> Vec<(usize, u32)> {
+    let replexes = table.layout.replexes.iter().enumerate();
+    let transfers = replexes.flat_map(|(replex, it)| {
+        let transfers = it.ranges.iter().flat_map(|ranges| &ranges.transfers);
+        transfers.map(move |transfer| (replex, transfer))
+    });
+    let ended = transfers.filter(|(replex, transfer)| {
+        let places = &table.placement[*replex];
+        let giver = places[transfer.to as usize].giver();
+        let gives = |from: u32| {
+            let place = places[from as usize];
+            place.state == PartitionState::Serving && Some(place.core) == giver
+        };
+        !transfer.parts.iter().all(|part| gives(part.from))
+    });
+    ended
+        .map(|(replex, transfer)| (replex, transfer.to))
+        .collect()
 }
 
 fn ranges_of(table: &mut PlacedTable, replex: usize) -> Option<&mut Ranges> {

@@ -155,3 +155,40 @@ fn a_split_is_cancelled_with_the_server_that_gives_or_takes() {
         assert_eq!(scene.coordinator.configuration().check(), Ok(()));
     }
 }
+
+/// A partition whose entries are void cannot give them: the receiving partition is filled from a
+/// copy, or the range stays.
+#[test]
+fn a_range_is_not_received_from_a_void_partition() {
+    for is_handed_over in [false, true] {
+        let mut scene = scene();
+        report(&mut scene, 0, 1000, Some(&[7]));
+        if is_handed_over {
+            all_beat(&mut scene);
+            seal(&mut scene);
+            assert_eq!(ranges(&scene).0.len(), 2);
+        }
+        let replex = u8::try_from(thin(&scene)).unwrap();
+        let reply = scene.ask(Request::Renew {
+            table: "flights".into(),
+            cells: vec![(replex, 0)],
+        });
+        assert!(matches!(reply, Reply::Done { .. }), "{reply:?}");
+        seal(&mut scene);
+        let cells = [0, 1].map(|number| place(&scene, number));
+        assert_eq!(cells[0].state, PartitionState::Rebuilding);
+        assert_eq!(cells[1].moving, None);
+        assert_eq!(
+            ranges(&scene),
+            match is_handed_over {
+                true => (vec![(None, 0), (Some(7), 1)], 0),
+                false => (vec![(None, 0)], 0),
+            }
+        );
+        if is_handed_over {
+            assert_eq!(cells[1].state, PartitionState::Rebuilding);
+            assert_eq!(cells[1].since, cells[0].since, "its entries are void, too");
+        }
+        assert_eq!(scene.coordinator.configuration().check(), Ok(()));
+    }
+}

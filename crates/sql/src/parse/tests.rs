@@ -480,7 +480,7 @@ fn wrong_tables_are_refused_with_the_remedy() {
         ),
         (
             "CREATE INDEX x ON t (a) WITH (constraint = 'dense')",
-            "a thin index has no option constraint: leave WITH out, or write USING replex",
+            "a thin index has no option constraint: there is ranges (on or off); write USING replex",
         ),
         (
             "CREATE INDEX x ON t USING replex (a) INCLUDE (b)",

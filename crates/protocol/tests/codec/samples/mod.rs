@@ -255,7 +255,10 @@ pub fn configuration() -> Configuration {
         }),
         former: (server == 1).then_some(core(2, 0)),
     };
-    let layout = Layout::base(&schema());
+    let mut layout = Layout::base(&schema());
+    for ranges in layout.replexes.iter_mut().flat_map(|it| &mut it.ranges) {
+        assert!(ranges.begin_split(0, &[1, 2, 3], 1), "the key is in it");
+    }
     let placement = (0..layout.replexes.len()).map(|replex| {
         vec![
             place(1 + replex as u32 % 2, PartitionState::Serving),
