@@ -70,9 +70,14 @@ pub fn configuration(bytes: &[u8]) {
         let any = SlotConstraints::any(layout.key_spaces.len());
         for replex in layout.numbers() {
             let places = &table.placement[replex];
-            let partition = layout.partition_of_slots(replex, &slots);
+            let partition = match layout.replexes[replex].ranges {
+                Some(_) => layout.partition_of_values(replex, |_| ValueRef::Null),
+                None => layout.partition_of_slots(replex, &slots),
+            };
             assert!((partition as usize) < places.len());
-            assert_eq!(layout.partitions(&any, replex).len(), places.len());
+            let ranges = layout.replexes[replex].ranges.as_ref();
+            let with_rows = ranges.map_or(places.len(), |ranges| ranges.starts.len());
+            assert_eq!(layout.partitions(&any, replex).len(), with_rows);
             let address = configuration.address(places[partition as usize].core);
             assert!(address.is_some(), "every partition is somewhere");
         }
