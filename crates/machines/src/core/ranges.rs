@@ -63,19 +63,16 @@ impl RangeWatch {
 
 impl CoreMachine {
     /// Reviews which ranges of these tables this core holds, because the tables have new epochs or
-    /// the core has started.
+    /// the core has started. Their ranges can be others, so it begins again.
     pub(crate) fn review_ranges(&mut self, tables: &BTreeSet<TableId>) {
         let ranges = &mut self.ranges;
         let before = ranges.held.extract_if(.., |id| tables.contains(&id.table));
-        let before: Vec<PartitionId> = before.collect();
+        for id in before.collect::<Vec<PartitionId>>() {
+            ranges.forget(id);
+        }
         let partitions = self.partitions.keys_of(tables);
         let ranged = partitions.filter(|id| self.partitions[id].table.is_ranged(**id));
         ranges.held.extend(ranged);
-        for id in before {
-            if !ranges.held.contains(&id) {
-                ranges.forget(id);
-            }
-        }
         ranges.due_us = match ranges.held.is_empty() {
             true => None,
             false => Some(ranges.due_us.unwrap_or(0)),
