@@ -38,9 +38,14 @@ pub(crate) struct RangeWatch {
 /// A search for the key in the middle of a range.
 #[derive(Debug)]
 struct Search {
-    next: Vec<u8>,
+    /// The approximate number of entries when the search began.
+    about: u64,
+    /// The key at which the search continues; none once all entries were counted, and are too few.
+    next: Option<Vec<u8>>,
     /// The number of entries before `next`.
     passed: u64,
+    /// The number of entries that the lower half gets.
+    middle: u64,
 }
 
 impl RangeWatch {
@@ -182,49 +187,62 @@ impl CoreMachine {
     }
 
     /// Goes on with the search for the middle of a range, and reports it once it is found. Returns
-    /// whether the search has ended.
+    /// whether the search has ended. The number of entries is approximate, so a search that ends
+    /// before the middle begins again with the number that it has counted.
     fn search_middle<T: Tables>(
         &mut self,
         id: PartitionId,
         (start, end): (Vec<u8>, Option<Vec<u8>>),
-        entries: u64,
+        about: u64,
         tables: &T,
     ) -> Result<bool, TablesError> {
-        let search = self.ranges.searches.entry(id).or_insert(Search {
-            next: start.clone(),
-            passed: 0,
-        });
-        let middle = entries / 2;
+        let search = self.ranges.searches.entry(id);
+        let search = search.or_insert_with(|| Search::new(about, &start, about / 2));
+        let Some(from) = search.next.take() else {
+            if search.about != about {
+                *search = Search::new(about, &start, about / 2);
+            }
+            return Ok(search.next.is_none());
+        };
         let mut left = self.limits.entry_page_max;
         let mut found = None;
-        let mut is_over = true;
-        let from = core::mem::take(&mut search.next);
         tables.scan(id.rows_table(), &from, end.as_deref(), &mut |key, _| {
-            if search.passed >= middle && key > &start[..] {
+            if search.passed >= search.middle && key > &start[..] {
                 found = Some(Bytes::from(key));
                 return ControlFlow::Break(());
             }
             if left == 0 {
-                search.next = key.to_vec();
-                is_over = false;
+                search.next = Some(key.to_vec());
                 return ControlFlow::Break(());
             }
             left -= 1;
             search.passed += 1;
             ControlFlow::Continue(())
         })?;
-        if found.is_none() && !is_over {
-            return Ok(false);
-        }
-        self.ranges.searches.remove(&id);
         if let Some(split_at) = found {
+            self.ranges.searches.remove(&id);
             let report = RangeReport {
                 partition: id,
-                entries,
+                entries: about,
                 split_at: Some(split_at),
             };
             self.ranges.reports.insert(id, report);
+            return Ok(true);
         }
-        Ok(true)
+        if search.next.is_none() && search.passed >= self.limits.range_entries_max.max(2) {
+            *search = Search::new(about, &start, search.passed / 2);
+        }
+        Ok(search.next.is_none())
+    }
+}
+
+impl Search {
+    fn new(about: u64, start: &[u8], middle: u64) -> Search {
+        Search {
+            about,
+            next: Some(start.to_vec()),
+            passed: 0,
+            middle,
+        }
     }
 }

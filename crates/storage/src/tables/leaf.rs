@@ -103,6 +103,11 @@ impl Leaf {
         self.slots.len()
     }
 
+    /// Returns the number of entries that are no tombstones.
+    pub(super) fn live(&self) -> usize {
+        self.slots.len() - self.tombstones
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }

@@ -407,7 +407,7 @@ impl Tables for DurableTables {
             leaves += 1;
             if range.loaded {
                 loaded += 1;
-                entries += range.leaf.len() as u64;
+                entries += range.leaf.live() as u64;
             }
         }
         (entries * leaves).checked_div(loaded).unwrap_or(0)

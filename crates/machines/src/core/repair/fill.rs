@@ -157,7 +157,6 @@ impl CoreMachine {
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         self.review_lists();
-        self.review_ranges(tables);
         self.review_taking(tables, step)?;
         let known = core::mem::take(&mut self.fills.partitions);
         let mut ended = Vec::new();
