@@ -147,7 +147,10 @@ pub async fn load(table: &Table, shape: RowShape) -> io::Result<()> {
 /// Returns the replex whose entries are sorted by this column first.
 pub fn replex_of(table: &Table, column: usize) -> u8 {
     let mut replexes = table.definition().layout.replexes.iter();
-    let found = replexes.position(|replex| replex.sort_columns.first() == Some(&column));
+    let found = replexes.position(|replex| {
+        let first = replex.sort_columns.first();
+        first.is_some_and(|it| it.column == column)
+    });
     u8::try_from(found.expect("the table was made with it")).expect("replexes are few")
 }
 

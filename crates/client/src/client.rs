@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use protocol::configuration::Configuration;
 use protocol::identity::{CoreId, Epoch, ServerId};
-use protocol::message::{CoordinatorReply, CoordinatorRequest, Read, RowPage};
-use session::{SessionInput, SessionMachine, SessionOperation, SessionOutcome};
+use protocol::message::{CoordinatorReply, CoordinatorRequest, Read};
+use session::{MomentPages, SessionInput, SessionMachine, SessionOperation, SessionOutcome};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
@@ -279,14 +279,14 @@ impl Client {
         reads: Vec<Read>,
         patience: Option<Duration>,
         what: &str,
-    ) -> Result<Option<Vec<Vec<RowPage>>>, Error> {
+    ) -> Result<Option<MomentPages>, Error> {
         let hub = self.hub();
         let deadline_us = hub.deadline_us(patience.unwrap_or(hub.options().deadline));
         let outcome = hub
             .run(SessionOperation::Moment(reads), deadline_us)
             .await?;
         match self.judge(outcome, what)? {
-            SessionOutcome::Moment(ranges) => Ok(Some(ranges)),
+            SessionOutcome::Moment(pages) => Ok(Some(pages)),
             SessionOutcome::NoMoment => Ok(None),
             other => Err(other_outcome(&other)),
         }

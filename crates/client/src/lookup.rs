@@ -5,12 +5,12 @@ use std::ops::Bound;
 use std::pin::Pin;
 use std::time::Duration;
 
-use placement::{Value, encode_key, encode_value, prefix_end};
+use placement::{SortColumn, Value, encode_prefix, prefix_end, sorted_range};
 use protocol::codec::Bytes;
 use protocol::identity::PartitionId;
 use protocol::message::{Read, RowPage};
 use session::gather::{PAGE_ROWS_MAX, RowOrder};
-use session::{SessionOperation, SessionOutcome};
+use session::{MomentPages, SessionOperation, SessionOutcome};
 
 use crate::client::other_outcome;
 use crate::error::Error;
@@ -26,10 +26,10 @@ use crate::table::{IndexSelector, Table};
 #[must_use = "it is sent when it is awaited"]
 pub struct Lookup {
     wanted: IndexRead,
-    /// The encoded values of the key's first columns.
-    prefix: Vec<u8>,
-    /// The column after those, if the index has one.
-    next_column: Option<usize>,
+    /// The values of the first columns of the index.
+    key: Vec<Value>,
+    /// The columns of the index.
+    columns: Vec<SortColumn>,
     is_thin: bool,
 }
 
@@ -53,15 +53,15 @@ impl Lookup {
     ) -> Result<Lookup, Error> {
         let index = table.index(by)?;
         table.check_key(&index, key, index.partition_columns)?;
-        let columns = index.columns;
+        let columns = index.columns.into_owned();
         let values = key.iter().take(index.partition_columns).cloned();
         let rows = IndexRows {
             index: index.name.map(String::from),
-            equated: columns.iter().copied().zip(values).collect(),
+            equated: columns.iter().map(|it| it.column).zip(values).collect(),
             none: false,
         };
-        let prefix = encode_key(key.iter().map(Value::as_ref));
-        let (start, end) = (prefix.clone(), prefix_end(&prefix));
+        let start = encode_prefix(&columns, key);
+        let end = prefix_end(&start);
         let wanted = IndexRead::new(table, rows, start, end)?;
         if wanted.plan.partitions.len() != 1 && !index.is_thin {
             return Err(Error::Protocol {
@@ -70,8 +70,8 @@ impl Lookup {
         }
         Ok(Lookup {
             wanted,
-            prefix,
-            next_column: columns.get(key.len()).copied(),
+            key: key.to_vec(),
+            columns,
             is_thin: index.is_thin,
         })
     }
@@ -83,36 +83,25 @@ impl Lookup {
     /// [`Error::Invalid`] if the key names all columns of the index, [`Error::WrongType`] for
     /// values of another type than the column's.
     pub fn range(mut self, lower: Bound<Value>, upper: Bound<Value>) -> Result<Lookup, Error> {
-        let Some(column) = self.next_column else {
+        let Some(next) = self.columns.get(self.key.len()) else {
             return Err(Error::Invalid {
                 message: "the key names all columns of the index: no column is left for a range"
                     .to_owned(),
             });
         };
         let table = &self.wanted.table;
-        let key = |value: &Value| {
-            let mut key = self.prefix.clone();
-            encode_value(&mut key, value.as_ref());
-            key
-        };
-        let after = |key: &[u8]| prefix_end(key).expect("a key has a byte that is not 255");
         for bound in [&lower, &upper] {
             if let Bound::Included(value) | Bound::Excluded(value) = bound {
-                table.check_type(column, value)?;
+                table.check_type(next.column, value)?;
             }
         }
-        let start = match &lower {
-            Bound::Included(value) => key(value),
-            Bound::Excluded(value) => after(&key(value)),
-            Bound::Unbounded => self.prefix.clone(),
-        };
-        let end = match &upper {
-            Bound::Included(value) => after(&key(value)),
-            Bound::Excluded(value) => key(value),
-            // NULLs come last in an index.
-            Bound::Unbounded => key(&Value::Null),
-        };
-        self.wanted.narrow(start, Some(end))?;
+        let (lower, upper) = (lower.as_ref(), upper.as_ref());
+        let (start, end) =
+            sorted_range(&self.columns, &self.key, lower, upper).unwrap_or_else(|| {
+                let prefix = encode_prefix(&self.columns, &self.key);
+                (prefix.clone(), Some(prefix))
+            });
+        self.wanted.narrow(start, end)?;
         Ok(self)
     }
 
@@ -258,7 +247,7 @@ impl Table {
         &self,
         reads: Vec<Read>,
         patience: Option<Duration>,
-    ) -> Result<Option<Vec<Vec<RowPage>>>, Error> {
+    ) -> Result<Option<MomentPages>, Error> {
         let what = format!("a read of table {}", self.schema().name);
         self.client().read_moment(reads, patience, &what).await
     }

@@ -8,7 +8,7 @@ use std::future::{Future, IntoFuture};
 use std::ops::Bound;
 use std::pin::Pin;
 
-use placement::{Value, encode_key, prefix_end};
+use placement::{Value, columns_of, encode_prefix, prefix_end};
 
 use crate::error::Error;
 use crate::index_read::{IndexRead, IndexRows};
@@ -34,7 +34,8 @@ impl Table {
     /// stands for all rows that have these values: [`Bound::Included`] reads them,
     /// [`Bound::Excluded`] leaves them out, [`Bound::Unbounded`] reads to that end of the index.
     /// Keys are compared column by column, texts and bytes by their bytes. NULL comes after every
-    /// value. A range that ends before it begins has no rows.
+    /// value. A descending column of an index sorts the other way: `lower` is the key that comes
+    /// first in the index. A range that ends before it begins has no rows.
     ///
     /// One partition is read if both keys share the values that choose it
     /// ([`SchemaBuilder::partitioned_by_first`](crate::SchemaBuilder::partitioned_by_first)), and
@@ -83,7 +84,7 @@ impl IndexRange {
         for key in [from, to] {
             table.check_key(&index, key, 0)?;
         }
-        let encode = |key: &[Value]| encode_key(key.iter().map(Value::as_ref));
+        let encode = |key: &[Value]| encode_prefix(&index.columns, key);
         // No key stands for all rows: there is none after it, and none is left without it.
         let after = |key: &[Value]| prefix_end(&encode(key));
         let start = match lower {
@@ -105,7 +106,7 @@ impl IndexRange {
         let shared = from[..shared.count()].iter().cloned();
         let rows = IndexRows {
             index: index.name.map(String::from),
-            equated: index.columns.iter().copied().zip(shared).collect(),
+            equated: columns_of(&index.columns).into_iter().zip(shared).collect(),
             none: is_empty,
         };
         let start = start.unwrap_or_default();

@@ -201,9 +201,9 @@ impl Rows {
             .client
             .read_moment(reads, self.wanted.patience, &self.what);
         match read.await {
-            Ok(Some(ranges)) => {
+            Ok(Some(pages)) => {
                 self.is_of_one_moment = Some(true);
-                let accepted = self.gather.accept_moment(ranges);
+                let accepted = self.gather.accept_moment(pages.ranges);
                 accepted.map_err(|error| Error::Protocol {
                     message: error.to_string(),
                 })

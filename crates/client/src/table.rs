@@ -1,11 +1,13 @@
 //! A table handle: its definition at the time of the lookup, its writes, and the methods that begin
 //! reads.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use placement::{
-    Column, KEY_BYTES_MAX, ReplexKind, Schema, Value, check_key_bytes, encode_key, encode_row,
+    Column, KEY_BYTES_MAX, ReplexKind, Schema, SortColumn, Value, ascending, check_key_bytes,
+    columns_of, encode_key, encode_row,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::routes;
@@ -67,7 +69,7 @@ pub(crate) struct PlacedIndex<'a> {
     pub name: Option<&'a str>,
     pub replex: u8,
     /// The columns of the index's key.
-    pub columns: &'a [usize],
+    pub columns: Cow<'a, [SortColumn]>,
     /// The number of leading columns that determine the partition.
     pub partition_columns: usize,
     /// Whether it is a thin index, of which a read must show one moment of entries and rows.
@@ -411,7 +413,7 @@ impl Table {
         let Some(replex) = self.definition().layout.replexes.get(usize::from(replex)) else {
             return "this key".to_owned();
         };
-        let columns = &replex.sort_columns;
+        let columns = &columns_of(&replex.sort_columns);
         let types: Vec<_> = columns
             .iter()
             .map(|column| schema.columns[*column].column_type)
@@ -469,10 +471,10 @@ impl Table {
         let found = index.zip(replex).map(|(index, replex)| PlacedIndex {
             name: index.map(|position| &schema.indexes[position].name[..]),
             replex,
-            columns: match index {
+            columns: Cow::Owned(ascending(match index {
                 None => &schema.primary_key,
                 Some(position) => &schema.indexes[position].columns,
-            },
+            })),
             partition_columns: schema.partition_columns(index).len(),
             is_thin: false,
         });
@@ -489,7 +491,7 @@ impl Table {
         Some(PlacedIndex {
             name: Some(&replex.name),
             replex: u8::try_from(number).expect("a table has few replexes"),
-            columns: &replex.sort_columns,
+            columns: Cow::Borrowed(&replex.sort_columns),
             partition_columns: replex.sort_columns.len(),
             is_thin: true,
         })
@@ -502,7 +504,14 @@ impl Table {
         let indexes = schema.indexes.iter();
         names.extend(indexes.map(|index| key(&index.name, &index.columns)));
         let thin = schema.thin.iter();
-        names.extend(thin.map(|index| key(&index.name, &index.columns)));
+        names.extend(thin.map(|index| {
+            let columns = index.columns.iter().map(|it| schema.sorted_name(it));
+            format!(
+                "{} ({})",
+                index.name,
+                columns.collect::<Vec<_>>().join(", ")
+            )
+        }));
         let asked = match by {
             IndexSelector::Name(name) => name.to_owned(),
             IndexSelector::Position(position) => format!("number {position}"),
@@ -525,13 +534,13 @@ impl Table {
         if !(needed..=index.columns.len()).contains(&key.len()) {
             return Err(Error::IncompleteKey {
                 table: self.schema().name.clone(),
-                columns: self.names_of(index.columns),
+                columns: self.names_of(&columns_of(&index.columns)),
                 needed,
                 given: key.len(),
             });
         }
         let mut values = index.columns.iter().zip(key);
-        values.try_for_each(|(column, value)| self.check_type(*column, value))
+        values.try_for_each(|(sorted, value)| self.check_type(sorted.column, value))
     }
 
     pub(crate) fn check_type(&self, column: usize, value: &Value) -> Result<(), Error> {

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 
 use client::{Error, SchemaBuilder, Table};
 use fake::{Fake, Reaction};
-use placement::{ColumnType, Layout, Schema, Value, encode_key, encode_row};
-use protocol::configuration::{Place, PlacedTable, routes};
+use placement::{ColumnType, Layout, Schema, Value, encode_key, encode_row, encode_sorted};
+use protocol::configuration::{Place, PlacedTable};
 use protocol::identity::{Epoch, TableId, Version};
 use protocol::message::{Read, Reply, Request, RowPage};
 
@@ -45,8 +45,8 @@ fn rows() -> Vec<Vec<Value>> {
 /// Returns the page of all rows that a read asks for.
 fn page(table: &PlacedTable, read: &Read) -> RowPage {
     let replex = usize::from(read.partition.replex);
-    let order = routes::order_columns(table, read.partition.replex);
-    let key = |row: &Vec<Value>| encode_key(order.iter().map(|it| row[*it].as_ref()));
+    let order = table.layout.order(replex);
+    let key = |row: &Vec<Value>| encode_sorted(&order, |column| row[column].as_ref());
     let mut found = rows();
     found.retain(|row| {
         let partition = table

@@ -193,7 +193,7 @@ impl Scenario {
             let replexes = &cluster.layout().replexes;
             let found = replexes
                 .iter()
-                .position(|one| one.sort_columns[0] == column);
+                .position(|one| one.sort_columns[0].column == column);
             let found = found.ok_or("no replex is sorted by that column")?;
             number = cluster
                 .layout()

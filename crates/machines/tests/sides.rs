@@ -44,7 +44,7 @@ fn with_thin() -> Configuration {
     let table = &mut configuration.tables[0];
     table.schema.thin.push(ThinIndex {
         name: "by_tail_thin".into(),
-        columns: vec![1],
+        columns: placement::ascending(&[1]),
         included: Vec::new(),
         by_range: false,
     });

@@ -143,8 +143,8 @@ pub fn cover_constraints(
 /// Returns how a partition of replex `member` serves a lookup in the sort order of replex `lookup`.
 /// It may still have to scan if the copy was added later and its local entries are incomplete.
 pub fn access(layout: &Layout, lookup: usize, member: usize) -> RowAccess {
-    let order = layout.order_columns(lookup);
-    if layout.order_columns(member).starts_with(&order) {
+    let order = layout.order(lookup);
+    if layout.order(member).starts_with(&order) {
         RowAccess::Sorted
     } else if layout.local_entries {
         RowAccess::LocalIndex

@@ -15,6 +15,7 @@ use crate::ranges::{KeyInterval, Ranges};
 use crate::row::RowView;
 use crate::schema::{Schema, ThinIndex};
 use crate::slots::{Residue, SlotConstraints};
+use crate::sort::{SortColumn, ascending, columns_of};
 use crate::value::ValueRef;
 
 /// Columns whose hash determines a row's slot, and the number of slots.
@@ -82,9 +83,9 @@ pub struct Replex {
     pub kind: ReplexKind,
     /// The axes of the grid; without axes there is one partition.
     pub axes: Vec<Axis>,
-    /// The sorting key within a partition, as indexes into the table's columns. The store appends
-    /// the primary key.
-    pub sort_columns: Vec<usize>,
+    /// The sorting key within a partition. The store appends the primary key. Only thin indexes
+    /// have descending columns.
+    pub sort_columns: Vec<SortColumn>,
     /// Ranges of the order that divide a thin index instead of axes.
     pub ranges: Option<Ranges>,
 }
@@ -172,9 +173,15 @@ impl Layout {
         replex.axes.iter().map(|axis| axis.divisions).product()
     }
 
-    /// Returns the columns that order the entries of a replex: its sorting key, then the primary
-    /// key. If the sorting key is the primary key, the columns occur once.
+    /// Returns the columns that order the entries of a replex, as [`Layout::order`] does, without
+    /// their directions.
     pub fn order_columns(&self, replex: usize) -> Vec<usize> {
+        columns_of(&self.order(replex))
+    }
+
+    /// Returns the order of the entries of a replex: its sorting key, then the primary key. If the
+    /// sorting key is the primary key, the columns occur once.
+    pub fn order(&self, replex: usize) -> Vec<SortColumn> {
         let primary_key = &self.replexes[self.primary()].sort_columns;
         let mut columns = self.replexes[replex].sort_columns.clone();
         if columns != *primary_key {
@@ -199,10 +206,10 @@ impl Layout {
         if !self.local_entries || self.is_thin(member) {
             return Vec::new();
         }
-        let own = self.order_columns(member);
+        let own = self.order(member);
         let orders = self.copy_numbers().filter(|it| self.order_of(*it) == *it);
         orders
-            .filter(|order| !own.starts_with(&self.order_columns(*order)))
+            .filter(|order| !own.starts_with(&self.order(*order)))
             .collect()
     }
 
@@ -343,7 +350,7 @@ impl Layout {
         let primary_key = primary_key.iter().filter(|_| sort_columns != primary_key);
         let mut key = KeyBuffer::new();
         for column in sort_columns.iter().chain(primary_key) {
-            encode_value_to(&mut key, values(*column));
+            column.encode_to(&mut key, values(column.column));
         }
         key
     }
@@ -493,7 +500,7 @@ impl Layout {
         let axes = match by_range {
             true => Vec::new(),
             false => vec![Axis {
-                key_space: self.key_space(columns, divisions),
+                key_space: self.key_space(&columns_of(columns), divisions),
                 stride: 1,
                 divisions,
             }],
@@ -531,7 +538,7 @@ impl Layout {
                 stride: 1,
                 divisions,
             }],
-            sort_columns: columns.to_vec(),
+            sort_columns: ascending(columns),
             ranges: None,
         }
     }

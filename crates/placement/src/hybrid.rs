@@ -13,6 +13,7 @@ use crate::further::numbered;
 use crate::grid::{Axis, KeySpace, Layout, Replex, ReplexKind};
 use crate::schema::{PARTITIONS_MAX, REPLEXES_MAX, Schema};
 use crate::slots::SlotConstraints;
+use crate::sort::{SortColumn, ascending, columns_of};
 
 /// An error in a grid, and the remedy. The user can change the statement and try again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,12 +173,14 @@ impl Layout {
                 divisions: *divisions,
             });
         }
-        let sort_columns = parts.iter().map(|(column, _)| *column).collect();
+        let columns = parts
+            .iter()
+            .map(|(column, _)| SortColumn::ascending(*column));
         Ok(Replex {
             name: name.into(),
             kind: ReplexKind::Hyperspace,
             axes,
-            sort_columns,
+            sort_columns: columns.collect(),
             ranges: None,
         })
     }
@@ -258,7 +261,11 @@ impl Layout {
             });
             let cells_fit = cells.is_some_and(|cells| cells <= PARTITIONS_MAX);
             ensure!(
-                axes_fit && cells_fit && kind_fits && ranges_fit && known(sort_columns),
+                axes_fit
+                    && cells_fit
+                    && kind_fits
+                    && ranges_fit
+                    && known(&columns_of(sort_columns)),
                 "replex {name} of table {} is malformed: refresh the configuration",
                 schema.name
             );
@@ -278,7 +285,7 @@ impl Layout {
     }
 
     fn hybrid_of(&self, name: String, axes: Vec<Axis>) -> Replex {
-        let sort_columns = self.key_spaces[axes[0].key_space].columns.clone();
+        let sort_columns = ascending(&self.key_spaces[axes[0].key_space].columns);
         Replex {
             name,
             kind: ReplexKind::Hybrid,

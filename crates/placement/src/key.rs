@@ -178,7 +178,7 @@ pub fn decode_key(bytes: &[u8], types: &[ColumnType]) -> Result<Vec<Value>, KeyE
     Ok(values)
 }
 
-fn decode_value(
+pub(crate) fn decode_value(
     rest: &mut &[u8],
     column_type: ColumnType,
     column: usize,

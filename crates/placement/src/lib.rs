@@ -30,6 +30,7 @@ mod report;
 mod row;
 mod schema;
 mod slots;
+mod sort;
 mod statistics;
 pub mod tables;
 mod text;
@@ -63,6 +64,10 @@ pub use schema::{
     REPLEXES_MAX, Schema, SchemaError, THIN_MAX, ThinIndex,
 };
 pub use slots::{Residue, SlotConstraints};
+pub use sort::{
+    KeyRange, SortColumn, ascending, columns_of, decode_sorted, encode_prefix, encode_sorted,
+    sorted_range,
+};
 pub use statistics::{median, percentile, percentiles};
 pub use text::ValueError;
 pub use value::{ColumnType, Value, ValueRef};

@@ -53,7 +53,7 @@ pub struct ReplexReport {
     pub axes: Vec<String>,
     /// The product of the axes' divisions.
     pub partitions: u32,
-    /// The names of the columns that sort rows within a partition.
+    /// The columns that sort rows within a partition, with their directions.
     pub sorted_by: Vec<String>,
     /// The servers that hold the copy's partitions, ascending; empty without a placement.
     pub servers: Vec<u32>,
@@ -91,7 +91,8 @@ impl TableReport {
                 .flatten()
                 .map(|place| place.server)
                 .collect();
-            let sorted_by = names(schema, &replex.sort_columns);
+            let sorted_by = replex.sort_columns.iter();
+            let sorted_by: Vec<String> = sorted_by.map(|it| schema.sorted_name(it)).collect();
             ReplexReport {
                 name: replex.name.clone(),
                 kind: kind(schema, layout, replex),

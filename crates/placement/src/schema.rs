@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::further::FurtherCopy;
+use crate::sort::SortColumn;
 use crate::value::{ColumnType, Value};
 
 /// The most columns of a table.
@@ -67,8 +68,8 @@ pub struct Index {
 pub struct ThinIndex {
     /// The name, unique within the table and different from the table's.
     pub name: String,
-    /// The sorting key, as indexes into the table's columns. It determines the partition.
-    pub columns: Vec<usize>,
+    /// The sorting key. It determines the partition.
+    pub columns: Vec<SortColumn>,
     /// Further columns that the entries have.
     pub included: Vec<usize>,
     /// Whether partitions are ranges of the order, which split and merge. Otherwise there are as
@@ -148,6 +149,18 @@ impl Schema {
     /// Returns the index of the column with this name.
     pub fn column_index(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)
+    }
+
+    /// Returns a column of a sorting key as in a definition: `age`, `age DESC`, `age NULLS FIRST`.
+    pub fn sorted_name(&self, sorted: &SortColumn) -> String {
+        let name = &self.columns[sorted.column].name;
+        let direction = if sorted.descending { " DESC" } else { "" };
+        let nulls = match sorted.nulls_first {
+            first if first == sorted.descending => "",
+            true => " NULLS FIRST",
+            false => " NULLS LAST",
+        };
+        alloc::format!("{name}{direction}{nulls}")
     }
 
     /// Returns how many replexes the table has.

@@ -13,6 +13,7 @@ use crate::schema::{
     COLUMNS_MAX, Constraint, NAME_BYTES_MAX, PARTITIONS_MAX, REPLEXES_MAX, Schema, SchemaError,
     THIN_MAX,
 };
+use crate::sort::columns_of;
 use crate::value::ColumnType;
 
 macro_rules! ensure {
@@ -185,7 +186,7 @@ impl Schema {
                 !index.columns.is_empty(),
                 "index {name} of table {table} has no columns: name at least one"
             );
-            let columns = [&index.columns[..], &index.included].concat();
+            let columns = [columns_of(&index.columns), index.included.clone()].concat();
             self.check_key(&format!("index {name}"), &columns)?;
         }
         Ok(())

@@ -239,7 +239,7 @@ fn lost_member_may_be_cheaper_to_replace_than_to_read() {
             stride,
             divisions,
         }],
-        sort_columns: vec![sort_column],
+        sort_columns: placement::ascending(&[sort_column]),
     };
     let mut layout = Layout {
         key_spaces: vec![key_space(0, 2), key_space(1, 4), key_space(2, 8)],

@@ -118,7 +118,8 @@ proptest! {
             // The predicate that equates the sorting key finds the row, in one partition if the
             // replex is an index.
             let equated = |column| {
-                let fixed = layout.replexes[replex].sort_columns.contains(&column);
+                let own = &layout.replexes[replex].sort_columns;
+                let fixed = own.iter().any(|it| it.column == column);
                 fixed.then(|| values[column].as_ref())
             };
             let constraints = layout.constraints_of_predicate(equated);
@@ -151,7 +152,10 @@ fn base_layout_has_a_replex_per_index() {
     let names: Vec<&str> = layout.replexes.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["flights", "by_tail_number", "by_route"]);
     assert_eq!(layout.replexes[2].kind, ReplexKind::Index { index: 1 });
-    assert_eq!(layout.replexes[2].sort_columns, [2, 3]);
+    assert_eq!(
+        layout.replexes[2].sort_columns,
+        placement::ascending(&[2, 3])
+    );
     assert_eq!(
         layout.key_spaces[layout.replexes[2].axes[0].key_space].columns,
         [2, 3]
@@ -175,7 +179,7 @@ fn missing_copies_are_exact_replicas() {
     assert_eq!(names, ["t", "t_copy_1", "t_copy_2", "t_copy_3"]);
     assert_eq!(layout.replexes[3].kind, ReplexKind::Exact { of: 0 });
     assert_eq!(layout.replexes[3].axes, layout.replexes[0].axes);
-    assert_eq!(layout.replexes[3].sort_columns, [0]);
+    assert_eq!(layout.replexes[3].sort_columns, placement::ascending(&[0]));
     layout.validate(&schema).unwrap();
 }
 
@@ -197,7 +201,10 @@ fn dense_index_keeps_a_group_in_one_partition() {
     // A structure's own sequence goes where the structure goes, with the index on it alike.
     assert_eq!(layout.partition_count(2), 8);
     assert_eq!(layout.replexes[2].axes, layout.replexes[3].axes);
-    assert_eq!(layout.replexes[2].sort_columns, [2, 3]);
+    assert_eq!(
+        layout.replexes[2].sort_columns,
+        placement::ascending(&[2, 3])
+    );
     let partition = |local| {
         layout.partition_of_values(2, |column| match column {
             2 => ValueRef::Text("X"),

@@ -112,7 +112,7 @@ fn malformed_layouts_are_errors() {
     broken(|it| it.replexes[1].axes[0].key_space = 9);
     broken(|it| it.replexes[1].axes[0].stride = 0);
     broken(|it| it.replexes[1].axes[0].divisions = u32::MAX);
-    broken(|it| it.replexes[1].sort_columns = [99].into());
+    broken(|it| it.replexes[1].sort_columns = placement::ascending(&[99]));
 }
 
 fn further(name: &str, cut: Cut) -> FurtherCopy {

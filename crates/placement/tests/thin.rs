@@ -12,7 +12,7 @@ use placement::{
 fn thin(name: &str, columns: &[usize], included: &[usize]) -> ThinIndex {
     ThinIndex {
         name: name.into(),
-        columns: columns.into(),
+        columns: placement::ascending(columns),
         included: included.into(),
         by_range: false,
     }

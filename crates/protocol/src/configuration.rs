@@ -21,7 +21,7 @@ use placement::{Column, Constraint, Durability, Index, Schema};
 use placement::{
     ColumnType, Placement, PlacementProof, TableReport, copies_at_risk, decision_position, prove,
 };
-use placement::{Cut, Dimension, FurtherCopy, Share, ThinIndex};
+use placement::{Cut, Dimension, FurtherCopy, Share, SortColumn, ThinIndex};
 use placement::{RangePart, RangeStart, RangeTransfer, Ranges};
 
 pub use changes::ConfigurationChanges;
@@ -700,6 +700,11 @@ wire_struct!(ThinIndex {
     columns,
     included,
     by_range
+});
+wire_struct!(SortColumn {
+    column,
+    descending,
+    nulls_first
 });
 wire_struct!(FurtherCopy { name, cut });
 wire_enum!(Cut {

@@ -154,6 +154,15 @@ pub struct Completion {
     pub outcome: SessionOutcome,
 }
 
+/// The pages of ranges, all as of one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MomentPages {
+    /// The pages of each range.
+    pub ranges: Vec<Vec<RowPage>>,
+    /// How often the ranges were read until their pages agreed.
+    pub rounds: u32,
+}
+
 /// The outcome of an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SessionOutcome {
@@ -163,7 +172,7 @@ pub enum SessionOutcome {
     Rows(RowPage),
     /// The pages of each range of a `Moment`. All show one moment between the submission and this
     /// outcome.
-    Moment(Vec<Vec<RowPage>>),
+    Moment(MomentPages),
     /// A `Moment` exceeds the limits, or its pages never agreed. The caller can read it page by
     /// page, but the rows then show no single moment.
     NoMoment,

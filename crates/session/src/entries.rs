@@ -16,7 +16,10 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use placement::{Column, RowError, RowView, ValueRef, encode_row_refs, encode_value, prefix_end};
+use placement::{
+    Column, RowError, RowView, SortColumn, ValueRef, ascending, columns_of, encode_row_refs,
+    encode_sorted, prefix_end,
+};
 use protocol::codec::Bytes;
 use protocol::configuration::{PlacedTable, routes};
 use protocol::identity::{CoreId, PartitionId, Version};
@@ -88,8 +91,8 @@ struct EntryShape {
     stored: Vec<Column>,
     columns: Vec<Column>,
     /// The columns by which entries are ordered: those of the index, then those of the pk.
-    order: Vec<usize>,
-    primary_key: Vec<usize>,
+    order: Vec<SortColumn>,
+    primary_key: Vec<SortColumn>,
     /// Whether an entry that is not marked has all that the read wants.
     covers: bool,
     /// Whether the partition can evaluate the filter.
@@ -109,7 +112,7 @@ impl EntryShape {
         let columns = table.schema.columns.clone();
         let mut stored = columns.clone();
         stored.iter_mut().for_each(|column| column.nullable = true);
-        let order = table.layout.order_columns(number);
+        let order = table.layout.order(number);
         let has = |column: usize| in_entries.contains(&column);
         let wanted: Vec<usize> = match &read.projection {
             _ if read.count_only => Vec::new(),
@@ -117,7 +120,8 @@ impl EntryShape {
             Some(projection) => projection.iter().copied().map(usize::from).collect(),
         };
         let mut narrow = wanted.clone();
-        narrow.extend(order.iter().filter(|column| !wanted.contains(column)));
+        let sorted_by = columns_of(&order).into_iter();
+        narrow.extend(sorted_by.filter(|column| !wanted.contains(column)));
         let known = narrow.iter().all(|column| *column < columns.len());
         let filter = read.filter.as_ref();
         let filters = filter.is_none_or(|it| it.all_columns(&|column| has(usize::from(column))));
@@ -126,7 +130,7 @@ impl EntryShape {
             covers,
             filters,
             read: narrow.into_iter().map(narrow_column).collect(),
-            primary_key: table.schema.primary_key.clone(),
+            primary_key: ascending(&table.schema.primary_key),
             stored,
             columns,
             order,
@@ -185,12 +189,8 @@ impl EntryShape {
 }
 
 /// Returns the key that these columns of a row make, by their places in it.
-fn key(row: &RowView<'_>, place: impl Fn(usize) -> usize, columns: &[usize]) -> Vec<u8> {
-    let mut key = Vec::with_capacity(48);
-    for column in columns {
-        encode_value(&mut key, row.column(place(*column)));
-    }
-    key
+fn key(row: &RowView<'_>, place: impl Fn(usize) -> usize, columns: &[SortColumn]) -> Vec<u8> {
+    encode_sorted(columns, |column| row.column(place(column)))
 }
 
 fn narrow_column(column: usize) -> u16 {

@@ -15,10 +15,10 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use placement::{Column, RowError, RowView, encode_value};
+use placement::{Column, RowError, RowView, SortColumn};
 use protocol::codec::{Bytes, Reader, Wire};
 use protocol::configuration::PlacedTable;
-use protocol::configuration::routes::order_columns;
+use protocol::configuration::routes::order;
 use protocol::expression::Expression;
 use protocol::identity::{Epoch, PartitionId, SnapshotId, Version};
 use protocol::message::{Consistency, Read, RowPage};
@@ -78,8 +78,8 @@ pub struct Gather {
     columns: Vec<Column>,
     /// How many of them the plan asks for.
     visible: usize,
-    /// Where the columns to merge by are in the rows; empty where nothing is merged.
-    merge_by: Vec<usize>,
+    /// The columns to merge by, by their places in the rows; empty where nothing is merged.
+    merge_by: Vec<SortColumn>,
     sources: Vec<Source>,
     /// Rows given out, or counted.
     given: u64,
@@ -166,7 +166,8 @@ impl Gather {
         let merged = plan.order != RowOrder::Any && plan.partitions.len() > 1 && !plan.count_only;
         let visible = projection.as_ref().map_or(all.len(), Vec::len);
         if merged {
-            for column in order_columns(table, plan.partitions[0].replex) {
+            for sorted in order(table, plan.partitions[0].replex) {
+                let column = sorted.column;
                 let place = match &mut projection {
                     None => column,
                     Some(projection) => {
@@ -178,7 +179,10 @@ impl Gather {
                         })
                     }
                 };
-                merge_by.push(place);
+                merge_by.push(SortColumn {
+                    column: place,
+                    ..sorted
+                });
             }
         }
         let columns = match &projection {
@@ -425,7 +429,7 @@ impl Gather {
             let row = RowView::parse(&self.columns, page.row().1)
                 .expect("the page was checked when it came");
             for column in &self.merge_by {
-                encode_value(&mut source.key, row.column(*column));
+                column.encode(&mut source.key, row.column(column.column));
             }
         }
     }

@@ -54,8 +54,8 @@ use redirect::Redirects;
 use timers::{Timer, Timers};
 
 pub use contract::{
-    Attempt, Completion, SessionFailure, SessionInput, SessionLimits, SessionOperation,
-    SessionOutcome, SessionOutput, Ticket,
+    Attempt, Completion, MomentPages, SessionFailure, SessionInput, SessionLimits,
+    SessionOperation, SessionOutcome, SessionOutput, Ticket,
 };
 
 /// The first ticket for parts of requests. The driver's tickets are lower.

@@ -8,10 +8,12 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use placement::{Column, RowError, RowView, ValueRef, encode_row_refs, encode_value};
+use placement::{
+    Column, RowError, RowView, SortColumn, ValueRef, ascending, encode_row_refs, encode_sorted,
+};
 use protocol::codec::Bytes;
 use protocol::configuration::PlacedTable;
-use protocol::configuration::routes::order_columns;
+use protocol::configuration::routes::order;
 use protocol::identity::Version;
 use protocol::message::{Read, RowPage};
 
@@ -27,8 +29,8 @@ pub(super) struct Merge {
     columns: Vec<Column>,
     visible: usize,
     /// Where the order's columns and the pk's are in the rows that come.
-    order: Vec<usize>,
-    pk: Vec<usize>,
+    order: Vec<SortColumn>,
+    pk: Vec<SortColumn>,
     limit: usize,
     descending: bool,
     count_only: bool,
@@ -50,10 +52,10 @@ impl Merge {
             false => read.projection.clone(),
         };
         let visible = projection.as_ref().map_or(all.len(), Vec::len);
-        let mut place = |column: &usize| match &mut projection {
-            None => *column,
+        let mut place = |column: usize| match &mut projection {
+            None => column,
             Some(projection) => {
-                let wanted = u16::try_from(*column).expect("a table has few columns");
+                let wanted = u16::try_from(column).expect("a table has few columns");
                 let known = projection.iter().position(|it| *it == wanted);
                 known.unwrap_or_else(|| {
                     projection.push(wanted);
@@ -61,9 +63,14 @@ impl Merge {
                 })
             }
         };
-        let order = order_columns(table, read.partition.replex);
-        let order = order.iter().map(&mut place).collect();
-        let pk = table.schema.primary_key.iter().map(place).collect();
+        let order = order(table, read.partition.replex);
+        let pk = ascending(&table.schema.primary_key);
+        let mut placed = |it: SortColumn| SortColumn {
+            column: place(it.column),
+            ..it
+        };
+        let order = order.into_iter().map(&mut placed).collect();
+        let pk = pk.into_iter().map(placed).collect();
         let columns = match &projection {
             None => all.clone(),
             Some(columns) => {
@@ -98,13 +105,7 @@ impl Merge {
     pub fn take(&mut self, page: &RowPage, in_order: bool) -> Result<(), RowError> {
         for (version, row) in page.rows() {
             let view = RowView::parse(&self.columns, row)?;
-            let key = |places: &[usize]| {
-                let mut key = Vec::with_capacity(48);
-                for place in places {
-                    encode_value(&mut key, view.column(*place));
-                }
-                key
-            };
+            let key = |columns: &[SortColumn]| encode_sorted(columns, |place| view.column(place));
             let (pk, key) = (key(&self.pk), key(&self.order));
             if let Some(before) = self.keys.get(&pk) {
                 let before = before.clone();
@@ -197,10 +198,7 @@ impl Merge {
                 return Ok(());
             }
             let view = RowView::parse(&self.columns, row)?;
-            let mut pk = Vec::with_capacity(24);
-            for place in &self.pk {
-                encode_value(&mut pk, view.column(*place));
-            }
+            let pk = encode_sorted(&self.pk, |place| view.column(place));
             let key = key.clone();
             self.remove(&key, &pk);
             let frontier = match self.descending {

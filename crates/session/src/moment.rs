@@ -29,8 +29,8 @@ use protocol::message::{Agreement, Consistency, HoldRelease, Read, RowPage};
 use protocol::planted::{self, Bug};
 
 use super::{
-    RequestParent, RequestPhase, SessionMachine, SessionOperation, SessionOutcome, SessionOutput,
-    Ticket,
+    MomentPages, RequestParent, RequestPhase, SessionMachine, SessionOperation, SessionOutcome,
+    SessionOutput, Ticket,
 };
 
 /// Quiet rounds that follow one another before one with holds.
@@ -270,7 +270,10 @@ impl SessionMachine {
         if holds.is_empty() {
             let moment = self.moments.remove(&ticket).expect("callers hold it");
             let ranges = moment.ranges.into_iter();
-            let pages = ranges.map(|range| range.pages).collect();
+            let pages = MomentPages {
+                ranges: ranges.map(|range| range.pages).collect(),
+                rounds: self.requests[&ticket].rounds + 1,
+            };
             self.finish(ticket, SessionOutcome::Moment(pages), output);
             return;
         }

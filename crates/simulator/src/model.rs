@@ -9,6 +9,8 @@
 
 use std::rc::Rc;
 
+use placement::SortColumn;
+
 use crate::linearizable::Object;
 
 /// Columns of the simulated table.
@@ -148,7 +150,7 @@ pub struct Copy {
     /// one.
     pub number: usize,
     /// The sorting key, without the primary key behind it.
-    pub columns: Vec<usize>,
+    pub columns: Vec<SortColumn>,
     /// Whether this is a thin index, and no copy.
     pub is_thin: bool,
     /// The constraint of the replex.
@@ -400,9 +402,20 @@ impl Model {
         self.copies[replex]
             .columns
             .iter()
-            .map(|column| row[*column])
+            .map(|it| position(*it, row[it.column]))
             .collect()
     }
+}
+
+/// Returns the number by which a value, or NULL, sorts in a column of a key. Returns the value of
+/// such a number, too.
+pub fn position(column: SortColumn, value: i64) -> i64 {
+    // Inversion reverses the order, and with it the place of NULL.
+    assert_eq!(
+        column.descending, column.nulls_first,
+        "NULL is larger than every value"
+    );
+    if column.descending { !value } else { value }
 }
 
 fn changed(old: &ModelRow, changes: &[ColumnChange]) -> ModelRow {
@@ -437,7 +450,7 @@ mod tests {
     fn model() -> Model {
         let copy = |number, columns: &[usize], demand| Copy {
             number,
-            columns: columns.to_vec(),
+            columns: placement::ascending(columns),
             is_thin: false,
             demand,
             partitions: 1,

@@ -5,7 +5,7 @@
 use machines::core::CoreLimits;
 use placement::{
     Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, Schema, Share,
-    ThinIndex,
+    SortColumn, ThinIndex,
 };
 
 use crate::model::{self, COLUMNS};
@@ -263,11 +263,12 @@ pub fn thin_index(name: String, random: &mut Random) -> ThinIndex {
     use model::{A, D, GROUP, N, TAG, U};
     // Ranges of a group are those of `A`. The last one has all columns, so that entries answer
     // alone.
-    let choices: [(&[usize], &[usize]); 4] = [
-        (&[A], &[]),
-        (&[GROUP, A], &[TAG]),
-        (&[GROUP, N], &[]),
-        (&[GROUP, A], &[U, D, N, TAG]),
+    let (up, down) = (SortColumn::ascending, SortColumn::descending);
+    let choices: [(&[SortColumn], &[usize]); 4] = [
+        (&[down(A)], &[]),
+        (&[up(GROUP), down(A)], &[TAG]),
+        (&[up(GROUP), up(N)], &[]),
+        (&[down(GROUP), up(A)], &[U, D, N, TAG]),
     ];
     let (columns, included) = *random.pick(&choices);
     ThinIndex {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use placement::{
     Axis, Column, ColumnType, Constraint, KeySpace, Layout, RangeStart, ReplexKind, RowView,
-    Schema, Value, ValueRef, decode_key, encode_key, encode_row, prefix_end,
+    Schema, SortColumn, Value, ValueRef, decode_key, encode_key, encode_row, prefix_end,
 };
 use protocol::codec::Bytes;
 use protocol::expression::{Assignment, BinaryOperator, Expression};
@@ -15,7 +15,7 @@ use protocol::operation::{Action, Mutation, RequestResult};
 
 use crate::model::{
     A, COLUMNS, ColumnChange, Condition, Copy, D, GROUP, ID, IndexConstraint, Model, ModelRow, N,
-    NULL, Observation, PartitionRange, TAG, U, WorkloadOperation,
+    NULL, Observation, PartitionRange, TAG, U, WorkloadOperation, position,
 };
 use crate::plan::Workload;
 use crate::random::Random;
@@ -273,10 +273,10 @@ impl Generator {
         }
         let key = model.key(replex, &row);
         let (mut low, mut high) = group_bounds(copy, group);
-        if self.random.chance(0.3) && copy.columns[0] != GROUP {
+        if self.random.chance(0.3) && copy.columns[0].column != GROUP {
             low = vec![key[0]];
         }
-        if self.random.chance(0.3) && copy.columns[0] != GROUP {
+        if self.random.chance(0.3) && copy.columns[0].column != GROUP {
             high = vec![key[0].max(low[0])];
         }
         PartitionRange {
@@ -292,13 +292,14 @@ impl Generator {
 
 /// Returns the first and the last value, or prefix of values, that a group has in a copy.
 fn group_bounds(copy: &Copy, group: i64) -> (Vec<i64>, Vec<i64>) {
-    if copy.columns[0] == GROUP {
-        return (vec![group], vec![group]);
-    }
-    (
-        vec![group * GROUP_STRIDE],
-        vec![(group + 1) * GROUP_STRIDE - 1],
-    )
+    let first = copy.columns[0];
+    let values = match first.column {
+        GROUP => [group, group],
+        _ => [group * GROUP_STRIDE, (group + 1) * GROUP_STRIDE - 1],
+    };
+    let mut ends = values.map(|value| position(first, value));
+    ends.sort_unstable();
+    (vec![ends[0]], vec![ends[1]])
 }
 
 /// A table in the terms of the protocol and in those of the model.
@@ -324,7 +325,7 @@ struct Definition {
     name: String,
     is_thin: bool,
     demand: IndexConstraint,
-    columns: Vec<usize>,
+    columns: Vec<SortColumn>,
     grid: Vec<(KeySpace, Axis)>,
     ranges: Option<Vec<RangeStart>>,
 }
@@ -501,7 +502,14 @@ impl Translation {
 
     /// Returns the first key of a range and the first key beyond it.
     pub fn bounds(&self, range: &PartitionRange) -> (Bytes, Option<Bytes>) {
-        let encode = |values: &[i64]| encode_key(values.iter().map(|value| value_ref(*value)));
+        let columns = &self.model.copies[range.replex].columns;
+        let encode = |positions: &[i64]| {
+            let mut key = Vec::new();
+            for (column, at) in columns.iter().zip(positions) {
+                column.encode(&mut key, value_ref(position(*column, *at)));
+            }
+            key
+        };
         (
             Bytes(encode(&range.low)),
             prefix_end(&encode(&range.high)).map(Bytes),

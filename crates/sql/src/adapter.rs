@@ -8,6 +8,7 @@ use protocol::configuration::Configuration;
 use protocol::identity::TableId;
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Mutation, RequestResult};
+use session::MomentPages;
 
 use crate::store::{SnapshotAnswer, Store, StoreError};
 
@@ -27,9 +28,9 @@ impl Store for Client {
         Ok(table.read_page(read, None).await?)
     }
 
-    async fn moment(&self, reads: Vec<Read>) -> Result<Option<Vec<Vec<RowPage>>>, StoreError> {
+    async fn moment(&self, reads: Vec<Read>) -> Result<Option<MomentPages>, StoreError> {
         let Some(first) = reads.first() else {
-            return Ok(Some(Vec::new()));
+            return Ok(Some(MomentPages::default()));
         };
         let table = handle(self, first.partition.table).await?;
         Ok(table.read_moment(reads, None).await?)

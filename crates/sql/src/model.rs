@@ -7,13 +7,15 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use placement::{Constraint, ReplexKind, RowView, Schema, Value, encode_key, encode_row};
-use protocol::configuration::routes::order_columns;
+use placement::{
+    Constraint, ReplexKind, RowView, Schema, Value, encode_key, encode_row, encode_sorted,
+};
 use protocol::configuration::{Configuration, PartitionState, PlacedTable};
 use protocol::expression::{Assignment, Expression, evaluate_for, holds};
 use protocol::identity::{Epoch, SnapshotId, TableId, Version};
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Action, Mutation, RequestResult};
+use session::MomentPages;
 
 use crate::fixture::{add_table, servers};
 use crate::run::SqlSession;
@@ -212,7 +214,7 @@ impl Store for Model {
         page(table, &state.rows[&table.id], &read)
     }
 
-    async fn moment(&self, reads: Vec<Read>) -> Result<Option<Vec<Vec<RowPage>>>, StoreError> {
+    async fn moment(&self, reads: Vec<Read>) -> Result<Option<MomentPages>, StoreError> {
         let mut ranges = Vec::new();
         let mut rows = 0;
         let rows_max = self.state.lock().unwrap().moment_rows_max;
@@ -235,7 +237,7 @@ impl Store for Model {
             }
             ranges.push(pages);
         }
-        Ok(Some(ranges))
+        Ok(Some(MomentPages { ranges, rounds: 1 }))
     }
 
     async fn snapshot(&self, _: TableId) -> Result<SnapshotAnswer<()>, StoreError> {
@@ -398,7 +400,7 @@ fn find(configuration: &Configuration, table: TableId) -> Result<&PlacedTable, S
 
 fn page(table: &PlacedTable, rows: &RowsByKey, read: &Read) -> Result<RowPage, StoreError> {
     let replex = usize::from(read.partition.replex);
-    let order = order_columns(table, read.partition.replex);
+    let order = table.layout.order(usize::from(read.partition.replex));
     let mut found: Vec<(Vec<u8>, Version, &Vec<Value>)> = rows
         .values()
         .filter(|(_, row)| {
@@ -408,7 +410,7 @@ fn page(table: &PlacedTable, rows: &RowsByKey, read: &Read) -> Result<RowPage, S
             partition == read.partition.number
         })
         .map(|(version, row)| {
-            let key = encode_key(order.iter().map(|column| row[*column].as_ref()));
+            let key = encode_sorted(&order, |column| row[column].as_ref());
             (key, *version, row)
         })
         .filter(|(key, ..)| {

@@ -56,6 +56,8 @@ pub enum Statement {
     Delete(Delete),
     /// `EXPLAIN`: shows the plan of the statement without running it.
     Explain(Box<Statement>),
+    /// `EXPLAIN ANALYZE`: runs the statement, and shows its plan and its work.
+    ExplainAnalyze(Box<Statement>),
     /// `SHOW`.
     Show(Show),
     /// `SET`.
@@ -84,6 +86,8 @@ pub struct CreateIndex {
 pub enum IndexKind {
     /// A thin index: entries sorted by columns, and no copy.
     Thin {
+        /// The directions of the columns.
+        directions: Vec<Direction>,
         /// The columns that entries have beside those of the key.
         included: Vec<String>,
         /// Whether ranges of the order divide it; otherwise the hash of the key does.
@@ -113,6 +117,15 @@ pub enum IndexKind {
         /// For each column, into how many it is cut.
         divisions: Vec<u32>,
     },
+}
+
+/// The direction of a column of an index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Direction {
+    /// Whether the column is sorted from large to small.
+    pub descending: bool,
+    /// Whether NULLs come first.
+    pub nulls_first: bool,
 }
 
 impl IndexKind {
@@ -211,8 +224,12 @@ pub struct Select {
 pub enum SelectItem {
     /// All columns.
     All,
-    /// `count(*)` with this name.
-    Count {
+    /// `count(*)`, or an aggregate of an expression.
+    Aggregate {
+        /// The function.
+        function: AggregateFunction,
+        /// The expression whose values count; none is `*`.
+        argument: Option<Expr>,
         /// The output's name.
         name: String,
     },
@@ -225,6 +242,35 @@ pub enum SelectItem {
         /// Whether the statement gave the name, so that `ORDER BY` may use it.
         named: bool,
     },
+}
+
+/// A function over all rows that match. It ignores NULLs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AggregateFunction {
+    /// The number of values, or of rows.
+    Count,
+    /// The smallest value; NULL if there is none.
+    Min,
+    /// The largest value; NULL if there is none.
+    Max,
+}
+
+impl AggregateFunction {
+    /// All functions.
+    pub const ALL: [AggregateFunction; 3] = [
+        AggregateFunction::Count,
+        AggregateFunction::Min,
+        AggregateFunction::Max,
+    ];
+
+    /// Returns the name in SQL.
+    pub fn name(self) -> &'static str {
+        match self {
+            AggregateFunction::Count => "count",
+            AggregateFunction::Min => "min",
+            AggregateFunction::Max => "max",
+        }
+    }
 }
 
 /// One item after `ORDER BY`.

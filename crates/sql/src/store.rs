@@ -13,6 +13,7 @@ use protocol::configuration::Configuration;
 use protocol::identity::{SnapshotId, TableId};
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Mutation, RequestResult};
+use session::MomentPages;
 
 /// The interface of a store, as statements use it.
 pub trait Store: Sync {
@@ -35,7 +36,7 @@ pub trait Store: Sync {
     fn moment(
         &self,
         reads: Vec<Read>,
-    ) -> impl Future<Output = Result<Option<Vec<Vec<RowPage>>>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Option<MomentPages>, StoreError>> + Send;
 
     /// Opens a snapshot of a table, for pages that name it.
     fn snapshot(

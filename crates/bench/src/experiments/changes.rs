@@ -209,7 +209,7 @@ async fn index(client: &Client) -> io::Result<()> {
     let column = table.column("field2").map_err(failed)?;
     schema.indexes.push(Index {
         name: INDEX.into(),
-        columns: vec![usize::from(column)],
+        columns: placement::ascending(&[usize::from(column)]),
         constraint: None,
         partition_columns: None,
     });

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use client::{Client, IfExists, SchemaBuilder, Table, Value};
-use placement::{ColumnType, Durability, ThinIndex, encode_key};
+use placement::{ColumnType, Durability, ThinIndex, ascending, encode_key};
 use protocol::expression::{Assignment, Expression};
 
 use crate::distribution::BenchRandom;
@@ -113,7 +113,7 @@ async fn make_thin(client: &Client, rows: u64) -> io::Result<Measurements> {
         let mut wanted = table.schema().clone();
         wanted.thin.push(ThinIndex {
             name: name.to_owned(),
-            columns: vec![2],
+            columns: ascending(&[2]),
             included,
             by_range: true,
         });
@@ -251,7 +251,7 @@ async fn overwritten_table(client: &Client, indexes: u16) -> io::Result<Table> {
     schema.thin = (0..indexes)
         .map(|index| ThinIndex {
             name: format!("thin_{index}"),
-            columns: vec![usize::from(index) + 1],
+            columns: ascending(&[usize::from(index) + 1]),
             included: Vec::new(),
             by_range: true,
         })

@@ -174,9 +174,9 @@ impl StatementWorker {
             }
         };
         let reads = keys.into_iter().map(read).collect();
-        let ranges = self.table.read_moment(reads, None).await.map_err(failed)?;
-        let ranges = ranges.ok_or_else(|| io::Error::other("nothing changes, yet no moment"))?;
-        Ok(ranges.iter().flatten().map(|page| page.count).sum())
+        let pages = self.table.read_moment(reads, None).await.map_err(failed)?;
+        let pages = pages.ok_or_else(|| io::Error::other("nothing changes, yet no moment"))?;
+        Ok(pages.ranges.iter().flatten().map(|page| page.count).sum())
     }
 
     /// Returns the first and the last key of a range.

@@ -15,7 +15,7 @@ fn scene() -> Scene {
     let mut schema = flights(&scene).schema;
     schema.thin.push(ThinIndex {
         name: "by_tail_thin".into(),
-        columns: vec![1],
+        columns: placement::ascending(&[1]),
         included: Vec::new(),
         by_range: true,
     });

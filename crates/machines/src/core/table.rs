@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use placement::{
     Column, Constraint, Durability, KEY_BYTES_MAX, KeyInterval, Layout, RangeTransfer, ReplexKind,
-    RowView, Schema, ValueRef, encode_row_refs, encode_value,
+    RowView, Schema, SortColumn, ValueRef, encode_row_refs, encode_sorted,
 };
 use protocol::configuration::{Configuration, Place, PlacedTable, Sealing};
 use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, TableId};
@@ -66,7 +66,7 @@ pub(crate) struct TableInfo {
 pub(crate) struct ReplexInfo {
     /// The columns of an entry's key: the sorting key, then the pk. If the sorting key is the pk,
     /// only the pk.
-    pub entry_columns: Vec<usize>,
+    pub entry_columns: Vec<SortColumn>,
     /// The number of columns of the sorting key.
     pub sort_count: usize,
     pub constraint: Option<Constraint>,
@@ -96,7 +96,8 @@ pub(crate) struct PartitionEffect {
 fn row_bytes_short(replexes: &[ReplexInfo]) -> usize {
     let has_column_twice = |replex: &ReplexInfo| {
         let (sort, pk) = replex.entry_columns.split_at(replex.sort_count);
-        pk.iter().any(|column| sort.contains(column))
+        pk.iter()
+            .any(|it| sort.iter().any(|own| own.column == it.column))
     };
     let short = |replex: &ReplexInfo| {
         let own_bytes = 4 * replex.entry_columns.len();
@@ -117,7 +118,7 @@ impl ReplexInfo {
         let number = |replex: usize| u8::try_from(replex).expect("a table has at most 63 replexes");
         let orders = layout.entry_orders(position).into_iter();
         ReplexInfo {
-            entry_columns: layout.order_columns(position),
+            entry_columns: layout.order(position),
             sort_count: replex.sort_columns.len(),
             constraint: match replex.kind {
                 ReplexKind::Index { index } => table.schema.indexes[index].constraint,
@@ -156,8 +157,8 @@ impl TableInfo {
         let replexes: Vec<ReplexInfo> = positions.map(|it| ReplexInfo::new(table, it)).collect();
         for (replex, info) in layout.replexes.iter().zip(&replexes) {
             for column in &replex.sort_columns {
-                key_columns[*column] = true;
-                constrained_columns[*column] |= info.constraint.is_some();
+                key_columns[column.column] = true;
+                constrained_columns[column.column] |= info.constraint.is_some();
             }
             for (column, has) in info.entry_has.iter().enumerate() {
                 key_columns[column] |= *has;
@@ -380,11 +381,8 @@ impl TableInfo {
 
     /// Returns the sorted table's key for a row in a replex.
     pub fn entry_key(&self, replex: usize, row: &RowView<'_>) -> Vec<u8> {
-        let mut key = Vec::with_capacity(48);
-        for column in &self.replexes[replex].entry_columns {
-            encode_value(&mut key, row.column(*column));
-        }
-        key
+        let columns = &self.replexes[replex].entry_columns;
+        encode_sorted(columns, |column| row.column(column))
     }
 
     /// Returns the key of a row in a partition, from the row as the partition stores it; none if
@@ -432,23 +430,16 @@ impl TableInfo {
             Constraint::Dense => info.sort_count - 1,
         };
         let columns = &info.entry_columns[..count];
-        if columns
-            .iter()
-            .any(|column| matches!(row.column(*column), ValueRef::Null))
-        {
+        if columns.iter().any(|it| row.column(it.column).is_null()) {
             return None;
         }
-        let mut key = Vec::with_capacity(32);
-        for column in columns {
-            encode_value(&mut key, row.column(*column));
-        }
-        Some(key)
+        Some(encode_sorted(columns, |column| row.column(column)))
     }
 
     /// Returns the value that a dense index counts: the last column of the sorting key.
     pub fn dense_value(&self, replex: usize, row: &RowView<'_>) -> i64 {
         let info = &self.replexes[replex];
-        match row.column(info.entry_columns[info.sort_count - 1]) {
+        match row.column(info.entry_columns[info.sort_count - 1].column) {
             ValueRef::Int64(value) => value,
             _ => panic!("a dense index ends with an Int64 that is never NULL"),
         }

@@ -96,7 +96,7 @@ pub fn layout() -> impl Strategy<Value = Layout> {
                     ReplexKind::Hybrid
                 },
                 axes,
-                sort_columns: vec![number],
+                sort_columns: placement::ascending(&[number]),
             };
             Layout {
                 key_spaces: slots.iter().enumerate().map(key_space).collect(),

@@ -2,7 +2,9 @@
 
 use alloc::vec::Vec;
 
-use placement::{Cover, CoverCosts, KeyInterval, ReplexKind, ValueRef, cover, decode_key};
+use placement::{
+    Cover, CoverCosts, KeyInterval, ReplexKind, SortColumn, ValueRef, cover, decode_key,
+};
 
 use super::{Configuration, PartitionState, Place, PlacedTable, ServerState};
 use crate::identity::{CoreId, PartitionId};
@@ -117,7 +119,7 @@ pub fn cover_of_lost(
     cover(&table.layout, lost, &available, &CoverCosts::LOOKUP)
 }
 
-/// Returns the columns by which a replex is sorted, as [`placement::Layout::order_columns`] does.
-pub fn order_columns(table: &PlacedTable, replex: u8) -> Vec<usize> {
-    table.layout.order_columns(usize::from(replex))
+/// Returns the order of a replex, as [`placement::Layout::order`] does.
+pub fn order(table: &PlacedTable, replex: u8) -> Vec<SortColumn> {
+    table.layout.order(usize::from(replex))
 }

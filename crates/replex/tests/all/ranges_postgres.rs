@@ -71,6 +71,13 @@ async fn ask_postgres(postgres: &tokio_postgres::Client, text: &str) -> Answer {
     Some(rows)
 }
 
+fn forget_sign_of_zero(answer: &mut Answer) {
+    let cells = answer.iter_mut().flatten().flatten().flatten();
+    for zero in cells.filter(|it| *it == "-0") {
+        zero.remove(0);
+    }
+}
+
 /// Asks both, and returns how many statements have an answer with something in it.
 async fn compare(
     session: &mut SqlSession<Client>,
@@ -98,6 +105,10 @@ async fn compare(
     for statement in case.statements {
         let mut ours = ask_store(session, &statement.text).await;
         let mut theirs = ask_postgres(postgres, &statement.text).await;
+        if statement.ignores_sign_of_zero {
+            forget_sign_of_zero(&mut ours);
+            forget_sign_of_zero(&mut theirs);
+        }
         if !statement.is_ordered {
             ours.iter_mut().for_each(|rows| rows.sort());
             theirs.iter_mut().for_each(|rows| rows.sort());

@@ -74,7 +74,14 @@ fn check(cluster: &Cluster, name: &str) {
 #[tokio::test]
 async fn scripts_print_their_golden_output() {
     let cluster = support::cluster(3).await;
-    for name in ["tour", "constraints", "mistakes", "indexes", "thin"] {
+    for name in [
+        "tour",
+        "constraints",
+        "mistakes",
+        "indexes",
+        "thin",
+        "aggregates",
+    ] {
         check(&cluster, name);
     }
 }

@@ -24,7 +24,7 @@ fn with_thin(down: bool) -> Arc<Configuration> {
     let table = &mut with_thin.tables[0];
     table.schema.thin.push(ThinIndex {
         name: "thin".into(),
-        columns: vec![1],
+        columns: placement::ascending(&[1]),
         included: Vec::new(),
         by_range: false,
     });
@@ -263,7 +263,7 @@ fn a_thin_index_is_another_copy_than_the_dropped_one_of_its_number() {
     table.schema.indexes.clear();
     table.schema.thin.push(ThinIndex {
         name: "by_a".into(),
-        columns: vec![1],
+        columns: placement::ascending(&[1]),
         included: Vec::new(),
         by_range: false,
     });

@@ -103,7 +103,8 @@ impl Client {
     /// Returns the number of received rows of each range.
     fn rows(&self) -> Vec<u64> {
         match &self.outcome {
-            Some(SessionOutcome::Moment(ranges)) => ranges
+            Some(SessionOutcome::Moment(pages)) => pages
+                .ranges
                 .iter()
                 .map(|pages| pages.iter().map(|page| page.count).sum())
                 .collect(),

@@ -477,7 +477,7 @@ fn a_read_ends_when_another_copy_gets_the_number_of_its_own() {
     assert!(client.ended.is_empty(), "its copy is the same");
     let mut changed = (*configuration(3)).clone();
     let partition = Some(partition(0, 1));
-    changed.tables[0].layout.replexes[0].sort_columns = alloc::vec![1];
+    changed.tables[0].layout.replexes[0].sort_columns = placement::ascending(&[1]);
     client.step(SessionInput::Configuration(Arc::new(changed)));
     let gone = SessionOutcome::Failed(SessionFailure::PlaceGone { partition });
     assert_eq!(*client.outcome(), gone);

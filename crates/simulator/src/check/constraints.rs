@@ -67,7 +67,7 @@ mod tests {
         )]);
         let copy = Copy {
             number: 0,
-            columns: columns.to_vec(),
+            columns: placement::ascending(columns),
             is_thin: false,
             demand,
             partitions: 1,

@@ -38,14 +38,15 @@ pub fn right(rest: &PartitionContents, table: &Translation) -> Result<(), String
 /// Returns a row's key in the order of a replex: the sorting key, then the pk, without the pk where
 /// the sorting key is the pk.
 pub fn entry_key(table: &Translation, replex: usize, row: &crate::model::ModelRow) -> Vec<u8> {
+    let pk = placement::ascending(&table.schema.primary_key);
     let mut columns = table.layout.replexes[replex].sort_columns.clone();
-    if columns != table.schema.primary_key {
-        columns.extend(&table.schema.primary_key);
+    if columns != pk {
+        columns.extend(pk);
     }
-    placement::encode_key(columns.iter().map(|column| match row[*column] {
+    placement::encode_sorted(&columns, |column| match row[column] {
         NULL => ValueRef::Null,
         value => ValueRef::Int64(value),
-    }))
+    })
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ mod tests {
     use crate::check::partition_contents::PartitionRows;
     use crate::plan::RunPlan;
     use crate::random::Random;
-    use placement::{Layout, ThinIndex};
+    use placement::{Layout, SortColumn, ThinIndex};
     use protocol::identity::PartitionId;
 
     #[test]
@@ -79,7 +79,7 @@ mod tests {
         schema.partitions = 1;
         schema.thin = vec![ThinIndex {
             name: "thin".into(),
-            columns: vec![crate::model::A],
+            columns: vec![SortColumn::descending(crate::model::A)],
             included: Vec::new(),
             by_range: false,
         }];

@@ -635,7 +635,7 @@ impl World {
                 self.tables[table].translation.seen(&result).map(Some)
             }
             SessionOutcome::Rows(page) => self.rows(table, &page).map(Some),
-            SessionOutcome::Moment(ranges) => self.ranges(table, &ranges).map(Some),
+            SessionOutcome::Moment(pages) => self.ranges(table, &pages.ranges).map(Some),
             SessionOutcome::NoMoment => Ok(Some(Observation::Nothing)),
             SessionOutcome::Failed(SessionFailure::PlaceGone { .. }) if self.has_changed(table) => {
                 Ok(Some(Observation::Nothing))

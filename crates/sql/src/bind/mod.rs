@@ -349,7 +349,7 @@ impl<'a> Scope<'a> {
         }
         Err(SqlError::unsupported(
             format!("the function {name}"),
-            "the functions there are, are now() and, after SELECT, count(*)",
+            "the functions are now() and, as whole items after SELECT, count, min and max",
         ))
     }
 

@@ -9,7 +9,7 @@ use placement::{Column, Constraint, Durability, Schema, Value};
 use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use sqlparser::ast::{self, ColumnOption, TableConstraint};
 
-use super::create_index::{index_columns, partition_columns, positions, prefix, push_index};
+use super::create_index::{key_columns, partition_columns, positions, prefix, push_index};
 use super::{made_up_name, object_name, text_of};
 use crate::bind;
 use crate::error::SqlError;
@@ -181,14 +181,14 @@ fn table_constraint(
             if !schema.primary_key.is_empty() {
                 return Err(two_primary_keys(&schema.name));
             }
-            schema.primary_key = positions(schema, &index_columns(&key.columns)?)?;
+            schema.primary_key = positions(schema, &key_columns(&key.columns, &schema.name)?)?;
         }
         TableConstraint::Unique(key)
             if key.include.is_empty()
                 && key.characteristics.is_none()
                 && key.nulls_distinct != ast::NullsDistinctOption::NotDistinct =>
         {
-            let columns = index_columns(&key.columns)?;
+            let columns = key_columns(&key.columns, &schema.name)?;
             let given = key.name.or(key.index_name);
             unique.push(unique_index(schema, given.as_ref(), columns));
         }

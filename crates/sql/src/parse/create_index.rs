@@ -4,7 +4,8 @@
 //! `Schema::validate` checks whether the copies are possible.
 
 use placement::{
-    Constraint, Cut, Dimension, FurtherCopy, Index, Schema, Share, ThinIndex, even_factors,
+    Constraint, Cut, Dimension, FurtherCopy, Index, Schema, Share, SortColumn, ThinIndex,
+    even_factors,
 };
 use sqlparser::ast::{self, Expr};
 
@@ -12,7 +13,7 @@ use super::{made_up_name, object_name, template, text_of};
 use crate::bind;
 use crate::error::SqlError;
 use crate::spelling::name;
-use crate::statement::{CreateIndex, IndexKind};
+use crate::statement::{CreateIndex, Direction, IndexKind};
 
 /// The place of the definition of an index. It determines the kind, unless the definition says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +30,7 @@ pub(super) fn index(
     place: IndexPlace,
 ) -> Result<CreateIndex, SqlError> {
     let table = object_name(&create.table_name)?;
-    let names = index_columns(&std::mem::take(&mut create.columns))?;
+    let (names, directions) = index_columns(&std::mem::take(&mut create.columns))?;
     let given = create.name.take().as_ref().map(object_name).transpose()?;
     let unique = std::mem::take(&mut create.unique);
     let if_not_exists = std::mem::take(&mut create.if_not_exists);
@@ -51,7 +52,11 @@ pub(super) fn index(
              [WITH (options)]",
         ));
     }
-    let columns = DefinedColumns { unique, included };
+    let columns = DefinedColumns {
+        unique,
+        included,
+        directions,
+    };
     let mut kind = kind_of(using.as_deref(), place, &columns, &table)?;
     for option in &options {
         set_option(&mut kind, option)?;
@@ -77,13 +82,18 @@ pub(super) fn index(
 struct DefinedColumns {
     unique: bool,
     included: Vec<String>,
+    directions: Vec<Direction>,
 }
 
 /// Returns the kind that a definition says or implies.
 fn kind_of(
     using: Option<&str>,
     place: IndexPlace,
-    DefinedColumns { unique, included }: &DefinedColumns,
+    DefinedColumns {
+        unique,
+        included,
+        directions: defined,
+    }: &DefinedColumns,
     table: &str,
 ) -> Result<IndexKind, SqlError> {
     let is_thin = place == IndexPlace::Statement && !unique;
@@ -98,8 +108,13 @@ fn kind_of(
             };
         }
         IndexKind::Thin {
-            included: columns, ..
-        } => columns.clone_from(included),
+            directions,
+            included: columns,
+            ..
+        } => {
+            directions.clone_from(defined);
+            columns.clone_from(included);
+        }
         IndexKind::Sorted { constraint, .. } => {
             *constraint = unique.then_some(Constraint::Unique);
         }
@@ -111,7 +126,11 @@ fn kind_of(
         }
         _ => {}
     }
-    if !included.is_empty() && !matches!(kind, IndexKind::Thin { .. }) {
+    if matches!(kind, IndexKind::Thin { .. }) {
+        return Ok(kind);
+    }
+    check_ascending(defined, table)?;
+    if !included.is_empty() {
         return Err(SqlError::statement(format!(
             "a copy of the table has all columns: leave out INCLUDE, or make a thin index with \
              CREATE INDEX … ON {table} (…) INCLUDE ({})",
@@ -125,6 +144,7 @@ fn kind(using: &str) -> Result<IndexKind, SqlError> {
     let numbers = Vec::new;
     Ok(match using.to_lowercase().as_str() {
         "btree" => IndexKind::Thin {
+            directions: Vec::new(),
             included: Vec::new(),
             by_range: true,
         },
@@ -272,10 +292,23 @@ pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(),
         });
         return Ok(());
     }
-    if let IndexKind::Thin { included, by_range } = &create.kind {
+    if let IndexKind::Thin {
+        directions,
+        included,
+        by_range,
+    } = &create.kind
+    {
+        let columns = positions(schema, &create.names)?.into_iter();
+        let columns = columns
+            .zip(directions)
+            .map(|(column, direction)| SortColumn {
+                column,
+                descending: direction.descending,
+                nulls_first: direction.nulls_first,
+            });
         schema.thin.push(ThinIndex {
             by_range: *by_range,
-            columns: positions(schema, &create.names)?,
+            columns: columns.collect(),
             included: positions(schema, included)?,
             name: create.name,
         });
@@ -430,21 +463,64 @@ fn index_position(
     })
 }
 
-/// Returns the names of an index's columns.
-pub(super) fn index_columns(columns: &[ast::IndexColumn]) -> Result<Vec<String>, SqlError> {
-    let columns = columns.iter().map(|it| match (&it.column.expr, &it.operator_class) {
-        (Expr::Identifier(column), None)
-            if it.column.options == ast::OrderByOptions::default() =>
-        {
-            Ok(name(column))
+/// Returns the names of an index's columns, and their directions.
+fn index_columns(columns: &[ast::IndexColumn]) -> Result<(Vec<String>, Vec<Direction>), SqlError> {
+    let columns = columns.iter().map(|it| {
+        let ast::OrderByExpr {
+            expr: Expr::Identifier(column),
+            options: ast::OrderByOptions { sort, nulls_first },
+            with_fill: None,
+        } = &it.column
+        else {
+            return Err(unsupported_column(it));
+        };
+        let descending = match sort {
+            None | Some(ast::OrderBySort::Asc) => false,
+            Some(ast::OrderBySort::Desc) => true,
+            Some(ast::OrderBySort::Using(_)) => return Err(unsupported_column(it)),
+        };
+        if it.operator_class.is_some() {
+            return Err(unsupported_column(it));
         }
-        _ => Err(SqlError::unsupported(
-            format!("{it} in an index"),
-            "name columns alone: indexes sort their columns from small to large and can be read \
-             both ways",
-        )),
+        let direction = Direction {
+            descending,
+            // As PostgreSQL: NULL is larger than everything.
+            nulls_first: nulls_first.unwrap_or(descending),
+        };
+        Ok((name(column), direction))
     });
     columns.collect()
+}
+
+fn unsupported_column(column: &ast::IndexColumn) -> SqlError {
+    SqlError::unsupported(
+        format!("{column} in an index"),
+        "name columns, each with ASC or DESC and NULLS FIRST or NULLS LAST if you like",
+    )
+}
+
+/// Returns the names of the columns of a primary key or of a unique index.
+pub(super) fn key_columns(
+    columns: &[ast::IndexColumn],
+    table: &str,
+) -> Result<Vec<String>, SqlError> {
+    let (names, directions) = index_columns(columns)?;
+    check_ascending(&directions, table)?;
+    Ok(names)
+}
+
+/// Refuses directions of the columns of a copy.
+fn check_ascending(directions: &[Direction], table: &str) -> Result<(), SqlError> {
+    match directions.iter().all(|it| *it == Direction::default()) {
+        true => Ok(()),
+        false => Err(SqlError::unsupported(
+            "DESC or NULLS FIRST in a primary key, a copy or a unique index",
+            format!(
+                "leave it out, because copies can be read both ways, or make a thin index with \
+                 CREATE INDEX … ON {table} (… DESC)"
+            ),
+        )),
+    }
 }
 
 /// Returns the positions of columns in the table.

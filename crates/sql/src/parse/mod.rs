@@ -106,19 +106,20 @@ fn parse_piece(text: &str, piece: &StatementTokens) -> Result<Statement, SqlErro
         Some("show" | "describe") => return session::show(&words).map(Statement::Show),
         Some("set") => return session::set(&words),
         Some("explain") => {
-            if words
-                .get(1)
-                .is_some_and(|word| word == "analyze" || word == "(")
-            {
+            let second = words.get(1).map(String::as_str);
+            if second == Some("(") {
                 return Err(SqlError::unsupported(
                     "EXPLAIN with options",
-                    "write EXPLAIN and the statement; \\timing shows how long it takes",
+                    "write EXPLAIN or EXPLAIN ANALYZE, and the statement",
                 ));
             }
+            let analyzes = second == Some("analyze");
             let mut tokens = piece.tokens.clone();
             tokens.retain(|token| !script::is_space(&token.token) || is_hint(&token.token));
-            let explain = tokens.iter().position(|it| !script::is_space(&it.token));
-            tokens.remove(explain.expect("the piece has a first word"));
+            for _ in 0..1 + usize::from(analyzes) {
+                let word = tokens.iter().position(|it| !script::is_space(&it.token));
+                tokens.remove(word.expect("the piece has these words"));
+            }
             let piece = StatementTokens {
                 tokens,
                 line: piece.line,
@@ -127,7 +128,10 @@ fn parse_piece(text: &str, piece: &StatementTokens) -> Result<Statement, SqlErro
                 statement @ (Statement::Insert(_)
                 | Statement::Select(_)
                 | Statement::Update(_)
-                | Statement::Delete(_)) => Ok(Statement::Explain(Box::new(statement))),
+                | Statement::Delete(_)) => Ok(match analyzes {
+                    true => Statement::ExplainAnalyze(Box::new(statement)),
+                    false => Statement::Explain(Box::new(statement)),
+                }),
                 _ => Err(SqlError::unsupported(
                     "EXPLAIN of this statement",
                     "explain a SELECT, INSERT, UPDATE or DELETE",

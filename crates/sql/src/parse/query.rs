@@ -5,7 +5,7 @@ use sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments
 use super::{object_name, template};
 use crate::error::SqlError;
 use crate::spelling::name;
-use crate::statement::{OrderItem, Select, SelectItem, TableName};
+use crate::statement::{AggregateFunction, OrderItem, Select, SelectItem, TableName};
 
 /// Returns a query of one table, or of constants alone.
 pub(super) fn select(mut query: ast::Query, scan: bool) -> Result<Select, SqlError> {
@@ -43,18 +43,16 @@ pub(super) fn select(mut query: ast::Query, scan: bool) -> Result<Select, SqlErr
         [table] => Some(table_name(table)?),
         _ => return Err(joins()),
     };
-    let counts = items
-        .iter()
-        .any(|it| matches!(it, SelectItem::Count { .. }));
-    if counts && items.len() > 1 {
+    let is_aggregate = |it: &SelectItem| matches!(it, SelectItem::Aggregate { .. });
+    if items.iter().any(is_aggregate) && !items.iter().all(is_aggregate) {
         return Err(SqlError::unsupported(
-            "count(*) beside other items",
-            "select count(*) alone",
+            "an aggregate beside other items",
+            "select aggregates in one statement, and columns in another",
         ));
     }
     if items.is_empty() {
         return Err(SqlError::statement(
-            "SELECT returns nothing: name columns, * or count(*)",
+            "SELECT returns nothing: name columns, * or aggregates",
         ));
     }
     Ok(Select {
@@ -176,7 +174,7 @@ fn item(item: ast::SelectItem) -> Result<SelectItem, SqlError> {
     let unsupported = |item: &dyn std::fmt::Display| {
         SqlError::unsupported(
             format!("\"{item}\" after SELECT"),
-            "name columns, expressions over them, * or count(*)",
+            "name columns, expressions over them, * or aggregates",
         )
     };
     let plain = ast::WildcardAdditionalOptions::default();
@@ -187,11 +185,14 @@ fn item(item: ast::SelectItem) -> Result<SelectItem, SqlError> {
             options,
         ) if options == plain => Ok(SelectItem::All),
         ast::SelectItem::UnnamedExpr(expression) => {
-            if is_count(&expression)? {
-                let name = "count".to_string();
-                return Ok(SelectItem::Count { name });
-            }
             let output = output_name(&expression);
+            if let Some((function, argument)) = aggregate(&expression)? {
+                return Ok(SelectItem::Aggregate {
+                    function,
+                    argument,
+                    name: output,
+                });
+            }
             Ok(SelectItem::Expression {
                 expression,
                 name: output,
@@ -200,8 +201,12 @@ fn item(item: ast::SelectItem) -> Result<SelectItem, SqlError> {
         }
         ast::SelectItem::ExprWithAlias { expr, alias } => {
             let name = name(&alias);
-            if is_count(&expr)? {
-                return Ok(SelectItem::Count { name });
+            if let Some((function, argument)) = aggregate(&expr)? {
+                return Ok(SelectItem::Aggregate {
+                    function,
+                    argument,
+                    name,
+                });
             }
             Ok(SelectItem::Expression {
                 expression: expr,
@@ -224,37 +229,54 @@ fn output_name(expression: &Expr) -> String {
     }
 }
 
-/// Returns whether this is `count(*)`; other aggregates are refused here, by name.
-fn is_count(expression: &Expr) -> Result<bool, SqlError> {
+/// Returns the function and the argument of an aggregate; none if the expression is none. The
+/// argument of `count(*)` is none. Other aggregates are refused here, by name.
+fn aggregate(expression: &Expr) -> Result<Option<(AggregateFunction, Option<Expr>)>, SqlError> {
     let Expr::Function(function) = expression else {
-        return Ok(false);
+        return Ok(None);
     };
     let name = function.name.to_string().to_lowercase();
-    let aggregates = [
-        "avg",
-        "count",
-        "max",
-        "min",
-        "sum",
-        "array_agg",
-        "string_agg",
-    ];
-    if !aggregates.contains(&name.as_str()) {
-        return Ok(false);
+    let refused = ["avg", "sum", "array_agg", "string_agg"];
+    let mut known = AggregateFunction::ALL.into_iter();
+    let known = known.find(|it| it.name() == name);
+    let unsupported = |remedy| Err(SqlError::unsupported(format!("{expression}"), remedy));
+    let Some(known) = known else {
+        return match refused.contains(&name.as_str()) {
+            true => unsupported("the aggregates are count, min and max"),
+            false => Ok(None),
+        };
+    };
+    let ast::Function {
+        args: FunctionArguments::List(list),
+        filter: None,
+        over: None,
+        null_treatment: None,
+        parameters: FunctionArguments::None,
+        uses_odbc_syntax: false,
+        ..
+    } = function
+    else {
+        return unsupported("write FILTER as a WHERE, and no OVER");
+    };
+    // The smallest and the largest value are the same with and without duplicates.
+    let is_distinct = list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct);
+    if known == AggregateFunction::Count && is_distinct {
+        return unsupported("export the rows and count the distinct values there");
     }
-    if let FunctionArguments::List(list) = &function.args
-        && name == "count"
-        && list.duplicate_treatment.is_none()
-        && function.filter.is_none()
-        && function.over.is_none()
-        && let [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] = list.args[..]
-    {
-        return Ok(true);
+    match &list.args[..] {
+        _ if !list.clauses.is_empty() || !function.within_group.is_empty() => {
+            unsupported("write ORDER BY after the WHERE")
+        }
+        [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]
+            if known == AggregateFunction::Count && list.duplicate_treatment.is_none() =>
+        {
+            Ok(Some((known, None)))
+        }
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] => {
+            Ok(Some((known, Some(argument.clone()))))
+        }
+        _ => unsupported("name one column or expression"),
     }
-    Err(SqlError::unsupported(
-        format!("{expression}"),
-        "the only aggregate is count(*); ORDER BY with LIMIT 1 finds a smallest or largest row",
-    ))
 }
 
 fn order_items(order: Option<ast::OrderBy>) -> Result<Vec<OrderItem>, SqlError> {

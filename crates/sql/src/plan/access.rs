@@ -3,9 +3,10 @@
 //!
 //! Which replex answers is chosen in `access_path`.
 
-use placement::{Value, encode_key, encode_value, prefix_end};
+use std::ops::Bound;
+
+use placement::{SortColumn, Value, encode_prefix, prefix_end, sorted_range};
 use protocol::configuration::PlacedTable;
-use protocol::configuration::routes;
 
 use super::facts::{Facts, KnownEnd, RangeEnd};
 
@@ -21,21 +22,30 @@ pub struct Access {
     pub kind: AccessKind,
     /// The ranges to read, in the order of their keys. It is empty if no row can match.
     pub segments: Vec<Segment>,
-    /// The columns that order rows within a partition.
-    pub order_columns: Vec<usize>,
+    /// The order of rows within a partition.
+    pub order_columns: Vec<SortColumn>,
     /// The number of these columns that each segment equates with one value.
     pub fixed: usize,
     /// The range of the next of these columns.
     pub range: ValueRange,
 }
 
-/// The two ends of a range; an end may be missing.
+/// The two ends of a range; an end may be missing. A range with an end has no NULL.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ValueRange {
     /// The lower end.
     pub lower: Option<RangeEnd>,
     /// The upper end.
     pub upper: Option<RangeEnd>,
+    /// Whether the range has all values but NULL, if it has no end.
+    pub not_null: bool,
+}
+
+impl ValueRange {
+    /// Returns whether the range has an end, so that an index with its column serves it.
+    pub fn is_bounded(&self) -> bool {
+        self.lower.is_some() || self.upper.is_some()
+    }
 }
 
 /// The part of a replex that is read.
@@ -107,12 +117,6 @@ impl ReadRequirements<'_> {
     }
 }
 
-/// Returns the columns that order the rows within a partition of a replex.
-pub(super) fn order_columns(table: &PlacedTable, replex: usize) -> Vec<usize> {
-    let replex = u8::try_from(replex).expect("a table has few replexes");
-    routes::order_columns(table, replex)
-}
-
 /// The rank of a lookup that fixes the partitioning columns of a copy.
 pub(super) const CLASS_LOOKUP: u8 = 2;
 /// The rank of ranges of some cells of a hyperspace.
@@ -145,9 +149,33 @@ pub(super) fn combined<P: Clone>(
     longer.collect()
 }
 
-/// Returns the segment of one partition; none if the range is empty.
-pub(super) fn segment(keys: Vec<Value>, partition: u32, range: &ValueRange) -> Option<Segment> {
-    let (start, end) = spans(&keys, range)?;
+/// Returns the segment of one partition: rows whose first columns of the order have these values,
+/// and whose next column is in the range. Returns none if the range is empty: a partition refuses
+/// such a range.
+pub(super) fn segment(
+    order: &[SortColumn],
+    keys: Vec<Value>,
+    partition: u32,
+    range: &ValueRange,
+) -> Option<Segment> {
+    let bound = |end: &'_ Option<RangeEnd>| match end {
+        None => Bound::Unbounded,
+        Some(RangeEnd { value, inclusive }) => match inclusive {
+            true => Bound::Included(value.clone()),
+            false => Bound::Excluded(value.clone()),
+        },
+    };
+    let (start, end) = match range.is_bounded() || range.not_null {
+        true => {
+            let (lower, upper) = (bound(&range.lower), bound(&range.upper));
+            sorted_range(order, &keys, lower.as_ref(), upper.as_ref())?
+        }
+        false => {
+            let prefix = encode_prefix(order, &keys);
+            let end = prefix_end(&prefix);
+            (prefix, end)
+        }
+    };
     Some(Segment {
         partition,
         start,
@@ -156,67 +184,52 @@ pub(super) fn segment(keys: Vec<Value>, partition: u32, range: &ValueRange) -> O
     })
 }
 
-/// Returns the first key, and the first key beyond, of the rows whose first columns have these
-/// values and whose next column is in the range. Returns none if its ends have crossed: a partition
-/// refuses such a range.
-fn spans(keys: &[Value], range: &ValueRange) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
-    let prefix = encode_key(keys.iter().map(Value::as_ref));
-    let with = |value: &Value| {
-        let mut key = prefix.clone();
-        encode_value(&mut key, value.as_ref());
-        key
-    };
-    let past = |key: Vec<u8>| prefix_end(&key).expect("a key begins with a marker below ff");
-    let start = match &range.lower {
-        None => prefix.clone(),
-        Some(bound) if bound.inclusive => with(&bound.value),
-        Some(bound) => past(with(&bound.value)),
-    };
-    let end = match &range.upper {
-        // NULLs sort last and are in no range.
-        None if range.lower.is_some() => Some(with(&Value::Null)),
-        None => prefix_end(&prefix),
-        Some(bound) if bound.inclusive => Some(past(with(&bound.value))),
-        Some(bound) => Some(with(&bound.value)),
-    };
-    let has_crossed = end.as_ref().is_some_and(|end| start >= *end);
-    (!has_crossed).then_some((start, end))
-}
-
 /// Returns the range of a column from the facts, and the conjuncts that determine it.
-pub(super) fn range_of(facts: &Facts, column: Option<&usize>) -> (ValueRange, Vec<usize>) {
-    let Some(fact) = column.and_then(|it| facts.columns.get(it)) else {
+pub(super) fn range_of(facts: &Facts, column: Option<usize>) -> (ValueRange, Vec<usize>) {
+    let Some(fact) = column.and_then(|it| facts.columns.get(&it)) else {
         return (ValueRange::default(), Vec::new());
     };
     let end = |known: &Option<KnownEnd>| known.as_ref().map(|known| known.end.clone());
     let range = ValueRange {
         lower: end(&fact.lower),
         upper: end(&fact.upper),
+        not_null: fact.not_null.is_some(),
     };
     let known = fact.lower.iter().chain(&fact.upper);
-    (range, known.map(|known| known.conjunct).collect())
+    let known = known.map(|known| known.conjunct).chain(fact.not_null);
+    (range, known.collect())
 }
 
 /// Returns false if the rows of a segment are in the requested order, and true if they are in its
 /// reverse. Returns none if they are in neither, or if no order is requested.
+///
+/// | column of the index | forwards | backwards |
+/// |---|---|---|
+/// | `a` | `a ASC NULLS LAST` | `a DESC NULLS FIRST` |
+/// | `a DESC` | `a DESC NULLS FIRST` | `a ASC NULLS LAST` |
+/// | `a NULLS FIRST` | `a ASC NULLS FIRST` | `a DESC NULLS LAST` |
+///
+/// The place of NULLs does not matter for a column without them.
 pub(super) fn serves(
     table: &PlacedTable,
-    order_columns: &[usize],
+    order: &[SortColumn],
     fixed: usize,
     request: ReadRequirements<'_>,
 ) -> Option<bool> {
-    let mut rest = order_columns[fixed..].iter();
-    let mut descending = None;
+    let mut rest = order[fixed..].iter();
+    let mut backwards = None;
     for wanted in request.order? {
-        if order_columns[..fixed].contains(&wanted.column) {
+        if order[..fixed].iter().any(|it| it.column == wanted.column) {
             continue;
         }
+        let sorted = rest.next().filter(|it| it.column == wanted.column)?;
+        let is_turned = sorted.descending != wanted.descending;
         let nullable = table.schema.columns[wanted.column].nullable;
-        let nulls_in_place = !nullable || wanted.nulls_first == wanted.descending;
-        let same_way = *descending.get_or_insert(wanted.descending) == wanted.descending;
-        if rest.next() != Some(&wanted.column) || !nulls_in_place || !same_way {
+        let nulls_are_turned = sorted.nulls_first != wanted.nulls_first;
+        let same_way = *backwards.get_or_insert(is_turned) == is_turned;
+        if !same_way || (nullable && nulls_are_turned != is_turned) {
             return None;
         }
     }
-    Some(descending.unwrap_or(false))
+    Some(backwards.unwrap_or(false))
 }

@@ -15,14 +15,14 @@
 
 use std::cmp::Reverse;
 
-use placement::{ReplexKind, Schema, Value};
+use placement::{Replex, ReplexKind, Schema, SortColumn, Value};
 use protocol::configuration::PlacedTable;
 use protocol::configuration::routes;
 use protocol::expression::Expression;
 
 use super::access::{
     Access, AccessChoice, AccessKind, AccessRank, CLASS_FIRST, CLASS_LOOKUP, CLASS_RANGE, KEYS_MAX,
-    ReadRequirements, Segment, ValueRange, combined, order_columns, range_of, segment, serves,
+    ReadRequirements, Segment, ValueRange, combined, range_of, segment, serves,
 };
 use super::facts::{Facts, RangeEnd};
 use super::{UnaskedScan, hyperspace};
@@ -41,7 +41,7 @@ pub(super) fn by_index(
                 replex: table.layout.primary(),
                 kind: AccessKind::Nothing,
                 segments: Vec::new(),
-                order_columns: table.layout.order_columns(table.layout.primary()),
+                order_columns: table.layout.order(table.layout.primary()),
                 fixed: 0,
                 range: ValueRange::default(),
             },
@@ -64,7 +64,7 @@ pub(super) fn by_index(
 /// Returns a scan of a replex in the requested order, or otherwise of the primary replex.
 pub(super) fn by_scan(table: &PlacedTable, request: ReadRequirements<'_>) -> AccessChoice {
     let ordered = table.readable().find_map(|replex| {
-        let descending = serves(table, &order_columns(table, replex), 0, request)?;
+        let descending = serves(table, &table.layout.order(replex), 0, request)?;
         Some((replex, descending))
     });
     let (replex, descending) = match ordered {
@@ -83,7 +83,7 @@ pub(super) fn by_scan(table: &PlacedTable, request: ReadRequirements<'_>) -> Acc
             replex,
             kind: AccessKind::Scan,
             segments: segments.collect(),
-            order_columns: order_columns(table, replex),
+            order_columns: table.layout.order(replex),
             fixed: 0,
             range: ValueRange::default(),
         },
@@ -106,17 +106,12 @@ pub(crate) fn too_large(table: &PlacedTable, scan: UnaskedScan) -> SqlError {
 
 /// Returns the indexes that a `WHERE` may fix, as `by_tail (tailnum)`, for people.
 fn describe_indexes(table: &PlacedTable) -> Vec<String> {
-    let names = |columns| column_names(&table.schema, columns);
+    let names = |replex: &Replex| sorted_names(&table.schema, replex);
     let replexes = table.searchable().map(|it| &table.layout.replexes[it]);
     let shown = replexes.filter_map(|replex| match replex.kind {
-        ReplexKind::Primary => Some(format!("the primary key ({})", names(&replex.sort_columns))),
-        ReplexKind::Index { index } => {
-            let columns = &table.schema.indexes[index].columns;
-            Some(format!("{} ({})", replex.name, names(columns)))
-        }
-        ReplexKind::Thin { index } => {
-            let columns = &table.schema.thin[index].columns;
-            Some(format!("{} ({})", replex.name, names(columns)))
+        ReplexKind::Primary => Some(format!("the primary key ({})", names(replex))),
+        ReplexKind::Index { .. } | ReplexKind::Thin { .. } => {
+            Some(format!("{} ({})", replex.name, names(replex)))
         }
         ReplexKind::Hybrid
         | ReplexKind::Exact { .. }
@@ -134,15 +129,17 @@ fn describe_hyperspaces(table: &PlacedTable) -> Vec<String> {
     let shown = replexes
         .filter(|replex| replex.kind == ReplexKind::Hyperspace)
         .map(|it| {
-            let columns = column_names(&table.schema, &it.sort_columns);
+            let columns = sorted_names(&table.schema, it);
             format!("{} ({columns})", it.name)
         });
     shown.collect()
 }
 
-fn column_names(schema: &Schema, columns: &[usize]) -> String {
-    let names = columns.iter().map(|it| schema.columns[*it].name.as_str());
-    names.collect::<Vec<_>>().join(", ")
+/// Returns the sorting key of a replex as in its definition.
+fn sorted_names(schema: &Schema, replex: &Replex) -> String {
+    let columns = replex.sort_columns.iter();
+    let names: Vec<String> = columns.map(|it| schema.sorted_name(it)).collect();
+    names.join(", ")
 }
 
 fn candidate(
@@ -160,21 +157,21 @@ fn candidate(
         | ReplexKind::Successor { .. }
         | ReplexKind::Vacant => return None,
     };
-    let order_columns = order_columns(table, replex);
+    let order_columns = table.layout.order(replex);
     let fixed = fixed_columns(&order_columns, facts, KEYS_MAX);
     if !is_placed(table, replex, &order_columns[..fixed]) {
         return range(table, replex, (order_columns, facts), request);
     }
-    let narrowed = range_of(facts, order_columns.get(fixed));
-    let has_range = narrowed.0 != ValueRange::default();
+    let narrowed = range_of(facts, order_columns.get(fixed).map(|it| it.column));
+    let has_range = narrowed.0.is_bounded();
     let descending = serves(table, &order_columns, fixed, request);
     // A table in one partition is still read from end to end, unless little of it is wanted.
     if fixed == 0 && !has_range && !request.wants_first(descending) {
         return None;
     }
     let own_columns = table.layout.replexes[replex].sort_columns.len();
-    let holds_null = |column: &usize| {
-        let known = facts.keys(*column).expect("the column is fixed");
+    let holds_null = |it: &SortColumn| {
+        let known = facts.keys(it.column).expect("the column is fixed");
         known.keys.contains(&Value::Null)
     };
     let is_primary = replex == table.layout.primary();
@@ -200,7 +197,7 @@ fn candidate(
 /// The part of a statement that an index serves.
 struct ServedPart {
     replex: usize,
-    order_columns: Vec<usize>,
+    order_columns: Vec<SortColumn>,
     /// How many of these columns are equated.
     fixed: usize,
     /// The range of the next one, and the conjuncts that it makes true.
@@ -223,19 +220,18 @@ impl ServedPart {
             narrowed: (range, from),
             descending,
         } = self;
-        let columns = &order_columns[..fixed];
-        let segments = segments(table, replex, columns, facts, &range);
+        let segments = segments((table, replex), &order_columns, fixed, facts, &range);
         let rank = (
             class,
             Reverse(fixed),
-            range == ValueRange::default(),
+            !range.is_bounded(),
             descending.is_none(),
             table.layout.is_thin(replex),
             segments.len(),
             replex,
         );
         let choice = AccessChoice {
-            taken: [taken_by(columns, facts), from].concat(),
+            taken: [taken_by(&order_columns[..fixed], facts), from].concat(),
             access: Access {
                 replex,
                 kind,
@@ -255,7 +251,7 @@ impl ServedPart {
 fn range(
     table: &PlacedTable,
     replex: usize,
-    (order_columns, facts): (Vec<usize>, &Facts),
+    (order_columns, facts): (Vec<SortColumn>, &Facts),
     request: ReadRequirements<'_>,
 ) -> Option<(AccessRank, AccessChoice)> {
     // Keys are in few of the ranges of an index.
@@ -264,16 +260,16 @@ fn range(
         None => table.layout.partition_count(replex) as usize,
     };
     let fixed = fixed_columns(&order_columns, facts, KEYS_MAX / partition_count.max(1));
-    let next = order_columns.get(fixed);
+    let next = order_columns.get(fixed).map(|it| it.column);
     // Of too many keys to ask for each, from the first to the last; those between are filtered.
-    let keys = next.and_then(|column| facts.keys(*column));
+    let keys = next.and_then(|column| facts.keys(column));
     let narrowed = match keys.and_then(|known| range_of_keys(&known.keys)) {
         Some(range) => (range, Vec::new()),
         None => range_of(facts, next),
     };
     let descending = serves(table, &order_columns, fixed, request);
     let (class, kind) = match () {
-        () if fixed > 0 || narrowed.0 != ValueRange::default() => (CLASS_RANGE, AccessKind::Range),
+        () if fixed > 0 || narrowed.0.is_bounded() => (CLASS_RANGE, AccessKind::Range),
         () if request.wants_first(descending) => (CLASS_FIRST, AccessKind::First),
         () => return None,
     };
@@ -298,13 +294,14 @@ fn range_of_keys(keys: &[Value]) -> Option<ValueRange> {
     (!keys.contains(&Value::Null)).then(|| ValueRange {
         lower: Some(end(first)),
         upper: Some(end(last)),
+        not_null: true,
     })
 }
 
 /// Returns the conjuncts that equate these columns.
-fn taken_by(fixed: &[usize], facts: &Facts) -> Vec<usize> {
-    let known = fixed.iter().map(|column| {
-        let known = facts.keys(*column);
+fn taken_by(fixed: &[SortColumn], facts: &Facts) -> Vec<usize> {
+    let known = fixed.iter().map(|it| {
+        let known = facts.keys(it.column);
         known.expect("the column is fixed").conjuncts.iter()
     });
     known.flatten().copied().collect()
@@ -312,11 +309,11 @@ fn taken_by(fixed: &[usize], facts: &Facts) -> Vec<usize> {
 
 /// Returns how many of a replex's order columns the facts fix, as long as the combinations of
 /// their values give at most `keys_max` keys.
-fn fixed_columns(order_columns: &[usize], facts: &Facts, keys_max: usize) -> usize {
+fn fixed_columns(order_columns: &[SortColumn], facts: &Facts, keys_max: usize) -> usize {
     let mut combinations: usize = 1;
     order_columns
         .iter()
-        .take_while(|column| match facts.keys(**column) {
+        .take_while(|it| match facts.keys(it.column) {
             Some(known) if combinations * known.keys.len() <= keys_max.max(1) => {
                 combinations *= known.keys.len();
                 true
@@ -327,7 +324,7 @@ fn fixed_columns(order_columns: &[usize], facts: &Facts, keys_max: usize) -> usi
 }
 
 /// Returns whether these columns place a row in one partition of a replex.
-fn is_placed(table: &PlacedTable, replex: usize, fixed: &[usize]) -> bool {
+fn is_placed(table: &PlacedTable, replex: usize, fixed: &[SortColumn]) -> bool {
     let replex = &table.layout.replexes[replex];
     if replex.ranges.is_some() {
         // Whole keys are mostly in one range.
@@ -335,31 +332,31 @@ fn is_placed(table: &PlacedTable, replex: usize, fixed: &[usize]) -> bool {
     }
     let axes = replex.axes.iter();
     let mut partitioning = axes.flat_map(|axis| &table.layout.key_spaces[axis.key_space].columns);
-    partitioning.all(|column| fixed.contains(column))
+    partitioning.all(|column| fixed.iter().any(|it| it.column == *column))
 }
 
 /// Returns the reads for each combination of keys: their range, in each partition that may have
 /// such rows.
 fn segments(
-    table: &PlacedTable,
-    replex: usize,
-    fixed: &[usize],
+    (table, replex): (&PlacedTable, usize),
+    order: &[SortColumn],
+    fixed: usize,
     facts: &Facts,
     range: &ValueRange,
 ) -> Vec<Segment> {
     let mut tuples: Vec<Vec<Value>> = vec![Vec::new()];
-    for column in fixed {
-        let known = facts.keys(*column).expect("the column is fixed");
+    for sorted in &order[..fixed] {
+        let known = facts.keys(sorted.column).expect("the column is fixed");
         tuples = combined(&tuples, &known.keys, Value::clone);
     }
     let number = u8::try_from(replex).expect("a table has few replexes");
     let mut segments = Vec::new();
     for keys in tuples {
         let equated = |column: usize| {
-            let position = fixed.iter().position(|it| *it == column)?;
+            let position = order[..fixed].iter().position(|it| it.column == column)?;
             Some(keys[position].as_ref())
         };
-        let Some(any) = segment(keys.clone(), 0, range) else {
+        let Some(any) = segment(order, keys.clone(), 0, range) else {
             continue;
         };
         let span = (&any.start[..], any.end.as_deref());

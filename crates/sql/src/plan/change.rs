@@ -13,7 +13,7 @@ use sqlparser::ast::Expr;
 
 use super::access::{AccessChoice, AccessKind, ReadRequirements};
 use super::insert::bind_assignments;
-use super::select::{Scan, choose, rest};
+use super::reading::{Scan, choose, rest};
 use super::{ChangeKind, ChangePlan, ChangeTarget, Context, ReadPlan, has_dense};
 use crate::error::SqlError;
 use crate::statement::{Delete, TableName, Update};

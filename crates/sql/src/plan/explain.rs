@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use placement::{ColumnType, ReplexKind, RowView, Schema, Value, amplification_of, decode_key};
+use placement::{
+    ColumnType, ReplexKind, RowView, Schema, Value, amplification_of, columns_of, decode_key,
+};
 use protocol::configuration::routes;
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::expression::Assignment;
@@ -12,8 +14,8 @@ use protocol::operation::Action;
 
 use super::access::{Access, AccessKind, ValueRange};
 use super::{
-    ChangeKind, ChangePlan, ChangeTarget, Context, InsertPlan, ReadPlan, SelectPlan, StatementPlan,
-    UnaskedScan, text,
+    AggregatePart, AggregatePlan, AggregateRead, ChangeKind, ChangePlan, ChangeTarget, Context,
+    InsertPlan, ReadPlan, SelectPlan, StatementPlan, UnaskedScan, text,
 };
 
 /// The most keys, or partitions of one core, that are listed one by one.
@@ -24,6 +26,7 @@ pub(super) fn lines(plan: &StatementPlan, context: &Context<'_>) -> Vec<String> 
     let configuration = context.configuration;
     match plan {
         StatementPlan::Select(select) => self::select(select, context),
+        StatementPlan::Aggregate(plan) => aggregate(plan, context),
         StatementPlan::Insert(insert) => self::insert(insert, configuration),
         StatementPlan::Change(change) => self::change(change, context),
         _ => vec!["nothing is read or written".to_string()],
@@ -36,18 +39,7 @@ fn select(select: &SelectPlan, context: &Context<'_>) -> Vec<String> {
     };
     let mut lines = self::read(read, context);
     let table = table(context.configuration, read);
-    if select.count {
-        lines.push("  output: only the number of rows".to_string());
-    } else {
-        let columns: Vec<&str> = match &read.projection {
-            None => vec!["all columns"],
-            Some(columns) => columns
-                .iter()
-                .map(|it| table.schema.columns[usize::from(*it)].name.as_str())
-                .collect(),
-        };
-        lines.push(format!("  output: {}", columns.join(", ")));
-    }
+    lines.push(format!("  output: {}", output(table, read)));
     if !select.order.is_empty() {
         let how = match (select.ordered_by_index, read.descending) {
             (true, false) => "comes from the index",
@@ -62,6 +54,42 @@ fn select(select: &SelectPlan, context: &Context<'_>) -> Vec<String> {
             offset => format!(", after leaving out {offset}"),
         };
         lines.push(format!("  limit: {limit}{offset}"));
+    }
+    lines.push(survived(context.configuration, table));
+    lines
+}
+
+/// Returns the columns that the partitions return.
+fn output(table: &PlacedTable, read: &ReadPlan) -> String {
+    let Some(columns) = &read.projection else {
+        return "all columns".to_string();
+    };
+    let columns = columns.iter().map(|it| usize::from(*it));
+    let columns = columns.map(|it| table.schema.columns[it].name.as_str());
+    columns.collect::<Vec<_>>().join(", ")
+}
+
+fn aggregate(plan: &AggregatePlan, context: &Context<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    let table = table(context.configuration, &plan.reads[0].read);
+    for (number, AggregateRead { read, part }) in plan.reads.iter().enumerate() {
+        lines.extend(self::read(read, context));
+        let columns = output(table, read);
+        let outputs = plan.outputs.iter().filter(|it| it.read == number);
+        let names: Vec<&str> = outputs.map(|it| it.function.name()).collect();
+        let names = names.join(", ");
+        lines.push(match part {
+            AggregatePart::Count => "  output: only the number of rows".to_string(),
+            AggregatePart::First if read.descending => {
+                format!("  output: {columns}, of the last row of each partition, for {names}")
+            }
+            AggregatePart::First => {
+                format!("  output: {columns}, of the first row of each partition, for {names}")
+            }
+            AggregatePart::All => {
+                format!("  output: {columns}, of all rows that match, for {names}")
+            }
+        });
     }
     lines.push(survived(context.configuration, table));
     lines
@@ -195,7 +223,7 @@ fn moves(table: &PlacedTable, assignments: &[Assignment]) -> Option<String> {
         .filter(|replex| {
             let key_spaces = replex.axes.iter().map(|axis| axis.key_space);
             let cut = key_spaces.flat_map(|it| &table.layout.key_spaces[it].columns);
-            cut.chain(&replex.sort_columns).any(assigned)
+            cut.chain(&columns_of(&replex.sort_columns)).any(assigned)
         })
         .map(|replex| replex.name.as_str())
         .collect();
@@ -318,7 +346,7 @@ fn rows_of_entries(table: &PlacedTable, read: &ReadPlan) -> Option<String> {
 /// Returns the keys and the range that an access asks for.
 fn keys(schema: &Schema, access: &Access) -> Vec<String> {
     let mut lines = Vec::new();
-    let fixed_columns = &access.order_columns[..access.fixed];
+    let fixed_columns = &columns_of(&access.order_columns[..access.fixed]);
     // The cells of a hyperspace can be asked for the same key; these stand together.
     let mut keys: Vec<&[Value]> = access.segments.iter().map(|it| &it.keys[..]).collect();
     keys.dedup();
@@ -331,7 +359,7 @@ fn keys(schema: &Schema, access: &Access) -> Vec<String> {
         lines.push(format!("  and {} more keys", keys.len() - LISTED_MAX));
     }
     if access.range != ValueRange::default() {
-        let column = access.order_columns[access.fixed];
+        let column = access.order_columns[access.fixed].column;
         let range = text::range(schema, column, &access.range);
         lines.push(format!("  range: {range}"));
     }

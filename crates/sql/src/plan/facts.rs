@@ -26,6 +26,8 @@ pub(super) struct Fact {
     pub lower: Option<KnownEnd>,
     /// An upper bound.
     pub upper: Option<KnownEnd>,
+    /// The conjunct by which the column is not NULL.
+    pub not_null: Option<usize>,
 }
 
 /// The values that a column may have.
@@ -60,6 +62,7 @@ enum Restriction {
     Keys(usize, Vec<Value>),
     Lower(usize, RangeEnd),
     Upper(usize, RangeEnd),
+    NotNull(usize),
     Never,
 }
 
@@ -93,14 +96,29 @@ impl Facts {
                         *upper = Some(KnownEnd { end, conjunct });
                     }
                 }
+                Some(Restriction::NotNull(column)) => {
+                    facts.columns.entry(column).or_default().not_null = Some(conjunct);
+                }
             }
         }
+        facts.exclude_nulls();
         facts
     }
 
     /// Returns the values that a column may have; none if they are not restricted.
     pub fn keys(&self, column: usize) -> Option<&KnownKeys> {
         self.columns.get(&column)?.keys.as_ref()
+    }
+
+    /// Removes NULL from the values of columns that are not NULL.
+    fn exclude_nulls(&mut self) {
+        for fact in self.columns.values_mut() {
+            if let (Some(known), Some(conjunct)) = (&mut fact.keys, fact.not_null) {
+                known.keys.retain(|key| !key.is_null());
+                known.conjuncts.push(conjunct);
+                self.impossible |= known.keys.is_empty();
+            }
+        }
     }
 
     fn narrow_keys(&mut self, column: usize, mut keys: Vec<Value>, conjunct: usize) {
@@ -147,6 +165,10 @@ fn restriction(schema: &Schema, expression: &Expression) -> Option<Restriction> 
             };
             comparison(schema, operator, usize::from(column), literal)
         }
+        Expression::Unary(UnaryOperator::IsNotNull, operand) => match **operand {
+            Expression::Column(column) => Some(Restriction::NotNull(usize::from(column))),
+            _ => None,
+        },
         _ => {
             let (column, key) = equality(schema, expression)?;
             Some(Restriction::Keys(column, vec![key]))
@@ -225,7 +247,7 @@ fn equality(schema: &Schema, expression: &Expression) -> Option<(usize, Value)> 
         },
         Expression::Binary(BinaryOperator::Equal, ..) => match restriction(schema, expression)? {
             Restriction::Keys(column, mut keys) => Some((column, keys.pop()?)),
-            Restriction::Lower(..) | Restriction::Upper(..) | Restriction::Never => None,
+            _ => None,
         },
         _ => None,
     }

@@ -9,13 +9,13 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use placement::Value;
+use placement::{Value, columns_of};
 use protocol::configuration::PlacedTable;
 use protocol::configuration::routes;
 
 use super::access::{
     Access, AccessChoice, AccessKind, AccessRank, CLASS_CELLS, CLASS_LOOKUP, CLASS_PARTIAL,
-    KEYS_MAX, ReadRequirements, ValueRange, combined, order_columns, range_of, segment, serves,
+    KEYS_MAX, ReadRequirements, combined, range_of, segment, serves,
 };
 use super::facts::{Facts, KnownKeys};
 
@@ -29,8 +29,8 @@ pub(super) fn candidate(
     facts: &Facts,
     request: ReadRequirements<'_>,
 ) -> Option<(AccessRank, AccessChoice)> {
-    let dimensions = &table.layout.replexes[replex].sort_columns;
-    let tuples = tuples(dimensions, facts);
+    let dimensions = columns_of(&table.layout.replexes[replex].sort_columns);
+    let tuples = tuples(&dimensions, facts);
     if tuples[0].is_empty() {
         return None;
     }
@@ -42,10 +42,10 @@ pub(super) fn candidate(
         let cells = cells(table, replex, &tuples, fixed);
         (cells.len() <= most).then_some((fixed, cells))
     })?;
-    let order_columns = order_columns(table, replex);
-    let (range, mut taken) = range_of(facts, order_columns.get(fixed));
-    for column in &order_columns[..fixed] {
-        let known = facts.keys(*column).expect("the column is fixed");
+    let order_columns = table.layout.order(replex);
+    let (range, mut taken) = range_of(facts, order_columns.get(fixed).map(|it| it.column));
+    for sorted in &order_columns[..fixed] {
+        let known = facts.keys(sorted.column).expect("the column is fixed");
         taken.extend(&known.conjuncts);
     }
     let descending = serves(table, &order_columns, fixed, request);
@@ -55,7 +55,7 @@ pub(super) fn candidate(
     let rank = (
         match is_whole {
             true => CLASS_LOOKUP,
-            false if fixed > 0 || range != ValueRange::default() => CLASS_PARTIAL,
+            false if fixed > 0 || range.is_bounded() => CLASS_PARTIAL,
             false => CLASS_CELLS,
         },
         Reverse(if is_whole { fixed } else { 0 }),
@@ -70,7 +70,7 @@ pub(super) fn candidate(
         kind: AccessKind::Lookup,
         segments: cells
             .into_iter()
-            .filter_map(|(keys, partition)| segment(keys, partition, &range))
+            .filter_map(|(keys, partition)| segment(&order_columns, keys, partition, &range))
             .collect(),
         order_columns,
         fixed,

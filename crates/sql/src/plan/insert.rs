@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use placement::{
-    Constraint, ReplexKind, Value, check_key_bytes, encode_key, encode_row, key_has_null,
+    Constraint, ReplexKind, Value, check_key_bytes, encode_key, encode_row, encode_sorted,
+    key_has_null,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::PlacedTable;
@@ -104,12 +105,7 @@ pub(crate) fn encode(
     };
     let own = table.layout.replexes.iter().filter(|it| has_own(it.kind));
     for replex in own {
-        let key = encode_key(
-            replex
-                .sort_columns
-                .iter()
-                .map(|column| values[*column].as_ref()),
-        );
+        let key = encode_sorted(&replex.sort_columns, |column| values[column].as_ref());
         check_key_bytes(&key).map_err(|error| SqlError::Key {
             table: schema.name.clone(),
             row: number,

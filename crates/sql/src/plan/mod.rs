@@ -7,11 +7,13 @@
 
 mod access;
 mod access_path;
+mod aggregate;
 mod change;
 mod explain;
 mod facts;
 mod hyperspace;
 mod insert;
+mod reading;
 mod select;
 pub(crate) mod text;
 
@@ -25,12 +27,14 @@ pub use access::{Access, AccessKind, KEYS_MAX, Segment, ValueRange};
 pub(crate) use access_path::too_large;
 pub use facts::RangeEnd;
 pub(crate) use insert::{default_value, encode};
-pub(crate) use select::whole_table;
+pub(crate) use reading::whole_table;
 
 use crate::bind::Scope;
 use crate::error::SqlError;
 use crate::parse::with_index;
-use crate::statement::{CreateIndex, SCAN_ROWS, Set, Show, Statement, TableName};
+use crate::statement::{
+    AggregateFunction, CreateIndex, SCAN_ROWS, Set, Show, Statement, TableName,
+};
 
 /// The settings of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,10 +114,14 @@ pub enum StatementPlan {
     Insert(InsertPlan),
     /// Reads rows.
     Select(Box<SelectPlan>),
+    /// Computes aggregates of rows.
+    Aggregate(AggregatePlan),
     /// Changes or removes rows.
     Change(ChangePlan),
     /// Returns these lines.
     Explain(Vec<String>),
+    /// Runs a plan, and returns these lines and its work.
+    ExplainAnalyze(Vec<String>, Box<StatementPlan>),
     /// Returns rows about tables, servers or settings.
     Show(Show),
     /// Changes a setting.
@@ -157,8 +165,6 @@ pub struct SelectPlan {
     pub read: Option<ReadPlan>,
     /// The output expressions, over the columns that were read.
     pub items: Vec<OutputItem>,
-    /// Whether to return one row with the number of rows instead.
-    pub count: bool,
     /// The order of rows; empty is any order.
     pub order: Vec<SortKey>,
     /// Whether each segment of the read is already in this order.
@@ -167,6 +173,52 @@ pub struct SelectPlan {
     pub limit: Option<u64>,
     /// The number of rows to skip first.
     pub offset: u64,
+}
+
+/// A `SELECT` of aggregates. It returns one row, from reads of one state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AggregatePlan {
+    /// The reads, all of one table.
+    pub reads: Vec<AggregateRead>,
+    /// The columns of the row.
+    pub outputs: Vec<AggregateOutput>,
+    /// Whether `LIMIT` and `OFFSET` leave the row in the result.
+    pub is_returned: bool,
+}
+
+/// A read for aggregates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AggregateRead {
+    /// The read.
+    pub read: ReadPlan,
+    /// The part of its rows that is needed.
+    pub part: AggregatePart,
+}
+
+/// The part of the rows of a read that its aggregates need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AggregatePart {
+    /// Their number, which the partitions count.
+    Count,
+    /// The first row of each range, in the order of an index. It has the smallest or largest value.
+    First,
+    /// All rows.
+    All,
+}
+
+/// One column of the row of aggregates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AggregateOutput {
+    /// The column's name.
+    pub name: String,
+    /// The column's type; none if its value is always NULL.
+    pub column_type: Option<ColumnType>,
+    /// The function.
+    pub function: AggregateFunction,
+    /// Its argument, over the columns that its read returns; none counts rows.
+    pub argument: Option<Expression>,
+    /// The position of its read.
+    pub read: usize,
 }
 
 /// One column of a result.
@@ -296,10 +348,15 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPla
         Statement::Insert(statement) => insert::plan(statement, context).map(StatementPlan::Insert),
         Statement::Select(statement) => {
             let plan = select::plan(statement, context)?;
-            if let Some(read) = &plan.read {
+            let reads: Vec<&ReadPlan> = match &plan {
+                StatementPlan::Aggregate(plan) => plan.reads.iter().map(|it| &it.read).collect(),
+                StatementPlan::Select(plan) => plan.read.iter().collect(),
+                _ => unreachable!("a SELECT has one of these plans"),
+            };
+            for read in reads {
                 check_size(read.table, read.filter.as_ref(), context)?;
             }
-            Ok(StatementPlan::Select(Box::new(plan)))
+            Ok(plan)
         }
         Statement::Update(_) | Statement::Delete(_) => {
             let plan = match statement {
@@ -313,6 +370,11 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPla
         Statement::Explain(statement) => {
             let lines = explain::lines(&plan(statement, context)?, context);
             Ok(StatementPlan::Explain(lines))
+        }
+        Statement::ExplainAnalyze(statement) => {
+            let plan = plan(statement, context)?;
+            let lines = explain::lines(&plan, context);
+            Ok(StatementPlan::ExplainAnalyze(lines, Box::new(plan)))
         }
         Statement::Show(show) => {
             if let Show::Table(name) | Show::IndexRanges(name) = show {
@@ -443,4 +505,4 @@ mod drawn_tests;
 #[cfg(test)]
 mod grid_tests;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,21 +1,22 @@
 //! Plans `SELECT`: the access, the filter and the columns for the partitions, and the remaining
 //! work for the client.
 
-use placement::Schema;
 use protocol::configuration::PlacedTable;
 use protocol::expression::Expression;
 use sqlparser::ast::{self, Expr};
 
-use super::access::{AccessChoice, AccessKind, OrderColumn, ReadRequirements};
-use super::access_path;
-use super::{Context, OutputItem, ReadPlan, SelectPlan, SortKey, UnaskedScan};
+use super::access::{OrderColumn, ReadRequirements};
+use super::reading::{Scan, projection, read, renumber};
+use super::{
+    AggregatePlan, Context, OutputItem, ReadPlan, SelectPlan, SortKey, StatementPlan, aggregate,
+};
 use crate::bind::Scope;
 use crate::error::SqlError;
 use crate::spelling::name;
 use crate::statement::{OrderItem, Select, SelectItem};
 
-/// Plans a `SELECT`.
-pub(super) fn plan(select: &Select, context: &Context<'_>) -> Result<SelectPlan, SqlError> {
+/// Plans a `SELECT` of rows or of aggregates.
+pub(super) fn plan(select: &Select, context: &Context<'_>) -> Result<StatementPlan, SqlError> {
     let table = select.table.as_ref();
     let table = table.map(|it| Ok::<_, SqlError>((context.table(&it.name)?, it)));
     let table = table.transpose()?;
@@ -39,36 +40,42 @@ pub(super) fn plan(select: &Select, context: &Context<'_>) -> Result<SelectPlan,
         Some(filter) => scope.condition(filter)?,
         None => Vec::new(),
     };
-    let count = matches!(select.items[..], [SelectItem::Count { .. }]);
+    let scan = Scan::of(select.scan, context);
+    if let Some(SelectItem::Aggregate { function, .. }) = select.items.first() {
+        let Some((table, _)) = table else {
+            return Err(SqlError::statement(format!(
+                "{} is computed from the rows of a table: write FROM and its name",
+                function.name()
+            )));
+        };
+        let aggregates = aggregate::bind(&select.items, &scope)?;
+        let is_returned = limit != Some(0) && offset == 0;
+        let reading = (scan, context);
+        let plan = aggregate::plan(table, conjuncts, aggregates, reading);
+        return Ok(StatementPlan::Aggregate(AggregatePlan {
+            is_returned,
+            ..plan
+        }));
+    }
     let items = output_items(select, &scope)?;
-    let order = match count {
-        true => Vec::new(),
-        false => sort_keys(&select.order, &items, &select.items, &scope)?,
-    };
+    let order = sort_keys(&select.order, &items, &select.items, &scope)?;
     let mut plan = SelectPlan {
         read: None,
         items,
-        count,
         order,
         ordered_by_index: true,
         limit,
         offset,
     };
     let Some((table, _)) = table else {
-        if count {
-            return Err(SqlError::statement(
-                "count(*) counts the rows of a table: write FROM and its name",
-            ));
-        }
         // Constants other than true are false or NULL.
         if !conjuncts.is_empty() {
             plan.limit = Some(0);
         }
-        return Ok(plan);
+        return Ok(StatementPlan::Select(Box::new(plan)));
     };
-    let scan = Scan::of(select.scan, context);
     read_table(&mut plan, table, conjuncts, (scan, context));
-    Ok(plan)
+    Ok(StatementPlan::Select(Box::new(plan)))
 }
 
 /// Adds the read of a table: the access, the filter there and the columns that are sent.
@@ -83,26 +90,16 @@ fn read_table(
         order,
         limit,
         offset,
-        count,
         ..
     } = plan;
     let wanted = columns_of(order);
-    let rows = limit
-        .filter(|_| !*count)
-        .map(|it| it.saturating_add(*offset));
+    let rows = limit.map(|it| it.saturating_add(*offset));
     let request = ReadRequirements {
         order: wanted.as_deref(),
         rows,
         limited: rows.is_some_and(|rows| rows <= context.settings.scan_rows),
-        counted: *count,
+        counted: false,
     };
-    let choice = choose(table, &conjuncts, request);
-    let unasked = scan.bound(&choice, request, &conjuncts);
-    let AccessChoice {
-        access,
-        taken,
-        descending,
-    } = choice;
     let needed = items.iter().map(|it| &it.expression);
     let needed = needed.chain(order.iter().map(|it| &it.expression));
     let projection = projection(&table.schema, needed);
@@ -112,83 +109,9 @@ fn read_table(
             renumber(expression, projection);
         }
     }
-    plan.ordered_by_index = descending.is_some();
-    plan.read = Some(ReadPlan {
-        table: table.id,
-        access,
-        unasked,
-        filter: rest(conjuncts, &taken),
-        projection,
-        descending: descending.unwrap_or(false),
-    });
-}
-
-/// Whether a statement may read a whole table.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Scan {
-    /// The statement requests it.
-    Asked,
-    /// The statement may read a table with at most this many rows.
-    UpTo(u64),
-}
-
-impl Scan {
-    /// Returns which tables a statement may scan: any table if it requests a scan (`is_asked`) or
-    /// the session allows scans, otherwise tables with few rows.
-    pub fn of(is_asked: bool, context: &Context<'_>) -> Scan {
-        match is_asked || context.settings.scan {
-            true => Scan::Asked,
-            false => Scan::UpTo(context.settings.scan_rows),
-        }
-    }
-
-    /// Returns the limit of a read. Returns none if an index serves it, if it is short, or if the
-    /// statement requests a scan.
-    ///
-    /// | without an index | reads |
-    /// |---|---|
-    /// | `count(*)` of all rows | none: they are counted where they are |
-    /// | a small `LIMIT` of any rows, or in the order of an index | so many |
-    /// | a large one | so many, which is bounded |
-    /// | a `WHERE`, another order | the whole table, which is bounded |
-    pub fn bound(
-        self,
-        choice: &AccessChoice,
-        request: ReadRequirements<'_>,
-        conjuncts: &[Expression],
-    ) -> Option<UnaskedScan> {
-        let Scan::UpTo(rows_max) = self else {
-            return None;
-        };
-        let is_served = !matches!(choice.access.kind, AccessKind::Scan | AccessKind::First);
-        // With a filter, all rows may be looked at before there are enough.
-        let stops_at_limit = choice.descending.is_some() && conjuncts.is_empty();
-        let is_short = match request.counted {
-            true => conjuncts.is_empty(),
-            false => request.limited && stops_at_limit,
-        };
-        (!is_served && !is_short).then(|| UnaskedScan {
-            rows_max,
-            rows_wanted: request.rows.filter(|_| stops_at_limit),
-        })
-    }
-}
-
-/// Returns the best access.
-pub(super) fn choose(
-    table: &PlacedTable,
-    conjuncts: &[Expression],
-    request: ReadRequirements<'_>,
-) -> AccessChoice {
-    access_path::by_index(table, conjuncts, request)
-        .unwrap_or_else(|| access_path::by_scan(table, request))
-}
-
-/// Returns the conjuncts that the access does not already guarantee.
-pub(super) fn rest(conjuncts: Vec<Expression>, taken: &[usize]) -> Option<Expression> {
-    let rest = conjuncts.into_iter().enumerate();
-    let rest = rest.filter(|(position, _)| !taken.contains(position));
-    Expression::all(rest.map(|(_, conjunct)| conjunct).collect())
+    let (read, is_ordered) = read(table, conjuncts, request, scan);
+    plan.ordered_by_index = is_ordered;
+    plan.read = Some(ReadPlan { projection, ..read });
 }
 
 fn output_items(select: &Select, scope: &Scope<'_>) -> Result<Vec<OutputItem>, SqlError> {
@@ -209,11 +132,7 @@ fn output_items(select: &Select, scope: &Scope<'_>) -> Result<Vec<OutputItem>, S
                     });
                 }
             }
-            SelectItem::Count { name } => items.push(OutputItem {
-                name: name.clone(),
-                expression: Expression::Literal(placement::Value::Null),
-                column_type: Some(placement::ColumnType::Int64),
-            }),
+            SelectItem::Aggregate { .. } => unreachable!("all items are aggregates, or none is"),
             SelectItem::Expression {
                 expression, name, ..
             } => {
@@ -289,69 +208,4 @@ fn columns_of(order: &[SortKey]) -> Option<Vec<OrderColumn>> {
         _ => None,
     });
     columns.collect()
-}
-
-/// Returns the columns that the expressions name, rising; none if that is all of them. At least
-/// one, so that rows can be distinguished from nothing.
-fn projection<'e>(
-    schema: &Schema,
-    expressions: impl Iterator<Item = &'e Expression>,
-) -> Option<Vec<u16>> {
-    let mut columns = Vec::new();
-    for expression in expressions {
-        gather_columns(expression, &mut columns);
-    }
-    if columns.is_empty() {
-        columns.push(schema.primary_key[0] as u16);
-    }
-    columns.sort_unstable();
-    columns.dedup();
-    (columns.len() < schema.columns.len()).then_some(columns)
-}
-
-fn gather_columns(expression: &Expression, columns: &mut Vec<u16>) {
-    match expression {
-        Expression::Column(column) => columns.push(*column),
-        Expression::Excluded(_) | Expression::Literal(_) => {}
-        Expression::Unary(_, operand) => gather_columns(operand, columns),
-        Expression::Binary(_, left, right) => {
-            gather_columns(left, columns);
-            gather_columns(right, columns);
-        }
-    }
-}
-
-/// Lets the expression name columns by their place in the projection.
-fn renumber(expression: &mut Expression, projection: &[u16]) {
-    match expression {
-        Expression::Column(column) => {
-            let place = projection.binary_search(column);
-            *column = place.expect("the projection holds every column named") as u16;
-        }
-        Expression::Excluded(_) | Expression::Literal(_) => {}
-        Expression::Unary(_, operand) => renumber(operand, projection),
-        Expression::Binary(_, left, right) => {
-            renumber(left, projection);
-            renumber(right, projection);
-        }
-    }
-}
-
-/// Returns a read of a whole table by its primary key, for an export: every column, partition by
-/// partition.
-pub(crate) fn whole_table(table: &PlacedTable) -> ReadPlan {
-    let request = ReadRequirements {
-        order: None,
-        rows: None,
-        limited: false,
-        counted: false,
-    };
-    ReadPlan {
-        unasked: None,
-        table: table.id,
-        access: access_path::by_scan(table, request).access,
-        filter: None,
-        projection: None,
-        descending: false,
-    }
 }

@@ -50,7 +50,15 @@ pub(super) fn read(text: &str) -> (SelectPlan, ReadPlan) {
     }
 }
 
-pub(super) fn explained(text: &str) -> String {
+/// Returns the reads of aggregates.
+pub(crate) fn aggregated(text: &str) -> AggregatePlan {
+    match planned(text) {
+        StatementPlan::Aggregate(plan) => plan,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+pub(crate) fn explained(text: &str) -> String {
     explained_over(&configuration(), text)
 }
 

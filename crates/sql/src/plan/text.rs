@@ -34,6 +34,9 @@ pub(super) fn range(schema: &Schema, column: usize, range: &ValueRange) -> Strin
         let equal = if bound.inclusive { "=" } else { "" };
         format!("{name} {operator}{equal} {}", literal(&bound.value))
     };
+    if range.not_null && !range.is_bounded() {
+        return format!("{name} IS NOT NULL");
+    }
     let lower = range.lower.as_ref().map(|bound| end(bound, ">"));
     let upper = range.upper.as_ref().map(|bound| end(bound, "<"));
     let ends: Vec<String> = lower.into_iter().chain(upper).collect();

@@ -5,7 +5,7 @@
 //! another key, a lookup finds whether the row is a duplicate in the target, too. Then the row is
 //! left out, as in PostgreSQL, which checks the target first.
 
-use placement::{RowView, encode_key, key_has_null, prefix_end};
+use placement::{RowView, columns_of, encode_key, key_has_null, prefix_end};
 use protocol::codec::Bytes;
 use protocol::identity::PartitionId;
 use protocol::message::Consistency;
@@ -49,7 +49,7 @@ async fn is_there<S: Store>(
     replex: usize,
 ) -> Result<bool, Attempt> {
     let table = sender.table;
-    let columns = &table.layout.replexes[replex].sort_columns;
+    let columns = &columns_of(&table.layout.replexes[replex].sort_columns);
     let view = RowView::parse(&table.schema.columns, row).expect("the planner encoded it");
     let key = || columns.iter().map(|column| view.column(*column));
     if key_has_null(key()) {

@@ -1,7 +1,7 @@
 //! Executes `SHOW` and `EXPLAIN`: returns the configuration, the session's settings, or a plan as
 //! rows.
 
-use placement::{ColumnType, Durability, TableReport, Value, decode_key};
+use placement::{ColumnType, Durability, TableReport, Value, decode_sorted};
 use protocol::configuration::{Configuration, PartitionState, PlacedTable, ServerState};
 
 use super::{OutputColumn, ResultRows, StatementOutcome};
@@ -188,11 +188,12 @@ fn index_ranges(table: &PlacedTable) -> ResultRows {
         let Some(ranges) = &layout.replexes[number].ranges else {
             continue;
         };
-        let columns = layout.order_columns(number).into_iter();
-        let types: Vec<ColumnType> = columns
-            .map(|column| table.schema.columns[column].column_type)
+        let order = layout.order(number);
+        let types: Vec<ColumnType> = order
+            .iter()
+            .map(|it| table.schema.columns[it.column].column_type)
             .collect();
-        let bound = |key: &[u8]| match decode_key(key, &types) {
+        let bound = |key: &[u8]| match decode_sorted(&order, &types, key) {
             Ok(values) if !key.is_empty() => {
                 let values: Vec<String> = values.iter().map(text::literal).collect();
                 format!("({})", values.join(", "))

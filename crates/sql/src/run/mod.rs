@@ -1,5 +1,7 @@
 //! Runs statements over a store, one after the other, with the settings of a session.
 
+mod aggregate;
+mod analyze;
 mod change;
 mod conflict;
 mod copies;
@@ -177,10 +179,14 @@ impl<S: Store> SqlSession<S> {
             needs_one_state: false,
         };
         Ok(match plan(statement, &context).map_err(Attempt::Planned)? {
-            StatementPlan::Select(select) => StatementOutcome::Rows(reading.select(*select).await?),
-            StatementPlan::Insert(insert) => change::insert(&reading, insert).await?,
-            StatementPlan::Change(plan) => change::change(&reading, plan).await?,
+            plan @ (StatementPlan::Select(_)
+            | StatementPlan::Aggregate(_)
+            | StatementPlan::Insert(_)
+            | StatementPlan::Change(_)) => reading.run(plan).await?,
             StatementPlan::Explain(lines) => describe::plan(lines),
+            StatementPlan::ExplainAnalyze(lines, plan) => {
+                analyze::run(&reading, lines, *plan).await?
+            }
             StatementPlan::Show(Show::Setting(setting)) => {
                 describe::setting(setting, self.settings)
             }
@@ -235,6 +241,21 @@ impl<S: Store> SqlSession<S> {
                 done("DROP TABLE")
             }
         })
+    }
+}
+
+impl<S: Store> ReadContext<'_, S> {
+    /// Runs a statement that reads or changes rows.
+    async fn run(&self, plan: StatementPlan) -> Result<StatementOutcome, Attempt> {
+        match plan {
+            StatementPlan::Select(plan) => Ok(StatementOutcome::Rows(self.select(*plan).await?)),
+            StatementPlan::Aggregate(plan) => {
+                Ok(StatementOutcome::Rows(self.aggregate(plan).await?))
+            }
+            StatementPlan::Insert(plan) => change::insert(self, plan).await,
+            StatementPlan::Change(plan) => change::change(self, plan).await,
+            plan => unreachable!("{plan:?} reads and changes no rows"),
+        }
     }
 }
 
@@ -295,6 +316,10 @@ fn done(what: &str) -> StatementOutcome {
     StatementOutcome::Done(what.to_owned())
 }
 
+#[cfg(test)]
+mod aggregate_tests;
+#[cfg(test)]
+mod analyze_tests;
 #[cfg(test)]
 mod size_tests;
 #[cfg(test)]

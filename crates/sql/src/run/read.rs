@@ -70,19 +70,10 @@ impl<S: Store> ReadContext<'_, S> {
         let take = usize::try_from(limit).unwrap_or(usize::MAX);
         let found = match &plan.read {
             None => vec![Vec::new()],
-            Some(read) if plan.count => {
-                let count = self.count(read).await?;
-                vec![vec![Value::Int64(i64::try_from(count).unwrap_or(i64::MAX))]]
-            }
             Some(read) => self.rows(read, &plan).await?,
         };
-        let wanted = found.into_iter().skip(skip).take(take);
-        if plan.count {
-            let rows = wanted.collect();
-            return Ok(ResultRows { columns, rows });
-        }
         let mut rows = Vec::new();
-        for row in wanted {
+        for row in found.into_iter().skip(skip).take(take) {
             let items = plan.items.iter().map(|item| match &item.expression {
                 Expression::Column(column) => Ok(row[usize::from(*column)].clone()),
                 expression => {
@@ -99,7 +90,7 @@ impl<S: Store> ReadContext<'_, S> {
 
     /// Returns the bound on the size of a read; none if the read has no bound. Refuses the read if
     /// the table is too large now.
-    async fn bound(&self, read: &ReadPlan) -> Result<Option<SizeBound<'_, S>>, Attempt> {
+    pub(super) async fn bound(&self, read: &ReadPlan) -> Result<Option<SizeBound<'_, S>>, Attempt> {
         let Some(scan) = read.unasked else {
             return Ok(None);
         };
@@ -107,29 +98,6 @@ impl<S: Store> ReadContext<'_, S> {
         let bound = SizeBound::new(self.store, table, epoch, scan);
         bound.check().await?;
         Ok(Some(bound))
-    }
-
-    /// Returns how many rows a read finds.
-    async fn count(&self, read: &ReadPlan) -> Result<u64, Attempt> {
-        let table = self.table(read);
-        let bound = self.bound(read).await?;
-        let plans = self.gather_plans(read, table, None, true);
-        let (plans, _snapshot) = match self.begin(table, plans).await? {
-            StatementRead::Moment(moment) => {
-                return Ok(moment.iter().map(Gather::count).sum());
-            }
-            StatementRead::Pages(plans, snapshot) => (plans, snapshot),
-        };
-        let each = |_| Ok(Flow::Continue(()));
-        if let Some(bound) = bound {
-            return gather(self.store, table, only(plans), Some(bound), each).await;
-        }
-        let counts = plans.into_iter();
-        let counts = counts.map(|plan| gather(self.store, table, plan, None, each));
-        let counts = stream::iter(counts).buffer_unordered(LOOKUPS_AT_A_TIME);
-        counts
-            .try_fold(0, |sum, count| async move { Ok(sum + count) })
-            .await
     }
 
     /// Begins all reads of a statement so that they show one state (R35): as of one moment if there
@@ -184,10 +152,10 @@ impl<S: Store> ReadContext<'_, S> {
         let mut gathers: Vec<Gather> = gathers.map(|plan| Gather::new(table, plan)).collect();
         let reads: Vec<_> = gathers.iter().map(Gather::moment_reads).collect();
         let counts: Vec<usize> = reads.iter().map(Vec::len).collect();
-        let Some(ranges) = self.store.moment(reads.concat()).await? else {
+        let Some(pages) = self.store.moment(reads.concat()).await? else {
             return Ok(None);
         };
-        let mut ranges = ranges.into_iter();
+        let mut ranges = pages.ranges.into_iter();
         for (gather, count) in gathers.iter_mut().zip(counts) {
             let accepted = gather.accept_moment(ranges.by_ref().take(count).collect());
             accepted.map_err(|error| malformed(table, &error.to_string()))?;
@@ -351,7 +319,7 @@ impl<S: Store> ReadContext<'_, S> {
 }
 
 /// Returns the only plan of a read that no index serves: all partitions are asked for the same.
-fn only(plans: Vec<GatherPlan>) -> GatherPlan {
+pub(super) fn only(plans: Vec<GatherPlan>) -> GatherPlan {
     let [plan] = <[GatherPlan; 1]>::try_from(plans).expect("one range of every partition is read");
     plan
 }
@@ -396,7 +364,7 @@ fn ask<F>(gather: &mut Gather, pages: &FuturesUnordered<F>, page: impl Fn(usize,
 
 /// How far rows were given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RowsGiven {
+pub(super) enum RowsGiven {
     /// All rows.
     All,
     /// All rows that have arrived; more follow.
@@ -406,7 +374,7 @@ enum RowsGiven {
 }
 
 /// Gives out the rows that have come.
-fn give_out(
+pub(super) fn give_out(
     table: &PlacedTable,
     gather: &mut Gather,
     mut each: impl FnMut(Vec<Value>) -> Result<Flow, Attempt>,

@@ -1,6 +1,6 @@
 //! Sends single mutations of one table, and returns the outcome of each.
 
-use placement::{ColumnType, ReplexKind, decode_key};
+use placement::{ColumnType, ReplexKind, columns_of, decode_key};
 use protocol::configuration::PlacedTable;
 use protocol::operation::{Mutation, RequestResult};
 
@@ -89,8 +89,8 @@ fn describe_key(table: &PlacedTable, replex: usize, key: &[u8]) -> String {
         .layout
         .replexes
         .get(replex)
-        .map(|it| &it.sort_columns[..]);
-    let columns = columns.unwrap_or(&[]);
+        .map(|it| columns_of(&it.sort_columns));
+    let columns = &columns.unwrap_or_default()[..];
     let types: Vec<ColumnType> = columns
         .iter()
         .map(|column| table.schema.columns[*column].column_type)

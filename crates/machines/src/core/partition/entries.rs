@@ -213,7 +213,9 @@ pub(crate) fn marked<T: Tables>(
 /// Returns an order's mark: how far it is, and its columns (`u32`, little-endian).
 fn mark(table: &TableInfo, order: u8, stage: Stage) -> Vec<u8> {
     let columns = &table.replexes[usize::from(order)].entry_columns;
-    let columns = columns.iter().flat_map(|it| (*it as u32).to_le_bytes());
+    let columns = columns
+        .iter()
+        .flat_map(|it| (it.column as u32).to_le_bytes());
     core::iter::once(stage as u8).chain(columns).collect()
 }
 

@@ -12,7 +12,8 @@ use core::ops::ControlFlow;
 
 use placement::tables::{Tables, TablesError};
 use placement::{
-    ColumnType, Constraint, KEY_BYTES_MAX, RowView, decode_key, encode_value, prefix_end,
+    ColumnType, Constraint, KEY_BYTES_MAX, RowView, columns_of, decode_key, encode_value,
+    prefix_end,
 };
 use protocol::identity::PartitionId;
 use protocol::planted::{self, Bug};
@@ -64,7 +65,7 @@ impl TableInfo {
                 _ => ControlFlow::Break(()),
             }
         })?;
-        let columns = &info.entry_columns[..info.sort_count];
+        let columns = &columns_of(&info.entry_columns[..info.sort_count]);
         Ok((rows > 1).then(|| format!("several rows have {}", self.describe(columns, &row))))
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use placement::{
     Axis, Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, KeySpace,
     Layout, RangePart, RangeStart, RangeTransfer, Ranges, Replex, ReplexKind, Residue, Schema,
-    Share, SlotConstraints, ThinIndex, Value,
+    Share, SlotConstraints, SortColumn, ThinIndex, Value,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
@@ -219,6 +219,7 @@ generate_struct! {
     Column { name, column_type, nullable, default }
     Index { name, columns, constraint, partition_columns }
     ThinIndex { name, columns, included, by_range }
+    SortColumn { column, descending, nulls_first }
     Layout { key_spaces, replexes, local_entries }
     KeySpace { columns, slots }
     Replex { name, kind, axes, sort_columns, ranges }

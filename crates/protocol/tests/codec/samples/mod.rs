@@ -16,7 +16,7 @@ use asks::asks;
 use copies::copies;
 use placement::{
     Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, Layout, Schema,
-    Share, ThinIndex, Value, encode_key, encode_row,
+    Share, SortColumn, ThinIndex, Value, encode_key, encode_row,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
@@ -87,7 +87,7 @@ pub fn schema() -> Schema {
         further: further(),
         thin: vec![ThinIndex {
             name: "by_place_thin".into(),
-            columns: vec![2],
+            columns: vec![SortColumn::descending(2)],
             included: vec![1],
             by_range: true,
         }],

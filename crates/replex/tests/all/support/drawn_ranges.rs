@@ -24,6 +24,8 @@ pub struct Statement {
     pub text: String,
     /// Whether its rows come in one order only.
     pub is_ordered: bool,
+    /// Whether its result may have 0 instead of -0: they are equal, so either is the smallest.
+    pub ignores_sign_of_zero: bool,
 }
 
 /// Types of columns, and literals of theirs.
@@ -171,8 +173,27 @@ struct Table {
     columns: Vec<(usize, bool)>,
     primary_key: Vec<usize>,
     indexes: Vec<Vec<usize>>,
+    /// By index: the direction of each column, for the thin ones.
+    directions: Vec<Vec<Direction>>,
     /// The indexes that are made by a statement of their own, thin.
     thin: Vec<usize>,
+}
+
+/// Whether large values come first, and whether NULLs do.
+type Direction = (bool, bool);
+
+/// Returns a column with its direction. Defaults may be left out.
+fn sorted(draw: &mut Draw, column: usize, (descending, nulls_first): Direction) -> String {
+    let way = match descending {
+        true => " DESC",
+        false => draw.of(&["", " ASC"]),
+    };
+    let nulls = match nulls_first {
+        first if first == descending && draw.one_in(2) => "",
+        true => " NULLS FIRST",
+        false => " NULLS LAST",
+    };
+    format!("c{column}{way}{nulls}")
 }
 
 /// Returns what a seed draws.
@@ -195,6 +216,18 @@ pub fn case(seed: u64) -> Case {
     }
 }
 
+/// Returns a direction for each column of each index.
+fn directions(draw: &mut Draw, indexes: &[Vec<usize>]) -> Vec<Vec<Direction>> {
+    let directions = indexes.iter().map(|index| {
+        let direction = |_: &usize| {
+            let descending = draw.one_in(2);
+            (descending, descending != draw.one_in(4))
+        };
+        index.iter().map(direction).collect()
+    });
+    directions.collect()
+}
+
 fn create(draw: &mut Draw) -> (Table, String, String) {
     let key = 1 + draw.below(3);
     let others = 1 + draw.below(4);
@@ -215,6 +248,7 @@ fn create(draw: &mut Draw) -> (Table, String, String) {
         })
         .collect();
     let thin: Vec<usize> = (0..indexes.len()).filter(|_| draw.one_in(2)).collect();
+    let directions = directions(draw, &indexes);
     let (mut store, mut postgres) = (String::new(), String::new());
     for (column, (of_type, nullable)) in columns.iter().enumerate() {
         let null = if *nullable { "" } else { " NOT NULL" };
@@ -254,6 +288,7 @@ fn create(draw: &mut Draw) -> (Table, String, String) {
         columns,
         primary_key,
         indexes,
+        directions,
         thin,
     };
     (
@@ -281,7 +316,14 @@ fn thin(draw: &mut Draw, table: &Table) -> Vec<String> {
             true => String::new(),
             false => format!(" INCLUDE ({})", list(&included)),
         };
-        format!("CREATE INDEX i{number} ON t ({}){include}", list(columns))
+        let directions = columns.iter().zip(&table.directions[*number]);
+        let columns: Vec<String> = directions
+            .map(|(column, direction)| sorted(draw, *column, *direction))
+            .collect();
+        format!(
+            "CREATE INDEX i{number} ON t ({}){include}",
+            columns.join(", ")
+        )
     };
     table.thin.iter().map(index).collect()
 }
@@ -400,18 +442,20 @@ fn condition(draw: &mut Draw, table: &Table) -> String {
 fn statement(draw: &mut Draw, table: &Table) -> Statement {
     let condition = condition(draw, table);
     let number = draw.below(table.columns.len());
-    // Both change what later statements read.
-    match draw.below(24) {
+    // The second and the third change what later statements read.
+    match draw.below(28) {
         0..3 => {
             return Statement {
                 text: format!("SELECT count(*) FROM t{condition}"),
                 is_ordered: true,
+                ignores_sign_of_zero: false,
             };
         }
         3 => {
             return Statement {
                 text: format!("DELETE FROM t{condition}"),
                 is_ordered: true,
+                ignores_sign_of_zero: false,
             };
         }
         4 if !table.primary_key.contains(&number) => {
@@ -420,17 +464,47 @@ fn statement(draw: &mut Draw, table: &Table) -> Statement {
             return Statement {
                 text,
                 is_ordered: true,
+                ignores_sign_of_zero: false,
             };
         }
         5 | 6 => {
             return Statement {
                 text: format!("SELECT * FROM t{condition}"),
                 is_ordered: false,
+                ignores_sign_of_zero: false,
             };
         }
+        24..28 => return aggregates(draw, table, &condition),
         _ => {}
     }
     ordered(draw, table, &condition)
+}
+
+/// Returns a statement of aggregates, mostly of the columns of an index.
+fn aggregates(draw: &mut Draw, table: &Table, condition: &str) -> Statement {
+    let keys: Vec<&Vec<usize>> = table.indexes.iter().chain([&table.primary_key]).collect();
+    let key = keys[draw.below(keys.len())];
+    let aggregate = |draw: &mut Draw| {
+        let column = match draw.one_in(4) {
+            true => draw.below(table.columns.len()),
+            false => key[draw.below(key.len())],
+        };
+        // PostgreSQL has no smallest value of the other types.
+        match TYPES[table.columns[column].0].0 {
+            _ if draw.one_in(8) => "count(*)".to_string(),
+            _ if draw.one_in(8) => format!("count(c{column})"),
+            "bigint" | "double precision" | "text" | "timestamp" => {
+                format!("{}(c{column})", draw.of(&["min", "max"]))
+            }
+            _ => format!("count(c{column})"),
+        }
+    };
+    let items: Vec<String> = (0..=draw.below(3)).map(|_| aggregate(draw)).collect();
+    Statement {
+        text: format!("SELECT {} FROM t{condition}", items.join(", ")),
+        is_ordered: true,
+        ignores_sign_of_zero: true,
+    }
 }
 
 /// Returns a statement whose rows come in one order only: a whole primary key is the end of it.
@@ -441,8 +515,9 @@ fn ordered(draw: &mut Draw, table: &Table, condition: &str) -> Statement {
         1 => format!("c{number}"),
         _ => format!("c{number}, c{}", draw.below(table.columns.len())),
     };
-    let keys: Vec<&Vec<usize>> = table.indexes.iter().chain([&table.primary_key]).collect();
-    let key = keys[draw.below(keys.len())];
+    let number_of_key = draw.below(table.indexes.len() + 1);
+    let key = table.indexes.get(number_of_key);
+    let key = key.unwrap_or(&table.primary_key);
     let skipped = if draw.one_in(4) {
         draw.below(key.len())
     } else {
@@ -451,17 +526,27 @@ fn ordered(draw: &mut Draw, table: &Table, condition: &str) -> Statement {
     let mut order: Vec<usize> = key[skipped..].to_vec();
     let rest = table.primary_key.iter();
     order.extend(rest.filter(|it| !key[skipped..].contains(*it)));
-    let way = draw.of(&["", " DESC"]);
-    let nulls = draw.of(&["", "", "", " NULLS FIRST", " NULLS LAST"]);
+    // Half of the orders are those of the index, forwards or backwards; the primary key ascends.
+    let of_index = table.directions.get(number_of_key);
+    let of_index = of_index.filter(|_| draw.one_in(2));
+    let (backwards, way) = (draw.one_in(2), draw.one_in(2));
+    let nulls_are_turned = draw.one_in(3);
     let order: Vec<String> = order
         .iter()
-        .map(|column| {
-            let way = if draw.one_in(12) {
-                draw.of(&["", " DESC"])
-            } else {
-                way
+        .enumerate()
+        .map(|(position, column)| {
+            let direction = match of_index {
+                Some(directions) => {
+                    let own = directions.get(position + skipped);
+                    let (descending, nulls_first) = own.copied().unwrap_or((false, false));
+                    (descending != backwards, nulls_first != backwards)
+                }
+                None => {
+                    let descending = way != draw.one_in(12);
+                    (descending, descending != nulls_are_turned)
+                }
             };
-            format!("c{column}{way}{nulls}")
+            sorted(draw, *column, direction)
         })
         .collect();
     let limit = match draw.below(6) {
@@ -477,5 +562,6 @@ fn ordered(draw: &mut Draw, table: &Table, condition: &str) -> Statement {
             order.join(", ")
         ),
         is_ordered: true,
+        ignores_sign_of_zero: false,
     }
 }
