@@ -61,7 +61,7 @@ impl Coordinator {
         self.ranges.reports.insert(core, (epoch, reports));
     }
 
-    /// Returns the reports that count, by table: those of the holders, who know the present epoch of
+    /// Returns the reports that count, by table: those of the holders, which know the epoch of
     /// the table.
     fn range_reports(&self) -> BTreeMap<TableId, BTreeMap<PartitionId, RangeReport>> {
         let configuration = &self.state.configuration;

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use client::{Client, IfMissing, Table};
-use placement::{Durability, Index, ThinIndex, Value};
+use placement::{Durability, Index, ThinIndex, Value, ascending};
 use tokio::task::LocalSet;
 
 use crate::distribution::BenchRandom;
@@ -209,7 +209,7 @@ async fn index(client: &Client) -> io::Result<()> {
     let column = table.column("field2").map_err(failed)?;
     schema.indexes.push(Index {
         name: INDEX.into(),
-        columns: placement::ascending(&[usize::from(column)]),
+        columns: vec![usize::from(column)],
         constraint: None,
         partition_columns: None,
     });
@@ -225,7 +225,7 @@ async fn split_index(client: &Client) -> io::Result<()> {
         .map_err(failed)?;
     schema.thin.push(ThinIndex {
         name: THIN.into(),
-        columns: vec![usize::from(column)],
+        columns: ascending(&[usize::from(column)]),
         included: Vec::new(),
         by_range: true,
     });

@@ -211,7 +211,7 @@ impl Record {
 fn judge(group: i64, history: &History) {
     let copy = |number, columns: &[usize], demand| Copy {
         number,
-        columns: columns.to_vec(),
+        columns: placement::ascending(columns),
         is_thin: false,
         demand,
         partitions: 1,
