@@ -80,7 +80,7 @@ proptest! {
         let keys = [key(&columns, &rows[0]), key(&columns, &rows[1])];
         prop_assert_eq!(keys[0].cmp(&keys[1]), expected, "{:02x?}", keys);
         for (key, row) in keys.iter().zip(&rows) {
-            prop_assert_eq!(decode_sorted(&columns, &types, key).as_ref(), Ok(row));
+            prop_assert_eq!(decode_sorted(&columns, &types, key), Ok(row.clone()));
             for bytes in 0..key.len() {
                 prop_assert!(decode_sorted(&columns, &types, &key[..bytes]).is_err());
             }
