@@ -2,6 +2,7 @@
 //! up.
 
 use super::copies::{fill, fill_those, flights, object, progress, scene_of, seal, with_index};
+use super::tables::fill_configuration;
 use super::*;
 use protocol::configuration::PartitionState;
 
@@ -121,4 +122,20 @@ fn copies_that_others_are_filled_from_are_not_given_up() {
     fill(&mut scene);
     seal(&mut scene);
     assert_eq!(readable(&scene), [now + 1, now + 1]);
+}
+
+#[test]
+fn partitions_that_the_configuration_has_no_room_for_are_refused() {
+    let mut scene = scene_of(2);
+    fill_configuration(&mut scene, 2048);
+    fill_configuration(&mut scene, 64);
+    let before = scene.coordinator.configuration().clone();
+    let (message, is_temporary) = scene.refused(resize(4096));
+    assert!(
+        message.contains("the limit is 25165824: choose fewer"),
+        "{message}"
+    );
+    assert!(!is_temporary);
+    assert_eq!(*scene.coordinator.configuration(), before);
+    assert!(matches!(scene.ask(resize(2)), Reply::Done { .. }));
 }

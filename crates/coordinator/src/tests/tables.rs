@@ -233,13 +233,12 @@ fn name_of_a_table_is_taken_until_it_is_dropped() {
     );
 }
 
-#[test]
-fn configuration_stays_within_a_frame() {
-    let mut scene = Scene::new();
-    scene.join(1);
+/// Creates tables of 59 copies until the configuration has no room for another one, and returns the
+/// refusal.
+pub fn fill_configuration(scene: &mut Scene, partitions: u32) -> String {
     let wide = |number: usize| {
-        let mut schema = table(&format!("t{number}"), 0);
-        schema.partitions = 2048;
+        let mut schema = table(&format!("t{partitions}_{number}"), 0);
+        schema.partitions = partitions;
         let template = schema.indexes[0].clone();
         schema.indexes = (0..58)
             .map(|index| Index {
@@ -252,13 +251,20 @@ fn configuration_stays_within_a_frame() {
             if_not_exists: false,
         }
     };
-    let bytes_of_one = 2048 * 59 * 16;
+    let bytes_of_one = partitions as usize * 59 * 16;
     for number in 0..CONFIGURATION_BYTES_MAX / bytes_of_one {
         if scene.ask_from(CLIENT, wide(number)).is_some() {
             break;
         }
     }
-    let (message, _) = scene.refused(wide(1000));
+    scene.refused(wide(1000)).0
+}
+
+#[test]
+fn configuration_stays_within_a_frame() {
+    let mut scene = Scene::new();
+    scene.join(1);
+    let message = fill_configuration(&mut scene, 2048);
     assert!(message.contains("the limit is 25165824"), "{message}");
     let joined = protocol::message::Message::Answer(scene.ask(new_server(2)));
     let mut frame = Vec::new();

@@ -9,6 +9,8 @@
 #[path = "../../../protocol/tests/codec/samples/mod.rs"]
 mod samples;
 
+mod reads;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -21,8 +23,8 @@ use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PartitionState};
 use protocol::expression::{Assignment, BinaryOperator, Expression};
 use protocol::identity::{ClockReading, CoreId, PartitionId, RequestId, SessionId};
-use protocol::message::{Execute, Message, Read, Reply, Request, SnapshotRequest};
-use protocol::operation::{Action, Mutation};
+use protocol::message::{Execute, Message, Reply, Request, SnapshotRequest};
+use protocol::operation::Action;
 
 use samples::generate::{Generate, Source};
 use samples::kinds;
@@ -61,7 +63,11 @@ fn configuration() -> Configuration {
 
 impl Core {
     fn new() -> Core {
-        let configuration = Arc::new(configuration());
+        Core::of(configuration(), CoreLimits::default())
+    }
+
+    fn of(configuration: Configuration, limits: CoreLimits) -> Core {
+        let configuration = Arc::new(configuration);
         let identity = CoreIdentity {
             cluster: configuration.cluster,
             core: CoreId {
@@ -71,7 +77,7 @@ impl Core {
             incarnation: configuration.servers[0].incarnation,
         };
         let mut core = Core {
-            machine: CoreMachine::new(identity, CoreLimits::default(), Arc::clone(&configuration)),
+            machine: CoreMachine::new(identity, limits, Arc::clone(&configuration)),
             tables: MemoryTables::new(),
             now: ClockReading {
                 monotonic_us: 1,
@@ -290,136 +296,6 @@ proptest! {
     #[test]
     fn any_requests_are_answered(seed in proptest::collection::vec(any::<u8>(), 0..3000)) {
         asked(&seed);
-    }
-}
-
-/// Reads whose tokens of pages were forged: where a page starts and ends is up to the client. Each
-/// page has exactly the rows of its range, in order, up to the first one that it names as the next.
-fn read_by_forged_tokens(core: &mut Core, rows: &BTreeMap<Vec<u8>, i64>, bytes: &[u8]) {
-    let known = configuration();
-    let mut source = Source::new(bytes);
-    for correlation in 1..32 {
-        let key = |source: &mut Source<'_>| {
-            let mut key = match u8::generate(source) % 4 {
-                0 => Bytes::generate(source).0,
-                _ => rows
-                    .keys()
-                    .nth(usize::from(u8::generate(source)) % rows.len())
-                    .expect("it is below their number")
-                    .clone(),
-            };
-            match u8::generate(source) % 4 {
-                0 => drop(key.pop()),
-                1 => key.push(u8::generate(source)),
-                _ => {}
-            }
-            Bytes(key)
-        };
-        let read = Read {
-            start: key(&mut source),
-            end: Some(key(&mut source)).filter(|_| mostly(&mut source)),
-            limit: u32::from(u8::generate(&mut source) % 8),
-            descending: u8::generate(&mut source) % 2 == 0,
-            count_only: u8::generate(&mut source) % 4 == 0,
-            ..Read::of(known.epoch, row_of(&known, 0).0)
-        };
-        core.ask(correlation, Request::Read(read.clone()));
-        let Some(Reply::Rows(page)) = core.last.take() else {
-            panic!("{read:?} was answered by {:?}", core.last);
-        };
-        let is_within =
-            |key: &[u8]| *key >= *read.start && read.end.as_ref().is_none_or(|end| *key < **end);
-        let mut expected: Vec<&Vec<u8>> = rows.keys().filter(|key| is_within(key)).collect();
-        if read.descending {
-            expected.reverse();
-        }
-        let next = expected
-            .get(read.limit as usize)
-            .map(|next| match read.descending {
-                false => next.to_vec(),
-                true => match read.limit {
-                    0 => Vec::new(),
-                    limit => expected[limit as usize - 1].clone(),
-                },
-            });
-        expected.truncate(read.limit as usize);
-        assert_eq!(page.count, expected.len() as u64, "{read:?}");
-        assert_eq!(page.next.clone().map(|next| next.0), next, "{read:?}");
-        if !read.count_only {
-            let columns = &known.tables[0].schema.columns;
-            let ids = page.rows().map(|(_, row)| {
-                let row = placement::RowView::parse(columns, row).expect("it was stored");
-                row.column(0).to_owned()
-            });
-            let wanted = expected
-                .iter()
-                .map(|key| placement::Value::Int64(rows[*key]));
-            assert!(ids.eq(wanted), "{read:?}");
-        }
-    }
-}
-
-/// Returns the golden row under another id, with its primary partition and its key there.
-fn row_of(known: &Configuration, id: i64) -> (PartitionId, Vec<u8>, Bytes) {
-    let table = &known.tables[0];
-    let golden = samples::row();
-    let view = placement::RowView::parse(&table.schema.columns, &golden).expect("it is a row");
-    let mut values: Vec<placement::Value> = (0..table.schema.columns.len())
-        .map(|column| view.column(column).to_owned())
-        .collect();
-    values[0] = placement::Value::Int64(id);
-    values[6] = placement::Value::Uuid([id as u8; 16]);
-    values[7] = placement::Value::Int64(id + 1);
-    let row = placement::encode_row(&table.schema.columns, &values).expect("it fits");
-    let view = placement::RowView::parse(&table.schema.columns, &row).expect("it is a row");
-    let partition = PartitionId {
-        table: table.id,
-        replex: 0,
-        number: table.layout.partition_of_row(0, &view),
-    };
-    (
-        partition,
-        placement::encode_key([values[0].as_ref()]),
-        Bytes(row),
-    )
-}
-
-#[test]
-fn forged_tokens_return_rows_of_their_range_only() {
-    let known = configuration();
-    let mut core = Core::new();
-    let wanted = row_of(&known, 0).0;
-    let mut rows = BTreeMap::new();
-    for id in 0..24 {
-        let (partition, pk, row) = row_of(&known, id);
-        core.ask(
-            1,
-            Request::Execute(Execute {
-                request: RequestId {
-                    session: SessionId(5),
-                    number: id as u64 + 1,
-                },
-                acknowledged_below: 0,
-                epoch: known.epoch,
-                table: known.tables[0].id,
-                partition,
-                mutations: vec![Mutation {
-                    pk: Bytes(pk.clone()),
-                    action: Action::Insert { row },
-                }],
-            }),
-        );
-        if partition == wanted {
-            rows.insert(pk, id);
-        }
-    }
-    assert!(rows.len() > 4, "{rows:?}, {:?}", core.replies);
-    let mut runner = proptest::test_runner::TestRunner::deterministic();
-    for _ in 0..400 {
-        let bytes = proptest::collection::vec(any::<u8>(), 2000);
-        let tree = bytes.new_tree(&mut runner).expect("bytes are not filtered");
-        let seed = proptest::strategy::ValueTree::current(&tree);
-        read_by_forged_tokens(&mut core, &rows, &seed);
     }
 }
 

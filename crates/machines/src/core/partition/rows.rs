@@ -253,6 +253,24 @@ impl Rows<'_> {
     }
 }
 
+impl Rows<'_> {
+    /// Returns the replex with the order of a redirected read, if the partition's own keys begin
+    /// with the keys of this order and are longer. A page must name a key of the order as the next
+    /// one, because another member may continue the read.
+    pub fn finer_than(&self, read: &Read) -> Option<usize> {
+        let order = usize::from(read.redirect.as_ref()?.replex);
+        let [own, other] = [usize::from(self.id.replex), order].map(|it| &self.table.replexes[it]);
+        (own.entry_columns != other.entry_columns).then_some(order)
+    }
+
+    /// Returns the key of a stored row in the order of a replex.
+    pub fn key_in_order(&self, replex: usize, value: &[u8]) -> Vec<u8> {
+        let row = RowView::checked_before(&self.table.schema.columns, stored_row(value).1);
+        let row = row.expect("a committed row decodes");
+        self.table.entry_key(replex, &row)
+    }
+}
+
 /// Returns a row as sorted tables store it.
 pub(crate) fn stored_value(version: Version, row: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(8 + row.len());

@@ -257,7 +257,14 @@ impl CoreMachine {
         if self.partitions[&read.partition].is_thin() {
             return self.visit_entries(read, range, tables, page);
         }
-        let visit = &mut |key: &[u8], value: &[u8]| page.visit(key, value);
+        let finer_than = match way {
+            AccessPath::Rows => rows.finer_than(read),
+            AccessPath::Entries(_) | AccessPath::Scan(_) => None,
+        };
+        let visit = &mut |key: &[u8], value: &[u8]| match finer_than {
+            None => page.visit(key, value),
+            Some(order) => page.visit(&rows.key_in_order(order, value), value),
+        };
         let table = read.partition.rows_table();
         match way {
             AccessPath::Rows => range.visit(table, tables, visit),

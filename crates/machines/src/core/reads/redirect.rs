@@ -9,8 +9,11 @@
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::ops::RangeBounds;
 
+use placement::{ColumnType, KeyError, decode_sorted};
+use protocol::codec::Bytes;
 use protocol::identity::{ClockReading, OperationId, PartitionId};
 use protocol::message::Read;
 use protocol::operation::Decision;
@@ -30,8 +33,22 @@ pub(crate) fn check(table: &TableInfo, read: &Read) -> Result<(), String> {
     if read.snapshot.is_some() {
         return Err("a cover has no rows of a snapshot".into());
     }
-    if usize::from(redirect.replex) >= table.replexes.len() {
+    let order = usize::from(redirect.replex);
+    if !table.layout.numbers().any(|number| number == order) {
         return Err("there is no replex with the order that is asked for".into());
+    }
+    let bounds = [Some(&read.start), read.end.as_ref()];
+    let columns = &table.replexes[order].entry_columns;
+    let types = columns.iter();
+    let types = types.map(|it| table.schema.columns[it.column].column_type);
+    let types: Vec<ColumnType> = types.collect();
+    // Members with another order find rows by a longer key, which begins with the key of this one.
+    let is_longer = |bound: &Bytes| {
+        let decoded = decode_sorted(columns, &types, bound);
+        matches!(decoded, Err(KeyError::TrailingBytes { .. }))
+    };
+    if bounds.into_iter().flatten().any(is_longer) {
+        return Err("the range starts or ends beyond a whole key of its order".into());
     }
     let residues = &redirect.constraints.residues;
     let possible = residues
