@@ -124,6 +124,10 @@ bugs! {
     LowestClockWins = "lowest-clock-wins", "R38";
     /// A core keeps its snapshots when a table of them changes.
     SnapshotSurvivesEpoch = "snapshot-survives-epoch", "R39";
+    /// A client renews and ends the leases of other clients on a snapshot.
+    LeasesShared = "leases-shared", "R51";
+    /// A client opens as many snapshots as it asks for.
+    ReaderUnlimited = "reader-unlimited", "R52";
     /// A retry of a completed request runs again.
     RetryRunsAgain = "retry-runs-again", "R13";
     /// Completion records are not restored by a restart.
@@ -150,6 +154,8 @@ bugs! {
     SealedIsVouchedFor = "sealed-is-vouched-for", "R15";
     /// The end of a table's epoch settles and forgets operations of other tables, too.
     SealConcernsAll = "seal-concerns-all", "R44";
+    /// A core stops the chains of all tables while one of them is sealed.
+    SealStopsAll = "seal-stops-all", "R44";
     /// A core accepts a message of a peer's earlier incarnation.
     IncarnationUnchecked = "incarnation-unchecked", "R16";
     /// Operations count as finished before every member has the decision on disk.
@@ -174,6 +180,8 @@ bugs! {
     CopiedWithoutEntries = "copied-without-entries", "R20";
     /// Rows that collide in a new unique index are ignored.
     CollisionIgnored = "collision-ignored", "R20";
+    /// A row of the cover that is not newer than the stored one counts as a collision.
+    OldRowCollides = "old-row-collides", "R20";
     /// A partition uses entries in the order of a copy that was added after its rows.
     OrderTakenForComplete = "order-taken-for-complete", "R20";
     /// A row that is written while the entries of an order are being made gets no entry there.

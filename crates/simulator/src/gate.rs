@@ -18,17 +18,25 @@ use crate::plan::RunPlan;
 use crate::random::Random;
 use crate::run;
 use crate::trace::Trace;
+use crate::undisturbed;
 
 /// Seeds that are run before one of them is looked at without the bug.
 const BATCH: usize = 64;
 
 /// Returns whether a seed's plan has what a bug needs to do harm.
-fn suits(bug: Bug, plan: &RunPlan) -> bool {
+fn suits(bug: Bug, seed: u64, plan: &RunPlan) -> bool {
     let faults = &plan.faults;
     match bug {
+        Bug::SealStopsAll => undisturbed::is_checked(seed),
+        Bug::LeasesShared | Bug::ReaderUnlimited => plan.workload.snapshots > 0.0,
+        Bug::MarksLeftOut | Bug::MarkedIsTrusted | Bug::EntryTrusted => {
+            !plan.schema.thin.is_empty()
+        }
+        Bug::SidesAdoptNothing => !plan.schema.thin.is_empty() && faults.crash_every_us > 0,
         Bug::LastCopyDropped => faults.copies_every_us > 0 && plan.replace_after_us < u64::MAX,
         Bug::CollisionIgnored
         | Bug::CopiesChangeAtOnce
+        | Bug::OldRowCollides
         | Bug::OrderTakenForComplete
         | Bug::SuccessorPromotedEarly
         | Bug::OnlyCopiesRefilled
@@ -158,7 +166,7 @@ fn find(bug: Bug, from: u64, seeds_max: u64) -> Option<Catch> {
         plan.draw_tables(*seed);
         plan.draw_snapshots(*seed);
         plan.draw_thin(*seed);
-        suits(bug, &plan)
+        suits(bug, *seed, &plan)
     };
     let mut seeds = (from..).filter(suits);
     let mut seeds_run = 0;

@@ -72,7 +72,7 @@ impl Network {
     }
 
     fn arrival(&mut self, now_us: u64, from: Node, to: Node, faults: &Faults) -> u64 {
-        let jitter = self.random.exponential(faults.jitter_us.max(1));
+        let jitter = self.random.exponential(faults.jitter_us);
         let link = self.links.entry((from, to)).or_default();
         let sent = now_us.max(link.clogged_until_us);
         let arrival = sent + faults.latency_us + jitter;

@@ -232,6 +232,7 @@ impl RunPlan {
         self.limits.snapshot_lease_us = *random.pick(&[60, 400, 2_000]) * MILLISECOND;
         self.limits.snapshot_hold_us = *random.pick(&[500, 3 * MILLISECOND, 20 * MILLISECOND]);
         self.limits.history_bytes_max = *random.pick(&[1_000, 64 << 20, 64 << 20]);
+        self.limits.snapshots_per_reader_max = *random.pick(&[1, 2, 32]);
         // Openings fail in many ways at once: holds expire, late copies arrive, clocks differ.
         if self.workload.snapshots > 0.0 && random.chance(0.25) {
             self.limits.snapshot_hold_us = 500;

@@ -12,7 +12,6 @@ use std::rc::Rc;
 use placement::tables::Tables;
 use protocol::configuration::PlacedTable;
 use protocol::identity::{PartitionId, TableId};
-use protocol::message::{CoordinatorReply, CoordinatorRequest};
 
 use crate::check::partition_contents::{PartitionContents, PartitionRows, of_replex};
 use crate::check::{
@@ -20,12 +19,12 @@ use crate::check::{
     versions,
 };
 use crate::core::SimulatedCore;
-use crate::event::Event;
 use crate::linearizable::{self, Call, Verdict};
 use crate::model::{GROUP, GroupState, ModelRow, Observation, WorkloadOperation};
 use crate::plan::SECOND;
+use crate::start::set_up;
 use crate::trace::Trace;
-use crate::workload::Translation;
+use crate::undisturbed;
 use crate::world::server::SimulatedServer;
 use crate::world::{SimulatedTable, World};
 
@@ -76,6 +75,10 @@ fn run(seed: u64, trace: Trace) -> Outcome {
     if world.violation.is_none() {
         judge(&mut world, &mut outcome);
     }
+    if world.violation.is_none() && undisturbed::is_checked(seed) {
+        let checked = undisturbed::check(seed);
+        world.check("R44 a change of one table stops no other table", checked);
+    }
     outcome.events = world.events;
     outcome.operations = world
         .history
@@ -84,58 +87,6 @@ fn run(seed: u64, trace: Trace) -> Outcome {
         .count() as u64;
     outcome.violation = world.violation.take();
     outcome
-}
-
-/// Starts everything and makes the tables.
-fn set_up(world: &mut World) -> bool {
-    world.start_coordinator();
-    for place in 0..world.servers.len() {
-        world.after(place as u64, Event::Start(place));
-    }
-    let all_run = |world: &World| world.servers.iter().all(SimulatedServer::is_running);
-    if !world.run(10 * SECOND, all_run) {
-        world.check(
-            "I16 everything finishes",
-            Err("the servers do not start".into()),
-        );
-        return false;
-    }
-    (0..world.plan.tables).all(|place| create_table(world, place))
-}
-
-/// Makes a table.
-fn create_table(world: &mut World, place: usize) -> bool {
-    let schema = world.plan.schema_of(place);
-    let request = CoordinatorRequest::CreateTable {
-        schema,
-        if_not_exists: false,
-    };
-    world.ask(request);
-    let made = |world: &World| world.created.is_some();
-    let limit_us = world.now_us + 15 * SECOND;
-    if !world.run(limit_us, made) {
-        world.check(
-            "I16 everything finishes",
-            Err("the table is not created".into()),
-        );
-        return false;
-    }
-    match world.created.take() {
-        Some(CoordinatorReply::Done {
-            table: Some(id), ..
-        }) => {
-            let configuration = world.coordinator.configuration().expect("it runs");
-            let table = configuration.table(id).expect("it was just created");
-            let translation = Translation::new(&table.schema, &table.layout);
-            let translation = Rc::new(translation);
-            world.tables.push(SimulatedTable { id, translation });
-            true
-        }
-        other => {
-            world.check("create table", Err(format!("it was answered {other:?}")));
-            false
-        }
-    }
 }
 
 /// Runs the workload under faults, and then without faults until nothing is left to do.

@@ -204,6 +204,8 @@ pub struct CoreLimits {
     pub snapshot_hold_us: u64,
     /// The time after which a snapshot ends if its client does not renew it.
     pub snapshot_lease_us: u64,
+    /// The most snapshots of one opener that the statements of one client read at a time (R52).
+    pub snapshots_per_reader_max: usize,
     /// The memory for replaced rows that open snapshots need. Beyond it, the older snapshots of the
     /// table with most of these rows end.
     pub history_bytes_max: usize,
@@ -235,6 +237,7 @@ impl Default for CoreLimits {
             entries_per_second: 100_000,
             snapshot_hold_us: 20_000,
             snapshot_lease_us: 10_000_000,
+            snapshots_per_reader_max: 32,
             history_bytes_max: 64 << 20,
         }
     }

@@ -59,6 +59,8 @@ pub struct Backlog {
     /// The number of snapshots that the core knows, opens, or is paused for, plus the statements
     /// that wait for one.
     pub snapshots: usize,
+    /// The most open snapshots that the statements of one client read.
+    pub snapshots_of_one_reader: usize,
     /// Bytes of rows that the core keeps for snapshots.
     pub history_bytes: usize,
 }
@@ -96,6 +98,7 @@ impl CoreMachine {
             completions: self.sessions.count(),
             orders_unmade: self.orders_unmade(),
             snapshots: self.participation.count() + self.openings.count(),
+            snapshots_of_one_reader: self.openings.of_one_reader(),
             history_bytes: self.participation.history_bytes(),
         }
     }

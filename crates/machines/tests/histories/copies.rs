@@ -13,6 +13,8 @@ pub(super) struct Late {
     pub number: Option<u8>,
     /// The table has it.
     is_there: bool,
+    /// Two rows had the same number when it came, as far as is known.
+    collides: bool,
 }
 
 impl History {
@@ -48,6 +50,8 @@ impl History {
         self.late = Late {
             number: Some(added),
             is_there: true,
+            // A request without an answer may have written a number twice.
+            collides: self.number_twice().is_some() || !self.open.is_empty(),
         };
         Ok(())
     }
@@ -58,9 +62,12 @@ impl History {
         self.cluster.remove_copy(NAME)
     }
 
-    /// An index that cannot be is given up.
+    /// An index that cannot be is given up: only if rows had the same key when it came.
     pub(super) fn give_up(&mut self) -> Finding {
         if self.cluster.has_obstacles() {
+            if !self.late.collides {
+                return Err("a unique index is given up that could be made".into());
+            }
             self.settle_down()?;
             self.remove_late()?;
         }
@@ -74,14 +81,17 @@ impl History {
         if late.is_none_or(|late| late.constraint.is_none()) {
             return Ok(());
         }
-        let mut numbers: Vec<i64> = self.model.values().map(|(_, number)| *number).collect();
-        numbers.sort_unstable();
-        match numbers.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(format!(
-                "two rows have number {} in a unique index",
-                pair[0]
-            )),
+        match self.number_twice() {
+            Some(number) => Err(format!("two rows have number {number} in a unique index")),
             None => Ok(()),
         }
+    }
+
+    /// Returns a number that two rows have.
+    fn number_twice(&self) -> Option<i64> {
+        let mut numbers: Vec<i64> = self.model.values().map(|(_, number)| *number).collect();
+        numbers.sort_unstable();
+        let pair = numbers.windows(2).find(|pair| pair[0] == pair[1])?;
+        Some(pair[0])
     }
 }

@@ -698,6 +698,7 @@ fn every_planted_bug_of_fills_is_found() {
         Bug::DepartureForgotten,
         Bug::CopiedWithoutEntries,
         Bug::CollisionIgnored,
+        Bug::OldRowCollides,
         Bug::StaleRowsKept,
         Bug::ComparisonSkipped,
         Bug::ChangesNotListed,

@@ -25,6 +25,11 @@ pub fn within(
             requests_max(limits) * keys,
         ),
         (
+            "snapshots of one client",
+            backlog.snapshots_of_one_reader,
+            limits.snapshots_per_reader_max,
+        ),
+        (
             "bytes of history",
             backlog.history_bytes,
             limits.history_bytes_max,

@@ -82,6 +82,11 @@ impl GivenSnapshots {
         }
     }
 
+    /// Returns the number of snapshots of a table that clients have received.
+    pub fn count_of(&self, table: TableId) -> usize {
+        self.rows.keys().filter(|(_, of)| *of == table).count()
+    }
+
     /// Returns the rows of a table in a snapshot, if a client has received the snapshot.
     pub fn rows_of(&self, snapshot: SnapshotId, table: TableId) -> Option<&CutRows> {
         self.rows.get(&(snapshot, table))
@@ -123,7 +128,7 @@ impl GivenSnapshots {
 }
 
 /// Returns the rows of a table that were committed up to a version.
-fn rows_at(ledger: &Ledger, table: TableId, at: Version) -> CutRows {
+pub fn rows_at(ledger: &Ledger, table: TableId, at: Version) -> CutRows {
     let operations = ledger.operations.values();
     let committed =
         operations.filter(|it| it.prepare.table == table && it.decision == Some(Decision::Commit));

@@ -1,6 +1,7 @@
 //! The properties that must hold, one per file (docs/rules.md).
 
 pub mod budget;
+pub mod collisions;
 pub mod constraints;
 pub mod copies;
 pub mod cuts;

@@ -618,7 +618,7 @@ impl World {
         let client = self.clients.get_mut(&number).expect("it has just stepped");
         client.writes.remove(&ticket);
         if client.asides.remove(&ticket) {
-            return;
+            return self.aside_learns(number, ticket, &outcome);
         }
         let Some(outcome) = self.statement_learns(number, ticket, outcome) else {
             return;

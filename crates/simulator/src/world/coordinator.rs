@@ -16,7 +16,7 @@ use ::coordinator::{
 };
 use protocol::change_log::encode_record;
 use protocol::configuration::{Configuration, MoveProgress, PartitionState, PlacedTable};
-use protocol::identity::Epoch;
+use protocol::identity::{Epoch, TableId};
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
 use protocol::state::{CoordinatorState, StateChange, decode_state_and_changes, encode_state};
 
@@ -251,15 +251,22 @@ impl World {
         }
     }
 
-    /// Makes the coordinator end the earlier epochs of a table, without replacing a server.
+    /// Makes the coordinator end the earlier epochs of any table, without replacing a server.
     pub fn seal_epoch(&mut self) {
+        let configuration = self.coordinator.configuration();
+        let tables = configuration.map_or(0, |configuration| configuration.tables.len());
+        if tables == 0 {
+            return;
+        }
+        let number = self.random.below(tables as u64) as usize;
+        let configuration = self.coordinator.configuration();
+        let table = configuration.map(|configuration| configuration.tables[number].id);
+        self.seal(table.expect("it is below their number"));
+    }
+
+    /// Makes the coordinator end the earlier epochs of a table.
+    pub fn seal(&mut self, table: TableId) {
         if let Some(machine) = &mut self.coordinator.machine {
-            let tables = &machine.configuration().tables;
-            if tables.is_empty() {
-                return;
-            }
-            let number = self.random.below(tables.len() as u64) as usize;
-            let table = tables[number].id;
             let mut output = CoordinatorOutput::default();
             machine.begin_seal(table, &mut output);
             self.carry_out_coordinator(output);
@@ -335,6 +342,11 @@ impl World {
     fn carry_out_coordinator(&mut self, output: CoordinatorOutput) {
         let life = self.coordinator.life;
         if let Some(persist) = output.persist {
+            let given_up = self.collisions.given_up(&persist.failures);
+            self.check(
+                "R20 only rows that collide prevent a unique index",
+                given_up,
+            );
             let version = persist.version;
             self.coordinator.keeping.insert(persist.version, persist);
             let delay_us = self.random.exponential(MILLISECOND / 2);
@@ -431,6 +443,7 @@ impl World {
         let table = Rc::make_mut(translation);
         let change = table.change(self.epoch, &newest.schema, &newest.layout);
         let era = change.expect("its copies are others");
+        let noted = self.collisions.begin(&self.ledger, *id, table);
         let begun = self.next_moment();
         let ended = Some((self.next_moment(), Observation::Applied));
         let groups = 0..self.plan.workload.groups;
@@ -443,5 +456,6 @@ impl World {
             };
             self.history.push((group, call));
         }
+        self.check("R20 only rows that collide prevent a unique index", noted);
     }
 }

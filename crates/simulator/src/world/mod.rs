@@ -11,15 +11,17 @@ pub mod server;
 mod snapshot;
 mod submitted;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use machines::core::ClientId;
 use placement::Durability;
 use protocol::identity::{CoreId, Epoch, PartitionId, RequestId, ServerId, TableId};
 use protocol::message::{CoordinatorReply, Room};
+use session::Ticket;
 
 use crate::check::Violation;
+use crate::check::collisions::Collisions;
 use crate::check::cuts::GivenSnapshots;
 use crate::check::lease::Leases;
 use crate::check::results::Results;
@@ -33,6 +35,7 @@ use crate::network::{Network, Node};
 use crate::plan::{Faults, RunPlan};
 use crate::random::Random;
 use crate::trace::Trace;
+use crate::watch::Watch;
 use crate::workload::{Generator, Translation};
 
 use client::SimulatedClient;
@@ -89,6 +92,12 @@ pub struct World {
     pub leases: Leases,
     /// The snapshots whose T clients have received.
     pub snapshots: GivenSnapshots,
+    /// The renewals in the name of another client that clients have sent.
+    pub mistakes: BTreeSet<(u64, Ticket)>,
+    /// The table that is watched; none if no table is.
+    pub watch: Option<Watch>,
+    /// The unique indexes that were added, and those that were given up.
+    pub collisions: Collisions,
     /// Rows by id and version, as reads returned them: each version has one content.
     pub contents: BTreeMap<(i64, u64), ModelRow>,
     /// The calls of clients and what they observed, with their group.
@@ -145,13 +154,18 @@ impl Connections {
 }
 
 impl World {
-    /// Returns a world in which nothing has started.
+    /// Returns a world in which nothing has started, with the plan of a seed.
     pub fn new(seed: u64, trace: Trace) -> World {
         let mut random = Random::new(seed);
         let mut plan = RunPlan::draw(&mut random);
         plan.draw_tables(seed);
         plan.draw_snapshots(seed);
         plan.draw_thin(seed);
+        World::of(plan, random, trace)
+    }
+
+    /// Returns a world in which nothing has started.
+    pub fn of(plan: RunPlan, mut random: Random, trace: Trace) -> World {
         let network = Network::new(random.fork());
         let drift = plan.faults.drift_ppm;
         let mut clock = || SimulatedClock::draw(&mut random, drift);
@@ -183,6 +197,9 @@ impl World {
             results: Results::default(),
             leases: Leases::default(),
             snapshots: GivenSnapshots::default(),
+            mistakes: BTreeSet::new(),
+            watch: None,
+            collisions: Collisions::default(),
             contents: BTreeMap::new(),
             history: Vec::new(),
             moment: 0,
@@ -231,6 +248,9 @@ impl World {
 
     /// Sends a message; the network decides what becomes of it.
     pub fn send(&mut self, from: Node, to: Node, content: PacketContent) {
+        if let Some(watch) = &mut self.watch {
+            watch.sent(from, to, &content);
+        }
         let arrivals = self.network.send(self.now_us, from, to, &self.faults);
         self.trace.sent(self.now_us, from, to, &content, arrivals);
         let connection = self.network.connection(from, to);

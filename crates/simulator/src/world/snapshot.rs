@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use placement::{RowView, encode_key};
-use protocol::identity::{SnapshotId, Version};
-use protocol::message::{OpenedSnapshot, Read, RowPage, SnapshotReply};
+use protocol::identity::{ReaderId, SnapshotId, Version};
+use protocol::message::{OpenedSnapshot, Read, RowPage, SnapshotReply, SnapshotUse};
 use session::{SessionFailure, SessionOperation, SessionOutcome, Ticket};
 
 use crate::event::Event;
@@ -17,6 +17,8 @@ use crate::world::submitted::{SubmittedOperation, is_possible_failure};
 const RENEWED: f64 = 0.3;
 /// How many statements never close their snapshot.
 const FORGOTTEN: f64 = 0.1;
+/// One of so many leases is also renewed in the name of another client.
+const MISTAKEN_EVERY: u64 = 3;
 
 /// A statement that reads a snapshot.
 #[derive(Debug)]
@@ -135,6 +137,9 @@ impl World {
             let keep = SessionOperation::KeepSnapshot(share);
             self.submit_for_statement(number, keep);
         }
+        if share.user.is_multiple_of(MISTAKEN_EVERY) {
+            self.renew_mistakenly(number, share);
+        }
         if let Some(mut read) = statement.next_read() {
             read.snapshot = Some(share.snapshot);
             let pause_us = self
@@ -230,16 +235,63 @@ impl World {
         }
     }
 
-    /// Submits an operation whose end is of no interest.
-    fn submit_for_statement(&mut self, number: u64, operation: SessionOperation) {
-        let now_us = self.now_us;
-        let Some(client) = self.clients.get_mut(&number) else {
+    /// Renews a lease in the name of a client that does not have it (R51).
+    fn renew_mistakenly(&mut self, number: u64, share: SnapshotUse) {
+        let reader = ReaderId(!share.reader.0);
+        let keep = SessionOperation::KeepSnapshot(SnapshotUse { reader, ..share });
+        let ticket = self.submit_for_statement(number, keep);
+        self.mistakes.extend(ticket.map(|ticket| (number, ticket)));
+    }
+
+    /// Checks the end of an operation on which nothing depends: a client renews no lease of
+    /// another client.
+    pub fn aside_learns(&mut self, number: u64, ticket: Ticket, outcome: &SessionOutcome) {
+        let is_kept = *outcome == SessionOutcome::Snapshot(SnapshotReply::Kept);
+        let renewed = match self.mistakes.remove(&(number, ticket)) && is_kept {
+            true => Err(format!(
+                "client {number} renewed the lease of another client"
+            )),
+            false => Ok(()),
+        };
+        self.check("R51 a lease belongs to its client", renewed);
+        self.note_watched(number, ticket, outcome);
+    }
+
+    /// Records the answer to an operation of a watched client.
+    fn note_watched(&mut self, client: u64, ticket: Ticket, outcome: &SessionOutcome) {
+        let watch = self.watch.as_ref();
+        let Some(watch) = watch.filter(|watch| watch.client == client) else {
             return;
         };
+        let place = watch.place;
+        let seen = match outcome {
+            SessionOutcome::Executed(result) => {
+                format!("{:?}", self.tables[place].translation.seen(result))
+            }
+            SessionOutcome::Rows(page) => {
+                let pages = [vec![page.clone()]];
+                format!("{:?}", self.ranges(place, &pages))
+            }
+            SessionOutcome::Moment(pages) => {
+                format!("{:?}", self.ranges(place, &pages.ranges))
+            }
+            SessionOutcome::Snapshot(SnapshotReply::Opened(_)) => "a snapshot".into(),
+            other => format!("{other:?}"),
+        };
+        let now_us = self.now_us;
+        let watch = self.watch.as_mut().expect("it is watched");
+        watch.answers.insert(ticket.0, (now_us, seen));
+    }
+
+    /// Submits an operation on which nothing depends. Returns its ticket.
+    fn submit_for_statement(&mut self, number: u64, operation: SessionOperation) -> Option<Ticket> {
+        let now_us = self.now_us;
+        let client = self.clients.get_mut(&number)?;
         let ticket = client.next_ticket();
         client.asides.insert(ticket);
         let deadline_us = client.deadline_after(now_us, crate::plan::SECOND);
         self.submit(number, ticket, operation, deadline_us);
+        Some(ticket)
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! A row is checked whenever it is stored in the partition or arrives from the cover. Of two rows
 //! that collide, the later one finds the other. Members vote on all writes since the copy's first
-//! epoch, so these add no collision.
+//! epoch, so these add no collision. Only stored rows count: a row of the cover may have been
+//! replaced by a newer version with another key. So the check needs no snapshot.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -37,6 +38,12 @@ impl Member {
 }
 
 impl TableInfo {
+    /// Returns whether a partition is one of a unique index that is being added.
+    pub(crate) fn finds_collisions(&self, of: PartitionId) -> bool {
+        let info = &self.replexes[usize::from(of.replex)];
+        info.is_building && info.constraint == Some(Constraint::Unique)
+    }
+
     /// Returns an error if another row has the same key in a unique index that is being added.
     pub(crate) fn collision<T: Tables>(
         &self,
@@ -46,8 +53,7 @@ impl TableInfo {
     ) -> Result<Option<String>, TablesError> {
         let replex = usize::from(of.replex);
         let info = &self.replexes[replex];
-        let judges = info.is_building && info.constraint == Some(Constraint::Unique);
-        if !judges || planted::is(Bug::CollisionIgnored) {
+        if !self.finds_collisions(of) || planted::is(Bug::CollisionIgnored) {
             return Ok(None);
         }
         let Ok(row) = RowView::parse(&self.schema.columns, row) else {

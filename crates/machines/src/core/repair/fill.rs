@@ -463,6 +463,8 @@ impl CoreMachine {
             }
             if put_copied(rows, &key, version, row, step.tables)? {
                 newer.push(version, row);
+            } else if planted::is(Bug::OldRowCollides) && rows.table.finds_collisions(of) {
+                obstacles.push("an old row".into());
             }
             obstacles.extend(rows.table.collision(of, row, step.tables)?);
             keys.push(key);

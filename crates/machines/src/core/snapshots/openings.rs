@@ -12,7 +12,7 @@ use protocol::message::{
 };
 use protocol::planted::{self, Bug};
 
-use super::participation::{HOLD_US_MAX, SNAPSHOTS_MAX, send};
+use super::participation::{HOLD_US_MAX, send};
 use crate::core::CoreMachine;
 use crate::core::answers::ReplyDestination;
 use crate::core::contract::{ClientId, CoreOutput};
@@ -28,8 +28,6 @@ const GONE_US: u64 = 2_500_000;
 const ATTEMPTS_MAX: u32 = 8;
 /// Statements that wait for a snapshot, or read one, at a time.
 const STATEMENTS_MAX: usize = 4_096;
-/// Snapshots that statements of one client read at a time (R52): an eighth of what a core keeps.
-const SNAPSHOTS_PER_READER_MAX: usize = SNAPSHOTS_MAX / 8;
 
 /// The snapshots that this core opens and keeps.
 #[derive(Debug, Default)]
@@ -89,6 +87,19 @@ struct OpenSnapshot {
     keep_us: u64,
 }
 
+impl OpenSnapshot {
+    /// Returns the name of the lease that a request concerns (R51).
+    fn lease_of(&self, share: SnapshotUse) -> (ReaderId, u64) {
+        let is_named = |(_, user): &&(ReaderId, u64)| *user == share.user;
+        if planted::is(Bug::LeasesShared)
+            && let Some(name) = self.users.keys().find(is_named)
+        {
+            return *name;
+        }
+        (share.reader, share.user)
+    }
+}
+
 /// The lease of a statement.
 #[derive(Debug)]
 struct User {
@@ -133,6 +144,19 @@ impl Openings {
         open + usize::from(is_opening) + usize::from(is_waiting)
     }
 
+    /// Returns the most open snapshots that one client's statements read.
+    pub fn of_one_reader(&self) -> usize {
+        let mut counts: BTreeMap<ReaderId, usize> = BTreeMap::new();
+        for open in self.open.values() {
+            let readers: BTreeSet<ReaderId> =
+                open.users.keys().map(|(reader, _)| *reader).collect();
+            for reader in readers {
+                *counts.entry(reader).or_default() += 1;
+            }
+        }
+        counts.into_values().max().unwrap_or(0)
+    }
+
     /// Returns the number of open snapshots.
     pub fn open_count(&self) -> usize {
         self.open.len()
@@ -161,7 +185,7 @@ impl CoreMachine {
             SnapshotRequest::Keep(share) => {
                 let until_us = now.monotonic_us + self.limits.snapshot_lease_us;
                 let open = self.openings.open.get_mut(&share.snapshot);
-                let user = open.and_then(|open| open.users.get_mut(&(share.reader, share.user)));
+                let user = open.and_then(|open| open.users.get_mut(&open.lease_of(share)));
                 let reply = match user {
                     Some(user) => {
                         *user = User {
@@ -176,7 +200,7 @@ impl CoreMachine {
             }
             SnapshotRequest::Close(share) => {
                 if let Some(open) = self.openings.open.get_mut(&share.snapshot) {
-                    open.users.remove(&(share.reader, share.user));
+                    open.users.remove(&open.lease_of(share));
                 }
                 let reply = Reply::Snapshot(SnapshotReply::Closed);
                 self.answer(asker, Position(0), None, reply, output);
@@ -214,7 +238,8 @@ impl CoreMachine {
         // One more statement that waits gets the snapshot of those that do.
         let openings = &self.openings;
         let waits = openings.waiting.iter().any(|it| it.reader == reader);
-        if !waits && openings.count_of(reader) >= SNAPSHOTS_PER_READER_MAX {
+        let is_full = openings.count_of(reader) >= self.limits.snapshots_per_reader_max;
+        if !waits && is_full && !planted::is(Bug::ReaderUnlimited) {
             self.refuse(asker, Refusal::Snapshot(SnapshotFailure::TooMany), output);
             return;
         }
