@@ -51,7 +51,10 @@ fn suits(bug: Bug, plan: &RunPlan) -> bool {
             faults.crash_every_us > 0 && plan.schema.durability == Durability::Replicated
         }
         Bug::MomentUnchecked => faults.loss_every_us > 0 && plan.schema.partitions > 1,
-        Bug::DecidesWithoutReports => !plan.schema.thin.is_empty(),
+        Bug::DecidesWithoutReports
+        | Bug::EntryLeftBehind
+        | Bug::EntryForgotten
+        | Bug::IncludedColumnKept => !plan.schema.thin.is_empty(),
         Bug::SidesNotAsked => !plan.schema.thin.is_empty() && plan.faults.crash_every_us > 0,
         Bug::ReportedBeforeDurable => {
             !plan.schema.thin.is_empty() && plan.schema.durability == Durability::Sync
