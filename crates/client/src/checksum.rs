@@ -123,6 +123,7 @@ async fn sum_partition(
             start,
             limit: PART_ROWS,
             snapshot,
+            entries_of: None,
         };
         let operation = SessionOperation::Checksum(read);
         let part = match client.run(operation, &what, None).await? {

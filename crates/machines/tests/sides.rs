@@ -18,7 +18,7 @@ use protocol::identity::{
     TableId, Version,
 };
 use protocol::message::{
-    Agreement, PeerHeader, PeerMessage, Read, Refusal, Reply, Request, RowPage,
+    Agreement, ChecksumRead, PeerHeader, PeerMessage, Read, Refusal, Reply, Request, RowPage,
 };
 use protocol::operation::{Decision, OldRow, Prepare, RowChange, Vote};
 
@@ -559,20 +559,51 @@ fn a_page_has_as_many_certain_entries_as_its_limit() {
     let last = |read: &mut Read| (read.descending, read.end) = (true, Some(next.clone()));
     let (entries, _) = machine.entries(last);
     assert_eq!(entries, [(25, 10, true), (20, 20, false), (10, 10, true)]);
+    // Single keys: those that are there, with their marks, and none beside them.
+    let key = |tail, id| {
+        let values = [Value::Int64(tail), Value::Int64(id)];
+        Bytes(encode_key(values.iter().map(Value::as_ref)))
+    };
+    let keys = [(10, 10), (20, 20), (25, 9), (25, 10)].map(|(tail, id)| key(tail, id));
+    let (entries, _) = machine.entries(|read| read.keys = keys[..3].to_vec());
+    assert_eq!(entries, [(10, 10, true), (20, 20, false)]);
+    let (entries, _) = machine.entries(|read| read.keys = keys[3..].to_vec());
+    assert_eq!(entries, [(25, 10, true)]);
 }
 
 #[test]
 fn what_entries_do_not_have_is_refused() {
     let mut machine = Machine::start(SIDE, &[]);
     machine.entries(|_| {});
-    let refused: [fn(&mut Read); 4] = [
-        |read| read.keys = vec![Bytes(vec![1])],
+    let refused: [fn(&mut Read); 3] = [
         |read| read.count_only = true,
         |read| read.projection = Some(vec![0, 7]),
         |read| read.filter = Some(Expression::Column(7)),
     ];
     for change in refused {
         let reply = machine.ask(change);
+        let is_refused = matches!(reply, Reply::Refused(Refusal::Invalid { .. }));
+        assert!(is_refused, "{reply:?}");
+    }
+    let mut sum = |entries_of| {
+        let output = machine.outputs(CoreInput::Request {
+            client: ClientId(1),
+            correlation: 1,
+            request: Request::Checksum(ChecksumRead {
+                epoch: Epoch(3),
+                partition: partition(2),
+                start: Bytes::default(),
+                limit: 10,
+                snapshot: None,
+                entries_of,
+            }),
+        });
+        let mut replies = output.replies.into_iter();
+        replies.next().expect("it is answered at once").reply
+    };
+    assert!(matches!(sum(Some(2)), Reply::Checksum(_)));
+    for no_thin_index in [0, 1, 9] {
+        let reply = sum(Some(no_thin_index));
         let is_refused = matches!(reply, Reply::Refused(Refusal::Invalid { .. }));
         assert!(is_refused, "{reply:?}");
     }

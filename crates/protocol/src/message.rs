@@ -6,6 +6,7 @@
 //! configuration gets the newer epoch, and the older side fetches. `codec` encodes messages as
 //! bytes, and `frame` puts these into frames.
 
+mod checksum;
 mod coordinator;
 mod refusal;
 mod row_page;
@@ -27,6 +28,7 @@ use crate::identity::{
 use crate::operation::{Decision, Mutation, Prepare, RequestResult};
 use crate::record::SavedCompletion;
 
+pub use checksum::{ChecksumPart, ChecksumRead};
 pub use coordinator::{
     CoordinatorReply, CoordinatorRequest, CopyFailure, FillReport, FolderReport, OBSTACLES_MAX,
     RANGE_REPORTS_MAX, RangeReport, RecallReport, SealReport, SealStage, Shortage,
@@ -278,22 +280,6 @@ pub enum Consistency {
     Stale,
 }
 
-/// A request for the checksum of a part of a partition. The client repeats it from `next` until
-/// there is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChecksumRead {
-    /// The table's epoch, as the client knows it.
-    pub epoch: Epoch,
-    /// The partition.
-    pub partition: PartitionId,
-    /// The first key of this part.
-    pub start: Bytes,
-    /// The most rows of this part.
-    pub limit: u32,
-    /// The snapshot to read from; none reads the present rows.
-    pub snapshot: Option<SnapshotId>,
-}
-
 /// A reply of a core to a client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
@@ -312,18 +298,6 @@ pub enum Reply {
     Snapshot(SnapshotReply),
     /// The core refuses the request. This attempt changed nothing.
     Refused(Refusal),
-}
-
-/// The checksum of a part of a partition. It does not depend on the order of the rows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ChecksumPart {
-    /// The number of rows.
-    pub count: u64,
-    /// The wrapping sum over all rows of a hash of (pk, version, row). Equal sets of rows have
-    /// equal sums, in any sort order.
-    pub sum: u64,
-    /// The start of the next part; none at the end.
-    pub next: Option<Bytes>,
 }
 
 /// The header of every message between cores.
@@ -753,13 +727,6 @@ wire_struct!(Redirect {
     scan_from
 });
 wire_enum!(Consistency { 0 => Linearizable, 1 => Stale });
-wire_struct!(ChecksumRead {
-    epoch,
-    partition,
-    start,
-    limit,
-    snapshot
-});
 wire_enum!(Reply {
     0 => Executed(result), 1 => Rows(page), 2 => Checksum(part), 3 => Status(counters),
     4 => Refused(refusal), 5 => Released(unchanged), 6 => Snapshot(reply),
@@ -769,7 +736,6 @@ wire_struct!(ScanCounts {
     bytes,
     of_rows
 });
-wire_struct!(ChecksumPart { count, sum, next });
 wire_enum!(Room { 0 => Free, 1 => Reserve, 2 => Full });
 wire_struct!(PeerHeader {
     from,

@@ -198,6 +198,12 @@ bugs! {
     FormerHeadsForgotten = "former-heads-forgotten", "R53";
     /// Copies that are being replaced answer reads until the change is known.
     SupersededIsRead = "superseded-is-read", "R53";
+    /// A side member keeps the entry that its operation removes.
+    EntryLeftBehind = "entry-left-behind", "R27";
+    /// A side member does not store the entry that its operation adds.
+    EntryForgotten = "entry-forgotten", "R27";
+    /// A side member replaces an entry only if the operation changes its key.
+    IncludedColumnKept = "included-column-kept", "R27";
     /// The decider does not wait for the reports of side members.
     DecidesWithoutReports = "decides-without-reports", "R48";
     /// A side member reports before its prepare is durable.

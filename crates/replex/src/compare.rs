@@ -23,9 +23,9 @@ use crate::inspect::{InspectError, Inspector, read};
 /// Rows of a range, about.
 const RANGE_ROWS: u32 = 1_000;
 /// Different rows are compared again after this.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(200);
+pub(crate) const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// The most reads of a range. Rows that still differ after them count as concurrently written.
-const LOOKS_MAX: u32 = 4;
+pub(crate) const LOOKS_MAX: u32 = 4;
 /// The most differences that one comparison finds.
 pub(crate) const DIFFERENCES_MAX: usize = 10_000;
 

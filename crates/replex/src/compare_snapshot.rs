@@ -15,6 +15,7 @@ use protocol::configuration::PlacedTable;
 use crate::compare::{
     ComparedCopy, CopyDifference, DIFFERENCES_MAX, belongs, difference, different,
 };
+use crate::compare_entries::EntryComparison;
 use crate::inspect::{CopySum, InspectError, Inspector, are_equal, read};
 
 /// Buckets of primary keys.
@@ -22,7 +23,7 @@ const BUCKETS: usize = 1 << 16;
 /// Rows of one copy that a pass collects, about.
 const COLLECTED_MAX: u64 = 100_000;
 
-/// The comparison of all copies of a table.
+/// The comparison of all copies of a table, and of its thin indexes.
 #[derive(Clone, Debug)]
 pub struct CopyComparison {
     /// Each copy, counted and summed.
@@ -30,11 +31,13 @@ pub struct CopyComparison {
     /// The rows that the copies do not agree on; of the same state as the sums, if these are of a
     /// snapshot.
     pub differences: Vec<CopyDifference>,
+    /// Each thin index, compared with the rows of the primary copy.
+    pub indexes: Vec<EntryComparison>,
 }
 
 impl Inspector {
-    /// Sums every copy of a table, and finds the rows that differ if the sums do. Both are of one
-    /// snapshot if that is possible.
+    /// Sums every copy and every thin index of a table, and finds the rows and entries that differ
+    /// if the sums do. All are of one snapshot if that is possible.
     ///
     /// # Errors
     /// As [`Inspector::sums`].
@@ -54,6 +57,7 @@ impl Inspector {
         Ok(CopyComparison {
             copies,
             differences,
+            indexes: self.entry_comparisons_once(table).await?,
         })
     }
 

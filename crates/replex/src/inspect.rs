@@ -254,8 +254,9 @@ impl Inspector {
 
     pub(crate) async fn copy_sums(&mut self, table: &str) -> Result<Vec<CopySum>, InspectError> {
         let mut copies = Vec::new();
-        for (replex, name) in self.replexes(table)? {
-            copies.push(self.sum(table, replex, name).await?);
+        let readable: Vec<usize> = self.table(table)?.readable().collect();
+        for replex in readable {
+            copies.push(self.sum(table, replex, None).await?);
         }
         Ok(copies)
     }
@@ -312,17 +313,20 @@ impl Inspector {
         }
     }
 
-    async fn sum(
+    /// Counts and sums the rows of a replex, or the entries of a thin index: those that this index
+    /// has, or those that the rows of a copy should have there.
+    pub(crate) async fn sum(
         &mut self,
         table: &str,
         replex: usize,
-        name: String,
+        entries_of: Option<u8>,
     ) -> Result<CopySum, InspectError> {
+        let name = self.table(table)?.layout.replexes[replex].name.clone();
         let partitions = self.partitions(table, replex)?;
         let (mut rows, mut sum) = (0, 0_u64);
         let mut absent = BTreeMap::new();
         for partition in &partitions {
-            match self.sum_partition(*partition).await {
+            match self.sum_partition(*partition, entries_of).await {
                 Ok(part) => {
                     rows += part.0;
                     sum = sum.wrapping_add(part.1);
@@ -353,7 +357,11 @@ impl Inspector {
     }
 
     /// Returns rows of a partition, counted and summed.
-    async fn sum_partition(&mut self, partition: PartitionId) -> Result<(u64, u64), InspectError> {
+    async fn sum_partition(
+        &mut self,
+        partition: PartitionId,
+        entries_of: Option<u8>,
+    ) -> Result<(u64, u64), InspectError> {
         let (mut rows, mut sum) = (0, 0_u64);
         let mut start = Bytes::default();
         let snapshot = self.snapshot.map(|(_, opened, _)| opened.share.snapshot);
@@ -366,6 +374,7 @@ impl Inspector {
                     start: start.clone(),
                     limit: ROWS_PER_PART,
                     snapshot,
+                    entries_of,
                 })
             };
             let Reply::Checksum(part) = self.ask(partition, request).await? else {
@@ -523,17 +532,8 @@ impl Inspector {
         }
     }
 
-    /// Returns numbers and names of a table's replexes, except for unfinished ones.
-    fn replexes(&self, table: &str) -> Result<Vec<(usize, String)>, InspectError> {
-        let table = self.table(table)?;
-        let name = |number: usize| (number, table.layout.replexes[number].name.clone());
-        Ok(table.readable().map(name).collect())
-    }
-
     fn partitions(&self, table: &str, replex: usize) -> Result<Vec<PartitionId>, InspectError> {
-        self.replexes(table)?;
-        let table = self.configuration.table_named(table);
-        let table = table.expect("its replexes were just found");
+        let table = self.table(table)?;
         let numbers = 0..table.layout.partition_count(replex);
         Ok(numbers
             .map(|number| table.partition(replex, number))

@@ -12,6 +12,7 @@
 
 pub mod cluster;
 pub mod compare;
+pub mod compare_entries;
 pub mod compare_snapshot;
 pub mod console;
 pub mod embedded;

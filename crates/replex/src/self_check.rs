@@ -1,17 +1,19 @@
-//! Compares all copies of all tables repeatedly, at a low rate. The leading coordinator runs this
-//! check.
+//! Compares all copies of all tables, and their thin indexes with the rows, repeatedly, at a low
+//! rate. The leading coordinator runs this check.
 //!
-//! Copies differ only after a fault of a disk or a program, and no operation would detect that.
+//! They differ only after a fault of a disk or a program, and no operation would detect that.
 //! Findings go to the operator's log. The remedies are `replex admin check` and `replex admin
 //! repair`.
 
+use std::fmt::Display;
 use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use server::journal::{self, JournalLevel};
 
-use crate::compare::CopyDifference;
+use crate::compare_entries::EntryDifference;
+use crate::compare_snapshot::CopyComparison;
 use crate::inspect::{InspectError, Inspector};
 
 /// The cores spend about one part in this number of each second on answers.
@@ -47,13 +49,12 @@ async fn go_on(coordinators: &[String], every: Duration) {
         let mut inspector = inspector.paced(PACE).leaving_out();
         for table in names {
             let since = Instant::now();
-            match check(&mut inspector, &table).await {
-                Ok((rows, differences)) => log_result(&table, rows, &differences, since.elapsed()),
+            match inspector.comparison(&table).await {
+                Ok(compared) => log_result(&table, &compared, since.elapsed()),
                 // It was dropped meanwhile.
                 Err(InspectError::NoTable(_)) => {}
                 Err(error) => {
-                    let fields: [(&str, &dyn std::fmt::Display); 2] =
-                        [("table", &table), ("error", &error)];
+                    let fields: [(&str, &dyn Display); 2] = [("table", &table), ("error", &error)];
                     journal::line(JournalLevel::Warn, "self-check-failed", &fields);
                 }
             }
@@ -61,20 +62,14 @@ async fn go_on(coordinators: &[String], every: Duration) {
     }
 }
 
-/// Returns how many rows a table has, and those of which the copies differ.
-async fn check(
-    inspector: &mut Inspector,
-    table: &str,
-) -> Result<(u64, Vec<CopyDifference>), InspectError> {
-    let compared = inspector.comparison(table).await?;
-    let copies = compared.copies.iter();
-    let rows = copies.map(|copy| copy.rows).max().unwrap_or(0);
-    Ok((rows, compared.differences))
-}
-
-fn log_result(table: &str, rows: u64, differences: &[CopyDifference], took: Duration) {
+fn log_result(table: &str, compared: &CopyComparison, took: Duration) {
     let seconds = took.as_secs();
-    if differences.is_empty() {
+    let rows = compared.copies.iter().map(|copy| copy.rows).max();
+    let rows = rows.unwrap_or(0);
+    let entries = compared.indexes.iter().flat_map(|it| &it.differences);
+    let entries: Vec<&EntryDifference> = entries.collect();
+    let differ = compared.differences.len() + entries.len();
+    if differ == 0 {
         journal::line(
             JournalLevel::Info,
             "self-check",
@@ -82,18 +77,23 @@ fn log_result(table: &str, rows: u64, differences: &[CopyDifference], took: Dura
         );
         return;
     }
+    log_differences("copies-differ", table, &compared.differences);
+    log_differences("entries-differ", table, &entries);
+    journal::line(
+        JournalLevel::Error,
+        "self-check",
+        &[("table", &table), ("rows", &rows), ("differ", &differ)],
+    );
+}
+
+/// Logs the first differences.
+fn log_differences(event: &str, table: &str, differences: &[impl Display]) {
     let advice = format!("replex admin check {table}; replex admin repair {table}");
     for difference in differences.iter().take(NAMED_MAX) {
         journal::line(
             JournalLevel::Error,
-            "copies-differ",
+            event,
             &[("table", &table), ("row", difference), ("see", &advice)],
         );
     }
-    let count = differences.len();
-    journal::line(
-        JournalLevel::Error,
-        "self-check",
-        &[("table", &table), ("rows", &rows), ("differ", &count)],
-    );
 }

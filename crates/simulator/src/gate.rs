@@ -59,7 +59,10 @@ fn suits(bug: Bug, seed: u64, plan: &RunPlan) -> bool {
             faults.crash_every_us > 0 && plan.schema.durability == Durability::Replicated
         }
         Bug::MomentUnchecked => faults.loss_every_us > 0 && plan.schema.partitions > 1,
-        Bug::DecidesWithoutReports => !plan.schema.thin.is_empty(),
+        Bug::DecidesWithoutReports
+        | Bug::EntryLeftBehind
+        | Bug::EntryForgotten
+        | Bug::IncludedColumnKept => !plan.schema.thin.is_empty(),
         Bug::AdoptedIsDecided => {
             let is_replicated = plan.schema.durability == Durability::Replicated;
             let restarts = faults.crash_every_us > 0 || faults.stop_every_us > 0;

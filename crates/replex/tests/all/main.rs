@@ -16,6 +16,7 @@ mod client;
 mod covers;
 mod degraded;
 mod demo;
+mod entries;
 mod etcd;
 mod folders;
 mod frames;

@@ -5,14 +5,10 @@ use std::time::Duration;
 
 use placement::{Durability, RowView, Value, encode_row};
 use protocol::codec::{Bytes, Wire};
-use protocol::identity::{PartitionId, Version};
+use protocol::identity::Version;
 use protocol::record::Record;
 use replex::cluster::Cluster;
 use replex::inspect::Inspector;
-use server::folder::DataFolder;
-use server::identity_file::ServerIdentity;
-use storage::log::FlushTiming;
-use storage::{DurableStore, StoreOptions};
 
 use crate::support;
 use crate::support::rows;
@@ -175,42 +171,11 @@ async fn plant(cluster: &mut Cluster, replex: usize, is_wanted: fn(i64) -> bool)
         Bytes(encode_row(columns, &values).unwrap()).encode(&mut packed);
     }
     let number = number.unwrap();
+    let partition = table.partition(replex, number);
     let record = Record::Copied {
-        partition: PartitionId {
-            table: table.id,
-            replex: replex as u8,
-            number,
-        },
+        partition,
         rows: Bytes(packed),
     };
-
-    let place = table.placement[replex][number as usize];
-    let position = place.core.server.0 as usize - 1;
-    cluster.stop(position).await.unwrap();
-    let folder = cluster.server_folder(position);
-    let disk = {
-        let folder = DataFolder::open(&folder).unwrap();
-        ServerIdentity::read(&folder).unwrap().unwrap().disk
-    };
-    let options = StoreOptions {
-        create: false,
-        ..StoreOptions::default()
-    };
-    let core = folder.join(format!("core-{}", place.core.core));
-    let (mut store, recovery) = DurableStore::open(&core, disk, options, || {}).unwrap();
-    recovery.log.replay(&mut |_| Ok(())).unwrap();
-    let epoch = configuration.epoch.0;
-    let at = store
-        .log
-        .append(epoch, &record.to_bytes(), FlushTiming::Now)
-        .unwrap();
-    store.submit();
-    while store.log.durable() < at {
-        store.health().unwrap();
-        std::thread::yield_now();
-    }
-    drop(store);
-    cluster.restart(position).await.unwrap();
-    cluster.wait_until_serving().await.unwrap();
+    support::damage::append(cluster, partition, &record).await;
     planted
 }

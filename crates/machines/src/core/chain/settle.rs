@@ -228,9 +228,11 @@ impl CoreMachine {
         let is_rebuilding = self.is_rebuilding(key.1) || is_not_whole;
         let member = &self.members[&key];
         for (change, effect) in member.prepare.changes.iter().zip(&member.effects) {
-            if let Some(key) = &effect.remove
-                && !planted::is(Bug::DepartureKept)
-            {
+            let is_kept = match partition.is_thin() {
+                true => planted::is(Bug::EntryLeftBehind),
+                false => planted::is(Bug::DepartureKept),
+            };
+            if let Some(key) = effect.remove.as_ref().filter(|_| !is_kept) {
                 if let Some(stored) = rows.stored(key, tables)?
                     && (is_not_whole || stored.version <= change.version)
                 {
@@ -243,6 +245,13 @@ impl CoreMachine {
             if let Some(key) = &effect.put {
                 let stored = rows.stored(key, tables)?;
                 let known = stored.as_ref().map(|stored| stored.version);
+                let is_missed = match known {
+                    None => planted::is(Bug::EntryForgotten),
+                    Some(_) => planted::is(Bug::IncludedColumnKept),
+                };
+                if is_missed && partition.is_thin() {
+                    continue;
+                }
                 if is_not_whole {
                     depart(rows.id, key, change.version, tables)?;
                 }

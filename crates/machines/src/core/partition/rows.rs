@@ -15,7 +15,7 @@
 //!   with this order, and the copy cannot serve before the row is gone.
 
 use alloc::vec::Vec;
-use core::ops::ControlFlow;
+use core::ops::{Bound, ControlFlow};
 
 use placement::tables::{EntryVisitor, Tables, TablesError};
 use placement::{KEY_BYTES_MAX, RowView};
@@ -61,6 +61,12 @@ pub(crate) struct KeyRange<'a> {
 }
 
 impl KeyRange<'_> {
+    /// Returns the first key, and the first key after the range.
+    pub fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        let end = self.end.map_or(Bound::Unbounded, Bound::Excluded);
+        (Bound::Included(self.start), end)
+    }
+
     /// Visits the keys of a sorted table in this range, in its direction.
     pub fn visit<T: Tables>(
         &self,

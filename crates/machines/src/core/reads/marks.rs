@@ -10,12 +10,11 @@ use alloc::vec::Vec;
 use core::ops::RangeBounds;
 
 use placement::tables::{Tables, TablesError};
-use protocol::identity::Version;
+use protocol::identity::{PartitionId, Version};
 use protocol::message::Read;
 use protocol::planted::{self, Bug};
 
 use crate::core::CoreMachine;
-use crate::core::partition::ranges::bounds;
 use crate::core::partition::rows::{KeyRange, stored_row};
 use crate::core::reads::page::PageBuilder;
 
@@ -32,7 +31,7 @@ impl CoreMachine {
         tables: &T,
         page: &mut PageBuilder<'_>,
     ) -> Result<(), TablesError> {
-        let mut marks = self.marks_in(read);
+        let mut marks = self.marks_in(read.partition, range);
         // Takes the marked entries that come before a key, or all of them.
         let mut ahead_of = |key: Option<&[u8]>| {
             let next = match range.descending {
@@ -77,31 +76,31 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Returns the entries of a read's range that unsettled operations add or remove.
-    fn marks_in(&self, read: &Read) -> Marks {
+    /// Returns the entries of a range that unsettled operations add or remove.
+    fn marks_in(&self, id: PartitionId, range: KeyRange<'_>) -> Marks {
         let mut marks = Marks::new();
         if planted::is(Bug::MarksLeftOut) {
             return marks;
         }
-        let partition = &self.partitions[&read.partition];
-        let range = bounds(read);
-        for operation in partition.locks.holders_in(&read.start, read.end.as_deref()) {
-            let Some(member) = self.members.get(&(operation, read.partition)) else {
+        let partition = &self.partitions[&id];
+        let bounds = range.bounds();
+        for operation in partition.locks.holders_in(range.start, range.end) {
+            let Some(member) = self.members.get(&(operation, id)) else {
                 continue;
             };
             for (change, effect) in member.prepare.changes.iter().zip(&member.effects) {
                 if let Some(key) = effect
                     .remove
                     .as_ref()
-                    .filter(|key| range.contains(&key[..]))
+                    .filter(|key| bounds.contains(&key[..]))
                 {
                     marks.entry(key.clone()).or_default();
                 }
-                let Some(key) = effect.put.as_ref().filter(|key| range.contains(&key[..])) else {
+                let Some(key) = effect.put.as_ref().filter(|key| bounds.contains(&key[..])) else {
                     continue;
                 };
                 let row = change.new.as_ref().expect("an entry comes with its row");
-                let entry = member.table.stored_form(read.partition, row);
+                let entry = member.table.stored_form(id, row);
                 marks.insert(key.clone(), Some((change.version, entry.into_owned())));
             }
         }

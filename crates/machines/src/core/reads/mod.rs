@@ -1,6 +1,7 @@
 //! Executes reads of clients: lookups and scans of one partition, redirected reads for a lost
 //! partition, checksums, and holds.
 
+mod checksum;
 pub(crate) mod holds;
 mod marks;
 mod page;

@@ -1,4 +1,4 @@
-//! Executes lookups and scans of one partition, and computes its checksum.
+//! Executes lookups and scans of one partition.
 //!
 //! If no operation holds a key of the range, the core answers a read at once from the tables, which
 //! have only settled rows. Otherwise the read waits for the outcome (R10), and later operations on
@@ -8,16 +8,13 @@
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ops::{Bound, ControlFlow, RangeBounds};
+use core::ops::{Bound, RangeBounds};
 
 use placement::tables::{Tables, TablesError};
 use protocol::codec::Bytes;
 use protocol::identity::{ClockReading, OperationId, PartitionId, Position, Version};
-use protocol::message::{
-    Agreement, ChecksumPart, ChecksumRead, Consistency, KEYS_MAX, Read, Refusal, Reply,
-};
+use protocol::message::{Agreement, Consistency, KEYS_MAX, Read, Refusal, Reply};
 use protocol::planted::{self, Bug};
 
 use crate::core::CoreMachine;
@@ -28,7 +25,6 @@ use crate::core::partition::rows::{AccessPath, KeyRange, Rows};
 use crate::core::reads::page::PageBuilder;
 use crate::core::reads::redirect;
 use crate::core::step::Step;
-use crate::core::table::TableInfo;
 
 impl CoreMachine {
     pub(crate) fn read<T: Tables>(
@@ -49,7 +45,7 @@ impl CoreMachine {
             return Ok(());
         }
         let table = &self.partitions[&read.partition].table;
-        let checked = check_keys(table, &read).and_then(|()| redirect::check(table, &read));
+        let checked = check_keys(&read).and_then(|()| redirect::check(table, &read));
         if let Err(message) = checked {
             self.refuse(asker, Refusal::Invalid { message }, step.output);
             return Ok(());
@@ -376,86 +372,17 @@ impl CoreMachine {
         }
         Ok(())
     }
-
-    /// Counts and checksums a part of a partition, in its settled state or in that of a snapshot.
-    /// At every snapshot, and while no operation is in progress, the sums of all replexes are
-    /// equal.
-    pub(crate) fn checksum<T: Tables>(
-        &mut self,
-        asker: ReplyDestination,
-        read: &ChecksumRead,
-        step: &mut Step<'_, T>,
-    ) -> Result<(), TablesError> {
-        let checked = self.check_readable(step.now, read.epoch, read.partition);
-        if let Err(refusal) = checked {
-            self.refuse(asker, refusal, step.output);
-            return Ok(());
-        }
-        let at = match self.version_of(step.now, read.snapshot, read.partition.table) {
-            Ok(at) => at,
-            Err(failure) => {
-                self.refuse(asker, Refusal::Snapshot(failure), step.output);
-                return Ok(());
-            }
-        };
-        if at.is_some_and(|at| self.is_pending_at(read.partition, at)) {
-            self.refuse(asker, Refusal::NotServing, step.output);
-            return Ok(());
-        }
-        let limit = (read.limit as usize).clamp(1, self.limits.page_keys_max) as u64;
-        let mut part = ChecksumPart::default();
-        let table = Arc::clone(&self.partitions[&read.partition].table);
-        let (start, end) = table.keys_in_partition(read.partition, (&read.start, None));
-        let range = KeyRange {
-            start,
-            end,
-            descending: false,
-        };
-        let mut looked_at = 0;
-        let visit = &mut |key: &[u8], value: Option<&[u8]>| {
-            if looked_at == limit {
-                part.next = Some(key.into());
-                return ControlFlow::Break(());
-            }
-            looked_at += 1;
-            if let Some(value) = value {
-                part.count += 1;
-                part.sum = part.sum.wrapping_add(xxhash_rust::xxh3::xxh3_64(value));
-            }
-            ControlFlow::Continue(())
-        };
-        match at {
-            Some(at) => {
-                let rows = self.participation.rows_at(read.partition, at);
-                rows.visit(read.partition, range, step.tables, visit)?;
-            }
-            None => {
-                let visit = &mut |key: &[u8], value: &[u8]| visit(key, Some(value));
-                range.visit(read.partition.rows_table(), step.tables, visit)?;
-            }
-        }
-        let lease = Some(self.lease_until_us(step.now, read.partition.table));
-        self.answer(
-            asker,
-            Position(0),
-            lease,
-            Reply::Checksum(part),
-            step.output,
-        );
-        Ok(())
-    }
 }
 
-/// Returns an error if a read of some keys is invalid. Only a copy answers one, and only with the
-/// rows of one partition.
-fn check_keys(table: &TableInfo, read: &Read) -> Result<(), String> {
+/// Returns an error if a read of some keys is invalid. A partition answers one only with its own
+/// rows or entries, ascending.
+fn check_keys(read: &Read) -> Result<(), String> {
     if read.keys.is_empty() {
         return Ok(());
     }
-    let is_thin = table.replexes[usize::from(read.partition.replex)].is_thin();
     let holds = matches!(read.agreement, Agreement::Hold(_));
-    if is_thin || holds || read.redirect.is_some() || read.descending {
-        return Err("single keys are read of a copy, ascending, and never held".into());
+    if holds || read.redirect.is_some() || read.descending {
+        return Err("single keys are read from their partition, ascending, and never held".into());
     }
     let ascend = read.keys.is_sorted_by(|one, next| one[..] < next[..]);
     if read.keys.len() > KEYS_MAX || !ascend {

@@ -247,7 +247,7 @@ generate_struct! {
     Redirect { replex, constraints, scan_from }
     SlotConstraints { residues }
     Residue { stride, divisions, coordinate }
-    ChecksumRead { epoch, partition, start, limit, snapshot }
+    ChecksumRead { epoch, partition, start, limit, snapshot, entries_of }
     SnapshotId { opener, incarnation, number }
     SnapshotUse { snapshot, reader, user }
     OpenedSnapshot { share, at, lease_us }

@@ -478,6 +478,7 @@ fn requests() -> Vec<(&'static str, Message)> {
                 start: pk(),
                 limit: 4096,
                 snapshot: None,
+                entries_of: Some(3),
             })),
         ),
         ("request-status", Message::Request(Request::Status)),

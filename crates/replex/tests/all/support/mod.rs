@@ -2,6 +2,7 @@
 //! end.
 
 pub mod counting;
+pub mod damage;
 #[cfg(feature = "proxy")]
 pub mod drawn_ranges;
 pub mod etcd;
