@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn every_planted_bug_is_noticed_and_has_a_story() {
         for bug in all_bugs() {
-            let found = (bug.search)(limits(600_000));
+            let found = (bug.search)(limits(1_300_000));
             let (wrong, story) = found
                 .violation
                 .unwrap_or_else(|| panic!("{} is missed", bug.name));

@@ -62,6 +62,9 @@ pub(crate) struct Member {
     prepared_at: Option<Position>,
     /// Set only after the member is prepared.
     decision: Option<Decision>,
+    /// Whether the decision has come up the chain in this life of the core, so that all later
+    /// members have it.
+    in_order: bool,
     /// The position of the decision's record; meaningful once there is a decision.
     decided_at: Position,
     /// Whether the decision is durable at position x (R3), so that readers may see it.
@@ -84,7 +87,8 @@ pub(crate) struct IncomingDecision {
     pub decision: Decision,
     /// The decision is durable at position x, so readers may see it (R3).
     pub settled: bool,
-    /// The decision came up the chain, so all later members have it.
+    /// The decision came up the chain, so all later members have it. A report to a restarted core
+    /// can skip members.
     pub in_order: bool,
 }
 
@@ -123,6 +127,7 @@ impl Member {
             came_down: false,
             prepared_at: None,
             decision: None,
+            in_order: false,
             decided_at: Position(0),
             settled: false,
             settle_waits: false,
@@ -200,6 +205,19 @@ impl Member {
         self.decision = Some(decision);
         self.decided_at = position;
         self.resolved_in = resolved_in;
+    }
+
+    /// Records that the decision has come up the chain.
+    pub fn note_in_order(&mut self) {
+        self.in_order = true;
+    }
+
+    /// Returns whether the decision may have skipped later members, with `replicated`. Position x
+    /// does not settle such a decision, so the member does not pass it up either (R3).
+    pub fn has_skipped(&self) -> bool {
+        let settles = self.settled || self.settle_waits || self.settles_at_decision();
+        let waits = self.decision.is_some() && !settles && !self.in_order;
+        waits && !self.table.sync && !self.is_decider() && !self.is_side()
     }
 
     /// Returns the decision, if there is one.

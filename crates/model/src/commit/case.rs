@@ -407,6 +407,11 @@ fn replicated() -> Vec<Case> {
         in_memory("memory-far", far(3), 3),
         in_memory("memory-long", single("", "one operation", 4, 2), 3),
         in_memory("memory-long-far", far(4), 3),
+        Case {
+            tolerated: 3,
+            faults: faults(1, 3, 0),
+            ..in_memory("memory-lost-furthest", far(4), 0)
+        },
     ]
 }
 

@@ -360,7 +360,10 @@ impl<'a> CaseRules<'a> {
             });
             return;
         }
+        let known_in_order = part.decision.is_some() && !part.skipped;
+        let in_order = announced.in_order || announced.settled || known_in_order;
         part.decision = part.decision.or(Some(announced.decision));
+        part.skipped = self.case.replicated && !in_order && !self.case.settles_at_decision();
         let at_once = self.case.settles_at_decision()
             || self.is(ModelBug::SeenBeforeDurable)
             || self.is(ModelBug::SeenAtDecider);
@@ -523,12 +526,13 @@ impl<'a> CaseRules<'a> {
         }
     }
 
-    /// Sends the decision to the previous member, if the decision may pass this one.
+    /// Sends the decision to the previous member, if the decision may pass this one. A decision
+    /// that has skipped later members goes no further.
     pub fn pass_up(&self, state: &mut ModelState, operation: usize, place: usize) {
-        if self.is_side(operation, place) {
+        let part = state.parts[operation][place];
+        if self.is_side(operation, place) || self.has_skipped(&part) {
             return;
         }
-        let part = state.parts[operation][place];
         let Some(decision) = part
             .decision
             .filter(|_| self.may_pass(&part, operation, place))
@@ -554,7 +558,11 @@ impl<'a> CaseRules<'a> {
                 state.messages.insert(message);
             }
             Reach::Now if receiver.stage != Stage::Prepared => {}
-            Reach::Now if receiver.decision == Some(decision) && (receiver.settled || !settles) => {
+            Reach::Now
+                if receiver.decision == Some(decision)
+                    && !receiver.skipped
+                    && (receiver.settled || !settles) =>
+            {
                 self.pass_up(state, operation, above);
             }
             Reach::Now => {
@@ -563,11 +571,18 @@ impl<'a> CaseRules<'a> {
         }
     }
 
+    /// Returns whether a member's decision has skipped later members, and is not settled.
+    fn has_skipped(&self, part: &MemberPart) -> bool {
+        part.skipped && !part.settled && !self.is(ModelBug::SkippedGoesUp)
+    }
+
     /// Handles a repeated prepare: sends the same answer again. A decider that has lost its
     /// decision with its memory decides again, because the prepare has passed all members again.
     fn repeat(&self, state: &mut ModelState, operation: usize, place: usize) {
         if self.is_side(operation, place) {
             self.report_to_decider(state, operation, place);
+        } else if self.has_skipped(&state.parts[operation][place]) {
+            self.ask_below(state, operation, place);
         } else if state.parts[operation][place].decision.is_some() {
             self.pass_up(state, operation, place);
         } else if place < self.last(operation) {

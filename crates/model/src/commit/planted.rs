@@ -31,6 +31,8 @@ planted_bugs! { ModelBug
     /// With `replicated`, a restarted member receives a decision past members that have not
     /// received it.
     ReportedPastMembers = "reported-past-members", "R3", "memory-far";
+    /// With `replicated`, a restarted member sends a decision up that has skipped later members.
+    SkippedGoesUp = "skipped-goes-up", "R3", "memory-lost-furthest";
     /// With `replicated`, a decision that skipped members is settled at x once x has it on disk.
     SettlesFromDisk = "settles-from-disk", "R3", "memory-lost-far";
     /// With `replicated`, a member that has forgotten a yes which was sure knows nothing of it.

@@ -53,6 +53,10 @@ impl CaseRules<'_> {
             if !part.decision_durable {
                 part.decision = None;
             }
+            part.skipped = part.decision.is_some()
+                && place < self.last(operation)
+                && self.case.replicated
+                && !self.case.settles_at_decision();
             part.received = None;
             let resolved = state.resolved >> operation & 1 != 0;
             // Outside of a resolution, a side member only has outcomes that clients may see.
@@ -199,13 +203,16 @@ impl CaseRules<'_> {
             false if from_side => false,
             false => (own + 1..place).all(is_gone),
         };
+        // A member may have its decision from a report itself. Only the decider's skips no member.
+        let last = self.last(operation);
+        let skips_none = own == last || in_order && place == last;
         // With disks, only what comes up the chain is taken: a prepare on the way may not be
         // durable.
         if let Some(decision) = decision.filter(|_| in_order || self.case.replicated) {
             let announced = AnnouncedOutcome {
                 decision,
                 settled: reporter.settled || received.is_some_and(|received| received.settled),
-                in_order: in_order || self.is(ModelBug::ReportedPastMembers),
+                in_order: skips_none || self.is(ModelBug::ReportedPastMembers),
             };
             self.on_decision(state, operation, own, announced);
         }

@@ -60,6 +60,9 @@ pub struct MemberPart {
     pub prepare_durable: bool,
     /// The outcome, if the member knows it.
     pub decision: Option<ModelDecision>,
+    /// With `replicated`: whether later members may lack the outcome, because it has not come up
+    /// the chain.
+    pub skipped: bool,
     /// Whether the outcome is on the disk.
     pub decision_durable: bool,
     /// Whether clients may see the outcome at this member (R3).
@@ -484,29 +487,30 @@ fn pack_part(part: MemberPart) -> u16 {
     let stage = match part.stage {
         Stage::None => 0,
         Stage::Waiting => 1,
-        Stage::Prepared => 2,
+        Stage::Prepared => 2 + pack_decision(part.decision) + 2 * u16::from(part.skipped),
     };
     stage
-        | u16::from(part.prepare_durable) << 2
-        | u16::from(part.decision_durable) << 3
-        | u16::from(part.settled) << 4
-        | pack_decision(part.decision) << 5
+        | u16::from(part.prepare_durable) << 3
+        | u16::from(part.decision_durable) << 4
+        | u16::from(part.settled) << 5
         | u16::from(part.refusals) << 7
         | pack_received(part.received) << 12
 }
 
 fn unpack_part(word: u16) -> MemberPart {
-    let stage = match word & 3 {
-        0 => Stage::None,
-        1 => Stage::Waiting,
-        _ => Stage::Prepared,
+    let (stage, decision, skipped) = match word & 7 {
+        0 => (Stage::None, None, false),
+        1 => (Stage::Waiting, None, false),
+        prepared @ 2..=4 => (Stage::Prepared, unpack_decision(prepared - 2), false),
+        skipped => (Stage::Prepared, unpack_decision(skipped - 4), true),
     };
     MemberPart {
         stage,
-        prepare_durable: word & 4 != 0,
-        decision_durable: word & 8 != 0,
-        settled: word & 16 != 0,
-        decision: unpack_decision(word >> 5),
+        decision,
+        skipped,
+        prepare_durable: word & 8 != 0,
+        decision_durable: word & 16 != 0,
+        settled: word & 32 != 0,
         refusals: (word >> 7) as u8 & 31,
         received: unpack_received(word >> 12),
     }

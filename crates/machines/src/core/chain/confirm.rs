@@ -253,7 +253,7 @@ impl CoreMachine {
 
     /// Asks the next member for the decision, or for the confirmation that the decision is durable,
     /// whichever is missing.
-    fn ask_below(&self, key: MemberKey, output: &mut CoreOutput) {
+    pub(crate) fn ask_below(&self, key: MemberKey, output: &mut CoreOutput) {
         let member = &self.members[&key];
         if member.place == 0 && member.prepared_at().is_some() {
             self.tell_sides(key, output);

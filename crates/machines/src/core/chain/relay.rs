@@ -281,6 +281,10 @@ impl CoreMachine {
             let member = self.members.get_mut(&key).expect("it was there");
             member.decide(decision, position, None);
         }
+        let member = self.members.get_mut(&key).expect("it was there");
+        if in_order || settled {
+            member.note_in_order();
+        }
         let member = &self.members[&key];
         let forgets = planted::is(Bug::OldRowForgotten);
         if !member.is_settled() && (settled || member.settles_at_decision() || forgets) {
@@ -290,13 +294,19 @@ impl CoreMachine {
         } else if planted::is(Bug::AnswerBeforeSettled) && member.place == 0 {
             self.finish_requests(key, step.output);
         }
-        self.pass_up(key, step.output);
+        if !in_order && self.members.get(&key).is_some_and(Member::has_skipped) {
+            self.ask_below(key, step.output);
+        } else {
+            self.pass_up(key, step.output);
+        }
         Ok(())
     }
 
-    /// Sends the decision to the previous member. The message waits for this member's record.
+    /// Sends the decision to the previous member, unless it has skipped later members. The message
+    /// waits for this member's record.
     pub(crate) fn pass_up(&self, key: MemberKey, output: &mut CoreOutput) {
-        let Some(member) = self.members.get(&key) else {
+        let member = self.members.get(&key).filter(|it| !it.has_skipped());
+        let Some(member) = member else {
             return;
         };
         let (Some(previous), Some(decision)) = (member.previous(), member.decision()) else {
@@ -340,6 +350,8 @@ impl CoreMachine {
             if is_confirmed {
                 self.confirm_side(step.now, (key, head), step.output);
             }
+        } else if member.has_skipped() {
+            self.ask_below(key, step.output);
         } else if member.decision().is_some() {
             self.pass_up(key, step.output);
         } else if let (Some(next), Some(_)) = (member.next(), member.prepared_at()) {

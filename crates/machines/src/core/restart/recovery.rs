@@ -343,18 +343,20 @@ impl CoreMachine {
             // further down may have overtaken a member that has lost its prepare. The head will ask
             // for it along the chain. With `replicated` it is taken, for it may be all that is left
             // of one that was seen, but position x does not settle it before it has come up the
-            // chain.
+            // chain. The sender may have it from a report itself: only what the decider sends to
+            // the member before it skips no member.
             let is_side = place >= prepare.chain().len();
             let in_order = match is_side {
                 true => sender == 0,
                 false => sender <= place + 1 && !is_from_side,
             };
             let passed = !member.table.sync || in_order;
+            let skips_none = member.is_decider() || in_order && sender + 1 == prepare.chain().len();
             if let Some((decision, settled)) = decision.clone().filter(|_| passed) {
                 let incoming = IncomingDecision {
                     decision,
                     settled,
-                    in_order,
+                    in_order: skips_none,
                 };
                 self.on_decision(key, incoming, step)?;
             } else if member.is_decider() && member.table.sync && member.decision().is_none() {
