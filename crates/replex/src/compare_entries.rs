@@ -10,7 +10,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use placement::{Column, RowView, ValueRef, encode_key, encode_row_refs};
+use placement::{
+    Column, RowView, SortColumn, ValueRef, encode_key, encode_row_refs, encode_sorted,
+};
 use protocol::codec::Bytes;
 use protocol::configuration::PlacedTable;
 use protocol::configuration::routes::primary_partition;
@@ -130,7 +132,7 @@ struct EntryForm {
     /// The columns that entries have.
     has: Vec<usize>,
     /// The columns by which entries are ordered.
-    order: Vec<usize>,
+    order: Vec<SortColumn>,
 }
 
 impl EntryForm {
@@ -143,7 +145,7 @@ impl EntryForm {
             name: table.layout.replexes[replex].name.clone(),
             stored,
             has: has.expect("callers name a thin index"),
-            order: table.layout.order_columns(replex),
+            order: table.layout.order(replex),
             table: table.clone(),
         }
     }
@@ -155,7 +157,6 @@ impl EntryForm {
     /// Returns the primary key of a row or an entry, and the place and the bytes of the entry that
     /// its values imply.
     fn implied(&self, view: &RowView<'_>) -> (Vec<u8>, EntryPlace, Vec<u8>) {
-        let key = |columns: &[usize]| encode_key(columns.iter().map(|it| view.column(*it)));
         let number = self.table.layout.partition_of_row(self.replex, view);
         let values: Vec<ValueRef<'_>> = (0..self.stored.len())
             .map(|column| match self.has.contains(&column) {
@@ -164,8 +165,10 @@ impl EntryForm {
             })
             .collect();
         let bytes = encode_row_refs(&self.stored, &values).expect("a part of a row is a row");
-        let pk = key(&self.table.schema.primary_key);
-        (pk, (number, key(&self.order)), bytes)
+        let pk = self.table.schema.primary_key.iter();
+        let pk = encode_key(pk.map(|column| view.column(*column)));
+        let key = encode_sorted(&self.order, |column| view.column(column));
+        (pk, (number, key), bytes)
     }
 
     /// Returns the values of an entry, as SQL writes them.

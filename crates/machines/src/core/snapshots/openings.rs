@@ -129,13 +129,18 @@ impl Openings {
         self.waiting.len() + usize::from(self.current.is_some()) + self.open.len()
     }
 
-    /// Returns the number of snapshots that a client's statements read or wait for.
-    fn count_of(&self, reader: ReaderId) -> usize {
+    /// Returns the number of open snapshots that a client's statements read.
+    fn open_of(&self, reader: ReaderId) -> usize {
         let is_read = |open: &&OpenSnapshot| {
             let own = (reader, 0)..=(reader, u64::MAX);
             open.users.range(own).next().is_some()
         };
-        let open = self.open.values().filter(is_read).count();
+        self.open.values().filter(is_read).count()
+    }
+
+    /// Returns the number of snapshots that a client's statements read or wait for.
+    fn count_of(&self, reader: ReaderId) -> usize {
+        let open = self.open_of(reader);
         // Statements that wait together get one snapshot.
         let is_own = |statement: &Statement| statement.reader == reader;
         let opening = self.current.as_ref();
@@ -318,7 +323,15 @@ impl CoreMachine {
         let waiting: Vec<Statement> = openings.waiting.extract_if(.., together).collect();
         let mut statements = Vec::new();
         for statement in waiting {
-            match self.check_openable(&statement.tables) {
+            // Statements that waited together can have been separated by a failure since.
+            let is_full = self.openings.open_of(statement.reader)
+                >= self.limits.snapshots_per_reader_max
+                && !planted::is(Bug::ReaderUnlimited);
+            let checked = match is_full {
+                true => Err(Refusal::Snapshot(SnapshotFailure::TooMany)),
+                false => self.check_openable(&statement.tables),
+            };
+            match checked {
                 Ok(()) => statements.push(statement),
                 Err(refusal) => self.refuse(statement.asker, refusal, output),
             }
