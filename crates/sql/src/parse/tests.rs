@@ -365,7 +365,7 @@ fn scan_hint_is_kept_and_explain_wraps() {
         panic!("not an EXPLAIN");
     };
     assert!(matches!(*inner, Statement::Select(select) if select.scan));
-    assert!(message("EXPLAIN ANALYZE SELECT 1").contains("EXPLAIN with options"));
+    assert!(message("EXPLAIN (VERBOSE) SELECT 1").contains("EXPLAIN with options"));
     assert!(message("EXPLAIN DROP TABLE t").contains("EXPLAIN of this statement"));
 }
 
