@@ -150,10 +150,8 @@ mod tests {
                 .given_up(&[failure("late"), other.clone()])
                 .is_ok()
         );
-        (
-            collisions.failures.pop(),
-            collisions.begun.insert(index, false),
-        );
+        collisions.failures.pop();
+        collisions.begun.insert(index, false);
         assert!(collisions.given_up(&[failure("late"), other]).is_err());
     }
 }
