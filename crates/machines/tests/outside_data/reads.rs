@@ -382,9 +382,8 @@ impl Scene {
             Some(columns) => columns.contains(&usize::from(*column)),
             None => usize::from(*column) < table.schema.columns.len(),
         };
-        let may_name_keys = !is_thin
+        let may_name_keys = read.redirect.is_none()
             && !matches!(read.agreement, Agreement::Hold(_))
-            && read.redirect.is_none()
             && !read.descending
             && read.keys.len() <= KEYS_MAX
             && read.keys.windows(2).all(|pair| pair[0][..] < pair[1][..]);
