@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use client::{Client, ConnectOptions, IfExists, Table};
-use placement::{Durability, RowView, ThinIndex, Value, encode_key, encode_row};
+use placement::{Durability, RowView, SortColumn, ThinIndex, Value, encode_row, encode_sorted};
 use protocol::codec::{Bytes, Wire};
 use protocol::configuration::{Configuration, ServerState};
 use protocol::identity::{ServerId, Version};
@@ -108,7 +108,7 @@ async fn wrong_entries_are_named_and_refilled() {
 /// Nothing is reported because of a write that is under way, and a repair undoes none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn entries_are_compared_and_refilled_while_clients_write() {
-    let (mut cluster, table) = people().await;
+    let (mut cluster, table) = people_with(&[], IndexShape::Ranges).await;
     let address = cluster.coordinator_address().to_owned();
     let over = Arc::new(AtomicBool::new(false));
     let writing = tokio::spawn(write_until(table.clone(), over.clone()));
@@ -164,7 +164,7 @@ async fn entries_are_compared_while_a_server_is_down() {
 #[tokio::test]
 async fn wrong_entries_are_found_automatically() {
     let every = ["--check-every", "0.1"].map(str::to_owned);
-    let (mut cluster, _) = people_with(&every).await;
+    let (mut cluster, _) = people_with(&every, IndexShape::Ranges).await;
     let damage = damage(&mut cluster).await;
     let orphan = damage.without_row;
     let line =
@@ -180,11 +180,20 @@ async fn wrong_entries_are_found_automatically() {
 }
 
 async fn people() -> (Cluster, Table) {
-    people_with(&[]).await
+    people_with(&[], IndexShape::Hashed).await
+}
+
+/// How the thin index is divided and sorted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IndexShape {
+    /// Into partitions by hash, ascending.
+    Hashed,
+    /// Into ranges, descending.
+    Ranges,
 }
 
 /// A table with a thin index of the city that includes the score, in three copies on three servers.
-async fn people_with(coordinator_arguments: &[String]) -> (Cluster, Table) {
+async fn people_with(coordinator_arguments: &[String], shape: IndexShape) -> (Cluster, Table) {
     let mut options = support::options(3);
     let arguments = coordinator_arguments.iter().cloned();
     options.coordinator_arguments.extend(arguments);
@@ -194,8 +203,11 @@ async fn people_with(coordinator_arguments: &[String]) -> (Cluster, Table) {
     let mut schema = support::people(2, Durability::Sync);
     schema.thin.push(ThinIndex {
         name: "of_city".into(),
-        columns: placement::ascending(&[1]),
-        by_range: true,
+        columns: match shape {
+            IndexShape::Hashed => vec![SortColumn::ascending(1)],
+            IndexShape::Ranges => vec![SortColumn::descending(1)],
+        },
+        by_range: shape == IndexShape::Ranges,
         included: vec![2],
     });
     let table = client.create_table(schema, IfExists::Fail).await.unwrap();
@@ -250,12 +262,13 @@ async fn damage(cluster: &mut Cluster) -> Damage {
     let mut orphan = missing.clone();
     orphan[0] = Value::Int64(without_row);
     put(&orphan, version);
-    let gone = [&missing[1], &missing[0]].map(Value::as_ref);
+    let order = table.layout.order(replex);
+    let gone = encode_sorted(&order, |column| missing[column].as_ref());
     let partition = table.partition(replex, number);
     let record = Record::Matched {
         partition,
         rows: Bytes(packed),
-        gone: vec![Bytes(encode_key(gone.into_iter()))],
+        gone: vec![Bytes(gone)],
     };
     support::damage::append(cluster, partition, &record).await;
     Damage {
