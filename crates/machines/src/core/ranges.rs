@@ -128,7 +128,10 @@ impl CoreMachine {
         if !is_swept {
             return Ok(false);
         }
-        let entries = tables.entries_about(id.rows_table());
+        let Some(entries) = self.count_entries(id, tables)? else {
+            self.ranges.forget(id);
+            return Ok(true);
+        };
         let most = self.limits.range_entries_max;
         if entries < most {
             self.ranges.forget(id);
@@ -146,6 +149,29 @@ impl CoreMachine {
             return Ok(true);
         }
         self.search_middle(id, (start, end), entries, tables)
+    }
+
+    /// Returns the approximate number of a partition's entries. Returns none if it is not known, as
+    /// after a start with entries that are not in memory: a large range must not count as small.
+    fn count_entries<T: Tables>(
+        &self,
+        id: PartitionId,
+        tables: &T,
+    ) -> Result<Option<u64>, TablesError> {
+        let about = tables.entries_about(id.rows_table());
+        if about > 0 {
+            return Ok(Some(about));
+        }
+        let most = self.limits.entry_page_max as u64;
+        let mut counted = 0;
+        tables.scan(id.rows_table(), b"", None, &mut |_, _| {
+            counted += 1;
+            match counted < most {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })?;
+        Ok((counted < most).then_some(counted))
     }
 
     /// Removes some of the entries that are outside of the range of their partition; an empty
