@@ -56,18 +56,13 @@ fn beat(scene: &mut Scene, server: &Server) {
             core,
         };
         let configuration = configuration(scene);
-        let places = configuration.places();
-        let taken = places.filter(|(_, place)| {
-            let rebuilds = place.state == PartitionState::Rebuilding && place.core == core;
-            place.taker() == Some(core) || rebuilds
-        });
         let beat = Request::Heartbeat {
             core,
             incarnation: server.incarnation,
             epoch: configuration.epoch,
             sent_us: 17,
             durable: Position(0),
-            filled: taken.map(|(id, _)| id).collect(),
+            filled: received_by(configuration, core),
             fills: Vec::new(),
             seals: resolved(configuration),
             room: match scene.full.contains(&server.id.0) {
@@ -78,6 +73,15 @@ fn beat(scene: &mut Scene, server: &Server) {
         };
         scene.ask(beat);
     }
+}
+
+/// Returns the partitions that a core receives: those that move to it or are rebuilt there.
+pub(super) fn received_by(configuration: &Configuration, core: CoreId) -> Vec<PartitionId> {
+    let received = configuration.places().filter(|(_, place)| {
+        let rebuilds = place.state == PartitionState::Rebuilding && place.core == core;
+        place.taker() == Some(core) || rebuilds
+    });
+    received.map(|(id, _)| id).collect()
 }
 
 /// Sends heartbeats until no partition moves any more.

@@ -6,7 +6,7 @@ use protocol::configuration::{MoveProgress, PartitionState, Place};
 use protocol::message::RangeReport;
 
 use super::copies::{beats, fill, flights, seal};
-use super::moves::{all_beat, finish, scene_of};
+use super::moves::{all_beat, finish, received_by, scene_of};
 use super::*;
 
 /// Returns three servers, and a table with a thin index that is one range.
@@ -72,7 +72,11 @@ fn a_large_range_is_split_and_small_neighbours_are_merged() {
     let Some(MoveProgress::To(taker)) = place(&scene, 1).moving else {
         panic!("{:?}", place(&scene, 1));
     };
-    assert_eq!(place(&scene, 1).core, giver, "who has the entries gives");
+    assert_eq!(
+        place(&scene, 1).core,
+        giver,
+        "the holder of the entries gives them"
+    );
     assert_ne!(taker.core, giver);
     report(&mut scene, 0, 1000, Some(&[9]));
     assert_eq!(ranges(&scene), (vec![(None, 0)], 1), "one at a time");
@@ -108,11 +112,6 @@ fn a_large_range_is_split_and_small_neighbours_are_merged() {
 fn all_report_small(scene: &mut Scene) {
     let thin = thin(scene);
     beats(scene, |core, configuration, beat| {
-        let places = configuration.places();
-        let taken = places.filter(|(_, place)| {
-            let rebuilds = place.state == PartitionState::Rebuilding && place.core == core;
-            place.taker() == Some(core) || rebuilds
-        });
         let held = configuration
             .places()
             .filter(|(id, place)| usize::from(id.replex) == thin && place.core == core);
@@ -128,7 +127,7 @@ fn all_report_small(scene: &mut Scene) {
             ..
         } = beat
         {
-            *filled = taken.map(|(id, _)| id).collect();
+            *filled = received_by(configuration, core);
             *seals = resolved(configuration);
             *ranges = small.collect();
         }
