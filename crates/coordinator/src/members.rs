@@ -15,7 +15,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use placement::{copies_at_risk, prove};
+use placement::{members_at_risk, prove};
 use protocol::configuration::{PartitionState, Server, ServerState};
 use protocol::identity::{
     ClockReading, CoreId, Epoch, Incarnation, PartitionId, Position, ServerId, TableId,
@@ -438,7 +438,8 @@ impl Coordinator {
         for table in configuration.tables.iter() {
             let placement = table.bare_placement();
             let failures = usize::from(table.schema.failures_tolerated);
-            let at_risk = |servers| copies_at_risk(&table.layout, &placement, servers, failures);
+            let of = (&table.schema, &table.layout);
+            let at_risk = |servers| members_at_risk(of, &placement, servers, failures);
             if at_risk(&servers) != at_risk(&before) {
                 return Err(Refused::new(format!(
                     "with server {} in failure domain {domain}, other copies of table {} would fail \

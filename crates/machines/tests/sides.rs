@@ -47,6 +47,7 @@ fn with_thin() -> Configuration {
         columns: placement::ascending(&[1]),
         included: Vec::new(),
         by_range: false,
+        unique: false,
     });
     table.layout = Layout::base(&table.schema);
     let place = Place::serving(core(SIDE), Epoch(0));

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use crate::key::{Sink, encode_value_to};
 use crate::ranges::{KeyInterval, Ranges};
 use crate::row::RowView;
-use crate::schema::{Schema, ThinIndex};
+use crate::schema::{Constraint, Schema, ThinIndex};
 use crate::slots::{Residue, SlotConstraints};
 use crate::sort::{SortColumn, ascending, columns_of};
 use crate::value::ValueRef;
@@ -120,6 +120,14 @@ impl Layout {
         self.numbers().filter(|number| self.is_thin(*number))
     }
 
+    /// Returns the numbers of the thin indexes whose partitions are side members of operations,
+    /// ascending. Unique ones vote, so they are members of the chain (R48).
+    pub fn side_numbers(&self, schema: &Schema) -> Vec<usize> {
+        let mut numbers: Vec<usize> = self.thin_numbers().collect();
+        numbers.retain(|number| !self.votes(schema, *number));
+        numbers
+    }
+
     /// Returns whether a replex has entries instead of rows.
     pub fn is_thin(&self, number: usize) -> bool {
         matches!(self.replexes[number].kind, ReplexKind::Thin { .. })
@@ -151,11 +159,12 @@ impl Layout {
         self.copy_numbers().count()
     }
 
-    /// Returns the numbers of all copies in the order in which an operation visits them: the
-    /// primary replex, then copies that can vote no (unique, dense), then the others (R3). All
-    /// operations have the same order (R7).
+    /// Returns the numbers of all copies and unique thin indexes in the order in which an operation
+    /// visits them: the primary replex, then those that can vote no (unique, dense), then the
+    /// others (R3). All operations have the same order (R7).
     pub fn chain(&self, schema: &Schema) -> Vec<usize> {
-        let mut chain: Vec<usize> = self.copy_numbers().collect();
+        let mut chain: Vec<usize> = self.numbers().collect();
+        chain.retain(|number| !self.is_thin(*number) || self.votes(schema, *number));
         let is_primary = |number: usize| self.replexes[number].kind == ReplexKind::Primary;
         chain.sort_by_key(|number| (!is_primary(*number), !self.votes(schema, *number)));
         chain
@@ -236,15 +245,21 @@ impl Layout {
     }
 
     fn votes(&self, schema: &Schema, number: usize) -> bool {
+        let is_primary = self.replexes[number].kind == ReplexKind::Primary;
+        is_primary || self.constraint(schema, number).is_some()
+    }
+
+    /// Returns the condition that an index or a thin index imposes on the rows, if any.
+    pub fn constraint(&self, schema: &Schema, number: usize) -> Option<Constraint> {
         match self.replexes[number].kind {
-            ReplexKind::Primary => true,
-            ReplexKind::Index { index } => schema.indexes[index].constraint.is_some(),
-            ReplexKind::Hybrid
+            ReplexKind::Index { index } => schema.indexes[index].constraint,
+            ReplexKind::Thin { index } => schema.thin[index].unique.then_some(Constraint::Unique),
+            ReplexKind::Primary
+            | ReplexKind::Hybrid
             | ReplexKind::Exact { .. }
             | ReplexKind::Hyperspace
             | ReplexKind::Successor { .. }
-            | ReplexKind::Thin { .. }
-            | ReplexKind::Vacant => false,
+            | ReplexKind::Vacant => None,
         }
     }
 

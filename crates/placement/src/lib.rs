@@ -54,7 +54,7 @@ pub use key::{
 };
 pub use places::{HostCore, LOAD_PER_COPY, Loads, PartitionHost, Placement};
 pub use position::Position;
-pub use proof::{PROOF_STEPS_MAX, PlacementProof, copies_at_risk, decision_position, prove};
+pub use proof::{PROOF_STEPS_MAX, PlacementProof, decision_position, members_at_risk, prove};
 pub use ranges::{KeyInterval, RANGES_MAX, RangePart, RangeStart, RangeTransfer, Ranges};
 pub use relocation::{Cell, Relocation};
 pub use report::{ReplexReport, TableReport};

@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 
 use crate::grid::Layout;
 use crate::places::{HostCore, PartitionHost, Placement};
+use crate::schema::Schema;
 
 /// The most combinations that one proof examines before it returns its lower bound. For a placement
 /// by `assign` the lower bound is the proof, so it never reaches this.
@@ -35,12 +36,12 @@ impl PlacementProof {
     }
 }
 
-/// Returns the largest number of copies of a row that `failures` lost failure domains can destroy:
-/// at least `failures`, and fewer than all. A domain can destroy more than one if it has several
-/// replexes. R3 calls this number f: these members of a chain can be missing in a resolution. A
-/// server that is not in the list fails alone.
-pub fn copies_at_risk(
-    layout: &Layout,
+/// Returns the largest number of members of a chain that `failures` lost failure domains can
+/// destroy: at least `failures`, and fewer than all, because a copy of the row remains. A domain
+/// can destroy more than one if it has several replexes. R3 calls this number f: these members can
+/// be missing in a resolution. A server that is not in the list fails alone.
+pub fn members_at_risk(
+    (schema, layout): (&Schema, &Layout),
     placement: &Placement,
     servers: &[PartitionHost],
     failures: usize,
@@ -50,7 +51,8 @@ pub fn copies_at_risk(
         .map(|server| (server.id, server.domain.as_str()))
         .collect();
     let mut replexes: BTreeMap<Result<&str, u32>, BTreeSet<usize>> = BTreeMap::new();
-    for replex in layout.copy_numbers() {
+    let chain = layout.chain(schema);
+    for &replex in &chain {
         for place in &placement.replexes[replex] {
             let domain = domains.get(&place.server).copied().ok_or(place.server);
             replexes.entry(domain).or_default().insert(replex);
@@ -59,12 +61,13 @@ pub fn copies_at_risk(
     let mut counts: Vec<usize> = replexes.values().map(BTreeSet::len).collect();
     counts.sort_unstable_by(|a, b| b.cmp(a));
     let taken: usize = counts.iter().take(failures).sum();
-    taken.max(failures).min(layout.copies() - 1)
+    taken.max(failures).min(chain.len() - 1)
 }
 
 /// Returns x of R3: the position in the chain (1 is the head, n the decider) where a decision must
-/// be durable before any client may see it. n is the number of replexes, f the number of their
-/// members that can be missing ([`copies_at_risk`]), and k the last position that can vote no.
+/// be durable before any client may see it. n is the number of replexes in the chain, f the number
+/// of their members that can be missing ([`members_at_risk`]), and k the last position that can
+/// vote no.
 /// min(k, x) ≤ n − f holds.
 ///
 /// # Panics

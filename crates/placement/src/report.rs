@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use crate::advisor::{Spread, amplification};
 use crate::grid::{Axis, Layout, Replex, ReplexKind};
 use crate::places::{PartitionHost, Placement};
-use crate::proof::{copies_at_risk, decision_position, prove};
+use crate::proof::{decision_position, members_at_risk, prove};
 use crate::schema::{Constraint, Durability, Schema};
 
 /// A table's copies, the failures that they survive, and the cost of failures.
@@ -75,11 +75,12 @@ impl TableReport {
         placed: Option<(&Placement, &[PartitionHost])>,
     ) -> TableReport {
         let copies = layout.copies();
+        let members = layout.chain(schema).len();
         let last_voter = layout.voters(schema);
         let proof = placed.map(|(placement, servers)| prove(layout, placement, servers));
         let failures = usize::from(schema.failures_tolerated);
         let at_risk = placed.map_or(failures, |(placement, servers)| {
-            copies_at_risk(layout, placement, servers, failures)
+            members_at_risk((schema, layout), placement, servers, failures)
         });
         let amplification = amplification(layout);
         let replexes = amplification.into_iter().map(|amplification| {
@@ -121,7 +122,7 @@ impl TableReport {
             failures_survived: proof.map(|proof| proof.failures_tolerated()),
             shortfall: String::new(),
             last_voter,
-            decision_position: decision_position(copies, at_risk, last_voter),
+            decision_position: decision_position(members, at_risk, last_voter),
             local_entries: schema.local_entries,
             durability: schema.durability,
             replexes: replexes.collect(),
@@ -165,7 +166,10 @@ fn kind(schema: &Schema, layout: &Layout, replex: &Replex) -> String {
             Some(Constraint::Unique) => "unique index".to_string(),
             Some(Constraint::Dense) => "dense index".to_string(),
         },
-        ReplexKind::Thin { .. } => "thin index".to_string(),
+        ReplexKind::Thin { index } => match schema.thin[index].unique {
+            false => "thin index".to_string(),
+            true => "unique thin index".to_string(),
+        },
         ReplexKind::Hybrid => "hybrid".to_string(),
         ReplexKind::Exact { of } => format!("exact replica of {}", layout.replexes[of].name),
         ReplexKind::Hyperspace => "hyperspace".to_string(),

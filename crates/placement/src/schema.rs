@@ -75,6 +75,8 @@ pub struct ThinIndex {
     /// Whether partitions are ranges of the order, which split and merge. Otherwise there are as
     /// many as the table has, and the hash of the sorting key determines the partition.
     pub by_range: bool,
+    /// Whether no two rows may have the same key. NULLs are never the same.
+    pub unique: bool,
 }
 
 /// When a write is acknowledged.

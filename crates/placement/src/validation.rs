@@ -186,6 +186,11 @@ impl Schema {
                 !index.columns.is_empty(),
                 "index {name} of table {table} has no columns: name at least one"
             );
+            ensure!(
+                !(index.unique && index.by_range),
+                "index {name} of table {table} is unique, so ranges cannot divide it: leave ranges \
+                 out"
+            );
             let columns = [columns_of(&index.columns), index.included.clone()].concat();
             self.check_key(&format!("index {name}"), &columns)?;
         }

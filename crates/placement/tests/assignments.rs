@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use cases::{all_rows, config, flights, layout, table};
 use placement::{
     AssignmentError, HostCore, LOAD_PER_COPY, Layout, Loads, PartitionHost, Placement, assign,
-    copies_at_risk, decision_position, prove,
+    decision_position, members_at_risk, prove,
 };
 use proptest::prelude::*;
 
@@ -201,23 +201,27 @@ fn decision_position_is_within_r3() {
 
 #[test]
 fn copies_in_one_domain_are_at_risk_together() {
-    let layout = Layout::base(&flights(12, 2));
+    let schema = flights(12, 2);
+    let layout = Layout::base(&schema);
+    let members_at_risk = |placement: &Placement, servers: &[PartitionHost], failures| {
+        members_at_risk((&schema, &layout), placement, servers, failures)
+    };
     let three = servers(&[1, 1, 1]);
     let apart = places_of(&layout, |replex, _| replex as u32);
-    assert_eq!(copies_at_risk(&layout, &apart, &three, 1), 1);
-    assert_eq!(copies_at_risk(&layout, &apart, &three, 2), 2);
+    assert_eq!(members_at_risk(&apart, &three, 1), 1);
+    assert_eq!(members_at_risk(&apart, &three, 2), 2);
     // The first server holds two of the three.
     let together = places_of(&layout, |replex, _| replex as u32 / 2);
-    assert_eq!(copies_at_risk(&layout, &together, &three, 1), 2);
+    assert_eq!(members_at_risk(&together, &three, 1), 2);
     // Never all: then nothing would be left to decide by.
     let all = places_of(&layout, |_, _| 0);
-    assert_eq!(copies_at_risk(&layout, &all, &three, 1), 2);
+    assert_eq!(members_at_risk(&all, &three, 1), 2);
     // Servers of one rack fail together. A server without a rack fails alone.
     let mut racks = servers(&[1, 1]);
     racks[1].domain = racks[0].domain.clone();
-    assert_eq!(copies_at_risk(&layout, &apart, &racks, 1), 2);
+    assert_eq!(members_at_risk(&apart, &racks, 1), 2);
     // No failure takes anything.
-    assert_eq!(copies_at_risk(&layout, &all, &three, 0), 0);
+    assert_eq!(members_at_risk(&all, &three, 0), 0);
 }
 
 #[test]

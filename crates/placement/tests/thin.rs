@@ -1,12 +1,12 @@
-//! Thin indexes are no copies: they count for no failure, cover nothing, and have no place in
-//! chains.
+//! Thin indexes are no copies: they count for no failure, and cover nothing. Only unique ones have
+//! a place in chains.
 
 mod cases;
 
 use cases::flights;
 use placement::{
-    CoverCosts, Layout, Loads, PartitionHost, ReplexKind, Schema, ThinIndex, assign,
-    copies_at_risk, cover, prove,
+    CoverCosts, Layout, Loads, PartitionHost, ReplexKind, Schema, ThinIndex, assign, cover,
+    members_at_risk, prove,
 };
 
 fn thin(name: &str, columns: &[usize], included: &[usize]) -> ThinIndex {
@@ -15,6 +15,7 @@ fn thin(name: &str, columns: &[usize], included: &[usize]) -> ThinIndex {
         columns: placement::ascending(columns),
         included: included.into(),
         by_range: false,
+        unique: false,
     }
 }
 
@@ -54,11 +55,15 @@ fn a_thin_index_is_no_copy() {
 
 #[test]
 fn a_thin_index_tolerates_no_failure() {
-    let layout = Layout::base(&with_thin());
+    let schema = with_thin();
+    let layout = Layout::base(&schema);
     let three = servers(3);
     let (placement, proof) = assign(&layout, 2, &three, &Loads::new()).unwrap();
     assert_eq!(proof.copies_guaranteed, 3);
-    assert_eq!(copies_at_risk(&layout, &placement, &three, 1), 1);
+    assert_eq!(
+        members_at_risk((&schema, &layout), &placement, &three, 1),
+        1
+    );
     for replex in [3, 4] {
         let places = &placement.replexes[replex];
         assert_eq!(places.len(), 12);
@@ -75,6 +80,27 @@ fn a_thin_index_tolerates_no_failure() {
         prove(&layout, &elsewhere, &servers(8)[3..]).copies_guaranteed,
         0
     );
+}
+
+/// Its partitions vote, so they are members of the chain. On each server there is one, beside a
+/// copy: a failure takes two members.
+#[test]
+fn a_unique_thin_index_is_a_member_and_no_copy() {
+    let (mut schema, bare) = (with_thin(), Layout::base(&flights(12, 2)));
+    schema.thin[0].unique = true;
+    let layout = Layout::base(&schema);
+    assert_eq!(layout.copies(), bare.copies());
+    assert_eq!(layout.voters(&schema), bare.voters(&flights(12, 2)) + 1);
+    assert_eq!(layout.side_numbers(&schema), [4]);
+    let chain = layout.chain(&schema);
+    assert_eq!((chain[0], chain.len()), (0, 4));
+    let position = chain.iter().position(|number| *number == 3).unwrap();
+    assert!(position < layout.voters(&schema), "{chain:?}");
+    let three = servers(3);
+    let (placement, proof) = assign(&layout, 2, &three, &Loads::new()).unwrap();
+    assert_eq!(proof.copies_guaranteed, 3);
+    let at_risk = |failures| members_at_risk((&schema, &layout), &placement, &three, failures);
+    assert_eq!([0, 1, 2].map(at_risk), [0, 2, 3]);
 }
 
 #[test]

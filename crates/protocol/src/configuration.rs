@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use placement::{Axis, KeySpace, Layout, Replex, ReplexKind, Residue, SlotConstraints};
 use placement::{Column, Constraint, Durability, Index, Schema};
 use placement::{
-    ColumnType, Placement, PlacementProof, TableReport, copies_at_risk, decision_position, prove,
+    ColumnType, Placement, PlacementProof, TableReport, decision_position, members_at_risk, prove,
 };
 use placement::{Cut, Dimension, FurtherCopy, Share, SortColumn, ThinIndex};
 use placement::{RangePart, RangeStart, RangeTransfer, Ranges};
@@ -506,9 +506,10 @@ impl Configuration {
     pub fn decision_position(&self, table: &PlacedTable) -> usize {
         let servers = self.hosts();
         let failures = usize::from(table.schema.failures_tolerated);
-        let at_risk = copies_at_risk(&table.layout, &table.bare_placement(), &servers, failures);
+        let of = (&table.schema, &table.layout);
+        let at_risk = members_at_risk(of, &table.bare_placement(), &servers, failures);
         let voters = table.layout.voters(&table.schema);
-        decision_position(table.layout.copies(), at_risk, voters)
+        decision_position(table.layout.chain(&table.schema).len(), at_risk, voters)
     }
 
     /// Returns the address of a core.
@@ -699,7 +700,8 @@ wire_struct!(ThinIndex {
     name,
     columns,
     included,
-    by_range
+    by_range,
+    unique
 });
 wire_struct!(SortColumn {
     column,

@@ -204,6 +204,14 @@ bugs! {
     EntryForgotten = "entry-forgotten", "R27";
     /// A side member replaces an entry only if the operation changes its key.
     IncludedColumnKept = "included-column-kept", "R27";
+    /// The end of an epoch changes no entries, although it commits the operation.
+    ResolvedWithoutEntry = "resolved-without-entry", "R27";
+    /// A member of a cover sends a unique thin index whole rows to vote with, instead of entries.
+    FetchedAsRows = "fetched-as-rows", "R18";
+    /// A unique thin index votes yes, whatever entries it has.
+    UniqueEntriesUnchecked = "unique-entries-unchecked", "R54";
+    /// A unique thin index that restarts does not hold the keys that it has voted on.
+    UniqueEntriesReleased = "unique-entries-released", "R54";
     /// The decider does not wait for the reports of side members.
     DecidesWithoutReports = "decides-without-reports", "R48";
     /// A side member reports before its prepare is durable.

@@ -68,6 +68,16 @@ fn suits(bug: Bug, seed: u64, plan: &RunPlan) -> bool {
             let restarts = faults.crash_every_us > 0 || faults.stop_every_us > 0;
             !plan.schema.thin.is_empty() && is_replicated && restarts
         }
+        Bug::ResolvedWithoutEntry => {
+            !plan.schema.thin.is_empty() && plan.replace_after_us < u64::MAX
+        }
+        Bug::UniqueEntriesUnchecked => plan.schema.thin.iter().any(|index| index.unique),
+        Bug::UniqueEntriesReleased => {
+            faults.crash_every_us > 0 && plan.schema.thin.iter().any(|index| index.unique)
+        }
+        Bug::FetchedAsRows => {
+            faults.loss_every_us > 0 && plan.schema.thin.iter().any(|index| index.unique)
+        }
         Bug::SidesNotAsked => !plan.schema.thin.is_empty() && plan.faults.crash_every_us > 0,
         Bug::ReportedBeforeDurable => {
             !plan.schema.thin.is_empty() && plan.schema.durability == Durability::Sync

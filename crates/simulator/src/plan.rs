@@ -259,24 +259,28 @@ impl RunPlan {
     }
 }
 
-/// Returns a thin index over columns that change.
+/// Returns a thin index over columns that change. No two groups share keys of a unique one.
 pub fn thin_index(name: String, random: &mut Random) -> ThinIndex {
     use model::{A, D, GROUP, N, TAG, U};
     // Ranges of a group are those of `A`. The last one has all columns, so that entries answer
     // alone.
     let (up, down) = (SortColumn::ascending, SortColumn::descending);
-    let choices: [(&[SortColumn], &[usize]); 4] = [
-        (&[down(A)], &[]),
-        (&[up(GROUP), down(A)], &[TAG]),
-        (&[up(GROUP), up(N)], &[]),
-        (&[down(GROUP), up(A)], &[U, D, N, TAG]),
+    let choices: [(&[SortColumn], &[usize], bool); 7] = [
+        (&[down(A)], &[], false),
+        (&[up(GROUP), down(A)], &[TAG], false),
+        (&[up(GROUP), up(N)], &[], false),
+        (&[down(GROUP), up(A)], &[U, D, N, TAG], false),
+        (&[up(U)], &[], true),
+        (&[down(U)], &[A, N], true),
+        (&[up(GROUP), down(U)], &[TAG], true),
     ];
-    let (columns, included) = *random.pick(&choices);
+    let (columns, included, unique) = *random.pick(&choices);
     ThinIndex {
         name,
         columns: columns.to_vec(),
         included: included.to_vec(),
-        by_range: random.chance(0.5),
+        by_range: random.chance(0.5) && !unique,
+        unique,
     }
 }
 

@@ -207,10 +207,11 @@ fn check_rest(world: &mut World) -> RestingRows {
     };
     for SimulatedTable { id, translation } in world.tables.clone() {
         let table = &translation;
-        let (thin, own): (PartitionContents, PartitionContents) = of_table(&rest, id)
+        let all = of_table(&rest, id);
+        world.check("I4 constraints hold", constraints::hold(&all, &table.model));
+        let (thin, own): (PartitionContents, PartitionContents) = all
             .into_iter()
             .partition(|(partition, _)| table.layout.is_thin(usize::from(partition.replex)));
-        world.check("I4 constraints hold", constraints::hold(&own, &table.model));
         world.check(
             "I6 every row is where h puts it",
             places::right(&own, table),

@@ -339,6 +339,7 @@ impl Definition {
                 Some(Constraint::Unique) => IndexConstraint::Unique,
                 Some(Constraint::Dense) => IndexConstraint::Dense,
             },
+            ReplexKind::Thin { index } if schema.thin[index].unique => IndexConstraint::Unique,
             _ => IndexConstraint::Plain,
         };
         let axes = replex.axes.iter().map(|axis| {

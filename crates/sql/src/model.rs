@@ -7,9 +7,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use placement::{
-    Constraint, ReplexKind, RowView, Schema, Value, encode_key, encode_row, encode_sorted,
-};
+use placement::{Constraint, RowView, Schema, SortColumn, Value, encode_row, encode_sorted};
 use protocol::configuration::{Configuration, PartitionState, PlacedTable};
 use protocol::expression::{Assignment, Expression, evaluate_for, holds};
 use protocol::identity::{Epoch, SnapshotId, TableId, Version};
@@ -477,12 +475,9 @@ fn apply(
     let old = rows.get(&*mutation.pk).map(|(_, row)| row.clone());
     let new = row_after(table, mutation, old.as_ref())?;
     for (number, replex) in table.layout.replexes.iter().enumerate() {
-        if let ReplexKind::Index { index } = replex.kind
-            && let Some(constraint) = schema.indexes[index].constraint
-        {
-            let columns = &schema.indexes[index].columns;
+        if let Some(constraint) = table.layout.constraint(schema, number) {
             let change = (old.as_ref(), new.as_ref());
-            vote(rows, &mutation.pk, columns, constraint, change)
+            vote(rows, &mutation.pk, &replex.sort_columns, constraint, change)
                 .map_err(|vote| vote.by(number))?;
         }
     }
@@ -577,12 +572,12 @@ impl RefusedMutation {
 fn vote(
     rows: &RowsByKey,
     pk: &[u8],
-    columns: &[usize],
+    columns: &[SortColumn],
     constraint: Constraint,
     (old, new): (Option<&Vec<Value>>, Option<&Vec<Value>>),
 ) -> Result<(), RefusedMutation> {
     let key = |row: &Vec<Value>| -> Vec<Value> {
-        columns.iter().map(|column| row[*column].clone()).collect()
+        columns.iter().map(|it| row[it.column].clone()).collect()
     };
     let old_key = old.map(key);
     let new_key = new.map(key);
@@ -600,7 +595,8 @@ fn vote(
             };
             let has_null = new_key.contains(&Value::Null);
             if !has_null && others().any(|other| other == new_key) {
-                let key = encode_key(new_key.iter().map(Value::as_ref));
+                let row = new.expect("it has this key");
+                let key = encode_sorted(columns, |column| row[column].as_ref());
                 return Err(RefusedMutation::Duplicate(key));
             }
         }

@@ -92,6 +92,8 @@ pub enum IndexKind {
         included: Vec<String>,
         /// Whether ranges of the order divide it; otherwise the hash of the key does.
         by_range: bool,
+        /// Whether no two rows may have the same key.
+        unique: bool,
     },
     /// `replex (columns)`: a copy sorted by columns.
     Sorted {

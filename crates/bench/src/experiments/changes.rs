@@ -228,6 +228,7 @@ async fn split_index(client: &Client) -> io::Result<()> {
         columns: ascending(&[usize::from(column)]),
         included: Vec::new(),
         by_range: true,
+        unique: false,
     });
     client.add_copy(schema, &|_| {}).await.map_err(failed)?;
     loop {

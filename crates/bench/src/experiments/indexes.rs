@@ -116,6 +116,7 @@ async fn make_thin(client: &Client, rows: u64) -> io::Result<Measurements> {
             columns: ascending(&[2]),
             included,
             by_range: true,
+            unique: false,
         });
         let begun = Instant::now();
         client.add_copy(wanted, &|_| {}).await.map_err(failed)?;
@@ -254,6 +255,7 @@ async fn overwritten_table(client: &Client, indexes: u16) -> io::Result<Table> {
             columns: ascending(&[usize::from(index) + 1]),
             included: Vec::new(),
             by_range: true,
+            unique: false,
         })
         .collect();
     let created = client.create_table(schema, IfExists::Fail);

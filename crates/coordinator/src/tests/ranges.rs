@@ -18,6 +18,7 @@ fn scene() -> Scene {
         columns: placement::ascending(&[1]),
         included: Vec::new(),
         by_range: true,
+        unique: false,
     });
     let reply = scene.ask(Request::AddCopy { schema });
     assert!(matches!(reply, Reply::Done { .. }), "{reply:?}");

@@ -10,8 +10,8 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use placement::{
-    Column, Constraint, Durability, KEY_BYTES_MAX, KeyInterval, Layout, RangeTransfer, ReplexKind,
-    RowView, Schema, SortColumn, ValueRef, encode_row_refs, encode_sorted,
+    Column, Constraint, Durability, KEY_BYTES_MAX, KeyInterval, Layout, RangeTransfer, RowView,
+    Schema, SortColumn, ValueRef, encode_row_refs, encode_sorted,
 };
 use protocol::configuration::{Configuration, Place, PlacedTable, Sealing};
 use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, TableId};
@@ -49,8 +49,8 @@ pub(crate) struct TableInfo {
     pub row_bytes_short: usize,
     /// The numbers of all copies in the order of chains.
     chain: Vec<usize>,
-    /// The numbers of all thin indexes.
-    thin: Vec<usize>,
+    /// The numbers of the thin indexes whose partitions are side members.
+    sides: Vec<usize>,
     /// By replex, its position in chains, from 1: what k and x count (R3); 0 if vacant.
     positions: Vec<usize>,
     /// k of R3: the position of the last replex that can vote no, counted from 1.
@@ -81,8 +81,9 @@ pub(crate) struct ReplexInfo {
     pub entry_has: Vec<bool>,
 }
 
-/// The effect of a change on one partition.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The effect of a change on one partition. A change without effect changes no entry of a thin
+/// index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PartitionEffect {
     /// The key of the removed entry.
     pub remove: Option<Vec<u8>>,
@@ -120,10 +121,7 @@ impl ReplexInfo {
         ReplexInfo {
             entry_columns: layout.order(position),
             sort_count: replex.sort_columns.len(),
-            constraint: match replex.kind {
-                ReplexKind::Index { index } => table.schema.indexes[index].constraint,
-                _ => None,
-            },
+            constraint: layout.constraint(&table.schema, position),
             order: number(layout.order_of(position)),
             entry_orders: orders.filter(|order| serves(*order)).map(number).collect(),
             is_building: table.is_building(position),
@@ -170,7 +168,7 @@ impl TableInfo {
             .for_each(|column| column.nullable = true);
         let sync = schema.durability == Durability::Sync;
         let chain = layout.chain(&schema);
-        let thin = layout.thin_numbers().collect();
+        let sides = layout.side_numbers(&schema);
         let mut positions = alloc::vec![0; replexes.len()];
         for (position, number) in (1..).zip(&chain) {
             positions[*number] = position;
@@ -192,7 +190,7 @@ impl TableInfo {
             row_bytes_short: row_bytes_short(&replexes),
             replexes,
             chain,
-            thin,
+            sides,
             positions,
             last_voter: k,
             // With `replicated`, durable means in memory, and a crash is a loss of it.
@@ -265,17 +263,17 @@ impl TableInfo {
     }
 
     /// Returns the members of the operation of one change, and the number of side members. First
-    /// comes the chain: in each copy the partition that the row leaves and the one that it enters,
-    /// in chain order (HyperDex's value-dependent chaining). Then come the partitions of thin
-    /// indexes that an entry leaves or enters.
+    /// comes the chain: in each copy and each unique thin index the partition that the row leaves
+    /// and the one that it enters, in chain order (HyperDex's value-dependent chaining). Then come
+    /// the partitions of other thin indexes that an entry leaves or enters.
     pub fn members(&self, change: &RowChange) -> (Vec<PartitionId>, u8) {
         let mut members = self.chain(change);
-        if self.thin.is_empty() {
+        if self.sides.is_empty() {
             return (members, 0);
         }
         let count = members.len();
         let rows = [self.old_row(change), self.new_row(change)];
-        for &replex in &self.thin {
+        for &replex in &self.sides {
             if !self.changes_entry(replex, change, &rows) {
                 continue;
             }
@@ -403,6 +401,10 @@ impl TableInfo {
     ) -> (PartitionEffect, Vec<Vec<u8>>) {
         let replex = usize::from(partition.replex);
         let rows = [self.old_row(change), self.new_row(change)];
+        if self.replexes[replex].is_thin() && !self.changes_entry(replex, change, &rows) {
+            // A unique thin index is in every chain.
+            return Default::default();
+        }
         let [remove, put] = rows.map(|row| {
             let here =
                 |row: &RowView<'_>| self.layout.is_in_partition(replex, partition.number, row);

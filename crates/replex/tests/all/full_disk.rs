@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use placement::Durability;
+use protocol::configuration::Configuration;
 use protocol::identity::ServerId;
 use replex::cluster::Cluster;
 use replex::inspect::{Inspector, are_equal};
@@ -134,6 +135,15 @@ async fn full_disk_refuses_writes_and_loses_nothing() {
     cluster.check_processes().unwrap();
     check_copies(&cluster, written - 1).await;
 
+    // An index that is begun now is complete once there is space, if not before.
+    let indexed = address.clone();
+    let making = tokio::task::spawn_blocking(move || {
+        let create = "CREATE INDEX of_score ON people (score) INCLUDE (city)";
+        support::run_well(&["sql", "-C", &indexed, "-c", create])
+    });
+    let is_known = |configuration: &Configuration| !configuration.tables[0].schema.thin.is_empty();
+    cluster.wait_until("it is known", is_known).await.unwrap();
+
     fs::remove_file(&ballast).unwrap();
     let since = Instant::now();
     while people.insert_noted(&person(written), &note).await != Outcome::Done {
@@ -141,6 +151,9 @@ async fn full_disk_refuses_writes_and_loses_nothing() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     written += 1;
+    making.await.unwrap();
+    let check = support::run_well(&["admin", "-C", &address, "check", "people"]);
+    assert!(check.contains("agree with the rows"), "{check}");
     cluster.kill(small).await.unwrap();
     cluster.restart(small).await.unwrap();
     cluster.wait_until_serving().await.unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use client::{Client, ConnectOptions, Error, IfExists, IfMissing, RequestResult, Table};
-use placement::{Constraint, Durability, Value};
+use placement::{Constraint, Durability, Schema, ThinIndex, Value};
 use protocol::configuration::Configuration;
 
 use crate::support;
@@ -74,6 +74,65 @@ fn note(id: i64) -> Value {
 fn person(id: i64) -> Vec<Value> {
     let city = Value::Text(format!("city {}", id % 17));
     vec![Value::Int64(id), city, Value::Int64(id % 5), note(id)]
+}
+
+/// A thin index over a key that is too long names the row and leaves nothing. Once there is an index,
+/// it refuses such a row.
+#[tokio::test]
+async fn a_thin_index_has_no_long_keys() {
+    let mut cluster = support::cluster(2).await;
+    let address = cluster.coordinator_address().to_owned();
+    let client = Client::connect(ConnectOptions::new([address.clone()]));
+    let client = client.await.unwrap();
+    let schema = support::people(1, Durability::Sync);
+    let table = client.create_table(schema, IfExists::Fail).await.unwrap();
+    let mut long = person(1);
+    long[3] = Value::Text("x".repeat(2_000));
+    assert!(table.insert(&long).await.unwrap().took_effect());
+    assert!(table.insert(&person(2)).await.unwrap().took_effect());
+    let with_thin = |schema: &Schema, name: &str| {
+        let mut schema = schema.clone();
+        schema.thin.push(ThinIndex {
+            name: name.into(),
+            columns: placement::ascending(&[3]),
+            included: Vec::new(),
+            by_range: false,
+            unique: name == "unique",
+        });
+        schema
+    };
+    for name in ["plain", "unique"] {
+        let wanted = with_thin(table.schema(), name);
+        let error = client.add_copy(wanted, &|_| {}).await.unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("at most 1024 are possible"), "{text}");
+        assert!(text.contains("(id) = (1)"), "{text}");
+        let is_gone = |configuration: &Configuration| {
+            let table = &configuration.tables[0];
+            table.schema.thin.is_empty() && table.building.is_empty()
+        };
+        cluster.wait_until("it is gone", is_gone).await.unwrap();
+    }
+
+    assert!(table.delete(&long[..1], None).await.unwrap().took_effect());
+    // The same index twice, under two names.
+    for name in ["plain", "again"] {
+        let table = client.table("people").await.unwrap();
+        let wanted = with_thin(table.schema(), name);
+        client.add_copy(wanted, &|_| {}).await.unwrap();
+    }
+    let table = client.table("people").await.unwrap();
+    let refused = table.insert(&long).await.unwrap();
+    let RequestResult::Invalid { message } = &refused else {
+        panic!("{refused:?}");
+    };
+    assert!(message.contains("the key of index plain has "), "{message}");
+    for name in ["plain", "again"] {
+        let found = table.lookup(name, &[note(2)]).unwrap().await.unwrap();
+        assert_eq!(found.len(), 1, "{name}");
+    }
+    let check = support::run_well(&["admin", "-C", &address, "check", "people"]);
+    assert!(check.contains("agree with the rows"), "{check}");
 }
 
 /// A unique index judges each row under its lock, so a value that goes from one row to another

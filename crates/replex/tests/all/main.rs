@@ -46,3 +46,4 @@ mod snapshots;
 mod sql_scripts;
 mod stopped_server;
 mod support;
+mod unique_thin;

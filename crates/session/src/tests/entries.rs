@@ -27,6 +27,7 @@ fn with_thin(down: bool) -> Arc<Configuration> {
         columns: placement::ascending(&[1]),
         included: Vec::new(),
         by_range: false,
+        unique: false,
     });
     table.layout = Layout::base(&table.schema);
     let count = table.layout.partition_count(usize::from(THIN)) as usize;
@@ -266,6 +267,7 @@ fn a_thin_index_is_another_copy_than_the_dropped_one_of_its_number() {
         columns: placement::ascending(&[1]),
         included: Vec::new(),
         by_range: false,
+        unique: false,
     });
     table.layout = Layout::base(&table.schema);
     client.step(SessionInput::Configuration(Arc::new(next)));

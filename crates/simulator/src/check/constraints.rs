@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::partition_contents::{PartitionContents, of_replex};
 use crate::model::{ID, IndexConstraint, Model, NULL};
 
-/// Checks the rows of every replex.
+/// Checks the rows of every copy, and the entries of every thin index.
 pub fn hold(rest: &PartitionContents, model: &Model) -> Result<(), String> {
     for (place, copy) in model.present() {
         let replex = copy.number;

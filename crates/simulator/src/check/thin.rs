@@ -82,6 +82,7 @@ mod tests {
             columns: vec![SortColumn::descending(crate::model::A)],
             included: Vec::new(),
             by_range: false,
+            unique: false,
         }];
         let table = Translation::new(&schema, &Layout::base(&schema));
         let replex = table.layout.thin_numbers().next().expect("it was added");

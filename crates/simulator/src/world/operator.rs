@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use placement::{Constraint, FurtherCopy, Index, Schema};
+use placement::{Constraint, FurtherCopy, Index, Schema, ascending};
 use protocol::configuration::{PartitionState, PlacedTable};
 use protocol::identity::{CoreId, Epoch};
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
@@ -226,7 +226,12 @@ fn add(table: &PlacedTable, random: &mut Random) -> CoordinatorRequest {
     let mut names = (0..).map(|number| format!("late_{number}"));
     let name = names.find(is_free).expect("there are names enough");
     if random.chance(0.2) {
-        schema.thin.push(thin_index(name, random));
+        let mut index = thin_index(name, random);
+        // A build finds rows that collide.
+        if index.unique && random.chance(0.3) {
+            (index.columns, index.included) = (ascending(&[A]), Vec::new());
+        }
+        schema.thin.push(index);
     } else if random.chance(0.65) {
         schema.indexes.push(late_index(name, random));
     } else {

@@ -65,7 +65,8 @@ pub(super) fn index(
         IndexKind::Sorted {
             constraint: Some(Constraint::Unique),
             ..
-        } => "key",
+        }
+        | IndexKind::Thin { unique: true, .. } => "key",
         IndexKind::Sorted { .. } | IndexKind::Thin { .. } => "idx",
         further => further.using(),
     };
@@ -100,20 +101,17 @@ fn kind_of(
     let by_default = if is_thin { "btree" } else { "replex" };
     let mut kind = kind(using.unwrap_or(by_default))?;
     match &mut kind {
-        // PostgreSQL's tools name the kind of every index.
-        IndexKind::Thin { .. } if *unique => {
-            kind = IndexKind::Sorted {
-                constraint: Some(Constraint::Unique),
-                partition_by: Vec::new(),
-            };
-        }
         IndexKind::Thin {
             directions,
             included: columns,
-            ..
+            unique: is_unique,
+            by_range,
         } => {
             directions.clone_from(defined);
             columns.clone_from(included);
+            *is_unique = *unique;
+            // Two rows with the same key must be in the same partition.
+            *by_range = !unique;
         }
         IndexKind::Sorted { constraint, .. } => {
             *constraint = unique.then_some(Constraint::Unique);
@@ -131,9 +129,10 @@ fn kind_of(
     }
     check_ascending(defined, table)?;
     if !included.is_empty() {
+        let words = if *unique { "UNIQUE INDEX" } else { "INDEX" };
         return Err(SqlError::statement(format!(
             "a copy of the table has all columns: leave out INCLUDE, or make a thin index with \
-             CREATE INDEX … ON {table} (…) INCLUDE ({})",
+             CREATE {words} … ON {table} USING btree (…) INCLUDE ({})",
             included.join(", ")
         )));
     }
@@ -147,6 +146,7 @@ fn kind(using: &str) -> Result<IndexKind, SqlError> {
             directions: Vec::new(),
             included: Vec::new(),
             by_range: true,
+            unique: false,
         },
         "replex" => IndexKind::Sorted {
             constraint: None,
@@ -186,8 +186,19 @@ fn set_option(kind: &mut IndexKind, option: &Expr) -> Result<(), SqlError> {
     };
     let (option, value) = (left.to_string().to_lowercase(), text_of(right));
     match (&mut *kind, option.as_str()) {
-        (IndexKind::Thin { by_range, .. }, "ranges") => {
+        (
+            IndexKind::Thin {
+                by_range, unique, ..
+            },
+            "ranges",
+        ) => {
             *by_range = match value.to_lowercase().as_str() {
+                "on" | "true" if *unique => {
+                    return Err(SqlError::unsupported(
+                        "a unique index that is divided into ranges",
+                        "leave the option out: the hash of the key divides a unique thin index",
+                    ));
+                }
                 "on" | "true" => true,
                 "off" | "false" => false,
                 _ => {
@@ -277,12 +288,8 @@ pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(),
         let columns = positions(schema, &create.names)?;
         let what = format!("index {create} of table {}", schema.name);
         let partition_columns = prefix(&what, &create.names, partition_by)?;
-        if constraint == Some(Constraint::Unique) && columns == schema.primary_key {
-            return Err(SqlError::statement(format!(
-                "index {create} of table {} has the columns of the primary key, which is unique \
-                 already: leave it out",
-                schema.name
-            )));
+        if constraint == Some(Constraint::Unique) {
+            check_is_not_primary(schema, &create, &columns)?;
         }
         schema.indexes.push(Index {
             name: create.name,
@@ -295,11 +302,16 @@ pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(),
     if let IndexKind::Thin {
         directions,
         included,
+        unique,
         by_range,
     } = &create.kind
     {
-        let columns = positions(schema, &create.names)?.into_iter();
+        let columns = positions(schema, &create.names)?;
+        if *unique {
+            check_is_not_primary(schema, &create, &columns)?;
+        }
         let columns = columns
+            .into_iter()
             .zip(directions)
             .map(|(column, direction)| SortColumn {
                 column,
@@ -310,6 +322,7 @@ pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(),
             by_range: *by_range,
             columns: columns.collect(),
             included: positions(schema, included)?,
+            unique: *unique,
             name: create.name,
         });
         return Ok(());
@@ -320,6 +333,22 @@ pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(),
         cut,
     });
     Ok(())
+}
+
+/// Checks that a unique index demands more than the primary key.
+fn check_is_not_primary(
+    schema: &Schema,
+    create: &CreateIndex,
+    columns: &[usize],
+) -> Result<(), SqlError> {
+    match *columns == schema.primary_key {
+        false => Ok(()),
+        true => Err(SqlError::statement(format!(
+            "index {create} of table {} has the columns of the primary key, which is unique \
+             already: leave it out",
+            schema.name
+        ))),
+    }
 }
 
 /// Returns the columns in the option `partition_by`: `'a, b'`.

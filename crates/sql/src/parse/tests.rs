@@ -99,7 +99,8 @@ fn an_index_is_thin_unless_the_statement_says_more() {
         ("CREATE INDEX i ON t USING btree (a)", true),
         ("CREATE INDEX i ON t USING replex (a)", false),
         ("CREATE UNIQUE INDEX i ON t (a)", false),
-        ("CREATE UNIQUE INDEX i ON t USING btree (a)", false),
+        ("CREATE UNIQUE INDEX i ON t USING btree (a)", true),
+        ("CREATE UNIQUE INDEX i ON t USING replex (a)", false),
     ];
     for (text, is_thin) in kinds {
         let Statement::CreateIndex(index) = one(text) else {
@@ -122,6 +123,7 @@ fn an_index_is_thin_unless_the_statement_says_more() {
         columns: placement::ascending(columns),
         included: included.to_vec(),
         by_range: true,
+        unique: false,
     };
     let expected = [thin("slim", &[1], &[]), thin("t_c_b_idx", &[2, 1], &[0])];
     assert_eq!(schema.thin, expected);

@@ -149,8 +149,9 @@ fn candidate(
     request: ReadRequirements<'_>,
 ) -> Option<(AccessRank, AccessChoice)> {
     let constraint = match table.layout.replexes[replex].kind {
-        ReplexKind::Primary | ReplexKind::Thin { .. } => None,
-        ReplexKind::Index { index } => table.schema.indexes[index].constraint,
+        ReplexKind::Primary | ReplexKind::Index { .. } | ReplexKind::Thin { .. } => {
+            table.layout.constraint(&table.schema, replex)
+        }
         ReplexKind::Hybrid
         | ReplexKind::Exact { .. }
         | ReplexKind::Hyperspace

@@ -217,8 +217,8 @@ fn moves(table: &PlacedTable, assignments: &[Assignment]) -> Option<String> {
             .iter()
             .any(|it| usize::from(it.column) == *column)
     };
-    let copies = table.layout.copy_numbers();
-    let moved: Vec<&str> = copies
+    let chain = table.layout.chain(&table.schema).into_iter();
+    let moved: Vec<&str> = chain
         .map(|number| &table.layout.replexes[number])
         .filter(|replex| {
             let key_spaces = replex.axes.iter().map(|axis| axis.key_space);
@@ -245,7 +245,7 @@ fn names(table: &PlacedTable, numbers: impl IntoIterator<Item = usize>) -> Vec<&
 /// Returns a text about the thin indexes whose entries a write changes beside its chain; none if
 /// there are none.
 fn beside(table: &PlacedTable) -> Option<String> {
-    let names = names(table, table.layout.thin_numbers());
+    let names = names(table, table.layout.side_numbers(&table.schema));
     (!names.is_empty()).then(|| {
         format!(
             "  beside the chain: entries of {}, where their columns change",
@@ -472,9 +472,9 @@ fn survived(configuration: &Configuration, table: &PlacedTable) -> String {
 }
 
 fn decided(configuration: &Configuration, table: &PlacedTable) -> String {
-    let copies = table.layout.copies();
+    let members = table.layout.chain(&table.schema).len();
     let position = configuration.decision_position(table);
-    format!("  answered once the decision is durable at position {position} of {copies}")
+    format!("  answered once the decision is durable at position {position} of {members}")
 }
 
 fn table<'a>(configuration: &'a Configuration, read: &ReadPlan) -> &'a PlacedTable {

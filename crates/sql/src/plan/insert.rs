@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use placement::{
-    Constraint, ReplexKind, Value, check_key_bytes, encode_key, encode_row, encode_sorted,
-    key_has_null,
+    Constraint, ReplexKind, Value, check_key_bytes, columns_of, encode_key, encode_row,
+    encode_sorted, key_has_null,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::PlacedTable;
@@ -145,16 +145,18 @@ enum Conflict {
     Update(Vec<Assignment>, Option<Expression>),
 }
 
-/// Returns the keys of a row in the table's unique indexes, each with its index. Leaves out keys
+/// Returns the keys of a row in the table's unique indexes, each with its replex. Leaves out keys
 /// with a NULL, because they are never duplicates.
 fn unique_keys<'a>(
     table: &'a PlacedTable,
     values: &'a [Value],
 ) -> impl Iterator<Item = (usize, Vec<u8>)> + 'a {
-    let indexes = table.schema.indexes.iter().enumerate();
-    let unique = indexes.filter(|(_, index)| index.constraint == Some(Constraint::Unique));
-    unique.filter_map(|(number, index)| {
-        let key = || index.columns.iter().map(|column| values[*column].as_ref());
+    let layout = &table.layout;
+    let is_unique =
+        |number: &usize| layout.constraint(&table.schema, *number) == Some(Constraint::Unique);
+    layout.numbers().filter(is_unique).filter_map(|number| {
+        let columns = columns_of(&layout.replexes[number].sort_columns);
+        let key = || columns.iter().map(|column| values[*column].as_ref());
         (!key_has_null(key())).then(|| (number, encode_key(key())))
     })
 }
@@ -219,14 +221,13 @@ fn target(names: &[String], table: &PlacedTable, scope: &Scope<'_>) -> Result<us
     let columns = columns?;
     let has_them = |key: &[usize]| key.iter().copied().collect::<BTreeSet<usize>>() == columns;
     let replexes = table.layout.replexes.iter().enumerate();
-    let mut keys = replexes.filter_map(|(number, replex)| match replex.kind {
-        ReplexKind::Primary => Some((number, &schema.primary_key)),
-        ReplexKind::Index { index } => {
-            let index = &schema.indexes[index];
-            (index.constraint == Some(Constraint::Unique)).then_some((number, &index.columns))
-        }
-        _ => None,
-    });
+    let is_unique = |number: usize| {
+        let constraint = table.layout.constraint(schema, number);
+        number == table.layout.primary() || constraint == Some(Constraint::Unique)
+    };
+    let mut keys = replexes
+        .filter(|(number, _)| is_unique(*number))
+        .map(|(number, replex)| (number, columns_of(&replex.sort_columns)));
     if let Some((number, _)) = keys.clone().find(|(_, key)| has_them(key)) {
         return Ok(number);
     }

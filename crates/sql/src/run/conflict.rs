@@ -5,7 +5,7 @@
 //! another key, a lookup finds whether the row is a duplicate in the target, too. Then the row is
 //! left out, as in PostgreSQL, which checks the target first.
 
-use placement::{RowView, columns_of, encode_key, key_has_null, prefix_end};
+use placement::{RowView, encode_sorted, key_has_null, prefix_end};
 use protocol::codec::Bytes;
 use protocol::identity::PartitionId;
 use protocol::message::Consistency;
@@ -49,13 +49,12 @@ async fn is_there<S: Store>(
     replex: usize,
 ) -> Result<bool, Attempt> {
     let table = sender.table;
-    let columns = &columns_of(&table.layout.replexes[replex].sort_columns);
+    let columns = &table.layout.replexes[replex].sort_columns;
     let view = RowView::parse(&table.schema.columns, row).expect("the planner encoded it");
-    let key = || columns.iter().map(|column| view.column(*column));
-    if key_has_null(key()) {
+    if key_has_null(columns.iter().map(|it| view.column(it.column))) {
         return Ok(false);
     }
-    let start = encode_key(key());
+    let start = encode_sorted(columns, |column| view.column(column));
     let number = table
         .layout
         .partition_of_values(replex, |column| view.column(column));

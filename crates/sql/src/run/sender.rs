@@ -1,6 +1,6 @@
 //! Sends single mutations of one table, and returns the outcome of each.
 
-use placement::{ColumnType, ReplexKind, columns_of, decode_key};
+use placement::{ColumnType, ReplexKind, SortColumn, columns_of, decode_sorted};
 use protocol::configuration::PlacedTable;
 use protocol::operation::{Mutation, RequestResult};
 
@@ -85,18 +85,15 @@ fn describe_key(table: &PlacedTable, replex: usize, key: &[u8]) -> String {
         Some(ReplexKind::Primary) => "primary key".to_string(),
         _ => format!("index {}", replex_name(table, replex)),
     };
-    let columns = table
-        .layout
-        .replexes
-        .get(replex)
-        .map(|it| columns_of(&it.sort_columns));
-    let columns = &columns.unwrap_or_default()[..];
+    let replex = table.layout.replexes.get(replex);
+    let order: &[SortColumn] = replex.map_or(&[], |it| &it.sort_columns);
+    let columns = columns_of(order);
     let types: Vec<ColumnType> = columns
         .iter()
         .map(|column| table.schema.columns[*column].column_type)
         .collect();
-    match decode_key(key, &types) {
-        Ok(values) => text::key(&name, &table.schema, columns, &values),
+    match decode_sorted(order, &types, key) {
+        Ok(values) => text::key(&name, &table.schema, &columns, &values),
         Err(_) => name,
     }
 }

@@ -227,6 +227,12 @@ impl CoreMachine {
         let is_not_whole = self.is_not_whole(key.1);
         let is_rebuilding = self.is_rebuilding(key.1) || is_not_whole;
         let member = &self.members[&key];
+        if member.resolved_in().is_some()
+            && partition.is_thin()
+            && planted::is(Bug::ResolvedWithoutEntry)
+        {
+            return Ok(());
+        }
         for (change, effect) in member.prepare.changes.iter().zip(&member.effects) {
             let is_kept = match partition.is_thin() {
                 true => planted::is(Bug::EntryLeftBehind),

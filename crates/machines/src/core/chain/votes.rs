@@ -45,6 +45,10 @@ fn duplicate<T: Tables>(
     let Some(key) = row.and_then(|row| member.table.constrained_key(replex, &row)) else {
         return Ok(None);
     };
+    let is_thin = member.table.replexes[replex].is_thin();
+    if is_thin && planted::is(Bug::UniqueEntriesUnchecked) {
+        return Ok(None);
+    }
     let mut other = false;
     let end = prefix_end(&key);
     tables.scan(

@@ -56,7 +56,8 @@ impl TableInfo {
         if !self.finds_collisions(of) || planted::is(Bug::CollisionIgnored) {
             return Ok(None);
         }
-        let Ok(row) = RowView::parse(&self.schema.columns, row) else {
+        // The row is whole, or as the cover sends it: of a thin index, an entry.
+        let Ok(row) = RowView::parse(self.stored_columns(replex), row) else {
             return Ok(None);
         };
         let Some(key) = self.constrained_key(replex, &row) else {
@@ -78,7 +79,7 @@ impl TableInfo {
     /// Returns the error for a row whose key is too long for a copy that is being added.
     pub(crate) fn long_key(&self, of: PartitionId, row: &[u8], bytes: usize) -> String {
         let name = &self.layout.replexes[usize::from(of.replex)].name;
-        let row = RowView::parse(&self.schema.columns, row);
+        let row = RowView::parse(self.stored_columns(usize::from(of.replex)), row);
         let which = row.map_or_else(
             |_| String::new(),
             |row| self.describe(&self.schema.primary_key, &row),

@@ -16,6 +16,7 @@ use protocol::codec::Bytes;
 use protocol::configuration::PartitionState;
 use protocol::identity::{CoreId, PartitionId, Position};
 use protocol::message::{PeerMessage, RowPage, ScanCounts};
+use protocol::planted::{self, Bug};
 
 use crate::core::CoreMachine;
 use crate::core::contract::PeerSend;
@@ -148,7 +149,7 @@ impl CoreMachine {
             }
         }
         self.counters.fetch_rows_looked_at += (self.limits.page_keys_max - keys_left) as u64;
-        let (page, complete_from) = search.page(next);
+        let (page, complete_from) = search.page(next, &table, of);
         step.output.sends.push(PeerSend {
             to: asker,
             after: Position(0),
@@ -263,9 +264,14 @@ impl Search {
         }
     }
 
-    /// Returns the found rows as a page. Also returns the prefix of each range of which rows were
+    /// Returns the found rows as a page, as the partition `of` stores them. Also returns the prefix of each range of which rows were
     /// left out, with the key from which the page has all rows of the range.
-    fn page(self, next: Option<Bytes>) -> (RowPage, Vec<(Bytes, Bytes)>) {
+    fn page(
+        self,
+        next: Option<Bytes>,
+        table: &TableInfo,
+        of: PartitionId,
+    ) -> (RowPage, Vec<(Bytes, Bytes)>) {
         let mut page = RowPage {
             next,
             ..RowPage::default()
@@ -279,7 +285,10 @@ impl Search {
             }
             for value in rows.values() {
                 let (version, row) = stored_row(value);
-                page.push(version, row);
+                match planted::is(Bug::FetchedAsRows) {
+                    true => page.push(version, row),
+                    false => page.push(version, &table.stored_form(of, row)),
+                }
             }
         }
         (page, complete_from)

@@ -195,7 +195,8 @@ impl CoreMachine {
             .expect("members' partitions are held");
         let vote = member.prepare.votes.get(place);
         let voted_no = vote.is_some_and(|vote| *vote != Vote::Yes);
-        let waits = !voted_no && !planted::is(Bug::ReadBeforeRecovery);
+        let is_released = partition.is_thin() && planted::is(Bug::UniqueEntriesReleased);
+        let waits = !voted_no && !is_released && !planted::is(Bug::ReadBeforeRecovery);
         for held in member.held.iter().filter(|_| waits) {
             partition.locks.force(held, key.0);
         }

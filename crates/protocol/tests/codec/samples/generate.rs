@@ -218,7 +218,7 @@ generate_struct! {
     Dimension { column, divisions }
     Column { name, column_type, nullable, default }
     Index { name, columns, constraint, partition_columns }
-    ThinIndex { name, columns, included, by_range }
+    ThinIndex { name, columns, included, by_range, unique }
     SortColumn { column, descending, nulls_first }
     Layout { key_spaces, replexes, local_entries }
     KeySpace { columns, slots }

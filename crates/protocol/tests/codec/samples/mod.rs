@@ -90,6 +90,7 @@ pub fn schema() -> Schema {
             columns: vec![SortColumn::descending(2)],
             included: vec![1],
             by_range: true,
+            unique: false,
         }],
         partitions: 2,
         failures_tolerated: 1,
