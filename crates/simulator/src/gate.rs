@@ -29,6 +29,11 @@ fn suits(bug: Bug, seed: u64, plan: &RunPlan) -> bool {
     match bug {
         Bug::SealStopsAll => undisturbed::is_checked(seed),
         Bug::LeasesShared | Bug::ReaderUnlimited => plan.workload.snapshots > 0.0,
+        Bug::SnapshotDoesNotWait => {
+            // A member that learns late that its operation is settled.
+            let is_late = faults.loss > 0.0 || faults.clog_every_us > 0;
+            is_late && plan.workload.snapshots > 0.0 && plan.schema.durability == Durability::Sync
+        }
         Bug::MarksLeftOut | Bug::MarkedIsTrusted | Bug::EntryTrusted => {
             !plan.schema.thin.is_empty()
         }

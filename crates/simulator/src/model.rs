@@ -370,7 +370,7 @@ impl Model {
                     let taken = rows
                         .iter()
                         .any(|row| row[ID] != new[ID] && self.key(replex, row) == key);
-                    if !key.contains(&NULL) && taken {
+                    if !self.key_has_null(replex, &new) && taken {
                         let keeps_key = old.is_some_and(|old| self.key(replex, &old) == key);
                         violations.push((Observation::Duplicate(copy.number, key), !keeps_key));
                     }
@@ -395,6 +395,12 @@ impl Model {
             }
         }
         violations
+    }
+
+    /// Returns whether a column of the sorting key of a row in a replex is NULL.
+    pub fn key_has_null(&self, replex: usize, row: &ModelRow) -> bool {
+        let mut columns = self.copies[replex].columns.iter();
+        columns.any(|it| row[it.column] == NULL)
     }
 
     /// Returns the sorting key of a row in a replex.

@@ -401,8 +401,10 @@ impl TableInfo {
     ) -> (PartitionEffect, Vec<Vec<u8>>) {
         let replex = usize::from(partition.replex);
         let rows = [self.old_row(change), self.new_row(change)];
-        if self.replexes[replex].is_thin() && !self.changes_entry(replex, change, &rows) {
-            // A unique thin index is in every chain.
+        let info = &self.replexes[replex];
+        let is_in_chain = info.is_thin() && info.constraint.is_some();
+        if is_in_chain && !self.changes_entry(replex, change, &rows) {
+            // A unique thin index is in the chain of every operation.
             return Default::default();
         }
         let [remove, put] = rows.map(|row| {

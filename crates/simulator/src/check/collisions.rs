@@ -12,7 +12,7 @@ use protocol::message::CopyFailure;
 
 use super::cuts::rows_at;
 use crate::ledger::Ledger;
-use crate::model::{IndexConstraint, NULL};
+use crate::model::IndexConstraint;
 use crate::workload::Translation;
 
 /// The unique indexes that were added to tables with rows, and the copies that could not be made.
@@ -46,8 +46,9 @@ impl Collisions {
             let mut keys = BTreeSet::new();
             let mut collide = false;
             for (_, row) in rows_at(ledger, id, Version(u64::MAX)).values() {
-                let key = table.model.key(place, &table.parse(row)?);
-                collide |= !key.contains(&NULL) && !keys.insert(key);
+                let row = table.parse(row)?;
+                let has_null = table.model.key_has_null(place, &row);
+                collide |= !has_null && !keys.insert(table.model.key(place, &row));
             }
             let name = &table.layout.replexes[copy.number].name;
             self.begun.insert((id, name.clone()), collide);
