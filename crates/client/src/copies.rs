@@ -172,6 +172,49 @@ impl Client {
         dropped.map_err(|error| error.after_acceptance(&what))
     }
 
+    /// Drops an index and gives its name to another one of the table, in one step. Waits until the
+    /// other one is complete; statements use the first one until then. `progress` is called from
+    /// time to time with the state of the other one's fill.
+    ///
+    /// # Errors
+    /// - [`Error::Refused`]: the coordinator refuses, or the other index cannot be made.
+    /// - [`Error::NoCoordinator`]: no coordinator is reachable, and nothing was done.
+    /// - [`Error::Unknown`]: the coordinator stopped answering. It may be done later.
+    pub async fn replace_copy(
+        &self,
+        table: &str,
+        name: &str,
+        by: &str,
+        progress: &(dyn Fn(&FillReport) + Send + Sync),
+    ) -> Result<(), Error> {
+        let id = self.table(table).await?.id();
+        let change = CopyChange {
+            table: id,
+            name: by,
+            is_own: &|_, replex| replex.name == by,
+        };
+        self.follow(&change, progress).await?;
+        let request = CoordinatorRequest::ReplaceCopy {
+            table: table.to_owned(),
+            name: name.to_owned(),
+            by: by.to_owned(),
+        };
+        let what = format!("the replacement of {name}");
+        self.accepted(request, &what).await?;
+        let replaced = self.follow_drop(id, name).await;
+        replaced.map_err(|error| error.after_acceptance(&what))?;
+        let configuration = self.configuration();
+        let placed = configuration.table(id).map(|it| &it.layout.replexes[..]);
+        let mut names = placed.unwrap_or_default().iter().map(|it| &it.name);
+        match names.any(|it| it == by) {
+            false => Ok(()),
+            true => Err(Error::Refused {
+                message: format!("{name} could not be replaced by {by}: try again"),
+                retry: false,
+            }),
+        }
+    }
+
     /// Waits until the drop of a copy is no longer due.
     async fn follow_drop(&self, id: TableId, name: &str) -> Result<(), Error> {
         let mut pause = PAUSE_MIN;

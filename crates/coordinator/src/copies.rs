@@ -114,6 +114,36 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
+    /// Drops an index and gives its name to another one, which is complete. Answered at once. Both
+    /// happen with the next epoch that serves.
+    pub(super) fn replace_copy(
+        &mut self,
+        table: &str,
+        name: String,
+        by: String,
+        output: &mut CoordinatorOutput,
+    ) -> Result<Outcome, Refused> {
+        let table = self.table_to_change(table)?;
+        check_is_not_resized(table)?;
+        let replaced = table.with_replaced(&name, &by).map_err(Refused::new)?;
+        let is_other = |number: &usize| table.layout.replexes[*number].name == by;
+        let other = table.layout.numbers().find(is_other);
+        if other.is_some_and(|number| table.is_building(number)) {
+            return Err(Refused {
+                message: format!("index {by} is being made: try again when it serves"),
+                retry: true,
+            });
+        }
+        self.check_without(table, &replaced.layout, &name)?;
+        let id = table.id;
+        output.notes.push(format!(
+            "{name} of table {} will be dropped, and {by} gets its name",
+            replaced.schema.name
+        ));
+        self.change(id, CopyRequest::Replace { name, by }, output);
+        Ok(self.done_now())
+    }
+
     /// Returns the table, if its copies can be changed now: every server with partitions of it must
     /// be up, because the change ends an epoch.
     pub(super) fn table_to_change(&self, name: &str) -> Result<&PlacedTable, Refused> {
@@ -240,7 +270,7 @@ impl Coordinator {
         let dropped = changes.filter_map(|change| {
             let table = self.state.configuration.table(change.table)?;
             match &change.wanted {
-                CopyRequest::Drop { name } => {
+                CopyRequest::Drop { name } | CopyRequest::Replace { name, .. } => {
                     let numbers = table.layout.removable(&table.schema, name).ok()?;
                     Some(numbers.into_iter().map(number).collect::<Vec<u8>>())
                 }
@@ -265,8 +295,10 @@ impl Coordinator {
     ) {
         let changes = self.state.changes.extract_if(.., |change| of(change.table));
         let changes: Vec<CopyChange> = changes.collect();
-        let drops =
-            |it: &&CopyChange| matches!(it.wanted, CopyRequest::Drop { .. } | CopyRequest::Promote);
+        let drops = |it: &&CopyChange| {
+            use CopyRequest::{Drop, Promote, Replace};
+            matches!(it.wanted, Drop { .. } | Replace { .. } | Promote)
+        };
         let fewer: BTreeSet<TableId> = changes.iter().filter(drops).map(|it| it.table).collect();
         // The tolerance of moves was proven with a copy that is being dropped.
         self.cancel_moves(|table| fewer.contains(&table), output);
@@ -284,6 +316,10 @@ impl Coordinator {
                     table.with_copy(schema, epoch, &place)
                 }
                 CopyRequest::Drop { name } => self.without_copy(table, name),
+                CopyRequest::Replace { name, by } => {
+                    let checked = self.without_copy(table, name);
+                    checked.and_then(|_| table.with_replaced(name, by))
+                }
                 CopyRequest::Renew { cells } => self.renewed(table, cells, epoch),
                 CopyRequest::Resize { partitions } => self.resized(table, *partitions, epoch),
                 CopyRequest::Promote => self.promoted(table),
@@ -296,7 +332,9 @@ impl Coordinator {
                 Err(why) => {
                     let name = match &change.wanted {
                         CopyRequest::Add { schema } => table.schema.added_name(schema),
-                        CopyRequest::Drop { name } => name.clone(),
+                        CopyRequest::Drop { name } | CopyRequest::Replace { name, .. } => {
+                            name.clone()
+                        }
                         CopyRequest::Renew { .. } => "what was to be refilled".into(),
                         CopyRequest::Resize { partitions } => resize_name(*partitions),
                         CopyRequest::Promote => "the change of partitions".into(),
@@ -443,7 +481,7 @@ impl Coordinator {
         let changes = self.state.changes.iter();
         let waiting = changes.filter_map(|change| {
             let name = match &change.wanted {
-                CopyRequest::Drop { name } => name.clone(),
+                CopyRequest::Drop { name } | CopyRequest::Replace { name, .. } => name.clone(),
                 CopyRequest::Renew { .. } => return None,
                 CopyRequest::Add { schema } => {
                     let table = self.state.configuration.table(change.table)?;

@@ -342,6 +342,9 @@ impl Coordinator {
                 name,
                 if_exists,
             } => self.drop_copy((&table, name), if_exists, output),
+            CoordinatorRequest::ReplaceCopy { table, name, by } => {
+                self.replace_copy(&table, name, by, output)
+            }
             CoordinatorRequest::Renew { table, cells } => self.renew(&table, cells, output),
             CoordinatorRequest::SetPartitions { table, partitions } => {
                 self.set_partitions(&table, partitions, output)

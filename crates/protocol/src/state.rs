@@ -107,6 +107,13 @@ pub enum CopyRequest {
         /// The name.
         name: String,
     },
+    /// Drops the index with this name and gives its name to another one.
+    Replace {
+        /// The name.
+        name: String,
+        /// The present name of the other index.
+        by: String,
+    },
     /// Refills these partitions at their places.
     Renew {
         /// Number of the replex, number of the partition.
@@ -190,6 +197,7 @@ impl CoordinatorState {
             .filter_map(|change| match &change.wanted {
                 CopyRequest::Add { schema } => Some(schema),
                 CopyRequest::Drop { .. }
+                | CopyRequest::Replace { .. }
                 | CopyRequest::Renew { .. }
                 | CopyRequest::Resize { .. }
                 | CopyRequest::Promote => None,
@@ -228,7 +236,7 @@ wire_struct!(CoordinatorState {
 wire_struct!(CopyChange { table, wanted });
 wire_enum!(CopyRequest {
     0 => Add { schema }, 1 => Drop { name }, 2 => Renew { cells }, 3 => Resize { partitions },
-    4 => Promote,
+    4 => Promote, 5 => Replace { name, by },
 });
 wire_struct!(ServerMember {
     server,

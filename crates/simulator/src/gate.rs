@@ -24,6 +24,7 @@ use crate::undisturbed;
 const BATCH: usize = 64;
 
 /// Returns whether a seed's plan has what a bug needs to do harm.
+// tidy: long — one arm per bug
 fn suits(bug: Bug, seed: u64, plan: &RunPlan) -> bool {
     let faults = &plan.faults;
     match bug {

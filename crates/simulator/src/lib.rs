@@ -24,6 +24,7 @@ pub mod network;
 pub mod plan;
 pub mod random;
 pub mod run;
+pub mod splits;
 pub mod start;
 pub mod trace;
 pub mod undisturbed;

@@ -22,6 +22,7 @@ use crate::core::SimulatedCore;
 use crate::linearizable::{self, Call, Verdict};
 use crate::model::{GROUP, GroupState, ModelRow, Observation, WorkloadOperation};
 use crate::plan::SECOND;
+use crate::splits;
 use crate::start::set_up;
 use crate::trace::Trace;
 use crate::undisturbed;
@@ -108,7 +109,7 @@ fn rest(world: &mut World) {
     world.end_faults();
     let limit_us = world.now_us + CALM_US;
     if world.run(limit_us, |world| {
-        world.clients_are_done() && is_at_rest(world)
+        world.clients_are_done() && is_at_rest(world) && splits::pending(world).is_none()
     }) {
         return;
     }
@@ -121,6 +122,9 @@ fn rest(world: &mut World) {
 
 fn unfinished_reason(world: &World) -> String {
     let mut text = world.clients_left() + &world.coordinator.unfinished_reason();
+    if let Some((range, entries)) = splits::pending(world) {
+        text += &format!("; range {range} has {entries} entries and is not split");
+    }
     for (place, server) in world.servers.iter().enumerate() {
         if !server.is_running() {
             text += &format!("; machine {place} does not run");

@@ -95,6 +95,16 @@ impl Store for Client {
         Ok(Client::drop_copy(self, table, name, missing).await?)
     }
 
+    async fn replace_copy(
+        &self,
+        table: &str,
+        name: &str,
+        by: &str,
+        progress: &(dyn Fn(&FillReport) + Send + Sync),
+    ) -> Result<(), StoreError> {
+        Ok(Client::replace_copy(self, table, name, by, progress).await?)
+    }
+
     async fn drop_table(&self, name: &str, if_exists: bool) -> Result<(), StoreError> {
         let missing = if if_exists {
             IfMissing::Accept

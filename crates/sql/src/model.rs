@@ -345,6 +345,17 @@ impl Store for Model {
         self.change_table(table, |table| table.without_copy(name))
     }
 
+    async fn replace_copy(
+        &self,
+        table: &str,
+        name: &str,
+        by: &str,
+        progress: &(dyn Fn(&FillReport) + Send + Sync),
+    ) -> Result<(), StoreError> {
+        progress(&FillReport::new(TableId(0), 0));
+        self.change_table(table, |table| table.with_replaced(name, by))
+    }
+
     async fn drop_table(&self, name: &str, if_exists: bool) -> Result<(), StoreError> {
         let mut state = self.state.lock().unwrap();
         let mut configuration = (*state.configuration).clone();

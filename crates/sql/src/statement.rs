@@ -32,6 +32,8 @@ pub enum Statement {
         /// Whether it need not exist.
         if_exists: bool,
     },
+    /// `ALTER INDEX … SET USING …`.
+    SetUsing(SetUsing),
     /// `ALTER TABLE … SET (partitions = …)`.
     SetPartitions {
         /// The table.
@@ -64,6 +66,17 @@ pub enum Statement {
     Set(Set),
     /// `SET` of a PostgreSQL setting to the value that it always has here.
     SetAlready,
+}
+
+/// Another kind for an existing index: a thin index becomes a copy, or a copy a thin index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetUsing {
+    /// The table, if the statement names it.
+    pub table: Option<String>,
+    /// The name of the index.
+    pub name: String,
+    /// The kind that it gets. Its columns, their directions and its condition stay as they are.
+    pub kind: IndexKind,
 }
 
 /// An index or a further copy to create.

@@ -85,6 +85,16 @@ pub trait Store: Sync {
         if_exists: bool,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
+    /// Drops an index of a table and gives its name to another one, once that is complete;
+    /// `progress` is called with how far it is. The configuration known afterwards shows it.
+    fn replace_copy(
+        &self,
+        table: &str,
+        name: &str,
+        by: &str,
+        progress: &(dyn Fn(&FillReport) + Send + Sync),
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
     /// Drops a table. The configuration known afterwards has it no more.
     fn drop_table(
         &self,

@@ -471,6 +471,55 @@ fn changes_that_cannot_be_are_refused() {
 }
 
 #[test]
+fn an_index_gets_the_name_of_the_one_that_it_replaces() {
+    let mut scene = scene_of(3);
+    let replacement = |name: &str, by: &str| Request::ReplaceCopy {
+        table: "flights".into(),
+        name: name.into(),
+        by: by.into(),
+    };
+    let made = with_index(&scene, "next", None);
+    scene.ask(made);
+    seal(&mut scene);
+    for (request, part) in [
+        (replacement("by_tail", "next"), "index next is being made"),
+        (
+            replacement("by_tail", "nothing"),
+            "there is no index nothing",
+        ),
+        (
+            replacement("by_tail", "by_tail"),
+            "there is no index by_tail",
+        ),
+        (replacement("nothing", "next"), "has no index nothing"),
+        (replacement("flights", "next"), "drop the table instead"),
+    ] {
+        let (message, _) = scene.refused(request);
+        assert!(message.contains(part), "{message}");
+    }
+    fill(&mut scene);
+    let table = flights(&scene);
+    let place = |table: &PlacedTable, name: &str| {
+        let mut replexes = table.layout.replexes.iter();
+        replexes.position(|it| it.name == name)
+    };
+    let (old, new) = (place(&table, "by_tail"), place(&table, "next"));
+    scene.ask(replacement("by_tail", "next"));
+    seal(&mut scene);
+    let table = flights(&scene);
+    assert_eq!(place(&table, "by_tail"), new);
+    assert_eq!(place(&table, "next"), None);
+    let old = &table.layout.replexes[old.expect("it was there")];
+    assert_eq!(old.kind, placement::ReplexKind::Vacant);
+    let names: Vec<&str> = table.schema.indexes.iter().map(|it| &it.name[..]).collect();
+    assert!(
+        names.contains(&"by_tail") && !names.contains(&"next"),
+        "{names:?}"
+    );
+    table.layout.validate(&table.schema).unwrap();
+}
+
+#[test]
 fn nothing_is_ended_while_a_server_is_down() {
     let mut scene = scene_of(2);
     let add = with_index(&scene, "late", None);

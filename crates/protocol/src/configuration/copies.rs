@@ -1,5 +1,6 @@
 //! Adds a copy to a table or removes one, as the epoch after a sealed one may do.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -70,6 +71,27 @@ impl PlacedTable {
         removed.map_err(|error| error.message)?;
         table.drop_vacant();
         Ok(table)
+    }
+
+    /// Returns the table without an index, whose name another index then has.
+    ///
+    /// # Errors
+    /// There is no such index, or another copy is made of the first one.
+    pub fn with_replaced(&self, name: &str, by: &str) -> Result<PlacedTable, String> {
+        let mut table = self.without_copy(name)?;
+        let indexes = table.schema.indexes.iter_mut().map(|it| &mut it.name);
+        let thin = table.schema.thin.iter_mut().map(|it| &mut it.name);
+        let defined = indexes.chain(thin).find(|it| *it == by);
+        let replexes = table.layout.replexes.iter_mut().map(|it| &mut it.name);
+        let placed = replexes.into_iter().find(|it| *it == by);
+        match (defined, placed) {
+            (Some(defined), Some(placed)) => {
+                *defined = name.into();
+                *placed = name.into();
+                Ok(table)
+            }
+            _ => Err(format!("there is no index {by}")),
+        }
     }
 
     /// Drops the places of copies that the layout does not have any more.

@@ -107,6 +107,16 @@ pub enum CoordinatorRequest {
         /// Without an error if there is none.
         if_exists: bool,
     },
+    /// Drops an index of a table and gives its name to another one, in one epoch. The other one is
+    /// complete. Answered at once.
+    ReplaceCopy {
+        /// The table's name.
+        table: String,
+        /// The name of the index that is dropped.
+        name: String,
+        /// The name of the index that replaces it.
+        by: String,
+    },
     /// Makes partitions of a table void, because they hold wrong rows, and refills them from the
     /// other copies. Answered at once.
     Renew {
@@ -403,6 +413,7 @@ wire_enum!(CoordinatorRequest {
     12 => Drain { server }, 13 => EndDrain { server },
     15 => Renew { table, cells }, 16 => AcceptFolder { server },
     17 => Remember(memory), 18 => SetPartitions { table, partitions },
+    19 => ReplaceCopy { table, name, by },
 });
 wire_struct!(RecallReport {
     core,

@@ -93,28 +93,7 @@ async fn full_disk_refuses_writes_and_loses_nothing() {
     let note = "x".repeat(NOTE_BYTES);
     let mut written = 0;
     let address = cluster.coordinator_address().to_owned();
-    // A checkpoint that ends just now may free space. Later writes then fill the disk for good.
-    let since = Instant::now();
-    let refusal = loop {
-        assert!(
-            since.elapsed() < NOTICED_WITHIN,
-            "the full disk is not reported"
-        );
-        let refusal = fill(&people, &note, &mut written).await;
-        let [status, servers] = [&["status"][..], &["server", "list"]].map(|command| {
-            let arguments = [&["admin"], command, &["-C", &address]].concat();
-            support::run(&arguments)
-        });
-        if status.status.code() == Some(1) && servers.status.code() == Some(1) {
-            // Every report shows it, and why its partitions stay: each other server has a copy.
-            for output in [status, servers] {
-                let text = String::from_utf8(output.stdout).unwrap();
-                assert!(text.contains("disk full"), "{text}");
-                assert!(text.contains("start another server"), "{text}");
-            }
-            break refusal;
-        }
-    };
+    let refusal = fill_for_good(&people, (&note, &mut written), &address).await;
     println!("{written} rows, then: {refusal}");
     assert!(written > 10);
     let full = cluster.server(small).ready_value("server").unwrap();
@@ -158,6 +137,36 @@ async fn full_disk_refuses_writes_and_loses_nothing() {
     cluster.restart(small).await.unwrap();
     cluster.wait_until_serving().await.unwrap();
     check_copies(&cluster, written - 1).await;
+}
+
+/// Writes until a server's disk is full and every report shows that. Returns the last refusal.
+async fn fill_for_good(
+    people: &People,
+    (note, written): (&str, &mut i64),
+    address: &str,
+) -> String {
+    // A checkpoint that ends just now may free space. Later writes then fill the disk for good.
+    let since = Instant::now();
+    loop {
+        assert!(
+            since.elapsed() < NOTICED_WITHIN,
+            "the full disk is not reported"
+        );
+        let refusal = fill(people, note, written).await;
+        let [status, servers] = [&["status"][..], &["server", "list"]].map(|command| {
+            let arguments = [&["admin"], command, &["-C", address]].concat();
+            support::run(&arguments)
+        });
+        if status.status.code() == Some(1) && servers.status.code() == Some(1) {
+            // Every report shows it, and why its partitions stay: each other server has a copy.
+            for output in [status, servers] {
+                let text = String::from_utf8(output.stdout).unwrap();
+                assert!(text.contains("disk full"), "{text}");
+                assert!(text.contains("start another server"), "{text}");
+            }
+            return refusal;
+        }
+    }
 }
 
 #[tokio::test]

@@ -76,8 +76,8 @@ fn person(id: i64) -> Vec<Value> {
     vec![Value::Int64(id), city, Value::Int64(id % 5), note(id)]
 }
 
-/// A thin index over a key that is too long names the row and leaves nothing. Once there is an index,
-/// it refuses such a row.
+/// A thin index over a key that is too long names the row and leaves nothing. Once there is an
+/// index, it refuses such a row.
 #[tokio::test]
 async fn a_thin_index_has_no_long_keys() {
     let mut cluster = support::cluster(2).await;
@@ -133,6 +133,72 @@ async fn a_thin_index_has_no_long_keys() {
     }
     let check = support::run_well(&["admin", "-C", &address, "check", "people"]);
     assert!(check.contains("agree with the rows"), "{check}");
+}
+
+/// An index becomes a copy and a thin index again while clients write. The client that asks for it
+/// is killed, and the next one goes on. Statements use an index by this name all the while.
+#[tokio::test]
+async fn an_index_changes_its_kind_under_load_though_its_client_is_killed() {
+    let mut cluster = support::cluster(3).await;
+    let address = cluster.coordinator_address().to_owned();
+    let client = Client::connect(ConnectOptions::new([address.clone()]));
+    let client = client.await.unwrap();
+    let schema = support::people(1, Durability::Replicated);
+    let table = client.create_table(schema, IfExists::Fail).await.unwrap();
+    fill(&table, ROWS, WRITERS, person).await;
+    let sql = |text: &str| support::run_well(&["sql", "-C", &address, "-c", text]);
+    sql("CREATE INDEX of_note ON people (note)");
+
+    let over = Arc::new(AtomicBool::new(false));
+    let writer = insert_until(table.clone(), ROWS, person, Arc::clone(&over));
+    let writer = tokio::spawn(writer);
+    let reader = {
+        let (client, over) = (client.clone(), Arc::clone(&over));
+        tokio::spawn(async move {
+            let mut read = 0;
+            while !over.load(Ordering::Relaxed) {
+                let table = client.table("people").await.unwrap();
+                let found = table.lookup("of_note", &[note(7)]).unwrap().await;
+                match found {
+                    Ok(rows) => assert!(rows.len() as i64 >= ROWS / NOTES),
+                    // The definition that the client knew is no longer valid.
+                    Err(error) => assert!(error.to_string().contains("changed"), "{error}"),
+                }
+                read += 1;
+            }
+            read
+        })
+    };
+
+    let change = "ALTER INDEX of_note SET USING replex";
+    let mut asking = std::process::Command::new(support::program());
+    asking.args(["sql", "-C", &address, "-c", change]);
+    let mut asking = asking.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let building = |configuration: &Configuration| !configuration.tables[0].building.is_empty();
+    cluster.wait_until("it is made", building).await.unwrap();
+    asking.kill().unwrap();
+    asking.wait().unwrap();
+    let shown = sql("EXPLAIN SELECT * FROM people WHERE note = 'x'");
+    assert!(shown.contains("of_note"), "{shown}");
+    assert!(!shown.contains("of_note__next"), "{shown}");
+
+    for kind in ["replex", "btree INCLUDE (city)"] {
+        sql(&format!("ALTER INDEX of_note SET USING {kind}"));
+        let configuration = cluster.configuration().await.unwrap();
+        let Schema { indexes, thin, .. } = &configuration.tables[0].schema;
+        let copies = indexes.iter().filter(|it| it.name == "of_note").count();
+        let thin = thin.iter().filter(|it| it.name == "of_note").count();
+        let wanted = if kind == "replex" { (1, 0) } else { (0, 1) };
+        assert_eq!((copies, thin), wanted);
+    }
+    over.store(true, Ordering::Relaxed);
+    let written = writer.await.unwrap();
+    assert!(written > 0 && reader.await.unwrap() > 0);
+    let check = support::run_well(&["admin", "-C", &address, "check", "people"]);
+    assert!(check.contains("agree with the rows"), "{check}");
+    let found = client.table("people").await.unwrap();
+    let found = found.lookup("of_note", &[note(7)]).unwrap().await.unwrap();
+    assert_eq!(found.len() as i64, (ROWS + written - 7 + NOTES - 1) / NOTES);
 }
 
 /// A unique index judges each row under its lock, so a value that goes from one row to another

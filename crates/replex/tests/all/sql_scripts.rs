@@ -80,6 +80,8 @@ async fn scripts_print_their_golden_output() {
         "mistakes",
         "indexes",
         "thin",
+        "unique_thin",
+        "alter_index",
         "aggregates",
     ] {
         check(&cluster, name);

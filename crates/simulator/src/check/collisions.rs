@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
     use crate::ledger::testing::{core, decided, prepare, prepared};
-    use crate::model::{ModelRow, U};
+    use crate::model::{ModelRow, NULL, U};
     use crate::plan::RunPlan;
     use crate::random::Random;
 

@@ -103,7 +103,7 @@ mod tests {
             row
         });
         assert_eq!(check(&nulls, &[U], IndexConstraint::Unique), Ok(()));
-        let descending = |rows| {
+        let descending = |rows: &[ModelRow]| {
             let columns = vec![SortColumn::descending(U)];
             check_sorted(rows, columns, IndexConstraint::Unique)
         };

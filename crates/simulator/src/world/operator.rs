@@ -320,7 +320,8 @@ fn resize(table: &PlacedTable, random: &mut Random) -> CoordinatorRequest {
     }
 }
 
-/// Returns a request to drop one of the copies that can be dropped; none if there is no such copy.
+/// Returns a request to drop one of the copies that can be dropped, or to replace it by another
+/// one; none if there is no such copy.
 fn drop(table: &PlacedTable, random: &mut Random) -> Option<CoordinatorRequest> {
     let Schema { name, .. } = &table.schema;
     let primary = table.layout.primary();
@@ -330,6 +331,14 @@ fn drop(table: &PlacedTable, random: &mut Random) -> Option<CoordinatorRequest> 
         return None;
     }
     let replex = &table.layout.replexes[*random.pick(&numbers)].name;
+    if random.chance(0.2) {
+        let by = &table.layout.replexes[*random.pick(&numbers)].name;
+        return Some(CoordinatorRequest::ReplaceCopy {
+            table: name.clone(),
+            name: replex.clone(),
+            by: by.clone(),
+        });
+    }
     Some(CoordinatorRequest::DropCopy {
         table: name.clone(),
         name: table.schema.copy_of(replex).into(),

@@ -5,7 +5,7 @@
 
 use placement::{
     Constraint, Cut, Dimension, FurtherCopy, Index, Schema, Share, SortColumn, ThinIndex,
-    even_factors,
+    ascending, even_factors,
 };
 use sqlparser::ast::{self, Expr};
 
@@ -268,6 +268,101 @@ pub(crate) fn with_index(schema: &Schema, create: &CreateIndex) -> Result<Schema
     push_index(&mut wanted, create.clone())?;
     wanted.validate()?;
     Ok(wanted)
+}
+
+/// Returns the definition of an existing index with another kind, under the name `next`. Returns
+/// none if the index has this kind already.
+///
+/// # Errors
+/// The table has no such index, or the index cannot have the kind.
+pub(crate) fn as_using(
+    schema: &Schema,
+    name: &str,
+    (kind, next): (&IndexKind, &str),
+) -> Result<Option<CreateIndex>, SqlError> {
+    let table = &schema.name;
+    let index = schema.indexes.iter().find(|it| it.name == name);
+    let thin = schema.thin.iter().find(|it| it.name == name);
+    let columns: Vec<SortColumn> = match (index, thin) {
+        (Some(index), _) => ascending(&index.columns),
+        (None, Some(thin)) => thin.columns.clone(),
+        (None, None) => {
+            return Err(SqlError::statement(format!(
+                "{name} of table {table} is not an index with columns of its own: drop it, and \
+                 make another one with CREATE INDEX"
+            )));
+        }
+    };
+    let constraint = match (index, thin) {
+        (Some(index), _) => index.constraint,
+        (None, thin) => thin.and_then(|it| it.unique.then_some(Constraint::Unique)),
+    };
+    let kind = adapted((name, table), kind.clone(), (&columns, constraint))?;
+    let names = columns
+        .iter()
+        .map(|it| schema.columns[it.column].name.clone());
+    let create = CreateIndex {
+        name: next.to_owned(),
+        table: table.clone(),
+        names: names.collect(),
+        kind,
+        if_not_exists: false,
+    };
+    let same = CreateIndex {
+        name: name.to_owned(),
+        ..create.clone()
+    };
+    let mut without = schema.clone();
+    without.indexes.retain(|it| it.name != name);
+    without.thin.retain(|it| it.name != name);
+    push_index(&mut without, same)?;
+    let is_same = index.is_some_and(|it| without.indexes.last() == Some(it))
+        || thin.is_some_and(|it| without.thin.last() == Some(it));
+    Ok((!is_same).then_some(create))
+}
+
+/// Returns a kind with the columns' directions and the condition of an existing index.
+fn adapted(
+    (name, table): (&str, &str),
+    mut kind: IndexKind,
+    (columns, constraint): (&[SortColumn], Option<Constraint>),
+) -> Result<IndexKind, SqlError> {
+    let direction = |column: &SortColumn| Direction {
+        descending: column.descending,
+        nulls_first: column.nulls_first,
+    };
+    let defined: Vec<Direction> = columns.iter().map(direction).collect();
+    match &mut kind {
+        IndexKind::Thin { .. } if constraint == Some(Constraint::Dense) => {
+            return Err(SqlError::statement(format!(
+                "index {name} of table {table} is dense, so it stays a copy of the table"
+            )));
+        }
+        IndexKind::Thin {
+            directions,
+            unique,
+            by_range,
+            ..
+        } => {
+            *directions = defined;
+            *unique = constraint.is_some();
+            *by_range &= !*unique;
+        }
+        IndexKind::Sorted {
+            constraint: wanted, ..
+        } => {
+            check_ascending(&defined, table)?;
+            *wanted = constraint;
+        }
+        other => {
+            return Err(SqlError::statement(format!(
+                "index {name} cannot become a {}: write SET USING btree for a thin index, or SET \
+                 USING replex for a copy of the table",
+                other.using()
+            )));
+        }
+    }
+    Ok(kind)
 }
 
 /// Adds an index to a table.

@@ -17,7 +17,7 @@ use protocol::expression::NODES_MAX;
 
 pub use create::FAILURES_TOLERATED_DEFAULT;
 use create_index::IndexPlace;
-pub(crate) use create_index::with_index;
+pub(crate) use create_index::{as_using, with_index};
 
 use sqlparser::ast;
 use sqlparser::dialect::PostgreSqlDialect;
@@ -105,6 +105,9 @@ fn parse_piece(text: &str, piece: &StatementTokens) -> Result<Statement, SqlErro
     match words.first().map(String::as_str) {
         Some("show" | "describe") => return session::show(&words).map(Statement::Show),
         Some("set") => return session::set(&words),
+        Some("alter") if words.get(1).is_some_and(|it| it == "index") => {
+            return alter::index(text, &piece.tokens);
+        }
         Some("explain") => {
             let second = words.get(1).map(String::as_str);
             if second == Some("(") {

@@ -17,7 +17,7 @@ mod reading;
 mod select;
 pub(crate) mod text;
 
-use placement::{ColumnType, Schema, Value};
+use placement::{ColumnType, Index, Schema, ThinIndex, Value};
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::expression::{self, Assignment, Expression, ExpressionError, Scope as Names};
 use protocol::identity::TableId;
@@ -31,9 +31,9 @@ pub(crate) use reading::whole_table;
 
 use crate::bind::Scope;
 use crate::error::SqlError;
-use crate::parse::with_index;
+use crate::parse::{as_using, with_index};
 use crate::statement::{
-    AggregateFunction, CreateIndex, SCAN_ROWS, Set, Show, Statement, TableName,
+    AggregateFunction, CreateIndex, SCAN_ROWS, Set, SetUsing, Show, Statement, TableName,
 };
 
 /// The settings of a session.
@@ -95,6 +95,17 @@ pub enum StatementPlan {
         name: String,
         /// Whether it need not exist.
         if_exists: bool,
+    },
+    /// Makes an index of another kind at the coordinator, in place of an existing one.
+    ReplaceIndex {
+        /// The table with the new index; none if it has it already.
+        wanted: Option<Box<Schema>>,
+        /// The table.
+        table: String,
+        /// The index that is replaced, whose name the new one gets.
+        name: String,
+        /// The name of the new one until then.
+        by: String,
     },
     /// Changes the number of partitions of a table at the coordinator.
     SetPartitions {
@@ -316,6 +327,7 @@ pub enum ChangeTarget {
 }
 
 /// Plans a statement.
+// tidy: long — one arm per statement
 pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPlan, SqlError> {
     match statement {
         Statement::CreateTable {
@@ -334,6 +346,7 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPla
             name,
             if_exists,
         } => drop_index(table.as_deref(), name, *if_exists, context),
+        Statement::SetUsing(set) => set_using(set, context),
         Statement::SetPartitions { table, partitions } => {
             context.table(table)?;
             Ok(StatementPlan::SetPartitions {
@@ -413,6 +426,53 @@ fn create_index(index: &CreateIndex, context: &Context<'_>) -> Result<StatementP
     })
 }
 
+/// Finds out which index has to be made in place of an existing one.
+fn set_using(set: &SetUsing, context: &Context<'_>) -> Result<StatementPlan, SqlError> {
+    let SetUsing { table, name, kind } = set;
+    let holders = holders(table.as_deref(), name, context)?;
+    let table = match holders[..] {
+        [table] => table,
+        [] => return Err(SqlError::statement(format!("there is no index {name}"))),
+        _ => {
+            let tables = holders.iter().map(|it| it.schema.name.as_str());
+            return Err(SqlError::statement(format!(
+                "tables {} have an index {name}: write ALTER INDEX {name} ON table SET USING …",
+                tables.collect::<Vec<&str>>().join(", ")
+            )));
+        }
+    };
+    let schema = &table.schema;
+    let by = format!("{name}__next");
+    let Some(create) = as_using(schema, name, (kind, &by))? else {
+        return Ok(StatementPlan::Already(format!(
+            "index {name} of table {} is as wanted",
+            schema.name
+        )));
+    };
+    let mut without = schema.clone();
+    without.indexes.retain(|it| it.name != by);
+    without.thin.retain(|it| it.name != by);
+    let is_begun = without != *schema;
+    let wanted = with_index(&without, &create)?;
+    let has_it = |index: Option<&Index>, thin: Option<&ThinIndex>| {
+        index.is_some_and(|it| schema.indexes.contains(it) && it.name == by)
+            || thin.is_some_and(|it| schema.thin.contains(it) && it.name == by)
+    };
+    if is_begun && !has_it(wanted.indexes.last(), wanted.thin.last()) {
+        return Err(SqlError::statement(format!(
+            "another change of index {name} has begun: end it with DROP INDEX {by} ON {}, or give \
+             the same kind and options as before",
+            schema.name
+        )));
+    }
+    Ok(StatementPlan::ReplaceIndex {
+        wanted: (!is_begun).then(|| Box::new(wanted)),
+        table: schema.name.clone(),
+        name: name.clone(),
+        by,
+    })
+}
+
 /// Refuses a condition that the partitions would refuse, though each part of it is allowed.
 fn check_size(
     table: TableId,
@@ -438,21 +498,8 @@ fn drop_index(
     if_exists: bool,
     context: &Context<'_>,
 ) -> Result<StatementPlan, SqlError> {
-    let tables = context.configuration.tables.iter();
-    let holds = |it: &&PlacedTable| {
-        let mut replexes = it
-            .layout
-            .numbers()
-            .map(|number| &it.layout.replexes[number]);
-        replexes.any(|replex| replex.name == name || it.schema.copy_of(&replex.name) == name)
-    };
-    let holders: Vec<&str> = match table {
-        Some(table) => vec![context.table(table)?.schema.name.as_str()],
-        None => tables
-            .filter(holds)
-            .map(|it| it.schema.name.as_str())
-            .collect(),
-    };
+    let holders = holders(table, name, context)?.into_iter();
+    let holders: Vec<&str> = holders.map(|it| it.schema.name.as_str()).collect();
     match holders[..] {
         [table] => Ok(StatementPlan::DropIndex {
             table: table.to_string(),
@@ -465,6 +512,25 @@ fn drop_index(
             "tables {} have an index {name}: write DROP INDEX {name} ON table",
             holders.join(", ")
         ))),
+    }
+}
+
+/// Returns the named table, or all tables that have an index or a further copy of this name.
+fn holders<'a>(
+    table: Option<&str>,
+    name: &str,
+    context: &Context<'a>,
+) -> Result<Vec<&'a PlacedTable>, SqlError> {
+    let holds = |it: &&PlacedTable| {
+        let mut replexes = it
+            .layout
+            .numbers()
+            .map(|number| &it.layout.replexes[number]);
+        replexes.any(|replex| replex.name == name || it.schema.copy_of(&replex.name) == name)
+    };
+    match table {
+        Some(table) => Ok(vec![context.table(table)?]),
+        None => Ok(context.configuration.tables.iter().filter(holds).collect()),
     }
 }
 

@@ -297,6 +297,61 @@ fn conditional_update_is_one_operation() {
 }
 
 #[test]
+fn an_index_changes_its_kind() {
+    for (text, wanted_thin) in [
+        ("ALTER INDEX by_tail SET USING btree", true),
+        (
+            "alter index by_tail on flights set using btree include (note) with (ranges = off)",
+            true,
+        ),
+        ("ALTER INDEX by_tail SET USING replex", false),
+    ] {
+        match planned(text) {
+            StatementPlan::ReplaceIndex {
+                wanted: Some(wanted),
+                table,
+                name,
+                by,
+            } => {
+                assert_eq!((&table[..], &name[..]), ("flights", "by_tail"), "{text}");
+                assert_eq!(wanted.thin.last().map(|it| &it.name), Some(&by), "{text}");
+                assert!(wanted_thin, "{text}");
+            }
+            StatementPlan::Already(what) => assert!(!wanted_thin, "{text}: {what}"),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+    for (text, part) in [
+        (
+            "ALTER INDEX nothing SET USING btree",
+            "there is no index nothing",
+        ),
+        (
+            "ALTER INDEX by_tail RENAME TO x",
+            "this form of ALTER INDEX",
+        ),
+        (
+            "ALTER INDEX IF EXISTS by_tail SET USING btree",
+            "this form of ALTER INDEX",
+        ),
+        ("ALTER INDEX by_tail SET USING hash", "an index USING hash"),
+        (
+            "ALTER INDEX by_tail SET USING replica",
+            "cannot become a replica",
+        ),
+        ("ALTER INDEX by_tail SET USING btree INCLUDE (nope)", "nope"),
+        ("ALTER INDEX by_tail SET USING", "expected"),
+        (
+            "ALTER INDEX h SET USING btree",
+            "not an index with columns of its own",
+        ),
+    ] {
+        let message = error(text);
+        assert!(message.contains(part), "{text}: {message}");
+    }
+}
+
+#[test]
 fn bad_changes_are_refused() {
     for (text, part) in [
         (

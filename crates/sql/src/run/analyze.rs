@@ -195,6 +195,16 @@ impl<S: Store> Store for MeasuredStore<'_, S> {
         self.store.drop_copy(table, name, if_exists).await
     }
 
+    async fn replace_copy(
+        &self,
+        table: &str,
+        name: &str,
+        by: &str,
+        progress: &(dyn Fn(&FillReport) + Send + Sync),
+    ) -> Result<(), StoreError> {
+        self.store.replace_copy(table, name, by, progress).await
+    }
+
     async fn drop_table(&self, name: &str, if_exists: bool) -> Result<(), StoreError> {
         self.store.drop_table(name, if_exists).await
     }

@@ -15,6 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use placement::{ColumnType, Value};
 use protocol::configuration::Configuration;
+use protocol::message::FillReport;
 
 use crate::error::{SqlError, StatementProgress};
 use crate::parse::{ParseError, parse};
@@ -225,6 +226,22 @@ impl<S: Store> SqlSession<S> {
                 let dropped = self.store.drop_copy(&table, &name, if_exists).await;
                 dropped.map_err(Attempt::of_definition)?;
                 done("DROP INDEX")
+            }
+            StatementPlan::ReplaceIndex {
+                wanted,
+                table,
+                name,
+                by,
+            } => {
+                let bar = copies::CopyProgressBar::new(&name);
+                let show = |fill: &FillReport| bar.show(fill);
+                if let Some(wanted) = wanted {
+                    let made = self.store.add_copy(*wanted, &show).await;
+                    made.map_err(Attempt::of_definition)?;
+                }
+                let replaced = self.store.replace_copy(&table, &name, &by, &show).await;
+                replaced.map_err(Attempt::of_definition)?;
+                done("ALTER INDEX")
             }
             StatementPlan::SetPartitions { table, partitions } => {
                 let bar = copies::CopyProgressBar::new(&format!("{partitions} partitions"));

@@ -264,8 +264,9 @@ impl Search {
         }
     }
 
-    /// Returns the found rows as a page, as the partition `of` stores them. Also returns the prefix of each range of which rows were
-    /// left out, with the key from which the page has all rows of the range.
+    /// Returns the found rows as a page, as the partition `of` stores them. Also returns the prefix
+    /// of each range of which rows were left out, with the key from which the page has all rows of
+    /// the range.
     fn page(
         self,
         next: Option<Bytes>,

@@ -21,6 +21,14 @@ pub fn copies() -> Vec<(&'static str, Message)> {
             }),
         ),
         (
+            "ask-replace-copy",
+            Message::Ask(CoordinatorRequest::ReplaceCopy {
+                table: "flights".into(),
+                name: "by_route".into(),
+                by: "by_route__next".into(),
+            }),
+        ),
+        (
             "ask-renew",
             Message::Ask(CoordinatorRequest::Renew {
                 table: "flights".into(),

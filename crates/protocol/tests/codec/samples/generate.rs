@@ -268,7 +268,7 @@ generate_struct! {
 
 generate_enum! {
     CopyRequest {
-        Add { schema }, Drop { name }, Renew { cells }, Resize { partitions }, Promote,
+        Add { schema }, Drop { name }, Replace { name, by }, Renew { cells }, Resize { partitions }, Promote,
     }
     PartitionStart { Empty, Taken, Compared }
     ServerState { Up, Down }
@@ -358,7 +358,8 @@ generate_enum! {
         Fetch { known },
         OpenSession,
         CreateTable { schema, if_not_exists }, DropTable { name, if_exists }, Leave { server },
-        AddCopy { schema }, DropCopy { table, name, if_exists }, Progress,
+        AddCopy { schema }, DropCopy { table, name, if_exists },
+        ReplaceCopy { table, name, by }, Progress,
         Renew { table, cells }, SetPartitions { table, partitions },
         Stopped { server, incarnation, logs }, Remove { server }, Drain { server },
         EndDrain { server }, AcceptFolder { server },

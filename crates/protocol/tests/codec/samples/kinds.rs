@@ -109,6 +109,7 @@ kinds! {
     (Message::Ask(CoordinatorRequest::DropTable { .. }), _) => "ask-drop-table",
     (Message::Ask(CoordinatorRequest::AddCopy { .. }), _) => "ask-add-copy",
     (Message::Ask(CoordinatorRequest::DropCopy { .. }), _) => "ask-drop-copy",
+    (Message::Ask(CoordinatorRequest::ReplaceCopy { .. }), _) => "ask-replace-copy",
     (Message::Ask(CoordinatorRequest::Renew { .. }), _) => "ask-renew",
     (Message::Ask(CoordinatorRequest::SetPartitions { .. }), _) => "ask-set-partitions",
     (Message::Ask(CoordinatorRequest::Progress), _) => "ask-progress",
