@@ -238,6 +238,8 @@ bugs! {
     RangesChangeAtOnce = "ranges-change-at-once", "R49";
     /// The giver of a range removes the entries before the taker has them all.
     SweptTooEarly = "swept-too-early", "R49";
+    /// A core reports a range with the key at which it was split in an earlier epoch.
+    OldReportKept = "old-report-kept", "R49";
     /// A core uses rows of a partition from an earlier tenure.
     EarlierTenureTrusted = "earlier-tenure-trusted", "R25";
     /// A server returns with an older copy of its folder and uses it.

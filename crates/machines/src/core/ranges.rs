@@ -73,7 +73,9 @@ impl CoreMachine {
         let ranges = &mut self.ranges;
         let before = ranges.held.extract_if(.., |id| tables.contains(&id.table));
         for id in before.collect::<Vec<PartitionId>>() {
-            ranges.forget(id);
+            if !planted::is(Bug::OldReportKept) {
+                ranges.forget(id);
+            }
         }
         let partitions = self.partitions.keys_of(tables);
         let ranged = partitions.filter(|id| self.partitions[id].table.is_ranged(**id));
