@@ -57,6 +57,8 @@ pub enum BenchCommand {
     Snapshots,
     /// Load, A, B, C, D and F with rows of 100 B and 1 kB: S7, S8.
     Ycsb,
+    /// YCSB's E, scans in the order of a key, compared with PostgreSQL, which must be installed: O6.
+    Scans,
     /// CPU time per operation with 3, 6, 12 and 24 servers: S10.
     Servers,
     /// Memory compared with the size of the stored data, and restarts: S11.
@@ -151,6 +153,7 @@ fn measure(
             BenchCommand::Indexes => ("indexes", experiments::indexes::run(options).await?),
             BenchCommand::Snapshots => ("snapshots", experiments::snapshots::run(options).await?),
             BenchCommand::Ycsb => ("ycsb", experiments::ycsb::run(options).await?),
+            BenchCommand::Scans => ("scans", experiments::scans::run(options).await?),
             BenchCommand::Servers => ("servers", experiments::servers::run(options).await?),
             BenchCommand::Memory => ("memory", experiments::memory::run(options).await?),
             BenchCommand::Rebuild => ("rebuild", experiments::rebuild::run(options).await?),

@@ -127,6 +127,38 @@ impl DebianPostgres {
         Ok(taken)
     }
 
+    /// Runs scripts in pgbench's language for some seconds, with prepared statements: each
+    /// transaction is one of the scripts, drawn by their weights. The scripts know `rows`. Returns
+    /// the number of transactions.
+    ///
+    /// # Errors
+    /// pgbench fails.
+    pub fn pgbench(
+        &self,
+        scripts: &[(&str, u32)],
+        rows: u64,
+        (clients, span): (usize, Duration),
+    ) -> io::Result<u64> {
+        let mut command = Command::new(self.programs.join("pgbench"));
+        command.args(["--no-vacuum", "--protocol=prepared", "--username", USER]);
+        command.arg("--host").arg(self.folder.path());
+        command.args(["--client", &clients.to_string()]);
+        command.args(["--time", &span.as_secs().max(1).to_string()]);
+        command.args(["--define", &format!("rows={rows}")]);
+        for (number, (script, weight)) in scripts.iter().enumerate() {
+            let file = self.folder.path().join(format!("script{number}"));
+            fs::write(&file, script)?;
+            command.arg("--file");
+            command.arg(format!("{}@{weight}", file.display()));
+        }
+        let output = run(command.arg(USER), "pgbench")?;
+        let count = output.lines().find_map(|line| {
+            let count = line.strip_prefix("number of transactions actually processed: ")?;
+            count.parse().ok()
+        });
+        count.ok_or_else(|| io::Error::other(format!("pgbench printed no count: {output}")))
+    }
+
     /// Returns the CPU time of the server and of all its processes that have ended, in
     /// microseconds. Programs that still run in the background are left out.
     ///

@@ -8,14 +8,16 @@
 //! | B | 95% reads, 5% updates | zipfian |
 //! | C | reads | zipfian |
 //! | D | 95% reads, 5% inserts | latest |
+//! | E | 95% scans of 1 to 100 rows in the order of the key, 5% inserts | zipfian |
 //! | F | 50% reads, 50% reads followed by an update of the same row | zipfian |
 //!
-//! A read returns all fields, and an update writes one. Workload E is left out: its scans in key
-//! order need a replex that is partitioned by ranges, and replexes are partitioned by hash.
+//! A read returns all fields, and an update writes one. The scans of E read a thin index whose
+//! partitions are ranges and whose entries have all fields.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io;
+use std::ops::Bound;
 use std::rc::Rc;
 
 use client::Table;
@@ -36,7 +38,21 @@ pub struct YcsbWorkload {
     pub modifications: u64,
     /// Whether the newest rows are the most popular ones.
     pub latest: bool,
+    /// Whether reads are scans.
+    pub scans: bool,
 }
+
+/// The index that scans read.
+pub const SCAN_INDEX: &str = "in_order";
+/// The most rows of a scan. Each number of rows is equally probable.
+pub const SCAN_ROWS_MAX: u64 = 100;
+
+/// E.
+pub const SCANS: YcsbWorkload = YcsbWorkload {
+    latest: false,
+    scans: true,
+    ..mix("E", 0, 5, 0)
+};
 
 /// A, B, C, D and F.
 pub const WORKLOADS: [YcsbWorkload; 5] = [
@@ -54,6 +70,7 @@ const fn mix(name: &'static str, updates: u64, inserts: u64, modifications: u64)
         inserts,
         modifications,
         latest: inserts > 0,
+        scans: false,
     }
 }
 
@@ -61,6 +78,8 @@ const fn mix(name: &'static str, updates: u64, inserts: u64, modifications: u64)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     Read(u64),
+    /// The first row and the number of rows.
+    Scan(u64, u64),
     Update(u64),
     Insert(u64),
     Modify(u64),
@@ -110,6 +129,8 @@ impl YcsbRows {
             Operation::Update(number)
         } else if chance < updates + inserts + modifications {
             Operation::Modify(number)
+        } else if workload.scans {
+            Operation::Scan(number, 1 + random.below(SCAN_ROWS_MAX))
         } else {
             Operation::Read(number)
         }
@@ -160,6 +181,19 @@ impl YcsbClient {
         }
     }
 
+    /// Reads up to `count` rows from row `number` on.
+    async fn scan(&self, number: u64, count: u64) -> io::Result<()> {
+        let first = [Value::Text(store::key(number))];
+        let range = self
+            .table
+            .range(SCAN_INDEX, Bound::Included(&first), Bound::Unbounded);
+        let rows = range.map_err(store::failed)?.limit(count).await;
+        match rows.map_err(store::failed)?.is_empty() {
+            false => Ok(()),
+            true => Err(io::Error::other(format!("row {number} is not there"))),
+        }
+    }
+
     async fn update(&mut self, number: u64) -> io::Result<()> {
         let field = self.random.below(FIELDS as u64) as usize;
         let text = self.random.text(self.shape.field_bytes);
@@ -177,6 +211,7 @@ impl MeasuredWorker for YcsbClient {
             .draw(self.workload, &mut self.random);
         match operation {
             Operation::Read(number) => self.read(number).await?,
+            Operation::Scan(number, count) => self.scan(number, count).await?,
             Operation::Update(number) => self.update(number).await?,
             Operation::Insert(number) => {
                 let row = store::row(number, self.shape.field_bytes);
@@ -200,13 +235,17 @@ mod tests {
     fn mixes_equal_the_published_table() {
         let rows = 1000;
         let draws = 100_000u32;
-        for workload in WORKLOADS {
+        for workload in WORKLOADS.into_iter().chain([SCANS]) {
             let mut shared = YcsbRows::new(rows);
             let mut random = BenchRandom::new(3);
             let mut counts = [0u32; 4];
             for _ in 0..draws {
                 let (kind, number) = match shared.draw(workload, &mut random) {
                     Operation::Read(number) => (0, number),
+                    Operation::Scan(number, count) => {
+                        assert!((1..=SCAN_ROWS_MAX).contains(&count));
+                        (0, number)
+                    }
                     Operation::Update(number) => (1, number),
                     Operation::Insert(number) => {
                         shared.inserted(number);

@@ -13,6 +13,7 @@ pub mod memory;
 pub mod parametrization;
 pub mod rebuild;
 pub mod recovery;
+pub mod scans;
 pub mod servers;
 pub mod sharing;
 pub mod snapshots;

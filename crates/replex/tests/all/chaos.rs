@@ -44,6 +44,8 @@ const ENDED_WITHIN: Duration = Duration::from_secs(30);
 /// Servers that are lost again and again take no partitions for up to 160 s each time, so that a
 /// drain may outlast one wait.
 const MOVE_WAITS_MAX: u32 = 3;
+/// Ranges of thin indexes have so few entries that they split all the while.
+const RANGE_ENTRIES: &str = "24";
 /// The host of the coordinator, after the servers'.
 const COORDINATOR: usize = SERVERS;
 
@@ -72,7 +74,7 @@ enum Kind {
     PowerAll,
     /// A disk reports that it could not sync; the server must end rather than go on.
     Sync,
-    /// A table gets an index while a server is killed and started again, and loses it.
+    /// A table gets an index of any kind while a server is killed and started again, and loses it.
     Index,
     /// A server is drained: its partitions move to others.
     Move,
@@ -171,6 +173,7 @@ async fn chaos(settings: Settings, hosts: Option<Hosts>) {
     let mut options = ClusterOptions {
         servers: SERVERS,
         coordinator_arguments: ["--replace-after", REPLACE_AFTER].map(str::to_owned).into(),
+        server_arguments: ["--range-entries", RANGE_ENTRIES].map(str::to_owned).into(),
         ..ClusterOptions::new(support::program())
     };
     if let Some(hosts) = &hosts {
@@ -214,6 +217,9 @@ async fn chaos(settings: Settings, hosts: Option<Hosts>) {
     for client in clients {
         client.await.unwrap();
     }
+    let split = |configuration: &Configuration| ranges(configuration).all(|count| count > 1);
+    let all_split = world.cluster.wait_until("all ranges are split", split);
+    all_split.await.unwrap();
     let pairs = load.counting.pairs();
     load.counting.stop().await;
     load.reads.stop().await;
@@ -225,6 +231,14 @@ async fn chaos(settings: Settings, hosts: Option<Hosts>) {
         record.len(),
         record.acknowledged()
     );
+}
+
+/// Returns how many ranges each thin index has that ranges divide.
+fn ranges(configuration: &Configuration) -> impl Iterator<Item = usize> {
+    let tables = configuration.tables.iter();
+    let replexes = tables.flat_map(|table| &table.layout.replexes);
+    let ranges = replexes.filter_map(|replex| replex.ranges.as_ref());
+    ranges.map(|ranges| ranges.starts.len())
 }
 
 /// One failure: it happens, it is repaired, and everything goes on.
@@ -325,7 +339,7 @@ impl World {
             Kind::PowerOne => self.cut_power(&[victim], pause).await,
             Kind::PowerAll => self.cut_power(&all, pause).await,
             Kind::Sync => self.fail_sync(victim).await,
-            Kind::Index => self.change_indexes(victim, pause).await,
+            Kind::Index => self.change_indexes(victim, pause, noise).await,
             Kind::Move => self.move_off(victim).await,
         }
         match kind {
@@ -441,11 +455,14 @@ impl World {
         Client::connect(options).await.unwrap()
     }
 
-    async fn change_indexes(&mut self, victim: usize, pause: Duration) {
-        const INDEX: &str = "by_n_and_id";
+    async fn change_indexes(&mut self, victim: usize, pause: Duration, noise: &mut Noise) {
+        const INDEX: &str = "late";
         let client = self.client().await;
         let table = client.table(counting::TABLE).await.unwrap();
-        let wanted = counting::with_index(table.schema(), INDEX);
+        let wanted = match noise.below(3) {
+            0 => counting::with_index(table.schema(), INDEX),
+            kind => counting::with_thin_index(table.schema(), INDEX, kind == 1),
+        };
         let adding = {
             let client = client.clone();
             tokio::spawn(async move { client.add_copy(wanted, &|_| {}).await })

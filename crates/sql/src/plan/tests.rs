@@ -334,7 +334,7 @@ fn an_index_changes_its_kind() {
             "ALTER INDEX IF EXISTS by_tail SET USING btree",
             "this form of ALTER INDEX",
         ),
-        ("ALTER INDEX by_tail SET USING hash", "an index USING hash"),
+        ("ALTER INDEX by_tail SET USING hash", "an index USING HASH"),
         (
             "ALTER INDEX by_tail SET USING replica",
             "cannot become a replica",

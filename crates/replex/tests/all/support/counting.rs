@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use client::{Client, ConnectOptions, Error, IfExists, Retry, SchemaBuilder, Snapshot, Table};
-use placement::{ColumnType, Constraint, Index, Schema, Value};
+use placement::{ColumnType, Constraint, Index, Schema, ThinIndex, Value, ascending};
 use protocol::expression::{Assignment, BinaryOperator, Expression};
 use protocol::operation::RequestResult;
 use replex::cluster::Cluster;
@@ -25,6 +25,7 @@ pub const WRITERS: i64 = 4;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 /// The positions of the columns.
 pub const ID: usize = 0;
+const BACK: usize = 1;
 pub const N: usize = 2;
 
 /// The counts of a state of the table, by the number of the row.
@@ -115,6 +116,19 @@ pub fn with_index(schema: &Schema, name: &str) -> Schema {
     wanted
 }
 
+/// The table with one thin index more, of the counts or of a unique column.
+pub fn with_thin_index(schema: &Schema, name: &str, unique: bool) -> Schema {
+    let mut wanted = schema.clone();
+    wanted.thin.push(ThinIndex {
+        name: name.to_owned(),
+        columns: ascending(if unique { &[BACK] } else { &[N] }),
+        included: Vec::new(),
+        by_range: !unique,
+        unique,
+    });
+    wanted
+}
+
 /// Returns the table, but for how it is placed.
 pub fn schema() -> SchemaBuilder {
     SchemaBuilder::new(TABLE)
@@ -133,6 +147,8 @@ async fn create(cluster: &Cluster) -> Table {
         .failures_tolerated(2)
         .build()
         .unwrap();
+    let schema = with_thin_index(&schema, "thin_n", false);
+    let schema = with_thin_index(&schema, "thin_back", true);
     let options = ConnectOptions::new(cluster.coordinator_addresses().to_vec());
     let client = Client::connect(options).await.unwrap();
     client.create_table(schema, IfExists::Accept).await.unwrap()

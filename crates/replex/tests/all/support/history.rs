@@ -13,7 +13,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use client::{Client, ConnectOptions, Error, IfExists, Retry, SchemaBuilder, Table};
-use placement::{ColumnType, Constraint, Cut, FurtherCopy, RowView, Schema, Share, Value};
+use placement::{
+    ColumnType, Constraint, Cut, FurtherCopy, RowView, Schema, Share, SortColumn, ThinIndex, Value,
+};
 use protocol::expression::{Assignment, BinaryOperator, Expression};
 use protocol::operation::RequestResult;
 use replex::cluster::Cluster;
@@ -47,6 +49,9 @@ const STEPS_MAX: u64 = 20_000_000;
 const BY_ID: usize = 0;
 const BY_UNIQUE: usize = 1;
 const BY_PLAIN: usize = 2;
+const BY_ENTRIES: usize = 3;
+/// By these positions, what lookups name.
+const INDEXES: [&str; 4] = [TABLE, "by_u", "by_a", "thin_a"];
 /// Time for every copy to be read.
 const INSPECT_WITHIN: Duration = Duration::from_secs(120);
 
@@ -212,14 +217,15 @@ fn judge(group: i64, history: &History) {
     let copy = |number, columns: &[usize], demand| Copy {
         number,
         columns: placement::ascending(columns),
-        is_thin: false,
+        is_thin: number == BY_ENTRIES,
         demand,
         partitions: 1,
         partition: Rc::new(|_| 0),
     };
-    let mut copies = vec![copy(BY_ID, &[ID], IndexConstraint::Plain); 3];
+    let mut copies = vec![copy(BY_ID, &[ID], IndexConstraint::Plain); 4];
     copies[BY_UNIQUE] = copy(BY_UNIQUE, &[U], IndexConstraint::Unique);
     copies[BY_PLAIN] = copy(BY_PLAIN, &[A], IndexConstraint::Plain);
+    copies[BY_ENTRIES] = copy(BY_ENTRIES, &[A], IndexConstraint::Plain);
     let model = Model::new(copies);
     match check(&model, GroupState::default(), history, STEPS_MAX) {
         Verdict::Linearizable => {}
@@ -234,7 +240,8 @@ fn judge(group: i64, history: &History) {
     }
 }
 
-/// The table: two indexes, one of them unique, and a hybrid. It tolerates the loss of two servers.
+/// The table: two indexes, one of them unique, a hybrid, and a thin index whose ranges split. It
+/// tolerates the loss of two servers.
 fn schema() -> Schema {
     let mut builder = SchemaBuilder::new(TABLE);
     for name in COLUMN_NAMES {
@@ -257,6 +264,13 @@ fn schema() -> Schema {
         cut: Cut::Hybrid {
             shares: vec![share(None), share(Some(1))],
         },
+    }];
+    schema.thin = vec![ThinIndex {
+        name: INDEXES[BY_ENTRIES].into(),
+        columns: vec![SortColumn::descending(A)],
+        included: Vec::new(),
+        by_range: true,
+        unique: false,
     }];
     schema
 }
@@ -327,6 +341,7 @@ fn draw(noise: &mut Noise, group: i64, tag: i64) -> WorkloadOperation {
         9..11 => WorkloadOperation::Delete(id, None),
         11..14 => read(BY_ID, id),
         14..17 => read(BY_UNIQUE, unique),
+        17..19 => read(BY_ENTRIES, plain),
         _ => read(BY_PLAIN, plain),
     }
 }
@@ -352,7 +367,7 @@ async fn run(table: &Table, operation: &WorkloadOperation) -> Result<Observation
             Ok(seen(&result, *id, None))
         }
         WorkloadOperation::Read(range) => {
-            let index = [TABLE, "by_u", "by_a"][range.replex];
+            let index = INDEXES[range.replex];
             let rows = table.lookup(index, &[Value::Int64(range.low[0])])?.await?;
             let rows = rows.iter().map(|row| row_of(&row.values)).collect();
             Ok(Observation::Rows(rows))
