@@ -164,6 +164,9 @@ bugs! {
     DepartureKept = "departure-kept", "R21";
     /// A rebuilding place does not copy completion records.
     CompletionsNotCopied = "completions-not-copied", "R13";
+    /// The completion records that a peer has sent count as all of its records, though another peer
+    /// was lost meanwhile.
+    EarlierAnswersCount = "earlier-answers-count", "R13";
     /// A rebuilding place answers reads.
     ReadWhileRebuilding = "read-while-rebuilding", "R17";
     /// A rebuilding place votes, and its head evaluates, without fetching missing rows.

@@ -80,9 +80,9 @@ async fn scripts_print_their_golden_output() {
         "mistakes",
         "indexes",
         "thin",
+        "aggregates",
         "unique_thin",
         "alter_index",
-        "aggregates",
     ] {
         check(&cluster, name);
     }

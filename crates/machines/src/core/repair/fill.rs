@@ -27,7 +27,9 @@ use placement::tables::{Tables, TablesError};
 use placement::{CoverCosts, Durability, KEY_BYTES_MAX, cover};
 use protocol::codec::Bytes;
 use protocol::configuration::{PartitionState, ServerState};
-use protocol::identity::{ClockReading, CoreId, PartitionId, Position, TableId, Version};
+use protocol::identity::{
+    ClockReading, CoreId, Incarnation, PartitionId, Position, TableId, Version,
+};
 use protocol::message::{FillReport, OBSTACLES_MAX, PeerMessage, Room, RowPage, ScanCounts};
 use protocol::planted::{self, Bug};
 use protocol::record::Record;
@@ -213,7 +215,12 @@ impl CoreMachine {
         }
         // Without a cover it is not known which members were in the chains of all rows.
         if giver.is_some() || cover.is_some() {
-            fill.completions.ask(peers);
+            let incarnation = |core: CoreId| {
+                let server = self.view.configuration().server(core.server);
+                server.map_or(Incarnation(0), |server| server.incarnation)
+            };
+            let peers = peers.into_iter().map(|core| (core, incarnation(core)));
+            fill.completions.ask(peers.collect());
         }
         let Some(members) = cover else {
             fill.sources = None;

@@ -5,13 +5,17 @@
 //! member of the cover, which was in the chains that changed it. So all cores of the table that are
 //! up have all records together. The same cores have seen every version of the partition's rows
 //! (R6).
+//!
+//! That holds at each moment, and peers are asked at different moments. A peer that has sent
+//! everything can receive a record later, when it fills a partition of its own, from another peer.
+//! If the other one is then lost before it has been asked, all peers are asked again.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
 use protocol::codec::Wire;
-use protocol::identity::{CoreId, PartitionId, Position, RequestId, Version};
+use protocol::identity::{CoreId, Incarnation, PartitionId, Position, RequestId, Version};
 use protocol::message::PeerMessage;
 use protocol::planted::{self, Bug};
 use protocol::record::{Record, SavedCompletion};
@@ -32,6 +36,8 @@ pub(crate) struct Completions {
 /// How far this core has asked one peer.
 #[derive(Debug, Default)]
 struct Peer {
+    /// The start of its server that is asked. A later one can have fewer records.
+    incarnation: Incarnation,
     /// The request from which the next question continues.
     next: RequestId,
     /// Whether the peer has sent everything.
@@ -44,11 +50,19 @@ impl Completions {
         self.are_complete
     }
 
-    /// Sets the peers to ask. Peers that stay continue where they are.
-    pub fn ask(&mut self, peers: Vec<CoreId>) {
+    /// Sets the peers to ask, each with the start of its server. Peers that stay continue where they
+    /// are, unless one that has not sent everything is lost.
+    pub fn ask(&mut self, peers: Vec<(CoreId, Incarnation)>) {
         let mut before = core::mem::take(&mut self.peers);
-        let peer = |core| {
-            let mut peer = before.remove(&core).unwrap_or_default();
+        let stays = |core: &CoreId, peer: &Peer| peers.contains(&(*core, peer.incarnation));
+        let mut unasked = before.iter().filter(|(_, peer)| !peer.is_done);
+        let is_lost = unasked.any(|(core, peer)| !stays(core, peer));
+        if is_lost && !planted::is(Bug::EarlierAnswersCount) {
+            before.clear();
+        }
+        let peer = |(core, incarnation)| {
+            let mut peer: Peer = before.remove(&core).unwrap_or_default();
+            peer.incarnation = incarnation;
             peer.timer.lose();
             (core, peer)
         };
@@ -222,5 +236,67 @@ impl CoreMachine {
         let last = self.log.last();
         let fill = self.fills.get_mut(&of);
         fill.expect("it is being filled").has_logged(last);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use protocol::identity::ServerId;
+
+    use super::*;
+
+    fn core(server: u32) -> CoreId {
+        CoreId {
+            server: ServerId(server),
+            core: 0,
+        }
+    }
+
+    fn peer(server: u32) -> (CoreId, Incarnation) {
+        (core(server), Incarnation(1))
+    }
+
+    fn has_sent_everything(completions: &mut Completions, server: u32) {
+        let peer = completions.peers.get_mut(&core(server));
+        peer.expect("it is asked").is_done = true;
+        completions.count();
+    }
+
+    #[test]
+    fn what_a_peer_has_sent_does_not_count_once_another_is_lost_unasked() {
+        let mut completions = Completions::default();
+        completions.ask(vec![peer(1), peer(2)]);
+        has_sent_everything(&mut completions, 1);
+        assert!(!completions.are_complete());
+        // Server 1 may have got a record from server 2 since then.
+        completions.ask(vec![peer(1)]);
+        assert!(!completions.are_complete());
+        has_sent_everything(&mut completions, 1);
+        assert!(completions.are_complete());
+    }
+
+    #[test]
+    fn a_server_that_starts_again_can_have_lost_records() {
+        let mut completions = Completions::default();
+        completions.ask(vec![peer(1), peer(2)]);
+        has_sent_everything(&mut completions, 1);
+        completions.ask(vec![peer(1), (core(2), Incarnation(2))]);
+        has_sent_everything(&mut completions, 2);
+        assert!(!completions.are_complete());
+        has_sent_everything(&mut completions, 1);
+        assert!(completions.are_complete());
+    }
+
+    #[test]
+    fn a_peer_that_has_sent_everything_may_go() {
+        let mut completions = Completions::default();
+        completions.ask(vec![peer(1), peer(2)]);
+        has_sent_everything(&mut completions, 2);
+        completions.ask(vec![peer(1)]);
+        assert!(!completions.are_complete());
+        has_sent_everything(&mut completions, 1);
+        assert!(completions.are_complete());
     }
 }
