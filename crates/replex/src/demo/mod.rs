@@ -8,6 +8,7 @@ mod chapters;
 mod crash;
 mod load;
 mod loss;
+mod ordered;
 mod store;
 
 use std::path::PathBuf;
@@ -44,6 +45,9 @@ pub async fn run(arguments: &DemoArguments) -> Result<(), CommandFailure> {
         servers: SERVERS,
         // The story shows the waiting processes, and when they go on.
         coordinator_arguments: ["--replace-after", "never"].map(str::to_owned).into(),
+        server_arguments: ["--range-entries", ordered::RANGE_ENTRIES]
+            .map(str::to_owned)
+            .into(),
         life: if arguments.keep {
             ProcessLife::Detached
         } else {
@@ -63,6 +67,7 @@ pub async fn run(arguments: &DemoArguments) -> Result<(), CommandFailure> {
     chapters::load(&mut story, &mut flights, &rows[..early]).await?;
     chapters::lookups(&mut story, &flights, &rows[..early]).await?;
     let moved = chapters::moving(&mut story, &mut flights, &rows[..early]).await?;
+    ordered::ordered(&mut story, &flights, &rows[..early]).await?;
     let (early_rows, late_rows) = rows.split_at(early);
     let acknowledged =
         crash::crash(&mut story, &mut cluster, &flights, early_rows, late_rows).await?;

@@ -1,8 +1,9 @@
 //! Accesses the demo's tables through the client, as any program would.
 
+use std::ops::Bound;
 use std::time::Duration;
 
-use client::{Client, ConnectOptions, IfExists, Table};
+use client::{Client, ConnectOptions, IfExists, IndexRange, Table};
 use placement::{CoverCosts, Layout, Schema, TableReport, Value, cover};
 use protocol::configuration::ServerState;
 use protocol::expression::{Assignment, Expression};
@@ -68,6 +69,24 @@ impl Flights {
         let lookup = self.table.lookup(index, key).map_err(what())?;
         let rows = lookup.await.map_err(what())?;
         Ok(rows.into_iter().map(|row| row.values).collect())
+    }
+
+    /// Returns the client.
+    pub fn client(&self) -> &Client {
+        self.table.client()
+    }
+
+    /// Returns a read of the flights between two keys of an index that can be newer than the table.
+    pub async fn range(
+        &self,
+        index: &str,
+        lower: Bound<&[Value]>,
+        upper: Bound<&[Value]>,
+    ) -> Result<IndexRange, CommandFailure> {
+        let what = || CommandFailure::at(format!("read flights by {index}"));
+        let table = self.client().table(&self.schema().name).await;
+        let table = table.map_err(what())?;
+        table.range(index, lower, upper).map_err(what())
     }
 
     /// Changes a flight's tail number.
