@@ -5,7 +5,7 @@ mod pair;
 use std::sync::Arc;
 
 use machines::core::{CoreIdentity, CoreInput, CoreLimits, CoreMachine, CoreOutput};
-use placement::tables::MemoryTables;
+use placement::tables::{MemoryTables, Tables};
 use placement::{Layout, Value, encode_key, encode_row};
 use protocol::codec::{Bytes, Wire};
 use protocol::configuration::{Configuration, Place, PlacedTables};
@@ -131,6 +131,14 @@ fn receive(
     }
 }
 
+/// Returns the peers that a restarted core asks, each with its attempt.
+fn asked(output: &CoreOutput) -> impl Iterator<Item = (CoreId, u64)> {
+    output.sends.iter().filter_map(|send| match send.message {
+        PeerMessage::Recover { attempt, .. } => Some((send.to, attempt)),
+        _ => None,
+    })
+}
+
 #[test]
 fn a_refused_operation_waits_for_nothing() {
     let reason = RequestResult::Conflict;
@@ -178,11 +186,7 @@ fn expect_forgotten(finished: &Prepare, decision: Decision) {
             &mut output,
         )
         .expect("tables in memory do not fail");
-    let asked = output.sends.iter().filter_map(|send| match send.message {
-        PeerMessage::Recover { attempt, .. } => Some((send.to, attempt)),
-        _ => None,
-    });
-    let ends = asked.map(|(from, attempt)| {
+    let ends = asked(&output).map(|(from, attempt)| {
         let end = PeerMessage::RecoverEnd {
             table: TableId(1),
             attempt,
@@ -258,4 +262,88 @@ fn operations_of_an_earlier_tenure_are_not_replayed() {
         replayed.expect("the record is whole");
     }
     assert_eq!(after.backlog().operations, 0);
+}
+
+/// A core has decided an operation and restarts. While it asks its peers, one sends it a later
+/// prepare, which says that the operation is finished. A checkpoint includes the prepare's record and
+/// not the operation's effect. After another restart the operation has its effect.
+#[test]
+fn an_operation_that_was_open_at_a_checkpoint_is_settled_after_it() {
+    let identity = CoreIdentity {
+        cluster: 1,
+        core: core(2),
+        incarnation: Incarnation(2),
+    };
+    let known = Arc::new(three_copies());
+    let machine = || CoreMachine::new(identity, CoreLimits::default(), Arc::clone(&known));
+    let finished = insert(1, 9, Vote::Yes);
+    let mut later = insert(2, 10, Vote::Yes);
+    let columns = &configuration().tables[0].schema.columns;
+    let row = encode_row(columns, &[Value::Int64(2), Value::Int64(8)]);
+    later.changes[0].pk = Bytes(encode_key([Value::Int64(2).as_ref()]));
+    later.changes[0].new = Some(Bytes(row.expect("the values are of the columns")));
+    later.finished_below.sequence = 2;
+    let prepared = |prepare: &Prepare| Record::Prepared {
+        partition: partition(1),
+        prepare: Arc::new(prepare.clone()),
+    };
+    let decided = Record::Decided {
+        partition: partition(1),
+        operation: finished.operation,
+        decision: Decision::Commit,
+        settles: false,
+    };
+    let log = [prepared(&finished), decided, prepared(&later)];
+    let replay = |machine: &mut CoreMachine, tables: &mut MemoryTables, count: usize| {
+        for (position, record) in (1..).map(Position).zip(&log[..count]) {
+            let replayed = machine.replay(position, &record.to_bytes(), tables);
+            replayed.expect("the record is whole");
+        }
+    };
+    let start = |machine: &mut CoreMachine, tables: &mut MemoryTables, next: Position| {
+        let mut output = CoreOutput::default();
+        let started = machine.start(ClockReading::default(), next, tables, &mut output);
+        started.expect("tables in memory do not fail");
+        output
+    };
+
+    let mut tables = MemoryTables::new();
+    let mut before = machine();
+    replay(&mut before, &mut tables, 2);
+    let output = start(&mut before, &mut tables, Position(3));
+    let attempt = asked(&output).find(|(to, _)| *to == core(3));
+    let mut voted = later.clone();
+    voted.votes.push(Vote::Yes);
+    let message = PeerMessage::Adopt {
+        attempt: attempt.expect("the decider is asked").1,
+        prepare: Arc::new(voted),
+        decision: None,
+    };
+    receive(&mut before, &mut tables, vec![(core(3), message)]);
+    assert!(before.is_recovering());
+    let has_row = |tables: &MemoryTables| tables.entries_about(partition(1).rows_table()) > 0;
+    assert!(!has_row(&tables));
+    before.before_checkpoint(&mut tables);
+
+    let mut after = machine();
+    let restored = after.restore(&mut tables);
+    restored.expect("the checkpoint is whole");
+    replay(&mut after, &mut tables, 3);
+    let output = start(&mut after, &mut tables, Position(4));
+    let ends = asked(&output).map(|(from, attempt)| {
+        let end = PeerMessage::RecoverEnd {
+            table: TableId(1),
+            attempt,
+            count: 0,
+            finished_below: FinishedLine {
+                incarnation: Incarnation(1),
+                sequence: if from == core(1) { 2 } else { 1 },
+            },
+        };
+        (from, end)
+    });
+    let ends = ends.collect();
+    receive(&mut after, &mut tables, ends);
+    assert!(!after.is_recovering());
+    assert!(has_row(&tables), "the finished operation has no effect");
 }

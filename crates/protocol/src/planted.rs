@@ -243,6 +243,9 @@ bugs! {
     SweptTooEarly = "swept-too-early", "R49";
     /// A core reports a range with the key at which it was split in an earlier epoch.
     OldReportKept = "old-report-kept", "R49";
+    /// A restarting core settles operations that a record calls finished, though they were not
+    /// settled when the record was written.
+    ReplayedLineSettles = "replayed-line-settles", "R26";
     /// A core uses rows of a partition from an earlier tenure.
     EarlierTenureTrusted = "earlier-tenure-trusted", "R25";
     /// A server returns with an older copy of its folder and uses it.

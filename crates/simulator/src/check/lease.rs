@@ -66,7 +66,17 @@ impl Leases {
     /// epoch.
     pub fn note_lease_grant(&mut self, core: CoreId, (by, epoch, until_us): (CoreId, Epoch, u64)) {
         let given = self.cores.entry(core).or_default();
-        let until = given.vouched_until_us.entry((by, epoch)).or_default();
+        // A later grant of a later epoch counts wherever an earlier one does.
+        let vouched = &mut given.vouched_until_us;
+        let earlier = vouched.range((by, Epoch(0))..(by, epoch));
+        let passed: Vec<_> = earlier
+            .filter(|(_, until)| **until <= until_us)
+            .map(|(key, _)| *key)
+            .collect();
+        for key in passed {
+            vouched.remove(&key);
+        }
+        let until = vouched.entry((by, epoch)).or_default();
         *until = until_us.max(*until);
     }
 

@@ -43,8 +43,10 @@ impl CoreMachine {
             Record::Prepared { partition, prepare } => {
                 self.log.note_epoch(prepare.epoch);
                 let below = (prepare.operation.head, prepare.finished_below);
-                self.on_finished(below, step)?;
-                self.forget_own(below);
+                if planted::is(Bug::ReplayedLineSettles) {
+                    self.on_finished(below, step)?;
+                }
+                self.forget_settled(below);
                 // This core knows of these versions, whatever became of the partition that voted.
                 self.know_versions(&prepare);
                 let place = prepare.holder().unwrap_or(0);
@@ -156,21 +158,23 @@ impl CoreMachine {
         resolved_in.is_none()
     }
 
-    /// Drops own operations that an own, later record calls finished.
-    fn forget_own(&mut self, (head, before): (CoreId, FinishedLine)) {
-        if head != self.identity.core {
-            return;
-        }
+    /// Drops settled operations that a later record of their head calls finished. Others wait for
+    /// the end of the recovery: the record can be from a recovery or from the end of an epoch, in
+    /// which they were not settled yet, and a checkpoint can include the record and not their
+    /// effects.
+    fn forget_settled(&mut self, (head, before): (CoreId, FinishedLine)) {
         self.finished.raise(head, before);
         let range = members_below(head, before);
-        let own = self
+        let settled = self
             .members
             .range(range)
             .filter(|(_, member)| member.is_settled());
-        let keys: Vec<MemberKey> = own.map(|(key, _)| *key).collect();
+        let keys: Vec<MemberKey> = settled.map(|(key, _)| *key).collect();
         for key in keys {
             self.members.remove(&key);
-            self.operations.end(key.0);
+            if head == self.identity.core {
+                self.operations.end(key.0);
+            }
         }
     }
 
