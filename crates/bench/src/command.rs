@@ -57,7 +57,7 @@ pub enum BenchCommand {
     Snapshots,
     /// Load, A, B, C, D and F with rows of 100 B and 1 kB: S7, S8.
     Ycsb,
-    /// YCSB's E, scans in the order of a key, compared with PostgreSQL, which must be installed: O6.
+    /// YCSB's E, scans in the order of a key, compared with PostgreSQL (must be installed): O6.
     Scans,
     /// CPU time per operation with 3, 6, 12 and 24 servers: S10.
     Servers,

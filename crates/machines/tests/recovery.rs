@@ -139,6 +139,23 @@ fn asked(output: &CoreOutput) -> impl Iterator<Item = (CoreId, u64)> {
     })
 }
 
+/// Returns answers of the peers that know no operation. The head has finished its first one.
+fn ends(output: &CoreOutput) -> Vec<(CoreId, PeerMessage)> {
+    let ends = asked(output).map(|(from, attempt)| {
+        let end = PeerMessage::RecoverEnd {
+            table: TableId(1),
+            attempt,
+            count: 0,
+            finished_below: FinishedLine {
+                incarnation: Incarnation(1),
+                sequence: if from == core(1) { 2 } else { 1 },
+            },
+        };
+        (from, end)
+    });
+    ends.collect()
+}
+
 #[test]
 fn a_refused_operation_waits_for_nothing() {
     let reason = RequestResult::Conflict;
@@ -186,20 +203,7 @@ fn expect_forgotten(finished: &Prepare, decision: Decision) {
             &mut output,
         )
         .expect("tables in memory do not fail");
-    let ends = asked(&output).map(|(from, attempt)| {
-        let end = PeerMessage::RecoverEnd {
-            table: TableId(1),
-            attempt,
-            count: 0,
-            finished_below: FinishedLine {
-                incarnation: Incarnation(1),
-                sequence: if from == core(1) { 2 } else { 1 },
-            },
-        };
-        (from, end)
-    });
-    let ends = ends.collect();
-    receive(&mut machine, &mut tables, ends);
+    receive(&mut machine, &mut tables, ends(&output));
     assert!(!machine.is_recovering());
     let decision = PeerMessage::Decision {
         operation: open.operation,
@@ -265,8 +269,8 @@ fn operations_of_an_earlier_tenure_are_not_replayed() {
 }
 
 /// A core has decided an operation and restarts. While it asks its peers, one sends it a later
-/// prepare, which says that the operation is finished. A checkpoint includes the prepare's record and
-/// not the operation's effect. After another restart the operation has its effect.
+/// prepare, which says that the operation is finished. A checkpoint includes the prepare's record
+/// and not the operation's effect. After another restart the operation has its effect.
 #[test]
 fn an_operation_that_was_open_at_a_checkpoint_is_settled_after_it() {
     let identity = CoreIdentity {
@@ -330,20 +334,7 @@ fn an_operation_that_was_open_at_a_checkpoint_is_settled_after_it() {
     restored.expect("the checkpoint is whole");
     replay(&mut after, &mut tables, 3);
     let output = start(&mut after, &mut tables, Position(4));
-    let ends = asked(&output).map(|(from, attempt)| {
-        let end = PeerMessage::RecoverEnd {
-            table: TableId(1),
-            attempt,
-            count: 0,
-            finished_below: FinishedLine {
-                incarnation: Incarnation(1),
-                sequence: if from == core(1) { 2 } else { 1 },
-            },
-        };
-        (from, end)
-    });
-    let ends = ends.collect();
-    receive(&mut after, &mut tables, ends);
+    receive(&mut after, &mut tables, ends(&output));
     assert!(!after.is_recovering());
     assert!(has_row(&tables), "the finished operation has no effect");
 }

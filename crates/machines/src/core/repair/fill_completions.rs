@@ -50,8 +50,8 @@ impl Completions {
         self.are_complete
     }
 
-    /// Sets the peers to ask, each with the start of its server. Peers that stay continue where they
-    /// are, unless one that has not sent everything is lost.
+    /// Sets the peers to ask, each with the start of its server. Peers that stay continue where
+    /// they are, unless one that has not sent everything is lost.
     pub fn ask(&mut self, peers: Vec<(CoreId, Incarnation)>) {
         let mut before = core::mem::take(&mut self.peers);
         let stays = |core: &CoreId, peer: &Peer| peers.contains(&(*core, peer.incarnation));
