@@ -39,6 +39,11 @@ fn suits(bug: Bug, seed: u64, plan: &RunPlan) -> bool {
             // Many partitions are filled at once, and servers go meanwhile.
             faults.copies_every_us > 0 && faults.careless > 0.0 && faults.pause_every_us > 0
         }
+        Bug::ReplayedLineSettles => {
+            let is_replicated = plan.schema.durability == Durability::Replicated;
+            let restarts = faults.crash_every_us > 0 || faults.loss_every_us > 0;
+            is_replicated && restarts && faults.checkpoint_every_us > 0
+        }
         Bug::OldReportKept => plan.schema.thin.iter().any(|index| index.by_range),
         Bug::MarksLeftOut | Bug::MarkedIsTrusted | Bug::EntryTrusted => {
             !plan.schema.thin.is_empty()
