@@ -64,7 +64,7 @@ mod table;
 
 pub use placement::{
     Column, ColumnType, Constraint, Durability, Index, KeyError, RowError, Schema, SchemaError,
-    Value,
+    SortColumn, ThinIndex, Value,
 };
 pub use protocol::configuration::Configuration;
 pub use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator};

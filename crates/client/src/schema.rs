@@ -1,6 +1,9 @@
 //! A builder for schemas, which refers to columns by name.
 
-use placement::{Column, ColumnType, Constraint, Durability, Index, Schema, SchemaError, Value};
+use placement::{
+    Column, ColumnType, Constraint, Durability, Index, Schema, SchemaError, ThinIndex, Value,
+    ascending,
+};
 
 /// The number of partitions per replex, unless the schema sets another one.
 pub const PARTITIONS_DEFAULT: u32 = 12;
@@ -16,10 +19,12 @@ pub const PARTITIONS_DEFAULT: u32 = 12;
 ///     .nullable("note", ColumnType::Text)
 ///     .primary_key(&["id"])
 ///     .index("by_tail", &["tail"])
+///     .thin_index("by_note", &["note"], &["tail"])
 ///     .partitions(4)
 ///     .failures_tolerated(1)
 ///     .build()?;
 /// assert_eq!(schema.indexes[0].columns, [1]);
+/// assert_eq!(schema.thin[0].included, [1]);
 /// # Ok::<(), client::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -27,6 +32,7 @@ pub struct SchemaBuilder {
     schema: Schema,
     primary_key: Vec<String>,
     indexes: Vec<NamedIndex>,
+    thin: Vec<NamedThinIndex>,
 }
 
 /// An index whose columns are named.
@@ -36,6 +42,15 @@ struct NamedIndex {
     columns: Vec<String>,
     constraint: Option<Constraint>,
     partition_columns: Option<u8>,
+}
+
+/// A thin index whose columns are named.
+#[derive(Clone, Debug)]
+struct NamedThinIndex {
+    name: String,
+    columns: Vec<String>,
+    included: Vec<String>,
+    unique: bool,
 }
 
 impl SchemaBuilder {
@@ -58,6 +73,7 @@ impl SchemaBuilder {
             },
             primary_key: Vec::new(),
             indexes: Vec::new(),
+            thin: Vec::new(),
         }
     }
 
@@ -106,6 +122,32 @@ impl SchemaBuilder {
         constraint: Constraint,
     ) -> SchemaBuilder {
         self.push_index(name.into(), columns, Some(constraint))
+    }
+
+    /// Adds a thin index, which is no copy of the table. It has an entry for each row, with the
+    /// columns of the index, those of the primary key and the `included` ones. A read that wants no
+    /// other columns reads entries only. Its partitions are ranges of the order, which split and
+    /// merge. For other directions than ascending, add a [`ThinIndex`] to [`Schema::thin`].
+    #[must_use]
+    pub fn thin_index(
+        self,
+        name: impl Into<String>,
+        columns: &[&str],
+        included: &[&str],
+    ) -> SchemaBuilder {
+        self.push_thin(name.into(), (columns, included), false)
+    }
+
+    /// Adds a thin index that refuses a second row with the same key. NULLs are never the same. The
+    /// hash of the key divides it into as many partitions as the table has.
+    #[must_use]
+    pub fn unique_thin_index(
+        self,
+        name: impl Into<String>,
+        columns: &[&str],
+        included: &[&str],
+    ) -> SchemaBuilder {
+        self.push_thin(name.into(), (columns, included), true)
     }
 
     /// Partitions the last added key by its first `columns` columns only. The key is an index's or
@@ -165,6 +207,18 @@ impl SchemaBuilder {
                 partition_columns: index.partition_columns,
             });
         }
+        for index in &self.thin {
+            let what = format!("index {}", index.name);
+            let columns = self.positions(&what, &index.columns)?;
+            let included = self.positions(&what, &index.included)?;
+            self.schema.thin.push(ThinIndex {
+                name: index.name.clone(),
+                columns: ascending(&columns),
+                included,
+                by_range: !index.unique,
+                unique: index.unique,
+            });
+        }
         self.schema.validate()?;
         Ok(self.schema)
     }
@@ -203,6 +257,22 @@ impl SchemaBuilder {
         self
     }
 
+    fn push_thin(
+        mut self,
+        name: String,
+        (columns, included): (&[&str], &[&str]),
+        unique: bool,
+    ) -> SchemaBuilder {
+        let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        self.thin.push(NamedThinIndex {
+            name,
+            columns: owned(columns),
+            included: owned(included),
+            unique,
+        });
+        self
+    }
+
     fn push_index(
         mut self,
         name: String,
@@ -233,5 +303,12 @@ mod tests {
             .build();
         let message = schema.unwrap_err().to_string();
         assert!(message.contains("index i of table t names column nothing"));
+        let schema = SchemaBuilder::new("t")
+            .column("id", ColumnType::Int64)
+            .primary_key(&["id"])
+            .thin_index("thin", &["id"], &["nowhere"])
+            .build();
+        let message = schema.unwrap_err().to_string();
+        assert!(message.contains("index thin of table t names column nowhere"));
     }
 }

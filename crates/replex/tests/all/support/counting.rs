@@ -145,10 +145,10 @@ async fn create(cluster: &Cluster) -> Table {
     let schema = schema()
         .partitions(4)
         .failures_tolerated(2)
+        .thin_index("thin_n", &["n"], &[])
+        .unique_thin_index("thin_back", &["back"], &[])
         .build()
         .unwrap();
-    let schema = with_thin_index(&schema, "thin_n", false);
-    let schema = with_thin_index(&schema, "thin_back", true);
     let options = ConnectOptions::new(cluster.coordinator_addresses().to_vec());
     let client = Client::connect(options).await.unwrap();
     client.create_table(schema, IfExists::Accept).await.unwrap()
