@@ -238,18 +238,25 @@ impl Missed {
     async fn rate(&self, site: &mut DatabaseSite, options: &MeasureOptions) -> io::Result<f64> {
         let output = self.way.options();
         let replay: Vec<&str> = output.iter().map(String::as_str).collect();
+        let folder = site.buffer_folder();
+        let buffer = ["--buffer", &*folder.to_string_lossy()];
+        let with_buffer = [&replay[..], &buffer].concat();
         site.stop_proxy()?;
         let operations = match self.keeper {
             Keeper::Slot => {
+                // A proxy with a buffer may have confirmed more at the end than the replica has.
+                while !has_what_is_confirmed(site).await? {
+                    site.start_proxy(&with_buffer).await?;
+                    await_confirmed(site).await?;
+                    site.stop_proxy()?;
+                }
                 let operations = self.load(site, options).await?;
                 let slot_only = [&replay[..], &["--buffer", "none"]].concat();
                 site.start_proxy(&slot_only).await?;
                 operations
             }
             Keeper::Buffer => {
-                let folder = site.buffer_folder();
-                let buffer = ["--buffer", &*folder.to_string_lossy()];
-                site.start_proxy(&[&replay[..], &buffer].concat()).await?;
+                site.start_proxy(&with_buffer).await?;
                 site.replicas[0].kill();
                 let operations = self.load(site, options).await?;
                 is_kept(site).await?;
@@ -268,11 +275,7 @@ impl Missed {
         let replica = connect(site.replicas[0].socket()).await?;
         let seconds = await_row(&replica, &took).await?;
         // The next proxy may have no buffer: then all that the slot has forgotten must be there.
-        let primary = connect(site.primary.socket()).await?;
-        let confirmed = "SELECT max(confirmed_flush_lsn - '0/0') FROM pg_replication_slots";
-        let confirmed = ask(&primary, confirmed).await?.unwrap_or_default();
-        let has_all = format!("SELECT 1 FROM hihooi.applied HAVING max(tsid) >= {confirmed}");
-        await_row(&replica, &has_all).await?;
+        await_confirmed(site).await?;
         let seconds: f64 = seconds.parse().map_err(io::Error::other)?;
         Ok(operations as f64 / seconds)
     }
@@ -287,6 +290,26 @@ impl Missed {
         ask(&primary, &note("ended")).await?;
         Ok(sample.operations)
     }
+}
+
+/// Returns the condition that the replica has all that the slot has forgotten by now.
+async fn confirmed(site: &DatabaseSite) -> io::Result<String> {
+    let primary = connect(site.primary.socket()).await?;
+    let confirmed = "SELECT max(confirmed_flush_lsn - '0/0') FROM pg_replication_slots";
+    let confirmed = ask(&primary, confirmed).await?.unwrap_or_default();
+    Ok(format!(
+        "SELECT 1 FROM hihooi.applied HAVING max(tsid) >= {confirmed}"
+    ))
+}
+
+async fn await_confirmed(site: &DatabaseSite) -> io::Result<()> {
+    let replica = connect(site.replicas[0].socket()).await?;
+    await_row(&replica, &confirmed(site).await?).await.map(drop)
+}
+
+async fn has_what_is_confirmed(site: &DatabaseSite) -> io::Result<bool> {
+    let replica = connect(site.replicas[0].socket()).await?;
+    Ok(ask(&replica, &confirmed(site).await?).await?.is_some())
 }
 
 /// Waits until the transactions buffer has every commit of the primary.
