@@ -317,8 +317,8 @@ impl Coordinator {
                 }
                 CopyRequest::Drop { name } => self.without_copy(table, name),
                 CopyRequest::Replace { name, by } => {
-                    let checked = self.without_copy(table, name);
-                    checked.and_then(|_| table.with_replaced(name, by))
+                    let without = self.without_copy(table, name);
+                    without.and_then(|table| table.with_renamed(by, name))
                 }
                 CopyRequest::Renew { cells } => self.renewed(table, cells, epoch),
                 CopyRequest::Resize { partitions } => self.resized(table, *partitions, epoch),

@@ -131,6 +131,42 @@ fn receive(
     }
 }
 
+/// Returns the core of server 2 after a restart, before it has read its log.
+fn second(known: Arc<Configuration>) -> CoreMachine {
+    let identity = CoreIdentity {
+        cluster: 1,
+        core: core(2),
+        incarnation: Incarnation(2),
+    };
+    CoreMachine::new(identity, CoreLimits::default(), known)
+}
+
+/// The record of an operation that server 2 has voted on.
+fn prepared(prepare: &Prepare) -> Record {
+    Record::Prepared {
+        partition: partition(1),
+        prepare: Arc::new(prepare.clone()),
+    }
+}
+
+/// The record of the outcome of an operation that server 2 has not settled.
+fn decided(prepare: &Prepare, decision: Decision) -> Record {
+    Record::Decided {
+        partition: partition(1),
+        operation: prepare.operation,
+        decision,
+        settles: false,
+    }
+}
+
+/// Reads a log, from its first position on.
+fn replay(machine: &mut CoreMachine, tables: &mut MemoryTables, log: &[Record]) {
+    for (position, record) in (1..).map(Position).zip(log) {
+        let replayed = machine.replay(position, &record.to_bytes(), tables);
+        replayed.expect("the record is whole");
+    }
+}
+
 /// Returns the peers that a restarted core asks, each with its attempt.
 fn asked(output: &CoreOutput) -> impl Iterator<Item = (CoreId, u64)> {
     output.sends.iter().filter_map(|send| match send.message {
@@ -173,28 +209,14 @@ fn an_operation_that_has_waited_is_forgotten() {
 /// alone is left.
 fn expect_forgotten(finished: &Prepare, decision: Decision) {
     let open = insert(2, 4, Vote::Yes);
-    let identity = CoreIdentity {
-        cluster: 1,
-        core: core(2),
-        incarnation: Incarnation(2),
-    };
     let (mut tables, mut output) = (MemoryTables::new(), CoreOutput::default());
-    let mut machine = CoreMachine::new(identity, CoreLimits::default(), Arc::new(three_copies()));
-    let prepared = |prepare: &Prepare| Record::Prepared {
-        partition: partition(1),
-        prepare: Arc::new(prepare.clone()),
-    };
-    let decided = Record::Decided {
-        partition: partition(1),
-        operation: finished.operation,
-        decision,
-        settles: false,
-    };
-    let log = [prepared(finished), decided, prepared(&open)];
-    for (position, record) in (1..).map(Position).zip(&log) {
-        let replayed = machine.replay(position, &record.to_bytes(), &mut tables);
-        replayed.expect("the record is whole");
-    }
+    let mut machine = second(Arc::new(three_copies()));
+    let log = [
+        prepared(finished),
+        decided(finished, decision),
+        prepared(&open),
+    ];
+    replay(&mut machine, &mut tables, &log);
     machine
         .start(
             ClockReading::default(),
@@ -231,18 +253,8 @@ fn operations_of_an_earlier_tenure_are_not_replayed() {
     known.tables[0].epoch = Epoch(5);
     known.tables[0].placement[1][0].since = Epoch(5);
     let known = Arc::new(known);
-    let machine = || {
-        let identity = CoreIdentity {
-            cluster: 1,
-            core: core(2),
-            incarnation: Incarnation(2),
-        };
-        CoreMachine::new(identity, CoreLimits::default(), Arc::clone(&known))
-    };
-    let prepared = Record::Prepared {
-        partition: partition(1),
-        prepare: Arc::new(insert(1, 9, Vote::Yes)),
-    };
+    let machine = || second(Arc::clone(&known));
+    let prepared = prepared(&insert(1, 9, Vote::Yes));
     let resolved = Record::Resolved {
         epoch: Epoch(4),
         tables: vec![TableId(1)],
@@ -260,11 +272,7 @@ fn operations_of_an_earlier_tenure_are_not_replayed() {
     let mut after = machine();
     let restored = after.restore(&mut tables);
     restored.expect("the checkpoint is whole");
-    let log = [prepared, resolved, given];
-    for (position, record) in (1..).map(Position).zip(&log) {
-        let replayed = after.replay(position, &record.to_bytes(), &mut tables);
-        replayed.expect("the record is whole");
-    }
+    replay(&mut after, &mut tables, &[prepared, resolved, given]);
     assert_eq!(after.backlog().operations, 0);
 }
 
@@ -273,13 +281,8 @@ fn operations_of_an_earlier_tenure_are_not_replayed() {
 /// and not the operation's effect. After another restart the operation has its effect.
 #[test]
 fn an_operation_that_was_open_at_a_checkpoint_is_settled_after_it() {
-    let identity = CoreIdentity {
-        cluster: 1,
-        core: core(2),
-        incarnation: Incarnation(2),
-    };
     let known = Arc::new(three_copies());
-    let machine = || CoreMachine::new(identity, CoreLimits::default(), Arc::clone(&known));
+    let machine = || second(Arc::clone(&known));
     let finished = insert(1, 9, Vote::Yes);
     let mut later = insert(2, 10, Vote::Yes);
     let columns = &configuration().tables[0].schema.columns;
@@ -287,23 +290,8 @@ fn an_operation_that_was_open_at_a_checkpoint_is_settled_after_it() {
     later.changes[0].pk = Bytes(encode_key([Value::Int64(2).as_ref()]));
     later.changes[0].new = Some(Bytes(row.expect("the values are of the columns")));
     later.finished_below.sequence = 2;
-    let prepared = |prepare: &Prepare| Record::Prepared {
-        partition: partition(1),
-        prepare: Arc::new(prepare.clone()),
-    };
-    let decided = Record::Decided {
-        partition: partition(1),
-        operation: finished.operation,
-        decision: Decision::Commit,
-        settles: false,
-    };
+    let decided = decided(&finished, Decision::Commit);
     let log = [prepared(&finished), decided, prepared(&later)];
-    let replay = |machine: &mut CoreMachine, tables: &mut MemoryTables, count: usize| {
-        for (position, record) in (1..).map(Position).zip(&log[..count]) {
-            let replayed = machine.replay(position, &record.to_bytes(), tables);
-            replayed.expect("the record is whole");
-        }
-    };
     let start = |machine: &mut CoreMachine, tables: &mut MemoryTables, next: Position| {
         let mut output = CoreOutput::default();
         let started = machine.start(ClockReading::default(), next, tables, &mut output);
@@ -313,7 +301,7 @@ fn an_operation_that_was_open_at_a_checkpoint_is_settled_after_it() {
 
     let mut tables = MemoryTables::new();
     let mut before = machine();
-    replay(&mut before, &mut tables, 2);
+    replay(&mut before, &mut tables, &log[..2]);
     let output = start(&mut before, &mut tables, Position(3));
     let attempt = asked(&output).find(|(to, _)| *to == core(3));
     let mut voted = later.clone();
@@ -332,7 +320,7 @@ fn an_operation_that_was_open_at_a_checkpoint_is_settled_after_it() {
     let mut after = machine();
     let restored = after.restore(&mut tables);
     restored.expect("the checkpoint is whole");
-    replay(&mut after, &mut tables, 3);
+    replay(&mut after, &mut tables, &log);
     let output = start(&mut after, &mut tables, Position(4));
     receive(&mut after, &mut tables, ends(&output));
     assert!(!after.is_recovering());

@@ -27,6 +27,7 @@ const BATCH: usize = 64;
 // tidy: long — one arm per bug
 fn suits(bug: Bug, seed: u64, plan: &RunPlan) -> bool {
     let faults = &plan.faults;
+    let has_unique_thin = || plan.schema.thin.iter().any(|index| index.unique);
     match bug {
         Bug::SealStopsAll => undisturbed::is_checked(seed),
         Bug::LeasesShared | Bug::ReaderUnlimited => plan.workload.snapshots > 0.0,
@@ -84,21 +85,16 @@ fn suits(bug: Bug, seed: u64, plan: &RunPlan) -> bool {
             let restarts = faults.crash_every_us > 0 || faults.stop_every_us > 0;
             !plan.schema.thin.is_empty() && is_replicated && restarts
         }
-        Bug::ResolvedWithoutEntry => {
-            !plan.schema.thin.is_empty() && plan.replace_after_us < u64::MAX
-        }
-        Bug::UniqueEntriesUnchecked => plan.schema.thin.iter().any(|index| index.unique),
-        Bug::UniqueEntriesReleased => {
-            faults.crash_every_us > 0 && plan.schema.thin.iter().any(|index| index.unique)
-        }
-        Bug::FetchedAsRows => {
-            faults.loss_every_us > 0 && plan.schema.thin.iter().any(|index| index.unique)
-        }
+        Bug::UniqueEntriesUnchecked => has_unique_thin(),
+        Bug::UniqueEntriesReleased => faults.crash_every_us > 0 && has_unique_thin(),
+        Bug::FetchedAsRows => faults.loss_every_us > 0 && has_unique_thin(),
         Bug::SidesNotAsked => !plan.schema.thin.is_empty() && plan.faults.crash_every_us > 0,
         Bug::ReportedBeforeDurable => {
             !plan.schema.thin.is_empty() && plan.schema.durability == Durability::Sync
         }
-        Bug::SidesLearnEarly => !plan.schema.thin.is_empty() && plan.replace_after_us < u64::MAX,
+        Bug::SidesLearnEarly | Bug::ResolvedWithoutEntry => {
+            !plan.schema.thin.is_empty() && plan.replace_after_us < u64::MAX
+        }
         Bug::SealConcernsAll => plan.tables > 1 && faults.seal_every_us > 0,
         Bug::VouchingOfAnyEpoch | Bug::VouchingOutlivesEpoch | Bug::SealedIsVouchedFor => {
             faults.coordinator_every_us > 0 && plan.replace_after_us < u64::MAX

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use placement::{
-    Axis, Column, ColumnType, Constraint, KeySpace, Layout, RangeStart, ReplexKind, RowView,
-    Schema, SortColumn, Value, ValueRef, decode_key, encode_key, encode_row, prefix_end,
+    Axis, Column, ColumnType, Constraint, KeySpace, Layout, RangeStart, RowView, Schema,
+    SortColumn, Value, ValueRef, decode_key, encode_key, encode_row, prefix_end,
 };
 use protocol::codec::Bytes;
 use protocol::expression::{Assignment, BinaryOperator, Expression};
@@ -333,14 +333,10 @@ struct Definition {
 impl Definition {
     fn of(schema: &Schema, layout: &Layout, number: usize) -> Definition {
         let replex = &layout.replexes[number];
-        let demand = match replex.kind {
-            ReplexKind::Index { index } => match schema.indexes[index].constraint {
-                None => IndexConstraint::Plain,
-                Some(Constraint::Unique) => IndexConstraint::Unique,
-                Some(Constraint::Dense) => IndexConstraint::Dense,
-            },
-            ReplexKind::Thin { index } if schema.thin[index].unique => IndexConstraint::Unique,
-            _ => IndexConstraint::Plain,
+        let demand = match layout.constraint(schema, number) {
+            None => IndexConstraint::Plain,
+            Some(Constraint::Unique) => IndexConstraint::Unique,
+            Some(Constraint::Dense) => IndexConstraint::Dense,
         };
         let axes = replex.axes.iter().map(|axis| {
             let key_space = layout.key_spaces[axis.key_space].clone();

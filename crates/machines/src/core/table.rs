@@ -47,7 +47,7 @@ pub(crate) struct TableInfo {
     pub constrained_columns: Vec<bool>,
     /// The largest size of a row in bytes for which no key can be too long.
     pub row_bytes_short: usize,
-    /// The numbers of all copies in the order of chains.
+    /// The numbers of all copies and unique thin indexes in the order of chains.
     chain: Vec<usize>,
     /// The numbers of the thin indexes whose partitions are side members.
     sides: Vec<usize>,

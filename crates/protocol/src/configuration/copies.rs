@@ -78,19 +78,26 @@ impl PlacedTable {
     /// # Errors
     /// There is no such index, or another copy is made of the first one.
     pub fn with_replaced(&self, name: &str, by: &str) -> Result<PlacedTable, String> {
-        let mut table = self.without_copy(name)?;
-        let indexes = table.schema.indexes.iter_mut().map(|it| &mut it.name);
-        let thin = table.schema.thin.iter_mut().map(|it| &mut it.name);
-        let defined = indexes.chain(thin).find(|it| *it == by);
-        let replexes = table.layout.replexes.iter_mut().map(|it| &mut it.name);
-        let placed = replexes.into_iter().find(|it| *it == by);
+        self.without_copy(name)?.with_renamed(by, name)
+    }
+
+    /// Returns the table with another name of an index.
+    ///
+    /// # Errors
+    /// There is no such index.
+    pub fn with_renamed(mut self, index: &str, name: &str) -> Result<PlacedTable, String> {
+        let indexes = self.schema.indexes.iter_mut().map(|it| &mut it.name);
+        let thin = self.schema.thin.iter_mut().map(|it| &mut it.name);
+        let defined = indexes.chain(thin).find(|it| *it == index);
+        let mut replexes = self.layout.replexes.iter_mut().map(|it| &mut it.name);
+        let placed = replexes.find(|it| *it == index);
         match (defined, placed) {
             (Some(defined), Some(placed)) => {
                 *defined = name.into();
                 *placed = name.into();
-                Ok(table)
+                Ok(self)
             }
-            _ => Err(format!("there is no index {by}")),
+            _ => Err(format!("there is no index {index}")),
         }
     }
 

@@ -1,5 +1,5 @@
-//! A unique thin index on a cluster: writers race for keys while a server is killed and an index is
-//! dropped and made again. No two rows ever have one key, and entries are what the rows imply.
+//! A unique thin index on a cluster: writers race for keys, also while servers are killed. No two
+//! rows ever have one key, and entries are what the rows imply.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -5,6 +5,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::create_index::{self, IndexPlace};
+use super::indexes::keyword;
 use super::{object_name, parse_tokens, text_of};
 use crate::error::SqlError;
 use crate::script::is_space;
@@ -61,7 +62,7 @@ fn is_plain(alter: &ast::AlterTable) -> bool {
 pub(super) fn index(text: &str, tokens: &[TokenWithSpan]) -> Result<Statement, SqlError> {
     let tokens = tokens.iter().filter(|it| !is_space(&it.token)).cloned();
     let tokens: Vec<TokenWithSpan> = tokens.collect();
-    let is = |token: &TokenWithSpan, keyword: Keyword| matches!(&token.token, Token::Word(word) if word.quote_style.is_none() && word.keyword == keyword);
+    let is = |token: &TokenWithSpan, wanted: Keyword| keyword(token) == Some(wanted);
     let set = tokens
         .windows(2)
         .position(|pair| is(&pair[0], Keyword::SET) && is(&pair[1], Keyword::USING));

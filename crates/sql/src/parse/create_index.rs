@@ -312,13 +312,22 @@ pub(crate) fn as_using(
         name: name.to_owned(),
         ..create.clone()
     };
-    let mut without = schema.clone();
-    without.indexes.retain(|it| it.name != name);
-    without.thin.retain(|it| it.name != name);
-    push_index(&mut without, same)?;
-    let is_same = index.is_some_and(|it| without.indexes.last() == Some(it))
-        || thin.is_some_and(|it| without.thin.last() == Some(it));
-    Ok((!is_same).then_some(create))
+    Ok((!has_index(schema, &same)?).then_some(create))
+}
+
+/// Returns whether a table has an index of this name with just this definition.
+pub(crate) fn has_index(schema: &Schema, create: &CreateIndex) -> Result<bool, SqlError> {
+    let name = &create.name;
+    let mut wanted = schema.clone();
+    wanted.indexes.retain(|it| it.name != *name);
+    wanted.thin.retain(|it| it.name != *name);
+    push_index(&mut wanted, create.clone())?;
+    let defined = |of: &Schema| {
+        let index = of.indexes.iter().find(|it| it.name == *name).cloned();
+        let thin = of.thin.iter().find(|it| it.name == *name).cloned();
+        (index, thin)
+    };
+    Ok(defined(schema) == defined(&wanted))
 }
 
 /// Returns a kind with the columns' directions and the condition of an existing index.

@@ -58,7 +58,7 @@ pub(super) fn take_clauses(tokens: &[TokenWithSpan]) -> Result<ExtractedIndexes,
     Ok((statement, clauses.collect()))
 }
 
-fn keyword(token: &TokenWithSpan) -> Option<Keyword> {
+pub(super) fn keyword(token: &TokenWithSpan) -> Option<Keyword> {
     match &token.token {
         Token::Word(word) if word.quote_style.is_none() => Some(word.keyword),
         _ => None,

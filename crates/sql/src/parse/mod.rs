@@ -17,7 +17,7 @@ use protocol::expression::NODES_MAX;
 
 pub use create::FAILURES_TOLERATED_DEFAULT;
 use create_index::IndexPlace;
-pub(crate) use create_index::{as_using, with_index};
+pub(crate) use create_index::{as_using, has_index, with_index};
 
 use sqlparser::ast;
 use sqlparser::dialect::PostgreSqlDialect;

@@ -152,13 +152,17 @@ fn unique_keys<'a>(
     values: &'a [Value],
 ) -> impl Iterator<Item = (usize, Vec<u8>)> + 'a {
     let layout = &table.layout;
-    let is_unique =
-        |number: &usize| layout.constraint(&table.schema, *number) == Some(Constraint::Unique);
-    layout.numbers().filter(is_unique).filter_map(|number| {
+    let unique = layout.numbers().filter(|number| is_unique(table, *number));
+    unique.filter_map(|number| {
         let columns = columns_of(&layout.replexes[number].sort_columns);
         let key = || columns.iter().map(|column| values[*column].as_ref());
         (!key_has_null(key())).then(|| (number, encode_key(key())))
     })
+}
+
+/// Returns whether a replex is that of a unique index.
+fn is_unique(table: &PlacedTable, replex: usize) -> bool {
+    table.layout.constraint(&table.schema, replex) == Some(Constraint::Unique)
 }
 
 fn conflict(
@@ -221,12 +225,9 @@ fn target(names: &[String], table: &PlacedTable, scope: &Scope<'_>) -> Result<us
     let columns = columns?;
     let has_them = |key: &[usize]| key.iter().copied().collect::<BTreeSet<usize>>() == columns;
     let replexes = table.layout.replexes.iter().enumerate();
-    let is_unique = |number: usize| {
-        let constraint = table.layout.constraint(schema, number);
-        number == table.layout.primary() || constraint == Some(Constraint::Unique)
-    };
+    let is_key = |number| number == table.layout.primary() || is_unique(table, number);
     let mut keys = replexes
-        .filter(|(number, _)| is_unique(*number))
+        .filter(|(number, _)| is_key(*number))
         .map(|(number, replex)| (number, columns_of(&replex.sort_columns)));
     if let Some((number, _)) = keys.clone().find(|(_, key)| has_them(key)) {
         return Ok(number);

@@ -17,7 +17,7 @@ mod reading;
 mod select;
 pub(crate) mod text;
 
-use placement::{ColumnType, Index, Schema, ThinIndex, Value};
+use placement::{ColumnType, Schema, Value};
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::expression::{self, Assignment, Expression, ExpressionError, Scope as Names};
 use protocol::identity::TableId;
@@ -31,7 +31,7 @@ pub(crate) use reading::whole_table;
 
 use crate::bind::Scope;
 use crate::error::SqlError;
-use crate::parse::{as_using, with_index};
+use crate::parse::{as_using, has_index, with_index};
 use crate::statement::{
     AggregateFunction, CreateIndex, SCAN_ROWS, Set, SetUsing, Show, Statement, TableName,
 };
@@ -429,18 +429,9 @@ fn create_index(index: &CreateIndex, context: &Context<'_>) -> Result<StatementP
 /// Finds out which index has to be made in place of an existing one.
 fn set_using(set: &SetUsing, context: &Context<'_>) -> Result<StatementPlan, SqlError> {
     let SetUsing { table, name, kind } = set;
-    let holders = holders(table.as_deref(), name, context)?;
-    let table = match holders[..] {
-        [table] => table,
-        [] => return Err(SqlError::statement(format!("there is no index {name}"))),
-        _ => {
-            let tables = holders.iter().map(|it| it.schema.name.as_str());
-            return Err(SqlError::statement(format!(
-                "tables {} have an index {name}: write ALTER INDEX {name} ON table SET USING …",
-                tables.collect::<Vec<&str>>().join(", ")
-            )));
-        }
-    };
+    let spelt = format!("ALTER INDEX {name} ON table SET USING …");
+    let table = holder((table.as_deref(), name), &spelt, context)?;
+    let table = table.ok_or_else(|| SqlError::statement(format!("there is no index {name}")))?;
     let schema = &table.schema;
     let by = format!("{name}__next");
     let Some(create) = as_using(schema, name, (kind, &by))? else {
@@ -449,24 +440,22 @@ fn set_using(set: &SetUsing, context: &Context<'_>) -> Result<StatementPlan, Sql
             schema.name
         )));
     };
-    let mut without = schema.clone();
-    without.indexes.retain(|it| it.name != by);
-    without.thin.retain(|it| it.name != by);
-    let is_begun = without != *schema;
-    let wanted = with_index(&without, &create)?;
-    let has_it = |index: Option<&Index>, thin: Option<&ThinIndex>| {
-        index.is_some_and(|it| schema.indexes.contains(it) && it.name == by)
-            || thin.is_some_and(|it| schema.thin.contains(it) && it.name == by)
-    };
-    if is_begun && !has_it(wanted.indexes.last(), wanted.thin.last()) {
+    let mut indexes = schema.indexes.iter().map(|it| &it.name);
+    let mut thin = schema.thin.iter().map(|it| &it.name);
+    let is_begun = indexes.any(|it| *it == by) || thin.any(|it| *it == by);
+    if is_begun && !has_index(schema, &create)? {
         return Err(SqlError::statement(format!(
             "another change of index {name} has begun: end it with DROP INDEX {by} ON {}, or give \
              the same kind and options as before",
             schema.name
         )));
     }
+    let wanted = match is_begun {
+        false => Some(Box::new(with_index(schema, &create)?)),
+        true => None,
+    };
     Ok(StatementPlan::ReplaceIndex {
-        wanted: (!is_begun).then(|| Box::new(wanted)),
+        wanted,
         table: schema.name.clone(),
         name: name.clone(),
         by,
@@ -498,29 +487,25 @@ fn drop_index(
     if_exists: bool,
     context: &Context<'_>,
 ) -> Result<StatementPlan, SqlError> {
-    let holders = holders(table, name, context)?.into_iter();
-    let holders: Vec<&str> = holders.map(|it| it.schema.name.as_str()).collect();
-    match holders[..] {
-        [table] => Ok(StatementPlan::DropIndex {
-            table: table.to_string(),
+    let spelt = format!("DROP INDEX {name} ON table");
+    match holder((table, name), &spelt, context)? {
+        Some(table) => Ok(StatementPlan::DropIndex {
+            table: table.schema.name.clone(),
             name: name.to_string(),
             if_exists,
         }),
-        [] if if_exists => Ok(StatementPlan::Already(format!("there is no index {name}"))),
-        [] => Err(SqlError::statement(format!("there is no index {name}"))),
-        _ => Err(SqlError::statement(format!(
-            "tables {} have an index {name}: write DROP INDEX {name} ON table",
-            holders.join(", ")
-        ))),
+        None if if_exists => Ok(StatementPlan::Already(format!("there is no index {name}"))),
+        None => Err(SqlError::statement(format!("there is no index {name}"))),
     }
 }
 
-/// Returns the named table, or all tables that have an index or a further copy of this name.
-fn holders<'a>(
-    table: Option<&str>,
-    name: &str,
+/// Returns the named table, or else the only one that has an index or a further copy of this name;
+/// none if there is none. If there are several, the error says to write the statement as `spelt`.
+fn holder<'a>(
+    (table, name): (Option<&str>, &str),
+    spelt: &str,
     context: &Context<'a>,
-) -> Result<Vec<&'a PlacedTable>, SqlError> {
+) -> Result<Option<&'a PlacedTable>, SqlError> {
     let holds = |it: &&PlacedTable| {
         let mut replexes = it
             .layout
@@ -528,9 +513,20 @@ fn holders<'a>(
             .map(|number| &it.layout.replexes[number]);
         replexes.any(|replex| replex.name == name || it.schema.copy_of(&replex.name) == name)
     };
-    match table {
-        Some(table) => Ok(vec![context.table(table)?]),
-        None => Ok(context.configuration.tables.iter().filter(holds).collect()),
+    if let Some(table) = table {
+        return context.table(table).map(Some);
+    }
+    let holders: Vec<&PlacedTable> = context.configuration.tables.iter().filter(holds).collect();
+    match holders[..] {
+        [] => Ok(None),
+        [table] => Ok(Some(table)),
+        _ => {
+            let names = holders.iter().map(|it| it.schema.name.as_str());
+            Err(SqlError::statement(format!(
+                "tables {} have an index {name}: write {spelt}",
+                names.collect::<Vec<&str>>().join(", ")
+            )))
+        }
     }
 }
 
