@@ -88,6 +88,8 @@ async fn rows_of(
 
     let shared = Rc::new(RefCell::new(YcsbRows::new(shape.rows)));
     let (ids, span) = (cluster.server_ids(), options.span());
+    let (scan, insert) = (scan_script(), insert_script(shape.field_bytes));
+    let scripts = [(&scan[..], 95), (&insert[..], 5)];
     let (mut ours, mut theirs) = (Series::default(), Theirs::default());
     for pair in 0..options.pairs {
         options.say_round(pair + 1, "scans");
@@ -97,8 +99,6 @@ async fn rows_of(
         });
         ours.push(measure(workers.collect(), span, &ids).await?);
         let before = postgres.cpu_us()?;
-        let (scan, insert) = (scan_script(), insert_script(shape.field_bytes));
-        let scripts = [(&scan[..], 95), (&insert[..], 5)];
         let count = postgres.pgbench(&scripts, shape.rows, (CLIENTS, span))? as f64;
         theirs.server_us.push((postgres.cpu_us()? - before) / count);
         theirs.rate.push(count / span.as_secs().max(1) as f64);
@@ -117,8 +117,8 @@ fn fill(postgres: &DebianPostgres, shape: RowShape) -> io::Result<()> {
     );
     let values = values(shape.field_bytes);
     let rows = format!(
-        "INSERT INTO usertable SELECT 'user' || lpad(n::text, 10, '0'), {values} \
-         FROM generate_series(0, {}) n",
+        "INSERT INTO usertable SELECT {}, {values} FROM generate_series(0, {}) n",
+        key("n"),
         shape.rows.max(1) - 1
     );
     let statements = [
@@ -129,6 +129,11 @@ fn fill(postgres: &DebianPostgres, shape: RowShape) -> io::Result<()> {
         "VACUUM ANALYZE usertable",
     ];
     postgres.psql(&statements).map(drop)
+}
+
+/// Returns the key of a row in SQL, as [`store::key`] makes it.
+fn key(number: &str) -> String {
+    format!("'user' || lpad({number}::text, 10, '0')")
 }
 
 /// Returns the fields of row `n`.
@@ -145,8 +150,8 @@ fn scan_script() -> String {
     format!(
         "\\set n random_zipfian(1, :rows, 1.001) - 1\n\
          \\set count random(1, {SCAN_ROWS_MAX})\n\
-         SELECT * FROM usertable WHERE key >= 'user' || lpad((:n)::text, 10, '0') \
-         ORDER BY key LIMIT :count;\n"
+         SELECT * FROM usertable WHERE key >= {} ORDER BY key LIMIT :count;\n",
+        key("(:n)")
     )
 }
 
@@ -155,7 +160,8 @@ fn insert_script(field_bytes: usize) -> String {
     let values = values(field_bytes);
     format!(
         "\\set n random(:rows, 2000000000)\n\
-         INSERT INTO usertable SELECT 'user' || lpad(n::text, 10, '0'), {values} \
-         FROM (SELECT (:n)::bigint AS n) drawn ON CONFLICT DO NOTHING;\n"
+         INSERT INTO usertable SELECT {}, {values} \
+         FROM (SELECT (:n)::bigint AS n) drawn ON CONFLICT DO NOTHING;\n",
+        key("n")
     )
 }

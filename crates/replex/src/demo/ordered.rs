@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use client::{IfMissing, Row};
 use placement::{RangeStart, ThinIndex, Value, ascending, decode_sorted};
+use protocol::configuration::{Configuration, PlacedTable};
 use replex::failure::CommandFailure;
 
 use super::chapters::positions;
-use super::store::Flights;
+use super::store::{Flights, PRIMARY};
 use crate::output::{ShortDuration, count};
 use crate::story::Story;
 
@@ -61,7 +62,7 @@ pub async fn ordered(
     );
     read(story, flights, (rows, *time)).await?;
     let client = flights.client();
-    let dropped = client.drop_copy("flights", INDEX, IfMissing::Fail).await;
+    let dropped = client.drop_copy(PRIMARY, INDEX, IfMissing::Fail).await;
     dropped.map_err(CommandFailure::at("drop an index"))
 }
 
@@ -84,18 +85,22 @@ async fn make_and_split(
     loop {
         flights.refresh().await?;
         let configuration = flights.client().configuration();
-        let table = configuration.table_named("flights");
-        let replexes = table.map(|table| table.layout.replexes.iter());
-        let mut replexes = replexes.into_iter().flatten();
-        let index = replexes.find(|it| it.name == INDEX);
-        let starts = index.and_then(|index| index.ranges.as_ref());
-        let starts = starts.map(|ranges| ranges.starts.clone());
+        let index = placed(&configuration);
+        let ranges = index.and_then(|(table, index)| table.layout.replexes[index].ranges.as_ref());
+        let starts = ranges.map(|ranges| ranges.starts.clone());
         let starts = starts.unwrap_or_default();
         if starts.len() >= RANGES || started.elapsed() > SPLIT_WITHIN {
             return Ok((starts, started.elapsed()));
         }
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// Returns the table and the number of its index; none once the index is gone.
+fn placed(configuration: &Configuration) -> Option<(&PlacedTable, usize)> {
+    let table = configuration.table_named(PRIMARY)?;
+    let mut replexes = table.layout.replexes.iter();
+    Some((table, replexes.position(|it| it.name == INDEX)?))
 }
 
 /// Writes the tail numbers of flights again and again. Returns the number of updates, and the
@@ -123,12 +128,7 @@ async fn write(
 
 fn show_ranges(story: &Story, flights: &Flights, ranges: &[RangeStart]) {
     let configuration = flights.client().configuration();
-    let table = configuration.table_named("flights");
-    let index = table.and_then(|table| {
-        let mut replexes = table.layout.replexes.iter();
-        Some((table, replexes.position(|it| it.name == INDEX)?))
-    });
-    let Some((table, index)) = index else {
+    let Some((table, index)) = placed(&configuration) else {
         return;
     };
     let order = table.layout.order(index);

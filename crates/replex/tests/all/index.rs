@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use client::{Client, ConnectOptions, Error, IfExists, IfMissing, RequestResult, Table};
 use placement::{Constraint, Durability, Schema, ThinIndex, Value};
 use protocol::configuration::Configuration;
+use replex::cluster::Cluster;
 
 use crate::support;
 use crate::support::rows::{fill, insert_until, with_index};
@@ -19,12 +20,8 @@ const NOTE_BYTES: usize = 1000;
 
 #[tokio::test]
 async fn an_index_is_made_under_load_though_processes_are_killed() {
-    let mut cluster = support::cluster(4).await;
+    let (mut cluster, client, table) = people(4, Durability::Replicated).await;
     let address = cluster.coordinator_address().to_owned();
-    let client = Client::connect(ConnectOptions::new([address.clone()]));
-    let client = client.await.unwrap();
-    let schema = support::people(1, Durability::Replicated);
-    let table = client.create_table(schema, IfExists::Fail).await.unwrap();
     fill(&table, ROWS, WRITERS, person).await;
 
     let over = Arc::new(AtomicBool::new(false));
@@ -67,6 +64,16 @@ async fn an_index_is_made_under_load_though_processes_are_killed() {
     cluster.wait_until("it is gone", gone).await.unwrap();
 }
 
+/// Returns a cluster, a client of it, and an empty table of people.
+async fn people(servers: usize, durability: Durability) -> (Cluster, Client, Table) {
+    let cluster = support::cluster(servers).await;
+    let client = Client::connect(ConnectOptions::new([cluster.coordinator_address()]));
+    let client = client.await.unwrap();
+    let schema = support::people(1, durability);
+    let table = client.create_table(schema, IfExists::Fail).await.unwrap();
+    (cluster, client, table)
+}
+
 fn note(id: i64) -> Value {
     Value::Text(format!("{:0width$}", id % NOTES, width = NOTE_BYTES))
 }
@@ -80,12 +87,8 @@ fn person(id: i64) -> Vec<Value> {
 /// index, it refuses such a row.
 #[tokio::test]
 async fn a_thin_index_has_no_long_keys() {
-    let mut cluster = support::cluster(2).await;
+    let (mut cluster, client, table) = people(2, Durability::Sync).await;
     let address = cluster.coordinator_address().to_owned();
-    let client = Client::connect(ConnectOptions::new([address.clone()]));
-    let client = client.await.unwrap();
-    let schema = support::people(1, Durability::Sync);
-    let table = client.create_table(schema, IfExists::Fail).await.unwrap();
     let mut long = person(1);
     long[3] = Value::Text("x".repeat(2_000));
     assert!(table.insert(&long).await.unwrap().took_effect());
@@ -139,12 +142,8 @@ async fn a_thin_index_has_no_long_keys() {
 /// is killed, and the next one goes on. Statements use an index by this name all the while.
 #[tokio::test]
 async fn an_index_changes_its_kind_under_load_though_its_client_is_killed() {
-    let mut cluster = support::cluster(3).await;
+    let (mut cluster, client, table) = people(3, Durability::Replicated).await;
     let address = cluster.coordinator_address().to_owned();
-    let client = Client::connect(ConnectOptions::new([address.clone()]));
-    let client = client.await.unwrap();
-    let schema = support::people(1, Durability::Replicated);
-    let table = client.create_table(schema, IfExists::Fail).await.unwrap();
     fill(&table, ROWS, WRITERS, person).await;
     let sql = |text: &str| support::run_well(&["sql", "-C", &address, "-c", text]);
     sql("CREATE INDEX of_note ON people (note)");
@@ -205,12 +204,8 @@ async fn an_index_changes_its_kind_under_load_though_its_client_is_killed() {
 /// while the index is made is never seen twice. No snapshot is needed for that.
 #[tokio::test]
 async fn a_value_may_go_to_another_row_while_its_unique_index_is_made() {
-    let mut cluster = support::cluster(3).await;
+    let (mut cluster, client, table) = people(3, Durability::Replicated).await;
     let address = cluster.coordinator_address().to_owned();
-    let client = Client::connect(ConnectOptions::new([address.clone()]));
-    let client = client.await.unwrap();
-    let schema = support::people(1, Durability::Replicated);
-    let table = client.create_table(schema, IfExists::Fail).await.unwrap();
     fill(&table, ROWS, WRITERS, |id| badged(id, id)).await;
 
     let over = Arc::new(AtomicBool::new(false));
