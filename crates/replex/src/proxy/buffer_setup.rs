@@ -62,6 +62,7 @@ fn in_folder(folder: &Path, length_max: u64) -> Result<BufferSetup, CommandFailu
             coordinators,
             length_max,
             is_for_all: false,
+            absence_max: buffer::ABSENCE_MAX,
         },
         place: folder.display().to_string(),
     })
@@ -85,6 +86,7 @@ fn in_cluster(coordinators: &str, length_max: u64) -> Result<BufferSetup, Comman
             coordinators,
             length_max,
             is_for_all: true,
+            absence_max: buffer::ABSENCE_MAX,
         },
         place,
     })

@@ -9,7 +9,7 @@ use pg_local::Postgres;
 use proxy_core::freshness::{FreshnessManager, ReplicaId, ReplicaState};
 use replex::cluster::Cluster;
 use replex::embedded::EmbeddedStore;
-use replication::buffer::{BufferOptions, BufferStatus};
+use replication::buffer::{ABSENCE_MAX, BufferOptions, BufferStatus};
 use replication::{ExistingData, Replication, ReplicationSettings};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
@@ -76,6 +76,7 @@ impl Stage {
             coordinators,
             length_max,
             is_for_all,
+            absence_max: ABSENCE_MAX,
         })
         .await
     }
@@ -289,6 +290,7 @@ fn own(coordinators: Vec<String>) -> BufferOptions {
         coordinators,
         length_max: ENOUGH,
         is_for_all: false,
+        absence_max: ABSENCE_MAX,
     }
 }
 
@@ -399,6 +401,47 @@ async fn removed_replica_goes_on_where_it_stopped() {
     stage.add(FIRST);
     stage.wait_for(FIRST).await;
     stage.wait_until_buffer_follows().await;
+    stage.add(SECOND);
+    stage.check_equal().await;
+}
+
+/// A store that is offline for a moment still has all commits for a removed replica: the primary
+/// keeps the ones that it has missed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn removed_replica_goes_on_though_the_buffer_was_offline() {
+    let mut cluster: Cluster = support::cluster(1).await;
+    let coordinators = cluster.coordinator_addresses().to_vec();
+    let Some(mut stage) = Stage::start(coordinators, ENOUGH).await else {
+        return;
+    };
+    stage.replication.remove_replica(SECOND).await;
+    // It is offline while commits are made, and when the next proxy starts.
+    for round in 0..2 {
+        cluster.kill_coordinator(0).await.unwrap();
+        cluster.kill(0).await.unwrap();
+        let (_, kept) = stage.replication.buffer().unwrap().covered.unwrap();
+        if round == 1 {
+            stage.start_again().await;
+            stage.add(FIRST);
+        }
+        stage.write(round * 10_000).await;
+        stage
+            .wait("sign of its absence", |_, it| !it.is_following)
+            .await;
+        let started = Instant::now();
+        while stage.replication.durable()[&FIRST] <= kept {
+            assert!(started.elapsed() < PATIENCE, "it flushes nothing");
+            stage.wait_for(FIRST).await;
+        }
+        stage.wait_until_confirmed().await;
+        assert!(
+            stage.forgotten().await <= kept.0,
+            "the buffer lacks what the primary has forgotten"
+        );
+        cluster.start_coordinator(0).await.unwrap();
+        cluster.restart(0).await.unwrap();
+        stage.wait_until_buffer_follows().await;
+    }
     stage.add(SECOND);
     stage.check_equal().await;
 }
@@ -523,6 +566,7 @@ async fn missing_buffer_stops_no_replica() {
             coordinators: vec![place.to_string()],
             length_max: ENOUGH,
             is_for_all: true,
+            absence_max: Duration::from_millis(500),
         }),
         ..ReplicationSettings::default()
     };
@@ -542,7 +586,7 @@ async fn missing_buffer_stops_no_replica() {
     stage
         .wait("word of it", |_, it| it.text.contains(&place.to_string()))
         .await;
-    // No replica relies on it, so that the primary keeps nothing for it.
+    // No replica relies on it, so that the primary soon keeps nothing for it.
     let started = Instant::now();
     while stage.forgotten().await <= before {
         assert!(started.elapsed() < PATIENCE, "it remembers all");

@@ -2,9 +2,10 @@
 //!
 //! With a buffer, the primary need not retain its WAL for offline replicas. A replica that
 //! reconnects gets its missed commits from the buffer, and later commits from the slot's reader.
-//! The buffer follows the reader as a replica does. Only offline replicas depend on the buffer.
-//! While it is stopped or unavailable, or if it has lost its data, the primary retains the WAL for
-//! them.
+//! The buffer follows the reader as a replica does. Only offline and removed replicas depend on the
+//! buffer. While it is stopped or unavailable, or if it has lost its data, the primary retains the
+//! WAL for offline replicas. For removed ones, it does so only for a while
+//! ([`BufferOptions::absence_max`]).
 //!
 //! - `pages` knows which commits the buffer has, `record` encodes commits as bytes, and `table`
 //!   stores these bytes.
@@ -28,7 +29,7 @@ mod table;
 use super::lineage;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use log::Level;
 use tokio::sync::mpsc;
@@ -56,7 +57,10 @@ const PAGE_LENGTH: usize = 256 * 1024;
 /// Where nothing is committed, how far the primary's log is gets written down so often.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The location of a transactions buffer, and its largest size.
+/// The usual [`BufferOptions::absence_max`].
+pub const ABSENCE_MAX: Duration = Duration::from_secs(60);
+
+/// The location of a transactions buffer, and its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BufferOptions {
     /// `host:port` of the coordinators of its store.
@@ -65,6 +69,9 @@ pub struct BufferOptions {
     pub length_max: u64,
     /// Whether a proxy that takes over has the same buffer.
     pub is_for_all: bool,
+    /// How long the slot waits for a buffer that it does not reach. After that, the buffer begins
+    /// from scratch, and has nothing for replicas that were removed before.
+    pub absence_max: Duration,
 }
 
 /// The transactions buffer of this proxy, with its record of the pages in the store.
@@ -76,11 +83,12 @@ pub struct TransactionsBuffer {
 }
 
 /// The state of the buffer, as far as it is known.
-#[derive(Default)]
 struct BufferState {
     is_following: bool,
-    /// Whether the slot waits for it: while it follows, and until its contents are known.
-    holds: bool,
+    /// Whether it is connected. The slot waits for it then.
+    is_connected: bool,
+    /// When it was created, or last stopped following.
+    absent_since: Instant,
     /// None before it was reached.
     pages: Option<BufferPages>,
     table: Option<BufferTable>,
@@ -109,7 +117,14 @@ impl TransactionsBuffer {
     pub fn new(options: BufferOptions) -> TransactionsBuffer {
         TransactionsBuffer {
             options,
-            state: Mutex::default(),
+            state: Mutex::new(BufferState {
+                is_following: false,
+                is_connected: false,
+                absent_since: Instant::now(),
+                pages: None,
+                table: None,
+                status: String::new(),
+            }),
             events: EventLog::default(),
         }
     }
@@ -159,7 +174,8 @@ impl TransactionsBuffer {
     /// concerned.
     pub(super) fn holds(&self, tsid: Tsid) -> Tsid {
         let state = self.state();
-        match (state.holds, &state.pages) {
+        let waits = state.is_connected || state.absent_since.elapsed() < self.options.absence_max;
+        match (waits, &state.pages) {
             (false, _) => tsid,
             (true, Some(pages)) => handover::forgettable_by_buffer(tsid, pages),
             (true, None) => Tsid(0),
@@ -175,7 +191,10 @@ impl TransactionsBuffer {
             self.events.report(level, EVENT, None, text);
         }
         let mut state = self.state();
-        (state.is_following, state.holds) = (is_following, is_following);
+        if state.is_following && !is_following {
+            state.absent_since = Instant::now();
+        }
+        (state.is_following, state.is_connected) = (is_following, is_following);
         state.status = text.into();
     }
 
@@ -226,7 +245,7 @@ impl BufferWriter<'_> {
         let primary = connect(&shared.primary, "replex buffer").await?;
         let line = lineage::line(&primary).await?;
         let table = BufferTable::open(&buffer.options.coordinators, &line).await?;
-        buffer.state().holds = true;
+        buffer.state().is_connected = true;
         let start = open(shared, buffer, &table, &primary).await?;
         let (commits, mut received) = mpsc::channel(QUEUE_LENGTH_MAX);
         let joined = join(&shared.joins, Follower::Buffer, start, commits, true);

@@ -132,6 +132,7 @@ impl Stage {
                 coordinators: store.coordinator_addresses().to_vec(),
                 length_max: BUFFER_LENGTH_MAX,
                 is_for_all: true,
+                absence_max: buffer::ABSENCE_MAX,
             }),
             ..ReplicationSettings::default()
         };
