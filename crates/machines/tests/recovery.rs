@@ -326,3 +326,13 @@ fn an_operation_that_was_open_at_a_checkpoint_is_settled_after_it() {
     assert!(!after.is_recovering());
     assert!(has_row(&tables), "the finished operation has no effect");
 }
+
+// `cargo xtask mutants` runs it alone: the bug is planted for the whole process.
+#[cfg(feature = "planted")]
+#[test]
+fn the_planted_bug_is_noticed() {
+    use protocol::planted::{Bug, select};
+    select(Some(Bug::ReplayedLineSettles));
+    let test = an_operation_that_was_open_at_a_checkpoint_is_settled_after_it;
+    assert!(std::panic::catch_unwind(test).is_err());
+}

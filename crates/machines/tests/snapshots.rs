@@ -8,38 +8,46 @@ use std::sync::Arc;
 
 use machines::core::{ClientId, CoreIdentity, CoreInput, CoreLimits, CoreMachine, CoreOutput};
 use placement::tables::MemoryTables;
-use placement::{Value, encode_key, encode_row};
+use placement::{Constraint, Durability, Layout, Value, encode_key, encode_row};
 use protocol::codec::Bytes;
 use protocol::configuration::Configuration;
 use protocol::identity::{
-    ClockReading, Epoch, FinishedLine, Incarnation, PartitionId, Position, ReaderId, RequestId,
-    SessionId, SnapshotId, TableId, Version,
+    ClockReading, Epoch, FinishedLine, Incarnation, OperationId, PartitionId, Position, ReaderId,
+    RequestId, SessionId, SnapshotId, TableId, Version,
 };
 use protocol::message::{
     Execute, PeerHeader, PeerMessage, Read, Refusal, Reply, Request, Room, SnapshotFailure,
     SnapshotMessage, SnapshotReply, SnapshotRequest, SnapshotUse,
 };
-use protocol::operation::{Action, Mutation};
+use protocol::operation::{Action, Mutation, OldRow, Prepare, RowChange, Vote};
 
 use pair::{configuration, core};
 
 const HOLD_US: u64 = 20_000;
 const LEASE_US: u64 = 400_000;
 
-/// The machine of server 1, which holds the primary copy. Server 2 is what a test says.
+/// The machine of one server: of server 1, which holds the primary copy, or of server 2. The other
+/// one is what a test says.
 struct Participant {
     machine: CoreMachine,
+    /// The other server.
+    other: u32,
     tables: MemoryTables,
     now: ClockReading,
     epoch: u64,
 }
 
 impl Participant {
-    /// Returns one that serves.
+    /// Returns server 1, which serves.
     fn start() -> Participant {
+        Participant::of(1, configuration())
+    }
+
+    /// Returns a server that serves.
+    fn of(server: u32, known: Configuration) -> Participant {
         let identity = CoreIdentity {
             cluster: 1,
-            core: core(1),
+            core: core(server),
             incarnation: Incarnation(1),
         };
         let now = ClockReading {
@@ -47,9 +55,10 @@ impl Participant {
             wall_us: 1_000,
         };
         let limits = CoreLimits::default();
-        let machine = CoreMachine::new(identity, limits, Arc::new(configuration()));
+        let machine = CoreMachine::new(identity, limits, Arc::new(known));
         let mut it = Participant {
             machine,
+            other: 3 - server,
             tables: MemoryTables::new(),
             now,
             epoch: 3,
@@ -82,9 +91,9 @@ impl Participant {
         output
     }
 
-    /// Takes a message of server 2.
+    /// Takes a message of the other server.
     fn peer(&mut self, message: PeerMessage) -> CoreOutput {
-        self.message(2, message)
+        self.message(self.other, message)
     }
 
     /// Takes a message of a server.
@@ -346,6 +355,89 @@ fn what_waits_for_a_hold_begins_above_the_snapshot() {
     assert_eq!(prepares.collect::<Vec<Version>>(), [Version((1 << 40) + 1)]);
 }
 
+/// Server 2 decides, and waits to settle until server 1 has the decision.
+#[test]
+fn a_read_of_a_snapshot_waits_for_an_earlier_operation() {
+    let mut known = configuration();
+    let table = &mut known.tables[0];
+    table.schema.durability = Durability::Replicated;
+    table.schema.indexes[0].constraint = Some(Constraint::Unique);
+    table.layout = Layout::base(&table.schema);
+    let mut it = Participant::of(2, known);
+    let snapshot = SnapshotId {
+        opener: core(1),
+        ..opening(1)
+    };
+    let opened = |it: &mut Participant, message| it.peer(PeerMessage::Snapshot(message));
+    let held = opened(
+        &mut it,
+        SnapshotMessage::Hold {
+            snapshot,
+            tables: vec![(TableId(1), Epoch(3))],
+            hold_us: HOLD_US,
+        },
+    );
+    assert_eq!(held.sends.len(), 1, "nothing is under way");
+    // Server 1 begins this before the hold arrives there.
+    let index = PartitionId {
+        replex: 1,
+        ..partition()
+    };
+    let begun = insert_of_server_1(index);
+    let operation = begun.operation;
+    it.peer(PeerMessage::Prepare(Arc::new(begun)));
+    opened(
+        &mut it,
+        SnapshotMessage::Close {
+            snapshot,
+            at: Version(20),
+            lease_us: LEASE_US,
+        },
+    );
+    let read = it.ask(Request::Read(Read {
+        limit: 10,
+        snapshot: Some(snapshot),
+        ..Read::of(Epoch(3), index)
+    }));
+    assert_eq!(read.replies, [], "the row is of the snapshot");
+    let to = index;
+    let settled = it.peer(PeerMessage::Settled { operation, to });
+    assert_eq!(settled.replies.len(), 1);
+    assert!(matches!(&settled.replies[0].reply, Reply::Rows(page) if page.count == 1));
+}
+
+/// An insert of one row that server 1 has voted on, at version 10.
+fn insert_of_server_1(index: PartitionId) -> Prepare {
+    let values = [Value::Int64(1), Value::Int64(7)];
+    let columns = &configuration().tables[0].schema.columns;
+    let row = encode_row(columns, &values).expect("it is of the table");
+    let none = FinishedLine {
+        incarnation: Incarnation(1),
+        sequence: 1,
+    };
+    Prepare {
+        operation: OperationId {
+            head: core(1),
+            incarnation: Incarnation(1),
+            sequence: 1,
+        },
+        epoch: Epoch(3),
+        finished_below: none,
+        table: TableId(1),
+        members: vec![partition(), index],
+        sides: 0,
+        side: None,
+        votes: vec![Vote::Yes],
+        changes: vec![RowChange {
+            pk: Bytes(encode_key([values[0].as_ref()])),
+            version: Version(10),
+            old: OldRow::Absent,
+            new: Some(Bytes(row)),
+        }],
+        requests: Vec::new(),
+    }
+}
+
 #[test]
 fn a_snapshot_ends_with_its_lease_and_with_the_epoch_of_its_table() {
     let mut it = Participant::start();
@@ -461,4 +553,14 @@ fn a_client_that_keeps_its_snapshots_leaves_room_for_others() {
     it.ask_about(1, SnapshotRequest::Close(shares[5]));
     it.share(1, 7);
     assert_eq!(it.open(1, 7), failed(SnapshotFailure::TooMany));
+}
+
+// `cargo xtask mutants` runs it alone: the bug is planted for the whole process.
+#[cfg(feature = "planted")]
+#[test]
+fn the_planted_bug_is_noticed() {
+    use protocol::planted::{Bug, select};
+    select(Some(Bug::SnapshotDoesNotWait));
+    let noticed = std::panic::catch_unwind(a_read_of_a_snapshot_waits_for_an_earlier_operation);
+    assert!(noticed.is_err());
 }

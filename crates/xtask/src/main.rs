@@ -232,6 +232,11 @@ fn mutants(root: &Path, arguments: &[String]) -> Result<(), String> {
     // Bugs of fills and moves are found by histories as well, with fewer faults and in a moment.
     let histories = "test --package machines --features planted --test scenarios";
     cargo::run(root, histories.split(' '))?;
+    // Some bugs need a coincidence that the simulator seldom draws. Tests create it.
+    let coincidences =
+        "test --package machines --features planted --lib --test recovery --test snapshots";
+    let name = ["the_planted_bug_is_noticed"];
+    cargo::run(root, coincidences.split(' ').chain(name))?;
     if arguments.is_empty() {
         let control = "test --package proxy --features planted --test all history::delayed_commit";
         let bug = [("REPLEX_HIHOOI_PLANTED", "CommitsOutOfOrder")];

@@ -241,6 +241,9 @@ impl CoreMachine {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(feature = "planted")]
+    extern crate std;
+
     use alloc::vec;
 
     use protocol::identity::ServerId;
@@ -298,5 +301,19 @@ mod tests {
         assert!(!completions.are_complete());
         has_sent_everything(&mut completions, 1);
         assert!(completions.are_complete());
+    }
+
+    // `cargo xtask mutants` runs it alone: the bug is planted for the whole process.
+    #[cfg(feature = "planted")]
+    #[test]
+    fn the_planted_bug_is_noticed() {
+        protocol::planted::select(Some(Bug::EarlierAnswersCount));
+        let tests = [
+            what_a_peer_has_sent_does_not_count_once_another_is_lost_unasked,
+            a_server_that_starts_again_can_have_lost_records,
+        ];
+        for test in tests {
+            assert!(std::panic::catch_unwind(test).is_err());
+        }
     }
 }
