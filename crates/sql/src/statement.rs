@@ -103,8 +103,9 @@ pub enum IndexKind {
         directions: Vec<Direction>,
         /// The columns that entries have beside those of the key.
         included: Vec<String>,
-        /// Whether ranges of the order divide it; otherwise the hash of the key does.
-        by_range: bool,
+        /// Whether ranges of the order divide it; otherwise the hash of the key does. None is the
+        /// usual one of both: the hash if it is unique.
+        by_range: Option<bool>,
         /// Whether no two rows may have the same key.
         unique: bool,
     },

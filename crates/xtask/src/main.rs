@@ -13,6 +13,7 @@ mod fuzz;
 mod needs;
 mod test_programs;
 mod tidy;
+mod writers;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -96,6 +97,16 @@ pub const COMMANDS: &[XtaskCommand] = &[
                what this machine cannot make is left out. The same test makes each failure once in\n\
                every `cargo xtask ci`.",
         run: chaos::run,
+    },
+    XtaskCommand {
+        name: "writers",
+        summary: "Sixty writers while indexes of every kind come and go and servers are killed",
+        help: "Usage: cargo xtask writers [--rounds N] [--seed S]\n\n\
+               --rounds N    so many rounds (default 20), each of some seconds\n\
+               --seed S      repeat the changes of another run as far as processes can\n\n\
+               After each round every index must have just the rows that the writers know. One\n\
+               round runs in every `cargo xtask ci`.",
+        run: writers::run,
     },
     XtaskCommand {
         name: "foreign",

@@ -42,6 +42,7 @@ mod repair;
 mod replacement;
 mod restart;
 mod scoped_changes;
+mod sixty_writers;
 mod snapshots;
 mod sql_scripts;
 mod stopped_server;

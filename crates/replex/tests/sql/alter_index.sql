@@ -30,3 +30,5 @@ ALTER INDEX of_age SET USING btree WITH (ranges = off);
 DROP INDEX of_age__next;
 ALTER INDEX of_age SET USING btree WITH (ranges = off);
 SELECT id FROM sailors WHERE age > 1 ORDER BY age DESC;
+ALTER INDEX of_name SET USING btree WITH (ranges = on);
+ALTER INDEX of_team SET USING replex WITH (constraint = 'unique');

@@ -105,13 +105,11 @@ fn kind_of(
             directions,
             included: columns,
             unique: is_unique,
-            by_range,
+            by_range: _,
         } => {
             directions.clone_from(defined);
             columns.clone_from(included);
             *is_unique = *unique;
-            // Two rows with the same key must be in the same partition.
-            *by_range = !unique;
         }
         IndexKind::Sorted { constraint, .. } => {
             *constraint = unique.then_some(Constraint::Unique);
@@ -145,7 +143,7 @@ fn kind(using: &str) -> Result<IndexKind, SqlError> {
         "btree" => IndexKind::Thin {
             directions: Vec::new(),
             included: Vec::new(),
-            by_range: true,
+            by_range: None,
             unique: false,
         },
         "replex" => IndexKind::Sorted {
@@ -193,20 +191,15 @@ fn set_option(kind: &mut IndexKind, option: &Expr) -> Result<(), SqlError> {
             "ranges",
         ) => {
             *by_range = match value.to_lowercase().as_str() {
-                "on" | "true" if *unique => {
-                    return Err(SqlError::unsupported(
-                        "a unique index that is divided into ranges",
-                        "leave the option out: the hash of the key divides a unique thin index",
-                    ));
-                }
-                "on" | "true" => true,
-                "off" | "false" => false,
+                "on" | "true" => Some(true),
+                "off" | "false" => Some(false),
                 _ => {
                     return Err(SqlError::statement(format!(
                         "{value} is no value of option ranges: write on or off"
                     )));
                 }
             };
+            check_division(*unique, *by_range)?;
         }
         (IndexKind::Sorted { partition_by, .. }, "partition_by") => {
             *partition_by = partition_columns(&value);
@@ -355,12 +348,18 @@ fn adapted(
         } => {
             *directions = defined;
             *unique = constraint.is_some();
-            *by_range &= !*unique;
+            check_division(*unique, *by_range)?;
         }
         IndexKind::Sorted {
             constraint: wanted, ..
         } => {
             check_ascending(&defined, table)?;
+            if wanted.is_some() && *wanted != constraint {
+                return Err(SqlError::statement(format!(
+                    "SET USING does not change what index {name} of table {table} demands of the \
+                     rows: leave the option constraint out, or drop the index and make another one"
+                )));
+            }
             *wanted = constraint;
         }
         other => {
@@ -423,7 +422,8 @@ pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(),
                 nulls_first: direction.nulls_first,
             });
         schema.thin.push(ThinIndex {
-            by_range: *by_range,
+            // Two rows with the same key must be in the same partition.
+            by_range: by_range.unwrap_or(!*unique),
             columns: columns.collect(),
             included: positions(schema, included)?,
             unique: *unique,
@@ -437,6 +437,17 @@ pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(),
         cut,
     });
     Ok(())
+}
+
+/// Checks that the hash of the key divides an index if it is unique.
+fn check_division(unique: bool, by_range: Option<bool>) -> Result<(), SqlError> {
+    match unique && by_range == Some(true) {
+        false => Ok(()),
+        true => Err(SqlError::unsupported(
+            "a unique index that is divided into ranges",
+            "leave the option out: the hash of the key divides a unique thin index",
+        )),
+    }
 }
 
 /// Checks that a unique index demands more than the primary key.
