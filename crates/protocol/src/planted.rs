@@ -207,6 +207,9 @@ bugs! {
     EntryForgotten = "entry-forgotten", "R27";
     /// A side member replaces an entry only if the operation changes its key.
     IncludedColumnKept = "included-column-kept", "R27";
+    /// A row that moves in the order of a copy does not visit a thin index that is being filled if
+    /// its entry stays the same.
+    UnchangedEntryLeftOut = "unchanged-entry-left-out", "R55";
     /// The end of an epoch changes no entries, although it commits the operation.
     ResolvedWithoutEntry = "resolved-without-entry", "R27";
     /// A member of a cover sends a unique thin index whole rows to vote with, instead of entries.

@@ -13,9 +13,10 @@ use placement::{
     Column, Constraint, Durability, KEY_BYTES_MAX, KeyInterval, Layout, RangeTransfer, RowView,
     Schema, SortColumn, ValueRef, encode_row_refs, encode_sorted,
 };
-use protocol::configuration::{Configuration, Place, PlacedTable, Sealing};
+use protocol::configuration::{Configuration, PartitionState, Place, PlacedTable, Sealing};
 use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, TableId};
 use protocol::operation::{OldRow, Prepare, RowChange, Vote};
+use protocol::planted::{self, Bug};
 
 /// The machine's view of a table.
 #[derive(Debug)]
@@ -77,6 +78,8 @@ pub(crate) struct ReplexInfo {
     pub entry_orders: Vec<u8>,
     /// Whether the copy is being added and has never served.
     pub is_building: bool,
+    /// Whether a partition of the replex is being filled from copies.
+    pub is_filled: bool,
     /// Of a thin index, whether entries have each column. Empty for a copy.
     pub entry_has: Vec<bool>,
 }
@@ -89,6 +92,12 @@ pub(crate) struct PartitionEffect {
     pub remove: Option<Vec<u8>>,
     /// The key of the added or replaced entry.
     pub put: Option<Vec<u8>>,
+}
+
+/// Returns whether operations visit an index that is being filled though their entries stay the
+/// same (R55).
+fn follows_unchanged_entries() -> bool {
+    !planted::is(Bug::UnchangedEntryLeftOut)
 }
 
 /// Returns the length up to which no row has a key that is too long. Every byte of a row takes at
@@ -125,6 +134,10 @@ impl ReplexInfo {
             order: number(layout.order_of(position)),
             entry_orders: orders.filter(|order| serves(*order)).map(number).collect(),
             is_building: table.is_building(position),
+            is_filled: table.placement[position]
+                .iter()
+                .any(|place| place.state == PartitionState::Rebuilding)
+                && follows_unchanged_entries(),
             entry_has: match layout.entry_columns(&table.schema, position) {
                 Some(in_entries) => {
                     let columns = 0..table.schema.columns.len();
@@ -265,7 +278,9 @@ impl TableInfo {
     /// Returns the members of the operation of one change, and the number of side members. First
     /// comes the chain: in each copy and each unique thin index the partition that the row leaves
     /// and the one that it enters, in chain order (HyperDex's value-dependent chaining). Then come
-    /// the partitions of other thin indexes that an entry leaves or enters.
+    /// the partitions of other thin indexes that an entry leaves or enters. If a thin index is
+    /// being filled, an operation that moves a row in some order visits it even if the entry stays
+    /// the same (R55).
     pub fn members(&self, change: &RowChange) -> (Vec<PartitionId>, u8) {
         let mut members = self.chain(change);
         if self.sides.is_empty() {
@@ -274,7 +289,9 @@ impl TableInfo {
         let count = members.len();
         let rows = [self.old_row(change), self.new_row(change)];
         for &replex in &self.sides {
-            if !self.changes_entry(replex, change, &rows) {
+            let may_move = matches!(change.old, OldRow::Keys { .. });
+            let is_followed = may_move && self.replexes[replex].is_filled;
+            if !is_followed && !self.changes_entry(replex, change, &rows) {
                 continue;
             }
             let numbers = rows.iter().flatten();
@@ -403,8 +420,11 @@ impl TableInfo {
         let rows = [self.old_row(change), self.new_row(change)];
         let info = &self.replexes[replex];
         let is_in_chain = info.is_thin() && info.constraint.is_some();
-        if is_in_chain && !self.changes_entry(replex, change, &rows) {
-            // A unique thin index is in the chain of every operation.
+        let may_move = matches!(change.old, OldRow::Keys { .. }) && follows_unchanged_entries();
+        if is_in_chain && !may_move && !self.changes_entry(replex, change, &rows) {
+            // A unique thin index is in the chain of every operation. An operation that moves the
+            // row in some order writes the entry even if it stays the same (R55). This does not
+            // depend on whether the index is being filled now, because a log may be replayed later.
             return Default::default();
         }
         let [remove, put] = rows.map(|row| {

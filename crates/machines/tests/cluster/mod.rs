@@ -614,6 +614,7 @@ pub fn describe(message: &PeerMessage) -> String {
             )
         }
         PeerMessage::Settled { operation, .. } => format!("settled {}", name(operation)),
+        PeerMessage::Reported { operation, .. } => format!("reported {}", name(operation)),
         PeerMessage::Durable { operations } => {
             let names: Vec<String> = operations.iter().map(|(one, _)| name(one)).collect();
             format!("durable {}", names.join(" "))

@@ -3,7 +3,7 @@
 //!
 //! Every answer follows from the request and the tables alone, so requests may be repeated. Rows in
 //! the tables are settled (R3). The answers wait for no operation in progress, because the
-//! requesting partition is a member of all of them.
+//! requesting partition is a member of all that move its rows (R55).
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
