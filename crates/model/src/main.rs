@@ -8,6 +8,7 @@
 
 mod commit;
 mod cuts;
+mod fills;
 mod leases;
 mod packing;
 mod planted;
@@ -70,6 +71,7 @@ fn all_cases(crashes: Option<u8>, losses: Option<u8>) -> Vec<StudiedCase> {
     cases.extend(seals::studied_cases());
     cases.extend(leases::studied_cases());
     cases.extend(cuts::studied_cases());
+    cases.extend(fills::studied_cases());
     cases
 }
 
@@ -79,6 +81,7 @@ fn all_bugs() -> Vec<StudiedBug> {
     bugs.extend(seals::studied_bugs());
     bugs.extend(leases::studied_bugs());
     bugs.extend(cuts::studied_bugs());
+    bugs.extend(fills::studied_bugs());
     bugs
 }
 
@@ -251,6 +254,12 @@ mod tests {
             "cuts-restart",
             "cuts-lost",
             "cuts-overlap",
+            "fills",
+            "fills-restart",
+            "fills-lost",
+            "splits",
+            "splits-restart",
+            "splits-lost",
         ];
         let cases = all_cases(None, None);
         for name in searched {

@@ -14,6 +14,7 @@ const PLANTED: &[&str] = &[
     "crates/proxy-core/src/planted.rs",
     "crates/model/src/commit/planted.rs",
     "crates/model/src/cuts/planted.rs",
+    "crates/model/src/fills/planted.rs",
     "crates/model/src/leases/planted.rs",
     "crates/model/src/seals/planted.rs",
 ];
