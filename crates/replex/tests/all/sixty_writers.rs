@@ -1,5 +1,6 @@
-//! Sixty writers, while indexes of every kind are dropped and made again and servers are killed.
-//! After each round every index must have just the rows that the writers know.
+//! Sixty writers, while indexes of every kind are dropped and made again, one changes its kind, and
+//! servers are killed or replaced. After each round every index must have just the rows that the
+//! writers know.
 //!
 //! `REPLEX_WRITERS_ROUNDS` is the number of rounds, and `REPLEX_WRITERS_SEED` repeats the changes
 //! of another run as far as processes can. `cargo xtask writers` sets them.
@@ -12,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use client::{Client, ConnectOptions, IfExists, RequestResult, Retry, Table};
 use placement::{Durability, Value};
+use protocol::configuration::Configuration;
 use protocol::expression::{Assignment, Expression};
+use protocol::identity::ServerId;
 use replex::cluster::{Cluster, ClusterOptions};
 use tokio::task::JoinSet;
 
@@ -25,6 +28,10 @@ const WRITERS: i64 = 60;
 /// Rows of one writer.
 const IDS: i64 = 40;
 const KILLS_PER_ROUND: usize = 3;
+/// The coordinator replaces a server that has not returned after so many seconds.
+const REPLACE_AFTER: &str = "1";
+/// An index that becomes a copy of the table, and a thin index again.
+const CHANGING: &str = "w_changing";
 const SEED_DEFAULT: u64 = 0x5eed_0060;
 /// Ranges of thin indexes split in every round.
 const RANGE_ENTRIES: &str = "128";
@@ -34,7 +41,8 @@ const MADE_WITHIN: Duration = Duration::from_secs(120);
 const WRITTEN_WITHIN: Duration = Duration::from_secs(120);
 
 /// Indexes of every kind, by name. The note of a row is of that row only, so that it is unique.
-const INDEXES: [(&str, &str); 9] = [
+const INDEXES: [(&str, &str); 10] = [
+    (CHANGING, "INDEX w_changing ON people (score, note)"),
     ("w_ranges", "INDEX w_ranges ON people (score, city DESC)"),
     (
         "w_included",
@@ -78,43 +86,26 @@ async fn every_index_has_the_rows_of_sixty_writers() {
     let rounds = number("REPLEX_WRITERS_ROUNDS", 1);
     let seed = number("REPLEX_WRITERS_SEED", SEED_DEFAULT);
     println!("REPLEX_WRITERS_ROUNDS={rounds} REPLEX_WRITERS_SEED={seed}");
+    let mut noise = Noise::new(seed);
     let mut options: ClusterOptions = support::options(SERVERS);
+    options.coordinator_arguments = ["--replace-after", REPLACE_AFTER].map(str::to_owned).into();
     options.server_arguments = ["--range-entries", RANGE_ENTRIES].map(str::to_owned).into();
     let mut cluster = Cluster::start(options).await.unwrap();
     let address = cluster.coordinator_address().to_owned();
     let client = Client::connect(ConnectOptions::new([&address]));
     let client = client.await.unwrap();
-    let schema = support::people(1, Durability::Sync);
+    let durability = [Durability::Sync, Durability::Replicated][noise.below(2) as usize];
+    let schema = support::people(1, durability);
     let table = client.create_table(schema, IfExists::Fail).await.unwrap();
-    let mut noise = Noise::new(seed);
     let mut known: Vec<Rows> = vec![Rows::new(); WRITERS as usize];
     for round in 0..rounds {
         let over = Arc::new(AtomicBool::new(false));
-        let mut writers = JoinSet::new();
-        for (number, rows) in known.drain(..).enumerate() {
-            let mut writer = Writer {
-                table: table.clone(),
-                first: number as i64 * IDS,
-                rows,
-                noise: Noise::new(noise.next()),
-                written: 0,
-            };
-            let over = Arc::clone(&over);
-            writers.spawn(async move {
-                while !over.load(Ordering::Relaxed) {
-                    writer.write().await;
-                }
-                (number, writer)
-            });
-        }
+        let mut writers = start_writers(&table, known, &mut noise, &over);
         let order = Noise::new(noise.next());
         let address_of = address.clone();
         let making = tokio::task::spawn_blocking(move || make_all_again(&address_of, order));
         for _ in 0..KILLS_PER_ROUND {
-            let killed = noise.below(SERVERS as u64) as usize;
-            cluster.kill(killed).await.unwrap();
-            cluster.restart(killed).await.unwrap();
-            cluster.wait_until_serving().await.unwrap();
+            fail_one(&mut cluster, &mut noise).await;
         }
         making.await.unwrap();
         over.store(true, Ordering::Relaxed);
@@ -137,6 +128,51 @@ async fn every_index_has_the_rows_of_sixty_writers() {
     cluster.check_processes().unwrap();
 }
 
+/// Starts the writers with the rows that they know.
+fn start_writers(
+    table: &Table,
+    known: Vec<Rows>,
+    noise: &mut Noise,
+    over: &Arc<AtomicBool>,
+) -> JoinSet<(usize, Writer)> {
+    let mut writers = JoinSet::new();
+    for (number, rows) in known.into_iter().enumerate() {
+        let mut writer = Writer {
+            table: table.clone(),
+            first: number as i64 * IDS,
+            rows,
+            noise: Noise::new(noise.next()),
+            written: 0,
+        };
+        let over = Arc::clone(over);
+        writers.spawn(async move {
+            while !over.load(Ordering::Relaxed) {
+                writer.write().await;
+            }
+            (number, writer)
+        });
+    }
+    writers
+}
+
+/// Kills a server and starts it again, at once or after others have its partitions.
+async fn fail_one(cluster: &mut Cluster, noise: &mut Noise) {
+    let killed = noise.below(SERVERS as u64) as usize;
+    cluster.kill(killed).await.unwrap();
+    if noise.below(3) == 0 {
+        let lost = ServerId(killed as u32 + 1);
+        let is_replaced = |configuration: &Configuration| {
+            let mut places = configuration.places();
+            places.all(|(_, place)| place.core.server != lost)
+        };
+        let replaced = cluster.wait_until("it is replaced", is_replaced).await;
+        replaced.unwrap();
+    }
+    cluster.restart(killed).await.unwrap();
+    cluster.wait_until_serving().await.unwrap();
+    cluster.wait_until("all is filled", is_quiet).await.unwrap();
+}
+
 /// Drops each index, and makes it again, in any order.
 fn make_all_again(address: &str, mut order: Noise) {
     let mut left: Vec<(&str, &str)> = INDEXES.to_vec();
@@ -144,8 +180,15 @@ fn make_all_again(address: &str, mut order: Noise) {
         let next = order.below(left.len() as u64) as usize;
         let (name, definition) = left.swap_remove(next);
         let create = definition.replacen("INDEX ", "INDEX IF NOT EXISTS ", 1);
-        let drop = format!("DROP INDEX IF EXISTS {name} ON people");
-        for statement in [drop, format!("CREATE {create}")] {
+        let mut statements = vec![
+            format!("DROP INDEX IF EXISTS {name} ON people"),
+            format!("CREATE {create}"),
+        ];
+        if name == CHANGING {
+            let kinds = ["replex", "btree INCLUDE (city)"];
+            statements.extend(kinds.map(|kind| format!("ALTER INDEX {name} SET USING {kind}")));
+        }
+        for statement in statements {
             let started = Instant::now();
             loop {
                 let output = support::run(&["sql", "-C", address, "-c", &statement]);
