@@ -1,5 +1,6 @@
 //! Restarts of one machine, whose log and whose peers are written down here.
 
+mod inserts;
 mod pair;
 
 use std::sync::Arc;
@@ -10,13 +11,13 @@ use placement::{Layout, Value, encode_key, encode_row};
 use protocol::codec::{Bytes, Wire};
 use protocol::configuration::{Configuration, Place, PlacedTables};
 use protocol::identity::{
-    ClockReading, CoreId, Epoch, FinishedLine, Incarnation, OperationId, PartitionId, Position,
-    TableId, Version,
+    ClockReading, CoreId, Epoch, FinishedLine, Incarnation, Position, TableId, Version,
 };
 use protocol::message::{PeerHeader, PeerMessage};
-use protocol::operation::{Decision, OldRow, Prepare, RequestResult, RowChange, Vote};
+use protocol::operation::{Decision, Prepare, RequestResult, Vote};
 use protocol::record::{PartitionStart, Record};
 
+use inserts::partition;
 use pair::{configuration, core};
 
 #[test]
@@ -65,43 +66,13 @@ fn three_copies() -> Configuration {
     configuration
 }
 
-/// The only partition of a copy of the table.
-fn partition(replex: u8) -> PartitionId {
-    PartitionId {
-        table: TableId(1),
-        replex,
-        number: 0,
-    }
-}
-
 /// An insert of one row, the same one each time, by server 1; server 3 decides it.
 fn insert(sequence: u64, version: u64, vote: Vote) -> Prepare {
-    let columns = &configuration().tables[0].schema.columns;
-    let row = encode_row(columns, &[Value::Int64(1), Value::Int64(7)]);
-    Prepare {
-        operation: OperationId {
-            head: core(1),
-            incarnation: Incarnation(1),
-            sequence,
-        },
-        epoch: Epoch(3),
-        finished_below: FinishedLine {
-            incarnation: Incarnation(1),
-            sequence: 1,
-        },
-        table: TableId(1),
-        members: vec![partition(0), partition(1), partition(2)],
-        sides: 0,
-        side: None,
-        votes: vec![Vote::Yes, vote],
-        changes: vec![RowChange {
-            pk: Bytes(encode_key([Value::Int64(1).as_ref()])),
-            version: Version(version),
-            old: OldRow::Absent,
-            new: Some(Bytes(row.expect("the values are of the columns"))),
-        }],
-        requests: Vec::new(),
-    }
+    let mut prepare = inserts::insert((0..3).map(partition).collect());
+    prepare.operation.sequence = sequence;
+    prepare.votes.push(vote);
+    prepare.changes[0].version = Version(version);
+    prepare
 }
 
 /// Sends this to the machine as another server, and reports that all it has logged is durable.

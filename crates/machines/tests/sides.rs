@@ -1,6 +1,7 @@
 //! Side members: a machine alone as a partition of a thin index, as the decider and as the head of
 //! an operation that changes an entry (R48).
 
+mod inserts;
 mod pair;
 
 use std::sync::Arc;
@@ -15,13 +16,14 @@ use protocol::configuration::{Configuration, Place};
 use protocol::expression::Expression;
 use protocol::identity::{
     ClockReading, CoreId, Epoch, FinishedLine, Incarnation, OperationId, PartitionId, Position,
-    TableId, Version,
+    Version,
 };
 use protocol::message::{
     Agreement, ChecksumRead, PeerHeader, PeerMessage, Read, Refusal, Reply, Request, RowPage,
 };
 use protocol::operation::{Decision, OldRow, Prepare, RowChange, Vote};
 
+use inserts::partition;
 use pair::{configuration, core};
 
 const HEAD: u32 = 1;
@@ -82,43 +84,12 @@ fn long_insert(side: Option<u8>, votes: usize) -> Arc<Prepare> {
     Arc::new(prepare)
 }
 
-/// The only partition of a replex.
-fn partition(replex: u8) -> PartitionId {
-    PartitionId {
-        table: TableId(1),
-        replex,
-        number: 0,
-    }
-}
-
 /// An insert of one row, as the head sends it down the chain, or to the side member.
 fn insert(side: Option<u8>) -> Arc<Prepare> {
-    let columns = &configuration().tables[0].schema.columns;
-    let row = encode_row(columns, &[Value::Int64(1), Value::Int64(7)]);
-    let line = FinishedLine {
-        incarnation: Incarnation(1),
-        sequence: 1,
-    };
     Arc::new(Prepare {
-        operation: OperationId {
-            head: core(HEAD),
-            incarnation: Incarnation(1),
-            sequence: 1,
-        },
-        epoch: Epoch(3),
-        finished_below: line,
-        table: TableId(1),
-        members: vec![partition(0), partition(1), partition(2)],
         sides: 1,
         side,
-        votes: vec![Vote::Yes],
-        changes: vec![RowChange {
-            pk: Bytes(encode_key([Value::Int64(1).as_ref()])),
-            version: Version(9),
-            old: OldRow::Absent,
-            new: Some(Bytes(row.expect("the values are of the columns"))),
-        }],
-        requests: Vec::new(),
+        ..inserts::insert((0..3).map(partition).collect())
     })
 }
 

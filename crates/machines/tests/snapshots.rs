@@ -2,6 +2,7 @@
 //! and reads of snapshots that it does not know (R36, R37, R39). The shares that it gives to
 //! clients (R51, R52).
 
+mod inserts;
 mod pair;
 
 use std::sync::Arc;
@@ -12,15 +13,16 @@ use placement::{Constraint, Durability, Layout, Value, encode_key, encode_row};
 use protocol::codec::Bytes;
 use protocol::configuration::Configuration;
 use protocol::identity::{
-    ClockReading, Epoch, FinishedLine, Incarnation, OperationId, PartitionId, Position, ReaderId,
-    RequestId, SessionId, SnapshotId, TableId, Version,
+    ClockReading, Epoch, FinishedLine, Incarnation, Position, ReaderId, RequestId, SessionId,
+    SnapshotId, TableId, Version,
 };
 use protocol::message::{
     Execute, PeerHeader, PeerMessage, Read, Refusal, Reply, Request, Room, SnapshotFailure,
     SnapshotMessage, SnapshotReply, SnapshotRequest, SnapshotUse,
 };
-use protocol::operation::{Action, Mutation, OldRow, Prepare, RowChange, Vote};
+use protocol::operation::{Action, Mutation};
 
+use inserts::partition;
 use pair::{configuration, core};
 
 const HOLD_US: u64 = 20_000;
@@ -224,7 +226,7 @@ impl Participant {
             acknowledged_below: 1,
             epoch: Epoch(self.epoch),
             table: TableId(1),
-            partition: partition(),
+            partition: partition(0),
             mutations: vec![mutation],
         }));
         assert_eq!(output.replies, [], "it is neither refused nor done");
@@ -241,7 +243,7 @@ impl Participant {
         let output = self.ask(Request::Read(Read {
             limit: 10,
             snapshot: Some(snapshot),
-            ..Read::of(Epoch(self.epoch), partition())
+            ..Read::of(Epoch(self.epoch), partition(0))
         }));
         let [reply] = &output.replies[..] else {
             panic!("{:?}", output.replies);
@@ -265,14 +267,6 @@ fn opening(number: u64) -> SnapshotId {
         opener: core(2),
         incarnation: Incarnation(1),
         number,
-    }
-}
-
-fn partition() -> PartitionId {
-    PartitionId {
-        table: TableId(1),
-        replex: 0,
-        number: 0,
     }
 }
 
@@ -379,11 +373,8 @@ fn a_read_of_a_snapshot_waits_for_an_earlier_operation() {
     );
     assert_eq!(held.sends.len(), 1, "nothing is under way");
     // Server 1 begins this before the hold arrives there.
-    let index = PartitionId {
-        replex: 1,
-        ..partition()
-    };
-    let begun = insert_of_server_1(index);
+    let index = partition(1);
+    let begun = inserts::insert(vec![partition(0), index]);
     let operation = begun.operation;
     it.peer(PeerMessage::Prepare(Arc::new(begun)));
     opened(
@@ -404,38 +395,6 @@ fn a_read_of_a_snapshot_waits_for_an_earlier_operation() {
     let settled = it.peer(PeerMessage::Settled { operation, to });
     assert_eq!(settled.replies.len(), 1);
     assert!(matches!(&settled.replies[0].reply, Reply::Rows(page) if page.count == 1));
-}
-
-/// An insert of one row that server 1 has voted on, at version 10.
-fn insert_of_server_1(index: PartitionId) -> Prepare {
-    let values = [Value::Int64(1), Value::Int64(7)];
-    let columns = &configuration().tables[0].schema.columns;
-    let row = encode_row(columns, &values).expect("it is of the table");
-    let none = FinishedLine {
-        incarnation: Incarnation(1),
-        sequence: 1,
-    };
-    Prepare {
-        operation: OperationId {
-            head: core(1),
-            incarnation: Incarnation(1),
-            sequence: 1,
-        },
-        epoch: Epoch(3),
-        finished_below: none,
-        table: TableId(1),
-        members: vec![partition(), index],
-        sides: 0,
-        side: None,
-        votes: vec![Vote::Yes],
-        changes: vec![RowChange {
-            pk: Bytes(encode_key([values[0].as_ref()])),
-            version: Version(10),
-            old: OldRow::Absent,
-            new: Some(Bytes(row)),
-        }],
-        requests: Vec::new(),
-    }
 }
 
 #[test]

@@ -24,14 +24,14 @@ use crate::undisturbed;
 
 /// Returns whether a test of `machines` plants the bug and finds it, because too few seeds would.
 fn found_by_tests(bug: Bug) -> bool {
-    match bug {
+    matches!(
+        bug,
         Bug::EarlierAnswersCount
-        | Bug::OldRowCollides
-        | Bug::ReplayedLineSettles
-        | Bug::SnapshotDoesNotWait
-        | Bug::UnchangedEntryLeftOut => true,
-        _ => false,
-    }
+            | Bug::OldRowCollides
+            | Bug::ReplayedLineSettles
+            | Bug::SnapshotDoesNotWait
+            | Bug::UnchangedEntryLeftOut
+    )
 }
 
 /// Seeds that are run before one of them is looked at without the bug.

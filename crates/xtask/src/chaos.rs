@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::cargo;
 use crate::needs::ALLOW_MISSING;
+use crate::needs_number;
 
 /// As long as a release asks for.
 const MINUTES_DEFAULT: u64 = 2;
@@ -31,7 +32,7 @@ fn environment(arguments: &[String]) -> Result<Vec<(&'static str, String)>, Stri
     while let Some(option) = arguments.next() {
         let text = arguments.next();
         let value = text.and_then(|value| value.parse::<u64>().ok());
-        let wrong = format!("`{option}` needs a whole number, for instance `{option} 10`.");
+        let wrong = needs_number(option);
         match option.as_str() {
             "--minutes" => {
                 minutes = value

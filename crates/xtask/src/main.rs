@@ -275,6 +275,11 @@ fn without_separator(arguments: &[String]) -> impl Iterator<Item = &str> {
     arguments[skipped..].iter().map(String::as_str)
 }
 
+/// Returns the error for an option without the number that belongs to it.
+fn needs_number(option: &str) -> String {
+    format!("`{option}` needs a whole number, for instance `{option} 10`.")
+}
+
 fn bindings(root: &Path, arguments: &[String]) -> Result<(), String> {
     no_arguments(arguments)?;
     bindings::run(root)

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::cargo;
+use crate::{cargo, needs_number};
 
 const ROUNDS_DEFAULT: u64 = 20;
 
@@ -22,8 +22,7 @@ fn environment(arguments: &[String]) -> Result<Vec<(&'static str, String)>, Stri
     let mut arguments = arguments.iter();
     while let Some(option) = arguments.next() {
         let value = arguments.next().and_then(|text| text.parse::<u64>().ok());
-        let value = value
-            .ok_or_else(|| format!("`{option}` needs a whole number, for instance `{option} 10`."));
+        let value = value.ok_or_else(|| needs_number(option));
         match option.as_str() {
             "--rounds" => rounds = value?,
             "--seed" => seed = Some(value?),

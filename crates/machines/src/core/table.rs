@@ -94,10 +94,10 @@ pub(crate) struct PartitionEffect {
     pub put: Option<Vec<u8>>,
 }
 
-/// Returns whether operations visit an index that is being filled though their entries stay the
-/// same (R55).
-fn follows_unchanged_entries() -> bool {
-    !planted::is(Bug::UnchangedEntryLeftOut)
+/// Returns whether a change may move the row in the order of a copy. A thin index that is being
+/// filled must then have the entry from the operation, even if the entry stays the same (R55).
+fn may_move(change: &RowChange) -> bool {
+    matches!(change.old, OldRow::Keys { .. }) && !planted::is(Bug::UnchangedEntryLeftOut)
 }
 
 /// Returns the length up to which no row has a key that is too long. Every byte of a row takes at
@@ -136,8 +136,7 @@ impl ReplexInfo {
             is_building: table.is_building(position),
             is_filled: table.placement[position]
                 .iter()
-                .any(|place| place.state == PartitionState::Rebuilding)
-                && follows_unchanged_entries(),
+                .any(|place| place.state == PartitionState::Rebuilding),
             entry_has: match layout.entry_columns(&table.schema, position) {
                 Some(in_entries) => {
                     let columns = 0..table.schema.columns.len();
@@ -288,8 +287,8 @@ impl TableInfo {
         }
         let count = members.len();
         let rows = [self.old_row(change), self.new_row(change)];
+        let may_move = may_move(change);
         for &replex in &self.sides {
-            let may_move = matches!(change.old, OldRow::Keys { .. });
             let is_followed = may_move && self.replexes[replex].is_filled;
             if !is_followed && !self.changes_entry(replex, change, &rows) {
                 continue;
@@ -420,8 +419,7 @@ impl TableInfo {
         let rows = [self.old_row(change), self.new_row(change)];
         let info = &self.replexes[replex];
         let is_in_chain = info.is_thin() && info.constraint.is_some();
-        let may_move = matches!(change.old, OldRow::Keys { .. }) && follows_unchanged_entries();
-        if is_in_chain && !may_move && !self.changes_entry(replex, change, &rows) {
+        if is_in_chain && !may_move(change) && !self.changes_entry(replex, change, &rows) {
             // A unique thin index is in the chain of every operation. An operation that moves the
             // row in some order writes the entry even if it stays the same (R55). This does not
             // depend on whether the index is being filled now, because a log may be replayed later.

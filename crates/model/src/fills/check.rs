@@ -2,7 +2,7 @@
 
 use super::FillRules;
 use super::planted::FillBug;
-use super::state::{FIRST, FillState, HIGH, PartitionStage};
+use super::state::{FIRST, FillState, HEAD, HIGH, PartitionStage};
 
 impl FillRules {
     /// Returns a violation of I13: while no operation is in progress, a partition that serves lacks
@@ -11,7 +11,7 @@ impl FillRules {
         if !state.is_at_rest() {
             return None;
         }
-        let row = state.rows[0].place;
+        let row = state.row(HEAD).place;
         for key in 0..2 {
             let mut answers = vec![state.owner(key)];
             if self.has(FillBug::GivenIsAnswered) && key == HIGH {

@@ -3,7 +3,7 @@
 use super::FillRules;
 use super::planted::FillBug;
 use super::state::{
-    COPY, FIRST, FillState, PARTITIONS, PageMessage, PartitionStage, PartitionState, SECOND,
+    COPY, FIRST, FillState, PARTITIONS, PartitionStage, PartitionState, RowState, SECOND,
 };
 
 /// The number of pages of the copy.
@@ -12,18 +12,18 @@ const PAGES: u8 = 2;
 impl FillRules {
     /// Answers a question for the next page with the rows that are settled at the copy.
     pub fn read_page(&self, state: &mut FillState, partition: usize) -> bool {
-        let row = *state.row(COPY);
-        let is_owned = |key: u8| state.owner(key) == partition;
+        let row = state.row(COPY);
         let number = state.partitions[partition].pages_taken;
-        let has = |place: &super::Place| place.page == number && is_owned(place.key);
-        let found = row.place.is_some_and(|place| has(&place));
+        let place = row.place;
+        let is_in_page =
+            place.is_some_and(|it| it.page == number && state.owner(it.key) == partition);
         let it = &mut state.partitions[partition];
         if it.stage != PartitionStage::Filling || number == PAGES {
             return false;
         }
-        it.pages[usize::from(number)] = Some(match found {
-            true => PageMessage { row },
-            false => PageMessage::default(),
+        it.pages[usize::from(number)] = Some(match is_in_page {
+            true => row,
+            false => RowState::default(),
         });
         true
     }
@@ -32,15 +32,15 @@ impl FillRules {
     pub fn take_page(&self, state: &mut FillState, partition: usize, page: usize) -> bool {
         let it = &mut state.partitions[partition];
         let taken = usize::from(it.pages_taken);
-        let (Some(message), true) = (it.pages[page], page <= taken) else {
+        let (Some(row), true) = (it.pages[page], page <= taken) else {
             return false;
         };
         if it.stage != PartitionStage::Filling {
             return false;
         }
-        if let Some(place) = message.row.place {
+        if let Some(place) = row.place {
             let key = usize::from(place.key);
-            let version = message.row.version;
+            let version = row.version;
             let is_newer = version > it.entries[key] && version > it.left[key];
             if is_newer || self.has(FillBug::OlderPageWins) {
                 it.entries[key] = version;
@@ -59,9 +59,8 @@ impl FillRules {
             return false;
         }
         *it = PartitionState {
-            stage: PartitionStage::Serving,
             entries: it.entries,
-            ..PartitionState::default()
+            ..PartitionState::at(PartitionStage::Serving)
         };
         true
     }
@@ -79,8 +78,7 @@ impl FillRules {
             // It has forgotten which changes it had counted.
             state.changes = 0;
             if !self.has(FillBug::CountOutlivesRestart) {
-                state.taken_up_to = None;
-                state.sent = None;
+                state.forget_transfer();
             }
         } else {
             state.taken_up_to = None;
@@ -98,14 +96,10 @@ impl FillRules {
         }
         state.losses_left -= 1;
         let is_following = state.partitions[SECOND].stage == PartitionStage::Following;
-        state.partitions[partition] = PartitionState {
-            stage: PartitionStage::Lost,
-            ..PartitionState::default()
-        };
+        state.partitions[partition] = PartitionState::at(PartitionStage::Lost);
         if is_following {
             state.partitions[SECOND] = PartitionState::default();
-            state.taken_up_to = None;
-            state.sent = None;
+            state.forget_transfer();
         }
         let mut partitions = state.partitions.iter();
         state.is_sealed = partitions.any(|it| it.stage == PartitionStage::Lost);
@@ -124,25 +118,16 @@ impl FillRules {
         for partition in PARTITIONS {
             let it = &mut state.partitions[partition];
             if is_lost(it) {
-                *it = PartitionState {
-                    stage: PartitionStage::Filling,
-                    ..PartitionState::default()
-                };
+                *it = PartitionState::at(PartitionStage::Filling);
             }
         }
         if half {
             let it = &mut state.partitions[SECOND];
             match self.has(FillBug::LostGiverTrusted) {
                 true => it.stage = PartitionStage::Serving,
-                false => {
-                    *it = PartitionState {
-                        stage: PartitionStage::Filling,
-                        ..PartitionState::default()
-                    };
-                }
+                false => *it = PartitionState::at(PartitionStage::Filling),
             }
-            state.taken_up_to = None;
-            state.sent = None;
+            state.forget_transfer();
         }
         state.is_sealed = false;
         true

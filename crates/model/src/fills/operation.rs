@@ -10,7 +10,7 @@ use super::state::{
 impl FillRules {
     /// Begins an operation. The row's last operation has ended at the head.
     pub fn begin(&self, state: &mut FillState, new: Option<Place>) -> bool {
-        let old = *state.row(HEAD);
+        let old = state.row(HEAD);
         let mut running = state.operations.iter();
         let is_held =
             running.any(|it| it.stage != OperationStage::Free && it.settled >> HEAD & 1 == 0);
@@ -103,7 +103,7 @@ impl FillRules {
             return false;
         }
         match member {
-            HEAD | COPY => *state.row(member) = operation.new,
+            HEAD | COPY => state.rows[member - HEAD] = operation.new,
             partition => self.settle_entries(state, &operation, partition),
         }
         let settled = operation.settled | 1 << member;

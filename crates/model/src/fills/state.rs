@@ -115,12 +115,6 @@ packed_structs! {
         settled: u8,
     }
 
-    /// A page of the copy, on its way to a partition.
-    PageMessage {
-        /// The row, if the page has it, and its version.
-        row: RowState,
-    }
-
     /// The giver's message to the taker.
     RangeMessage {
         /// The version of the giver's entry; 0 is none.
@@ -139,8 +133,8 @@ packed_structs! {
         left: [u8; 2],
         /// The pages that it has.
         pages_taken: u8,
-        /// Pages that may arrive, by number.
-        pages: [Option<PageMessage>; 2],
+        /// Pages that may arrive, by number: the row, if the page has it.
+        pages: [Option<RowState>; 2],
     }
 
     /// A state of the model.
@@ -169,6 +163,16 @@ packed_structs! {
         restarts_left: u8,
         /// Losses that may still happen.
         losses_left: u8,
+    }
+}
+
+impl PartitionState {
+    /// Returns a partition without entries.
+    pub fn at(stage: PartitionStage) -> PartitionState {
+        PartitionState {
+            stage,
+            ..PartitionState::default()
+        }
     }
 }
 
@@ -207,8 +211,19 @@ impl FillState {
     }
 
     /// Returns the row at the head or at the copy.
-    pub fn row(&mut self, member: usize) -> &mut RowState {
-        &mut self.rows[member - HEAD]
+    pub fn row(&self, member: usize) -> RowState {
+        self.rows[member - HEAD]
+    }
+
+    /// Returns whether the taker has counted as many changes as the giver.
+    pub fn is_level(&self) -> bool {
+        self.taken_up_to == Some(self.changes)
+    }
+
+    /// Drops the taker's progress, and the message that is on its way to it.
+    pub fn forget_transfer(&mut self) {
+        self.taken_up_to = None;
+        self.sent = None;
     }
 
     /// Returns whether no operation is in progress.

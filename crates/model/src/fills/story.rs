@@ -67,7 +67,7 @@ impl FillRules {
     pub fn changes_in_words(&self, before: &FillState, after: &FillState) -> Vec<String> {
         let mut changes = Vec::new();
         for member in [HEAD, COPY] {
-            let (was, is) = (before.rows[member - HEAD], after.rows[member - HEAD]);
+            let (was, is) = (before.row(member), after.row(member));
             if was != is {
                 let row = place_in_words(is.place);
                 changes.push(format!("the {} has {row}", member_name(member)));

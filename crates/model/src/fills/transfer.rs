@@ -48,14 +48,10 @@ impl FillRules {
         true
     }
 
-    fn is_level(&self, state: &FillState) -> bool {
-        state.taken_up_to == Some(state.changes)
-    }
-
     /// Seals the table for the hand-over.
     pub fn seal(&self, state: &mut FillState) -> bool {
         let follows = state.partitions[SECOND].stage == PartitionStage::Following;
-        if !follows || state.is_sealed || !self.is_level(state) {
+        if !follows || state.is_sealed || !state.is_level() {
             return false;
         }
         state.is_sealed = true;
@@ -79,13 +75,12 @@ impl FillRules {
     /// Lets the second partition take part in operations once it has the last changes.
     pub fn become_whole(&self, state: &mut FillState) -> bool {
         let gives = state.partitions[FIRST].stage == PartitionStage::Serving;
-        let has_all = gives && self.is_level(state) || self.has(FillBug::PartOfRange);
+        let has_all = gives && state.is_level() || self.has(FillBug::PartOfRange);
         if state.partitions[SECOND].stage != PartitionStage::Taking || !has_all {
             return false;
         }
         state.partitions[SECOND].stage = PartitionStage::Serving;
-        state.taken_up_to = None;
-        state.sent = None;
+        state.forget_transfer();
         true
     }
 

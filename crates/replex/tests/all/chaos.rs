@@ -112,11 +112,8 @@ struct Settings {
 
 impl Settings {
     fn read() -> Settings {
-        let number = |name: &str, default: u64| {
-            std::env::var(name).map_or(default, |text| text.parse().expect(name))
-        };
-        let seconds = number("REPLEX_CHAOS_SECONDS", 0);
-        let seed = number("REPLEX_CHAOS_SEED", SEED_DEFAULT);
+        let seconds = support::setting("REPLEX_CHAOS_SECONDS", 0);
+        let seed = support::setting("REPLEX_CHAOS_SEED", SEED_DEFAULT);
         let only = std::env::var("REPLEX_CHAOS_ONLY").unwrap_or_default();
         println!(
             "REPLEX_CHAOS_SECONDS={seconds} REPLEX_CHAOS_SEED={seed} REPLEX_CHAOS_ONLY={only}"

@@ -105,7 +105,7 @@ fn kind_of(
             directions,
             included: columns,
             unique: is_unique,
-            by_range: _,
+            ..
         } => {
             directions.clone_from(defined);
             columns.clone_from(included);

@@ -31,6 +31,11 @@ pub fn program() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_replex"))
 }
 
+/// Returns a number from the environment, or the default if it is not set.
+pub fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect(name))
+}
+
 /// A coordinator and so many servers, of which none is replaced unless a test asks for it.
 pub fn options(servers: usize) -> ClusterOptions {
     ClusterOptions {
