@@ -203,7 +203,10 @@ fn make_all_again(address: &str, mut order: Noise) {
 
 /// Reads every index that answers ranges, and compares its rows with those of the writers.
 async fn expect_rows(client: &Client, address: &str, known: &[Rows]) {
-    let expected: Rows = known.iter().cloned().flatten().collect();
+    let mut expected = Rows::new();
+    for rows in known {
+        expected.extend(rows.clone());
+    }
     client.refresh().await.unwrap();
     let table = client.table("people").await.unwrap();
     let schema = table.schema();
