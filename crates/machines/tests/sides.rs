@@ -398,6 +398,56 @@ fn a_restarted_head_takes_its_operation_from_a_side_member() {
     assert_eq!(prepares, expected);
 }
 
+/// Seed 1,000,179,835: head and decider had restarted, both without the outcome. The side member
+/// had confirmed it to the head, which never told it again. So it never reported to the decider.
+#[test]
+fn a_side_member_that_has_confirmed_is_told_until_the_chain_has_the_outcome() {
+    let asks_for_report = |sends: &[PeerSend]| {
+        let is_prepare = |send: &PeerSend| matches!(&send.message, PeerMessage::Prepare(prepare) if prepare.side == Some(0));
+        sends.iter().any(is_prepare)
+    };
+    let confirmed_by = |place| PeerMessage::Durable {
+        operations: vec![(insert(None).operation, partition(place))],
+    };
+    let mut machine = Machine::start(HEAD, &[(SIDE, insert(Some(0)))]);
+    machine.step(CoreInput::Durable(Position(99)));
+    machine.receive(core(SIDE), confirmed_by(2));
+    assert!(asks_for_report(&machine.wait()));
+    // The decider may crash after it has sent the outcome, so it can lack it when the head has it.
+    let PeerMessage::Decision {
+        operation,
+        decision,
+        settled,
+        ..
+    } = settled()
+    else {
+        unreachable!("made above")
+    };
+    let decided = PeerMessage::Decision {
+        operation,
+        to: partition(0),
+        decision,
+        settled,
+    };
+    machine.receive(core(DECIDER), decided);
+    machine.step(CoreInput::Durable(Position(99)));
+    assert!(asks_for_report(&machine.wait()));
+    machine.receive(core(DECIDER), confirmed_by(1));
+    assert!(!asks_for_report(&machine.wait()), "all have the outcome");
+}
+
+// `cargo xtask mutants` runs it alone: the bug is planted for the whole process.
+#[cfg(feature = "planted")]
+#[test]
+fn the_planted_bug_is_noticed() {
+    use protocol::planted::{Bug, select};
+    select(Some(Bug::ConfirmedSideLeftOut));
+    let noticed = std::panic::catch_unwind(
+        a_side_member_that_has_confirmed_is_told_until_the_chain_has_the_outcome,
+    );
+    assert!(noticed.is_err());
+}
+
 #[test]
 fn impossible_prepares_and_reports_change_nothing() {
     let mut machine = Machine::start(SIDE, &[]);

@@ -226,6 +226,9 @@ bugs! {
     SidesLearnEarly = "sides-learn-early", "R48";
     /// A restarted head does not take its operations from the reports of side members.
     SidesNotAsked = "sides-not-asked", "R48";
+    /// The head never tells a side member again that has confirmed the outcome, although a decider
+    /// that has restarted may lack its report.
+    ConfirmedSideLeftOut = "confirmed-side-left-out", "R48";
     /// A read of a thin index leaves out the entries of unsettled operations.
     MarksLeftOut = "marks-left-out", "R28";
     /// A reader lets a marked entry answer without its row.

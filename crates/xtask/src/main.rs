@@ -244,8 +244,7 @@ fn mutants(root: &Path, arguments: &[String]) -> Result<(), String> {
     let histories = "test --package machines --features planted --test scenarios";
     cargo::run(root, histories.split(' '))?;
     // Some bugs need a coincidence that the simulator seldom draws. Tests create it.
-    let coincidences =
-        "test --package machines --features planted --lib --test recovery --test snapshots";
+    let coincidences = "test --package machines --features planted --lib --test recovery --test sides --test snapshots";
     let name = ["the_planted_bug_is_noticed"];
     cargo::run(root, coincidences.split(' ').chain(name))?;
     if arguments.is_empty() {

@@ -306,6 +306,12 @@ impl Member {
         below && self.sides_durable == all_sides
     }
 
+    /// Returns whether this member has the decision, and all later members of the chain have it
+    /// durably.
+    pub fn chain_durable(&self) -> bool {
+        self.decision.is_some() && (self.next().is_none() || self.next_durable)
+    }
+
     /// Returns the position of the partition's replex, counted from 1, as k and x are (R3).
     pub fn replex_position(&self) -> usize {
         self.table.position(self.partition())

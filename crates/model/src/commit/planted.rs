@@ -76,6 +76,8 @@ planted_bugs! { ModelBug
     SidesAdoptNothing = "sides-adopt-nothing", "R48", "thin-memory";
     /// A restarted head does not take its operations from the reports of side members.
     SidesNotAsked = "sides-not-asked", "R48", "thin";
+    /// The head never tells a side member again that has settled, so it does not report again.
+    ConfirmedSideLeftOut = "confirmed-side-left-out", "R48", "thin-short";
     /// A replacement votes without the rows that others hold.
     ReplacementFetchesNothing = "replacement-fetches-nothing", "R18", "replaced";
 }

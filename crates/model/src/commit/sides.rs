@@ -43,6 +43,9 @@ impl CaseRules<'_> {
         }
         for side in self.sides(operation) {
             let part = state.parts[operation][side];
+            if part.settled && self.is(ModelBug::ConfirmedSideLeftOut) {
+                continue;
+            }
             let shows = head.settled || self.is(ModelBug::SidesLearnEarly);
             let content = match head.decision {
                 Some(decision) if shows && !part.settled => MessageContent::Decision {

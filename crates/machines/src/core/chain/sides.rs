@@ -38,15 +38,17 @@ impl SideReports {
 }
 
 impl CoreMachine {
-    /// Sends the side members what they may lack: the prepare until they can know the outcome, and
-    /// the outcome once clients may see it. A side member that has the prepare reports again,
-    /// because the decider may have forgotten.
+    /// Sends the side members what they may lack: the prepare, and the outcome once clients may see
+    /// it. A side member that has the prepare reports again, because the decider may have forgotten
+    /// the report. So a side member is left out only when the whole chain has the outcome durably,
+    /// too (R48).
     pub(crate) fn tell_sides(&self, key: MemberKey, output: &mut CoreOutput) {
         let member = &self.members[&key];
         let shows = member.is_settled() || planted::is(Bug::SidesLearnEarly);
         let outcome = member.decision().filter(|_| shows);
+        let no_report_needed = member.chain_durable() || planted::is(Bug::ConfirmedSideLeftOut);
         for (side, partition) in (0..).zip(member.prepare.side_members()) {
-            if member.sides_durable >> side & 1 != 0 {
+            if member.sides_durable >> side & 1 != 0 && no_report_needed {
                 continue;
             }
             let prepare = PeerMessage::Prepare(Arc::new(member.prepare_of_side(side)));
