@@ -7,7 +7,7 @@
 //! constraints describe. Every row wanted is in exactly one member, under that member's
 //! constraints. Reading or rebuilding from the cover is left to others.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::grid::Layout;
@@ -16,6 +16,9 @@ use crate::slots::SlotConstraints;
 /// The most partitions that one search examines before it returns the best cover so far. It limits
 /// the time when very many partitions are lost. Up to three failures never reach it.
 pub const COVER_STEPS_MAX: u32 = 1 << 20;
+
+/// The most results that one search keeps. It limits the memory, a few hundred bytes each.
+const KNOWN_MAX: usize = 1 << 14;
 
 /// The way in which a member of a cover finds the requested rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -115,6 +118,7 @@ pub fn cover(
         available,
         costs,
         steps_left: COVER_STEPS_MAX,
+        known: BTreeMap::new(),
     };
     let constraints = layout.constraints_of_partition(replex, partition);
     search.cheapest(&constraints, 1 << replex, u64::MAX)
@@ -136,6 +140,7 @@ pub fn cover_constraints(
         available,
         costs,
         steps_left: COVER_STEPS_MAX,
+        known: BTreeMap::new(),
     };
     search.cheapest(constraints, 0, u64::MAX)
 }
@@ -159,6 +164,16 @@ struct Search<'a> {
     available: &'a dyn Fn(usize, u32) -> bool,
     costs: &'a CoverCosts,
     steps_left: u32,
+    /// What has been found for constraints and excluded replexes. Lost members that are replaced in
+    /// another order lead to the same constraints.
+    known: BTreeMap<(SlotConstraints, u64), Known>,
+}
+
+/// What a search has found for some constraints.
+enum Known {
+    Cheapest(Cover),
+    /// No cover costs less than this.
+    NoneBelow(u64),
 }
 
 /// One replex's way to cover some constraints, before its lost members are replaced.
@@ -176,6 +191,32 @@ impl Search<'_> {
     /// `excluded`. The constraints name a lost partition of each excluded replex, so its other
     /// partitions hold none of the rows. This also bounds the depth by the replexes.
     fn cheapest(
+        &mut self,
+        constraints: &SlotConstraints,
+        excluded: u64,
+        limit: u64,
+    ) -> Option<Cover> {
+        let key = (constraints.clone(), excluded);
+        match self.known.get(&key) {
+            Some(Known::Cheapest(cover)) => {
+                return Some(cover.clone()).filter(|it| it.cost < limit);
+            }
+            Some(Known::NoneBelow(none)) if limit <= *none => return None,
+            _ => {}
+        }
+        let best = self.search(constraints, excluded, limit);
+        let found = match &best {
+            Some(cover) => Known::Cheapest(cover.clone()),
+            None => Known::NoneBelow(limit),
+        };
+        if self.known.len() < KNOWN_MAX {
+            self.known.insert(key, found);
+        }
+        best
+    }
+
+    /// Finds what [`Self::cheapest`] returns, if it is not known yet.
+    fn search(
         &mut self,
         constraints: &SlotConstraints,
         excluded: u64,

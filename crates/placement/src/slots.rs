@@ -61,14 +61,16 @@ impl SlotConstraints {
         }
     }
 
-    /// Adds one residue, keeping the list free of residues that the others imply.
+    /// Adds one residue, keeping the list sorted and free of residues that the others imply. So
+    /// equal sets of residues are equal, in whatever order they were added.
     pub fn require(&mut self, key_space: usize, residue: Residue) {
         let residues = &mut self.residues[key_space];
         if residues.iter().any(|held| held.implies(residue)) {
             return;
         }
         residues.retain(|held| !residue.implies(*held));
-        residues.push(residue);
+        let at = residues.partition_point(|held| *held < residue);
+        residues.insert(at, residue);
     }
 
     /// Fixes the slot of a key space of `slots` slots, as a predicate on its columns does.

@@ -7,8 +7,9 @@
 //! other ways: whatever order exists, it can come first in it. The search is bounded: a history
 //! that takes longer is counted, not judged.
 
-use std::collections::HashSet;
-use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
+use std::hash::Hash;
+
+use hashbrown::HashSet;
 
 /// The specification of an object: its states, and the effect and the observation of each
 /// operation.
@@ -87,7 +88,7 @@ struct Search<'a, M: Object> {
     /// Operations with known outcomes that are not ordered yet.
     remaining: usize,
     stack: Vec<Frame<M::State>>,
-    tried: HashSet<(Vec<u64>, M::State), BuildHasherDefault<DefaultHasher>>,
+    tried: HashSet<(Vec<u64>, M::State)>,
     deepest: (usize, Vec<usize>),
 }
 
@@ -145,7 +146,7 @@ impl<'a, M: Object> Search<'a, M> {
             done: vec![0; history.len().div_ceil(64)],
             remaining: history.iter().filter(|call| call.ended.is_some()).count(),
             stack: Vec::new(),
-            tried: HashSet::default(),
+            tried: HashSet::new(),
             deepest: (0, Vec::new()),
         }
     }
