@@ -143,6 +143,9 @@ impl BenchCluster {
             text(&data)?,
             "--coordinator",
             coordinator,
+            // Experiments compare fixed numbers of ranges.
+            "--range-requests",
+            "1000000000",
         ];
         if self.kind.memory {
             arguments.push("--memory");

@@ -1,8 +1,8 @@
 //! Splits and merges the ranges of thin indexes while clients use the table (R49).
 //!
-//! The holders of ranges report which ones have too many entries, with the key in the middle, and
-//! which ones have few. A range that is too large gives its upper half to an empty partition on
-//! another core. Two small neighbours give everything to an empty partition; if they are on
+//! The holders of ranges report which ones have too many entries or requests, with the key at which
+//! to split, and which ones have few of both. A range that is too large or too busy gives its upper
+//! part to an empty partition on another core. Two small neighbours give everything to an empty partition; if they are on
 //! different cores, one of them moves first. A transfer is a move (see `moves`): the empty
 //! partition is first at the core that gives, and moves to another core. In the epoch in which it
 //! is handed over, it gets the range. A transfer ends with its move, whether the partition was
@@ -48,6 +48,8 @@ struct Planned {
     transfers: Vec<(usize, u32, CoreId, CoreId)>,
     /// Ranges that move to the core of a neighbour.
     moves: Vec<(usize, u32, CoreId)>,
+    /// The requests per second of the ranges that are split.
+    requests: u64,
 }
 
 impl Coordinator {
@@ -101,10 +103,12 @@ impl Coordinator {
             is_new = true;
             planned.place(&mut changed, epoch);
             output.notes.push(format!(
-                "table {}: {} ranges of its indexes are split or merged, {} move to be merged",
+                "table {}: {} ranges of its indexes are split or merged, {} move to be merged; \
+                 split ranges had {} requests per second",
                 changed.schema.name,
                 planned.transfers.len(),
-                planned.moves.len()
+                planned.moves.len(),
+                planned.requests
             ));
             self.state.configuration.tables.put(changed);
         }
@@ -314,6 +318,7 @@ impl PlannedIndex<'_> {
             };
             if self.ranges.begin_split(number, key, to) {
                 self.planned.transfers.push((self.replex, to, core, next));
+                self.planned.requests += report.requests;
             }
         }
     }

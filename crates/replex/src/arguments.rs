@@ -182,6 +182,10 @@ pub struct ServerArguments {
     /// a quarter of it are merged.
     #[arg(long, value_name = "N", default_value_t = 524_288, value_parser = clap::value_parser!(u64).range(2..))]
     pub range_entries: u64,
+    /// The requests per second with which a range of a thin index is split. Neighbours with less
+    /// than a quarter of it, for a minute, may be merged.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub range_requests: u64,
     /// The address at which metrics are served as Prometheus text. With port 0 the system chooses a
     /// free port.
     #[arg(long, value_name = "ADDRESS:PORT")]

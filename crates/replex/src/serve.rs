@@ -33,6 +33,7 @@ pub fn server(arguments: &arguments::ServerArguments) -> Result<(), CommandFailu
     options.spin = arguments.spin;
     options.metrics = arguments.metrics;
     options.machine_limits.range_entries_max = arguments.range_entries;
+    options.machine_limits.range_requests_max = arguments.range_requests;
     options.store.memory_bytes = arguments.tables_memory_mib as usize * (1 << 20);
     options.allow_unencrypted_network = arguments.process.allow_unencrypted_network;
     if arguments.memory {

@@ -196,6 +196,9 @@ impl RunPlan {
             tables: 1,
             limits: CoreLimits {
                 range_entries_max,
+                // Too few requests reach a range for a split.
+                range_requests_max: u64::MAX,
+                range_window_us: 0,
                 ..limits
             },
             lease_us,

@@ -53,6 +53,7 @@ fn report(scene: &mut Scene, number: u32, entries: u64, split_at: Option<&[u8]>)
     let report = RangeReport {
         partition: flights(scene).partition(thin(scene), number),
         entries,
+        requests: 0,
         split_at: split_at.map(Bytes::from),
     };
     let epoch = scene.epoch();
@@ -119,6 +120,7 @@ fn all_report_small(scene: &mut Scene) {
         let small = held.map(|(partition, _)| RangeReport {
             partition,
             entries: 1,
+            requests: 0,
             split_at: None,
         });
         if let Request::Heartbeat {

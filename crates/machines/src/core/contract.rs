@@ -200,6 +200,12 @@ pub struct CoreLimits {
     pub entries_per_second: u64,
     /// A range of a thin index with this many entries is split.
     pub range_entries_max: u64,
+    /// A range of a thin index with this many requests per second is split.
+    pub range_requests_max: u64,
+    /// The time over which the requests at a range are counted.
+    pub range_window_us: u64,
+    /// The time for which a range must have had few requests before it is merged with another.
+    pub range_calm_us: u64,
     /// The time for which cores pause in the first attempt to open a snapshot.
     pub snapshot_hold_us: u64,
     /// The time after which a snapshot ends if its client does not renew it.
@@ -234,6 +240,9 @@ impl Default for CoreLimits {
             fill_bytes_per_second: 256 << 20,
             entry_page_max: 512,
             range_entries_max: 1 << 19,
+            range_requests_max: 10_000,
+            range_window_us: 1_000_000,
+            range_calm_us: 60_000_000,
             entries_per_second: 100_000,
             snapshot_hold_us: 20_000,
             snapshot_lease_us: 10_000_000,

@@ -35,6 +35,7 @@ mod log;
 mod member;
 mod members;
 mod partition;
+mod range_load;
 mod ranges;
 mod reads;
 mod repair;

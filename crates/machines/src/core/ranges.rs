@@ -1,9 +1,9 @@
 //! Watches the ranges of thin indexes that this core holds (R49).
 //!
-//! It reports ranges with many entries to the coordinator, each with the key at which it should be
-//! split, and ranges with few entries, which may be merged. It also removes the entries of ranges
-//! that other partitions have received. Such entries answer no read, because a read is limited to
-//! the range of its partition.
+//! It reports ranges with many entries or many requests to the coordinator, each with the key at
+//! which it should be split, and ranges with few of both, which may be merged. It also removes the
+//! entries of ranges that other partitions have received. Such entries answer no read, because a
+//! read is limited to the range of its partition.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -12,17 +12,16 @@ use core::ops::ControlFlow;
 use placement::tables::{Tables, TablesError};
 use protocol::codec::Bytes;
 use protocol::configuration::PartitionState;
-use protocol::identity::{PartitionId, TableId};
-use protocol::message::{RANGE_REPORTS_MAX, RangeReport};
+use protocol::identity::{ClockReading, PartitionId, TableId};
+use protocol::message::{RANGE_REPORTS_MAX, RangeReport, Read};
 use protocol::planted::{self, Bug};
 
 use crate::core::CoreMachine;
+use crate::core::range_load::{RangeLoad, SMALL_SHARE};
 use crate::core::step::Step;
 
 /// The pause between two parts of the work, so that the core has time for requests.
 const PAUSE_US: u64 = 2_000;
-/// A range with less than this part of the most entries is reported as small.
-const SMALL_SHARE: u64 = 4;
 
 /// The state of the ranges of this core.
 #[derive(Debug, Default)]
@@ -30,6 +29,7 @@ pub(crate) struct RangeWatch {
     /// The time of the next part of the work; none while this core holds no range.
     due_us: Option<u64>,
     held: BTreeSet<PartitionId>,
+    loads: BTreeMap<PartitionId, RangeLoad>,
     /// Searches for the keys at which ranges should be split.
     searches: BTreeMap<PartitionId, Search>,
     reports: BTreeMap<PartitionId, RangeReport>,
@@ -60,6 +60,29 @@ impl RangeWatch {
         reports.cloned().collect()
     }
 
+    /// Counts a read of a range of this core: for each of its keys, or for the key at which it
+    /// begins.
+    pub fn note_read(&mut self, read: &Read) {
+        let Some(load) = self.loads.get_mut(&read.partition) else {
+            return;
+        };
+        let begins_at = match (&read.end, read.descending) {
+            (Some(end), true) => end,
+            _ => &read.start,
+        };
+        match read.keys.is_empty() {
+            true => load.note(begins_at),
+            false => read.keys.iter().for_each(|key| load.note(key)),
+        }
+    }
+
+    /// Counts a change of entries of a range of this core.
+    pub fn note_change(&mut self, id: PartitionId, keys: &[Vec<u8>]) {
+        if let Some(load) = self.loads.get_mut(&id) {
+            keys.iter().for_each(|key| load.note(key));
+        }
+    }
+
     fn forget(&mut self, id: PartitionId) {
         self.searches.remove(&id);
         self.reports.remove(&id);
@@ -69,17 +92,21 @@ impl RangeWatch {
 impl CoreMachine {
     /// Reviews which ranges of these tables this core holds, because the tables have new epochs or
     /// the core has started. Their ranges can be others, so it begins again.
-    pub(crate) fn review_ranges(&mut self, tables: &BTreeSet<TableId>) {
+    pub(crate) fn review_ranges(&mut self, now: ClockReading, tables: &BTreeSet<TableId>) {
         let ranges = &mut self.ranges;
         let before = ranges.held.extract_if(.., |id| tables.contains(&id.table));
         for id in before.collect::<Vec<PartitionId>>() {
             if !planted::is(Bug::OldReportKept) {
                 ranges.forget(id);
             }
+            if let Some(load) = ranges.loads.get_mut(&id) {
+                load.restart(now);
+            }
         }
         let partitions = self.partitions.keys_of(tables);
         let ranged = partitions.filter(|id| self.partitions[id].table.is_ranged(**id));
         ranges.held.extend(ranged);
+        ranges.loads.retain(|id, _| ranges.held.contains(id));
         ranges.due_us = match ranges.held.is_empty() {
             true => None,
             false => Some(ranges.due_us.unwrap_or(0)),
@@ -93,7 +120,7 @@ impl CoreMachine {
     ) -> Result<(), TablesError> {
         let mut is_done = true;
         for id in self.ranges.held.clone() {
-            is_done &= self.watch_range(id, step.tables)?;
+            is_done &= self.watch_range(step.now, id, step.tables)?;
         }
         let pause_us = match is_done {
             true => self.limits.heartbeat_us,
@@ -106,6 +133,7 @@ impl CoreMachine {
     /// Does the next part of the work at one range. Returns whether nothing is left to do now.
     fn watch_range<T: Tables>(
         &mut self,
+        now: ClockReading,
         id: PartitionId,
         tables: &mut T,
     ) -> Result<bool, TablesError> {
@@ -130,6 +158,11 @@ impl CoreMachine {
         if !is_swept {
             return Ok(false);
         }
+        let load = self.ranges.loads.entry(id);
+        let load = load.or_insert_with(|| RangeLoad::new(now));
+        load.review(now, &self.limits, &start);
+        let is_calm = load.is_calm(now, &self.limits);
+        let busy_at = load.split_at().map(<[u8]>::to_vec);
         let Some(entries) = self.count_entries(id, tables)? else {
             self.ranges.forget(id);
             return Ok(true);
@@ -137,13 +170,13 @@ impl CoreMachine {
         let most = self.limits.range_entries_max;
         if entries < most {
             self.ranges.forget(id);
-            if has_neighbours && entries < most / SMALL_SHARE {
-                let report = RangeReport {
-                    partition: id,
-                    entries,
-                    split_at: None,
-                };
-                self.ranges.reports.insert(id, report);
+            if let Some(key) = busy_at {
+                let end = end.as_deref();
+                if let Some(key) = first_from(id, (&key, end), tables)? {
+                    self.report_range(id, entries, Some(key));
+                }
+            } else if has_neighbours && is_calm && entries < most / SMALL_SHARE {
+                self.report_range(id, entries, None);
             }
             return Ok(true);
         }
@@ -151,6 +184,18 @@ impl CoreMachine {
             return Ok(true);
         }
         self.search_middle(id, (start, end), entries, tables)
+    }
+
+    /// Reports a range to the coordinator with the next heartbeats.
+    fn report_range(&mut self, partition: PartitionId, entries: u64, split_at: Option<Bytes>) {
+        let load = self.ranges.loads.get(&partition);
+        let report = RangeReport {
+            partition,
+            entries,
+            requests: load.map_or(0, RangeLoad::rate),
+            split_at,
+        };
+        self.ranges.reports.insert(partition, report);
     }
 
     /// Returns the approximate number of a partition's entries. Returns none if it is not known, as
@@ -249,12 +294,7 @@ impl CoreMachine {
         })?;
         if let Some(split_at) = found {
             self.ranges.searches.remove(&id);
-            let report = RangeReport {
-                partition: id,
-                entries: about,
-                split_at: Some(split_at),
-            };
-            self.ranges.reports.insert(id, report);
+            self.report_range(id, about, Some(split_at));
             return Ok(true);
         }
         if search.next.is_none() && search.passed >= self.limits.range_entries_max.max(2) {
@@ -262,6 +302,21 @@ impl CoreMachine {
         }
         Ok(search.next.is_none())
     }
+}
+
+/// Returns the first key of an entry in a range of keys. Requests name keys that no entry has, and
+/// ranges start at keys of entries.
+fn first_from<T: Tables>(
+    id: PartitionId,
+    (start, end): (&[u8], Option<&[u8]>),
+    tables: &T,
+) -> Result<Option<Bytes>, TablesError> {
+    let mut first = None;
+    tables.scan(id.rows_table(), start, end, &mut |key, _| {
+        first = Some(Bytes::from(key));
+        ControlFlow::Break(())
+    })?;
+    Ok(first)
 }
 
 impl Search {

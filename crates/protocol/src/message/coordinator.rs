@@ -197,14 +197,16 @@ pub struct FolderReport {
     pub is_old: bool,
 }
 
-/// A range of a thin index that has too many entries, or few.
+/// A range of a thin index that has too many entries or requests, or few of both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeReport {
     /// The partition that has the range.
     pub partition: PartitionId,
     /// The approximate number of its entries.
     pub entries: u64,
-    /// The key at which the range should be split; none if it has few entries.
+    /// The requests for its entries per second.
+    pub requests: u64,
+    /// The key at which the range should be split; none if it has few entries and requests.
     pub split_at: Option<Bytes>,
 }
 
@@ -449,6 +451,7 @@ wire_enum!(CoordinatorReply {
 wire_struct!(RangeReport {
     partition,
     entries,
+    requests,
     split_at
 });
 wire_struct!(FillReport {

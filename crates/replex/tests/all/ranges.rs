@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use client::{Client, ConnectOptions, Table};
@@ -277,4 +279,60 @@ async fn ranges_of_an_index_split_and_merge_while_it_is_used() {
     )
     .await;
     assert_eq!(rows.len(), 2);
+}
+
+/// Reads rows by keys of an index until it is over, each key as often as the others.
+async fn look_up(address: String, over: Arc<AtomicBool>) -> usize {
+    let mut session = session(&address).await;
+    let mut reads = 0;
+    while !over.load(Ordering::Relaxed) {
+        let key = (reads as i64 * 37) % ROWS;
+        let text = format!("SELECT id FROM mv WHERE k = {key}");
+        let rows = run(&mut session, &text).await;
+        assert_eq!(rows, [[Value::Int64(key)]], "{text}");
+        reads += 1;
+    }
+    reads
+}
+
+/// A range with few entries and many requests is split while it is read and written, and is merged
+/// no more than the requests allow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_range_with_many_requests_is_split() {
+    let options = ClusterOptions {
+        servers: 3,
+        server_arguments: vec!["--range-requests".into(), "20".into()],
+        ..ClusterOptions::new(support::program())
+    };
+    let cluster = Cluster::start(options).await.unwrap();
+    let address = cluster.coordinator_address().to_owned();
+    let mut session = session(&address).await;
+    run(
+        &mut session,
+        "CREATE TABLE mv (id bigint PRIMARY KEY, k bigint NOT NULL, n bigint) \
+         WITH (failures_tolerated = 1, durability = 'replicated'); \
+         CREATE INDEX by_k ON mv (k); CREATE INDEX by_n ON mv (n)",
+    )
+    .await;
+    for id in 0..ROWS {
+        let text = format!("INSERT INTO mv VALUES ({id}, {id}, 0)");
+        run(&mut session, &text).await;
+    }
+    let over = Arc::new(AtomicBool::new(false));
+    let reading = tokio::spawn(look_up(address, Arc::clone(&over)));
+    wait_for_ranges(&mut session, "by_k", |count| count >= 2).await;
+    let ranges = index_ranges(&mut session, "by_k").await;
+    let cores: BTreeSet<&String> = ranges.iter().map(|(_, core)| core).collect();
+    assert!(cores.len() > 1, "all ranges are on {cores:?}");
+    run(
+        &mut session,
+        "UPDATE mv SET n = n + 1 WHERE k BETWEEN 0 AND 99",
+    )
+    .await;
+    let rows = run(&mut session, "SELECT id FROM mv WHERE k < 100 ORDER BY k").await;
+    assert_eq!(rows.len(), ROWS as usize);
+    over.store(true, Ordering::Relaxed);
+    assert!(reading.await.unwrap() > 0);
+    let unread = index_ranges(&mut session, "by_n").await;
+    assert_eq!(unread.len(), 1, "nobody reads it");
 }

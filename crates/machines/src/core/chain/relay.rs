@@ -181,6 +181,7 @@ impl CoreMachine {
         }
         let member = &self.members[&key];
         if member.is_side() {
+            self.ranges.note_change(key.1, &member.held);
             self.report_side(key, step.output);
             return Ok(());
         }

@@ -58,7 +58,7 @@ impl CoreMachine {
             self.drop_members(*id, step.output);
         }
         self.review_left_behind(step.tables)?;
-        self.review_ranges(&changed);
+        self.review_ranges(step.now, &changed);
         self.review_entries(&changed, step.tables)?;
         self.take_given(&changed, step)?;
         self.end_old_seals(step)?;

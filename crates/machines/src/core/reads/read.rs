@@ -56,6 +56,7 @@ impl CoreMachine {
             let keys = (&read.start[..], read.end.as_deref());
             let (start, end) = table.keys_in_partition(read.partition, keys);
             (read.start, read.end) = (start.into(), end.map(Bytes::from));
+            self.ranges.note_read(&read);
         }
         if read.must_agree() {
             self.watch_changes(step.now, read.partition);

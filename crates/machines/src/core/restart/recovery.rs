@@ -93,7 +93,7 @@ impl CoreMachine {
         self.take_given(&all.union(&logged).copied().collect(), step)?;
         self.end_old_seals(step)?;
         self.end_replay(step.output);
-        self.review_ranges(&all);
+        self.review_ranges(step.now, &all);
         let keys: Vec<MemberKey> = self.members.keys().copied().collect();
         for key in keys {
             let member = self.members.get_mut(&key).expect("it was just listed");

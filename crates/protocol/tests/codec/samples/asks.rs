@@ -44,6 +44,7 @@ pub fn asks() -> Vec<(&'static str, Message)> {
                 ranges: vec![RangeReport {
                     partition: partition(1, 2),
                     entries: 9,
+                    requests: 12_000,
                     split_at: Some(vec![1, 2, 3].into()),
                 }],
             },

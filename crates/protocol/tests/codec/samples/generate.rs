@@ -227,7 +227,7 @@ generate_struct! {
     RangeStart { key, partition }
     RangeTransfer { to, parts }
     RangePart { from, start, end }
-    RangeReport { partition, entries, split_at }
+    RangeReport { partition, entries, requests, split_at }
     Axis { key_space, stride, divisions }
     Assignment { column, value }
     Mutation { pk, action }

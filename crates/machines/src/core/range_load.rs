@@ -1,0 +1,236 @@
+//! Counts the requests at a range of a thin index, and finds the key at which a range with too many
+//! of them should be split.
+//!
+//! Time is divided into windows. The core keeps the keys of some requests of each window. If several
+//! windows in a row have too many requests, a key of the window before the last is chosen that has
+//! many requests of the last window on both sides. So a range whose keys grow with time is not
+//! split: all new requests are above the keys of the window before, and a split would only move them
+//! to another core.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use protocol::identity::ClockReading;
+
+use crate::core::contract::CoreLimits;
+
+/// The most keys that are kept of one window.
+const KEYS_MAX: usize = 64;
+/// The fewest kept keys of which a key to split at is chosen.
+const KEYS_MIN: usize = 16;
+/// A range is split after this many windows in a row with too many requests.
+const WINDOWS: u32 = 3;
+/// Each side of a split gets at least this part of the requests.
+const SIDE_SHARE: usize = 8;
+/// Neighbours with less than this part of the most requests or entries may be merged.
+pub(super) const SMALL_SHARE: u64 = 4;
+
+/// The requests at one range.
+#[derive(Debug)]
+pub(super) struct RangeLoad {
+    /// The window that is under way.
+    began_us: u64,
+    requests: u64,
+    /// The keys of some of its requests, at equal distances in the order of arrival.
+    keys: Vec<Box<[u8]>>,
+    /// The distance between them in requests.
+    distance: u64,
+    /// The kept keys of the window before, ascending.
+    before: Vec<Box<[u8]>>,
+    /// The requests per second of the window before; none if there is none.
+    rate: Option<u64>,
+    /// The number of windows in a row with too many requests.
+    windows: u32,
+    /// The end of the last window with too many requests to merge the range.
+    busy_us: Option<u64>,
+    /// The key at which the range should be split because of its requests.
+    split_at: Option<Box<[u8]>>,
+}
+
+impl RangeLoad {
+    pub fn new(now: ClockReading) -> RangeLoad {
+        RangeLoad {
+            began_us: now.monotonic_us,
+            requests: 0,
+            keys: Vec::new(),
+            distance: 1,
+            before: Vec::new(),
+            rate: None,
+            windows: 0,
+            busy_us: None,
+            split_at: None,
+        }
+    }
+
+    /// Counts a request for a key.
+    pub fn note(&mut self, key: &[u8]) {
+        if self.requests.is_multiple_of(self.distance) {
+            if self.keys.len() == KEYS_MAX {
+                // The request is also at the doubled distance from the last key that stays.
+                let mut number = 0;
+                self.keys.retain(|_| {
+                    number += 1;
+                    number % 2 == 1
+                });
+                self.distance *= 2;
+            }
+            self.keys.push(key.into());
+        }
+        self.requests += 1;
+    }
+
+    /// Ends the window if it has lasted long enough. `start` is the first key of the range.
+    pub fn review(&mut self, now: ClockReading, limits: &CoreLimits, start: &[u8]) {
+        let passed_us = now.monotonic_us.saturating_sub(self.began_us);
+        if passed_us < limits.range_window_us {
+            return;
+        }
+        let rate = self.requests.saturating_mul(1_000_000) / passed_us.max(1);
+        let mut keys = core::mem::take(&mut self.keys);
+        keys.sort_unstable();
+        self.windows = match rate >= limits.range_requests_max {
+            true => self.windows.saturating_add(1),
+            false => 0,
+        };
+        if rate >= limits.range_requests_max / SMALL_SHARE {
+            self.busy_us = Some(now.monotonic_us);
+        }
+        self.split_at = match self.windows >= WINDOWS {
+            true => balanced(&self.before, &keys, start),
+            false => None,
+        };
+        self.before = keys;
+        self.rate = Some(rate);
+        (self.began_us, self.requests, self.distance) = (now.monotonic_us, 0, 1);
+    }
+
+    /// Begins to count again, because the range has changed. That it was busy remains known.
+    pub fn restart(&mut self, now: ClockReading) {
+        let busy_us = self.busy_us;
+        *self = RangeLoad::new(now);
+        self.busy_us = busy_us;
+    }
+
+    /// Returns the requests per second of the last complete window.
+    pub fn rate(&self) -> u64 {
+        self.rate.unwrap_or(0)
+    }
+
+    /// Returns the key at which the range should be split because of its requests.
+    pub fn split_at(&self) -> Option<&[u8]> {
+        self.split_at.as_deref()
+    }
+
+    /// Returns whether the range may be merged: it has had few requests for some time.
+    pub fn is_calm(&self, now: ClockReading, limits: &CoreLimits) -> bool {
+        let is_over = |busy_us| now.monotonic_us.saturating_sub(busy_us) >= limits.range_calm_us;
+        self.rate.is_some() && self.busy_us.is_none_or(is_over)
+    }
+}
+
+/// Returns the candidate above `start` that divides the keys most evenly; none if a side of each one
+/// has too few of them. Both lists are ascending.
+fn balanced(candidates: &[Box<[u8]>], keys: &[Box<[u8]>], start: &[u8]) -> Option<Box<[u8]>> {
+    if keys.len() < KEYS_MIN {
+        return None;
+    }
+    let smaller_side = |candidate: &&Box<[u8]>| {
+        let below = keys.partition_point(|key| *key < **candidate);
+        below.min(keys.len() - below)
+    };
+    let above = candidates.iter().filter(|it| ***it > *start);
+    let best = above.max_by_key(smaller_side)?;
+    (smaller_side(&best) * SIDE_SHARE >= keys.len()).then(|| best.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits() -> CoreLimits {
+        CoreLimits {
+            range_requests_max: 1_000,
+            range_window_us: 1_000_000,
+            range_calm_us: 10_000_000,
+            ..CoreLimits::default()
+        }
+    }
+
+    fn second(number: u64) -> ClockReading {
+        ClockReading {
+            monotonic_us: number * 1_000_000,
+            ..ClockReading::default()
+        }
+    }
+
+    /// Counts the requests of each second, given by their keys.
+    fn load_of(seconds: u64, requests: u64, key: impl Fn(u64, u64) -> u64) -> RangeLoad {
+        let mut load = RangeLoad::new(second(0));
+        for number in 0..seconds {
+            for request in 0..requests {
+                load.note(&key(number, request).to_be_bytes());
+            }
+            load.review(second(number + 1), &limits(), &100_u64.to_be_bytes());
+        }
+        load
+    }
+
+    fn split_at(load: &RangeLoad) -> Option<u64> {
+        let key = load.split_at()?;
+        Some(u64::from_be_bytes(
+            key.try_into().expect("keys have 8 bytes"),
+        ))
+    }
+
+    #[test]
+    fn a_busy_range_is_split_where_its_requests_are() {
+        let spread = |_, request: u64| 100 + request * 7919 % 1000;
+        assert_eq!(split_at(&load_of(2, 2_000, spread)), None, "not for long");
+        let middle = split_at(&load_of(3, 2_000, spread)).expect("it is busy");
+        assert!((450..750).contains(&middle), "{middle}");
+        assert_eq!(split_at(&load_of(9, 900, spread)), None, "it is not busy");
+        // Most requests are for few keys.
+        let skewed = |_, request: u64| 100 + 10_000 * (request % 8 / 7) + request % 5;
+        let at = split_at(&load_of(3, 2_000, skewed)).expect("it is busy");
+        assert!((101..105).contains(&at), "{at}");
+    }
+
+    #[test]
+    fn a_range_whose_split_relieves_nothing_is_not_split() {
+        let one_key = |_, _| 500;
+        assert_eq!(split_at(&load_of(5, 2_000, one_key)), None);
+        let its_start = |_, _| 100;
+        assert_eq!(split_at(&load_of(5, 2_000, its_start)), None);
+        let growing = |second: u64, request: u64| 100 + second * 2_000 + request;
+        assert_eq!(split_at(&load_of(5, 2_000, growing)), None);
+        let falling = |second: u64, request: u64| 100_000 - second * 2_000 - request;
+        assert_eq!(split_at(&load_of(5, 2_000, falling)), None);
+    }
+
+    #[test]
+    fn a_range_is_calm_some_time_after_its_last_busy_window() {
+        let spread = |_, request: u64| 100 + request * 7919 % 1000;
+        assert!(!load_of(0, 0, spread).is_calm(second(0), &limits()));
+        assert!(load_of(1, 10, spread).is_calm(second(1), &limits()));
+        let mut load = load_of(3, 300, spread);
+        load.restart(second(3));
+        load.review(second(4), &limits(), b"");
+        assert!(!load.is_calm(second(12), &limits()));
+        assert!(load.is_calm(second(13), &limits()));
+    }
+
+    #[test]
+    fn few_keys_are_kept_of_many_requests() {
+        let mut load = RangeLoad::new(second(0));
+        for request in 0..100_000_u64 {
+            load.note(&request.to_be_bytes());
+        }
+        assert!((KEYS_MAX / 2..=KEYS_MAX).contains(&load.keys.len()));
+        let kept = |index: usize| {
+            let key = (*load.keys[index]).try_into().expect("keys have 8 bytes");
+            u64::from_be_bytes(key)
+        };
+        let distances = (1..load.keys.len()).map(|index| kept(index) - kept(index - 1));
+        assert!(distances.into_iter().all(|it| it == load.distance));
+    }
+}
