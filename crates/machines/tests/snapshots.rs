@@ -10,8 +10,8 @@ use std::sync::Arc;
 use machines::core::{ClientId, CoreIdentity, CoreInput, CoreLimits, CoreMachine, CoreOutput};
 use placement::tables::MemoryTables;
 use placement::{Constraint, Durability, Layout, Value, encode_key, encode_row};
-use protocol::codec::Bytes;
-use protocol::configuration::Configuration;
+use protocol::codec::{Bytes, Wire};
+use protocol::configuration::{Configuration, PartitionState};
 use protocol::identity::{
     ClockReading, Epoch, FinishedLine, Incarnation, Position, ReaderId, RequestId, SessionId,
     SnapshotId, TableId, Version,
@@ -21,6 +21,7 @@ use protocol::message::{
     SnapshotMessage, SnapshotReply, SnapshotRequest, SnapshotUse,
 };
 use protocol::operation::{Action, Mutation};
+use protocol::record::Record;
 
 use inserts::partition;
 use pair::{configuration, core};
@@ -514,12 +515,47 @@ fn a_client_that_keeps_its_snapshots_leaves_room_for_others() {
     assert_eq!(it.open(1, 7), failed(SnapshotFailure::TooMany));
 }
 
-// `cargo xtask mutants` runs it alone: the bug is planted for the whole process.
+/// Seed 1,100,014,072: the core knew the version from a snapshot, so it did not log it, and forgot
+/// it with a restart.
+#[test]
+fn a_version_that_a_snapshot_has_shown_is_logged_with_the_rows() {
+    let mut known = configuration();
+    known.tables[0].placement[1][0].state = PartitionState::Rebuilding;
+    let mut it = Participant::of(2, known);
+    let held = it.hold(1);
+    assert!(matches!(held, Some(SnapshotMessage::Held { .. })));
+    it.close(1);
+    let copied = it.peer(PeerMessage::CopiedCompletions {
+        of: partition(1),
+        start: RequestId::default(),
+        completions: Vec::new(),
+        next: None,
+        last_version: Version(1 << 40),
+    });
+    let expected = Record::Versions {
+        last: Version(1 << 40),
+    };
+    let mut records = copied.records.iter();
+    assert!(records.any(|record| record.bytes == expected.to_bytes()));
+}
+
+// `cargo xtask mutants` runs it alone: the bugs are planted for the whole process.
 #[cfg(feature = "planted")]
 #[test]
-fn the_planted_bug_is_noticed() {
+fn the_planted_bugs_are_noticed() {
     use protocol::planted::{Bug, select};
-    select(Some(Bug::SnapshotDoesNotWait));
-    let noticed = std::panic::catch_unwind(a_read_of_a_snapshot_waits_for_an_earlier_operation);
-    assert!(noticed.is_err());
+    let tests: [(Bug, fn()); 2] = [
+        (
+            Bug::SnapshotDoesNotWait,
+            a_read_of_a_snapshot_waits_for_an_earlier_operation,
+        ),
+        (
+            Bug::SeenCountsAsLogged,
+            a_version_that_a_snapshot_has_shown_is_logged_with_the_rows,
+        ),
+    ];
+    for (bug, test) in tests {
+        select(Some(bug));
+        assert!(std::panic::catch_unwind(test).is_err(), "{}", bug.name());
+    }
 }

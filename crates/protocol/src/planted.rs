@@ -65,6 +65,9 @@ bugs! {
     ResolvedReportedEarly = "resolved-reported-early", "R5";
     /// A version is the wall clock, whatever version the row has already.
     VersionFromClock = "version-from-clock", "R6";
+    /// A core that takes over rows does not log the highest version of their former holders if it
+    /// has seen this version in the opening of a snapshot.
+    SeenCountsAsLogged = "seen-counts-as-logged", "R6";
     /// A second operation on a pk begins while the first one is undecided.
     HeadDoesNotOrder = "head-does-not-order", "R6";
     /// Each chain operation acquires its partitions in reverse order.

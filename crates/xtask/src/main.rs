@@ -245,7 +245,7 @@ fn mutants(root: &Path, arguments: &[String]) -> Result<(), String> {
     cargo::run(root, histories.split(' '))?;
     // Some bugs need a coincidence that the simulator seldom draws. Tests create it.
     let coincidences = "test --package machines --features planted --lib --test recovery --test sides --test snapshots";
-    let name = ["the_planted_bug_is_noticed"];
+    let name = ["the_planted_bug"];
     cargo::run(root, coincidences.split(' ').chain(name))?;
     if arguments.is_empty() {
         let control = "test --package proxy --features planted --test all history::delayed_commit";

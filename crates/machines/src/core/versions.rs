@@ -8,6 +8,8 @@ use protocol::planted::{self, Bug};
 pub(crate) struct VersionClock {
     /// The highest version seen or given. It never falls.
     last: Version,
+    /// The highest version in the log. The core knows it after a restart, too.
+    logged: Version,
 }
 
 impl VersionClock {
@@ -16,12 +18,25 @@ impl VersionClock {
         self.last
     }
 
-    /// Records a version, so that the core assigns only higher versions from now on. Returns false
-    /// if the version is not higher than all known ones.
-    pub fn see(&mut self, version: Version) -> bool {
-        let is_news = self.last < version;
+    /// Records a version, so that the core assigns only higher versions until it restarts.
+    pub fn see(&mut self, version: Version) {
         self.last = self.last.max(version);
-        is_news
+    }
+
+    /// Records a version that is in the log, or in a record that the caller appends, so that the
+    /// core assigns only higher versions from now on.
+    pub fn log(&mut self, version: Version) {
+        self.see(version);
+        self.logged = self.logged.max(version);
+    }
+
+    /// Returns whether the log has this version or a higher one. That the core has seen it, in the
+    /// opening of a snapshot, is not enough: a restart forgets that.
+    pub fn is_logged(&self, version: Version) -> bool {
+        match planted::is(Bug::SeenCountsAsLogged) {
+            true => version <= self.last,
+            false => version <= self.logged,
+        }
     }
 
     /// Returns the next version.

@@ -147,10 +147,11 @@ impl CoreMachine {
         self.release(key, step)
     }
 
-    /// Raises the versions that this core assigns from now on above those of the operation (R6).
+    /// Raises the versions that this core assigns from now on above those of the operation (R6),
+    /// whose record is in the log, or is appended by the caller.
     pub(crate) fn know_versions(&mut self, prepare: &Prepare) {
         let newest = prepare.changes.iter().map(|change| change.version).max();
-        self.versions.see(newest.unwrap_or_default());
+        self.versions.log(newest.unwrap_or_default());
     }
 
     /// Logs the vote, and sends the prepare to the next member without waiting for a flush (R1).

@@ -130,7 +130,7 @@ impl CoreMachine {
         if key == LOGGED_KEY {
             self.log.restore(Position(Wire::decode_all(value)?));
         } else if key == VERSION_KEY {
-            self.versions.see(Version::decode_all(value)?);
+            self.versions.log(Version::decode_all(value)?);
         } else if key == EPOCH_KEY {
             self.log.note_epoch(Wire::decode_all(value)?);
         } else if key == SESSION_FLOOR_KEY {

@@ -110,7 +110,7 @@ impl CoreMachine {
                 }
             }
             Record::Versions { last } => {
-                self.versions.see(last);
+                self.versions.log(last);
             }
             Record::Sealed { epoch, tables } => {
                 self.log.note_epoch(epoch);
