@@ -2,11 +2,11 @@
 //!
 //! The holders of ranges report which ones have too many entries or requests, with the key at which
 //! to split, and which ones have few of both. A range that is too large or too busy gives its upper
-//! part to an empty partition on another core. Two small neighbours give everything to an empty partition; if they are on
-//! different cores, one of them moves first. A transfer is a move (see `moves`): the empty
-//! partition is first at the core that gives, and moves to another core. In the epoch in which it
-//! is handed over, it gets the range. A transfer ends with its move, whether the partition was
-//! handed over or not.
+//! part to an empty partition on another core. Two small neighbours give everything to an empty
+//! partition; if they are on different cores, one of them moves first. A transfer is a move (see
+//! `moves`): the empty partition is first at the core that gives, and moves to another core. In the
+//! epoch in which it is handed over, it gets the range. A transfer ends with its move, whether the
+//! partition was handed over or not.
 
 use alloc::collections::BTreeMap;
 use alloc::format;

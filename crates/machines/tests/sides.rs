@@ -399,9 +399,9 @@ fn a_restarted_head_takes_its_operation_from_a_side_member() {
 }
 
 /// Seed 1,000,179,835: head and decider had restarted, both without the outcome. The side member
-/// had confirmed it to the head, which never told it again. So it never reported to the decider.
+/// had confirmed it to the head, which never asked it again. So it never reported to the decider.
 #[test]
-fn a_side_member_that_has_confirmed_is_told_until_the_chain_has_the_outcome() {
+fn a_side_member_that_has_confirmed_is_asked_until_the_chain_has_the_outcome() {
     let asks_for_report = |sends: &[PeerSend]| {
         let is_prepare = |send: &PeerSend| matches!(&send.message, PeerMessage::Prepare(prepare) if prepare.side == Some(0));
         sends.iter().any(is_prepare)
@@ -443,7 +443,7 @@ fn the_planted_bug_is_noticed() {
     use protocol::planted::{Bug, select};
     select(Some(Bug::ConfirmedSideLeftOut));
     let noticed = std::panic::catch_unwind(
-        a_side_member_that_has_confirmed_is_told_until_the_chain_has_the_outcome,
+        a_side_member_that_has_confirmed_is_asked_until_the_chain_has_the_outcome,
     );
     assert!(noticed.is_err());
 }

@@ -164,12 +164,12 @@ struct Search<'a> {
     available: &'a dyn Fn(usize, u32) -> bool,
     costs: &'a CoverCosts,
     steps_left: u32,
-    /// What has been found for constraints and excluded replexes. Lost members that are replaced in
-    /// another order lead to the same constraints.
+    /// The results by constraints and excluded replexes. Lost members that are replaced in another
+    /// order lead to the same constraints.
     known: BTreeMap<(SlotConstraints, u64), Known>,
 }
 
-/// What a search has found for some constraints.
+/// The result of a search for some constraints.
 enum Known {
     Cheapest(Cover),
     /// No cover costs less than this.

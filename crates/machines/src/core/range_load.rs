@@ -1,11 +1,11 @@
 //! Counts the requests at a range of a thin index, and finds the key at which a range with too many
 //! of them should be split.
 //!
-//! Time is divided into windows. The core keeps the keys of some requests of each window. If several
-//! windows in a row have too many requests, a key of the window before the last is chosen that has
-//! many requests of the last window on both sides. So a range whose keys grow with time is not
-//! split: all new requests are above the keys of the window before, and a split would only move them
-//! to another core.
+//! Time is divided into windows. The core keeps the keys of some requests of each window. If
+//! several windows in a row have too many requests, a key of the window before the last is chosen
+//! that has many requests of the last window on both sides. So a range whose keys grow with time is
+//! not split: all new requests are above the keys of the window before, and a split would only move
+//! them to another core.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -128,8 +128,8 @@ impl RangeLoad {
     }
 }
 
-/// Returns the candidate above `start` that divides the keys most evenly; none if a side of each one
-/// has too few of them. Both lists are ascending.
+/// Returns the candidate above `start` that divides the keys most evenly; none if a side of each
+/// one has too few of them. Both lists are ascending.
 fn balanced(candidates: &[Box<[u8]>], keys: &[Box<[u8]>], start: &[u8]) -> Option<Box<[u8]>> {
     if keys.len() < KEYS_MIN {
         return None;

@@ -334,5 +334,5 @@ async fn a_range_with_many_requests_is_split() {
     over.store(true, Ordering::Relaxed);
     assert!(reading.await.unwrap() > 0);
     let unread = index_ranges(&mut session, "by_n").await;
-    assert_eq!(unread.len(), 1, "nobody reads it");
+    assert_eq!(unread.len(), 1, "nothing reads it");
 }
