@@ -13,14 +13,14 @@ use placement::{Constraint, Durability, Layout, Value, encode_key, encode_row};
 use protocol::codec::{Bytes, Wire};
 use protocol::configuration::{Configuration, PartitionState};
 use protocol::identity::{
-    ClockReading, Epoch, FinishedLine, Incarnation, Position, ReaderId, RequestId, SessionId,
-    SnapshotId, TableId, Version,
+    ClockReading, Epoch, FinishedLine, Incarnation, OperationId, Position, ReaderId, RequestId,
+    SessionId, SnapshotId, TableId, Version,
 };
 use protocol::message::{
     Execute, PeerHeader, PeerMessage, Read, Refusal, Reply, Request, Room, SnapshotFailure,
     SnapshotMessage, SnapshotReply, SnapshotRequest, SnapshotUse,
 };
-use protocol::operation::{Action, Mutation};
+use protocol::operation::{Action, Decision, Mutation, RequestResult};
 use protocol::record::Record;
 
 use inserts::partition;
@@ -539,12 +539,36 @@ fn a_version_that_a_snapshot_has_shown_is_logged_with_the_rows() {
     assert!(records.any(|record| record.bytes == expected.to_bytes()));
 }
 
+/// Seed 1,200,007,988: the head had been stopped for longer than its lease.
+#[test]
+fn an_abort_is_answered_under_the_lease() {
+    let mut it = Participant::start();
+    it.insert(1);
+    let operation = OperationId {
+        head: core(1),
+        incarnation: Incarnation(1),
+        sequence: 1,
+    };
+    let output = it.peer(PeerMessage::Decision {
+        operation,
+        to: partition(0),
+        decision: Decision::Abort(RequestResult::Conflict),
+        settled: true,
+    });
+    let mut replies = output.replies.into_iter();
+    let reply = replies.next().expect("the client gets the result");
+    assert_eq!(reply.reply, Reply::Executed(RequestResult::Conflict));
+    let until_us = reply.valid_until_us.expect("it needs the lease");
+    assert!(until_us < it.now.monotonic_us + 2 * CoreLimits::default().lease_us);
+}
+
 // `cargo xtask mutants` runs it alone: the bugs are planted for the whole process.
 #[cfg(feature = "planted")]
 #[test]
 fn the_planted_bugs_are_noticed() {
     use protocol::planted::{Bug, select};
-    let tests: [(Bug, fn()); 2] = [
+    let tests: [(Bug, fn()); 3] = [
+        (Bug::AbortNeedsNoLease, an_abort_is_answered_under_the_lease),
         (
             Bug::SnapshotDoesNotWait,
             a_read_of_a_snapshot_waits_for_an_earlier_operation,

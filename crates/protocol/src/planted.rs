@@ -65,6 +65,8 @@ bugs! {
     ResolvedReportedEarly = "resolved-reported-early", "R5";
     /// A version is the wall clock, whatever version the row has already.
     VersionFromClock = "version-from-clock", "R6";
+    /// A head answers that an operation was aborted although its lease is over.
+    AbortNeedsNoLease = "abort-needs-no-lease", "R13";
     /// A core that takes over rows does not log the highest version of their former holders if it
     /// has seen this version in the opening of a snapshot.
     SeenCountsAsLogged = "seen-counts-as-logged", "R6";

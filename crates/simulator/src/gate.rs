@@ -26,7 +26,8 @@ use crate::undisturbed;
 fn found_by_tests(bug: Bug) -> bool {
     matches!(
         bug,
-        Bug::ConfirmedSideLeftOut
+        Bug::AbortNeedsNoLease
+            | Bug::ConfirmedSideLeftOut
             | Bug::EarlierAnswersCount
             | Bug::OldRowCollides
             | Bug::ReplayedLineSettles

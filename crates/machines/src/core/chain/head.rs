@@ -449,8 +449,16 @@ impl CoreMachine {
     }
 
     /// Answers the requests of an operation that is settled at the head, once the head's own
-    /// prepare is durable, too (R1).
-    pub(crate) fn finish_requests(&mut self, key: MemberKey, output: &mut CoreOutput) {
+    /// prepare is durable, too (R1). That it was aborted is answered under the lease: no other
+    /// member need know it, and another head may run the request again (R13).
+    pub(crate) fn finish_requests(
+        &mut self,
+        now: ClockReading,
+        key: MemberKey,
+        output: &mut CoreOutput,
+    ) {
+        let lease_us = self.lease_until_us(now, key.1.table);
+        let lease_us = Some(lease_us).filter(|_| !planted::is(Bug::AbortNeedsNoLease));
         let member = &self.members[&key];
         let prepare = Arc::clone(&member.prepare);
         let after = match member.prepared_at() {
@@ -466,7 +474,7 @@ impl CoreMachine {
         };
         match (reason, &prepare.requests[..]) {
             (Some(reason), [request]) => {
-                self.answer_waiters(request.request, reason, (after, None), output);
+                self.answer_waiters(request.request, reason, (after, lease_us), output);
             }
             (Some(_), requests) => self.run_alone(key, folded, requests, output),
             (None, requests) => {

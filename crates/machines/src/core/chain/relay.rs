@@ -294,7 +294,7 @@ impl CoreMachine {
         } else if !member.is_settled() && !member.table.sync && in_order && member.settles_here() {
             self.settle_first(key, step)?;
         } else if planted::is(Bug::AnswerBeforeSettled) && member.place == 0 {
-            self.finish_requests(key, step.output);
+            self.finish_requests(step.now, key, step.output);
         }
         if !in_order && self.members.get(&key).is_some_and(Member::has_skipped) {
             self.ask_below(key, step.output);

@@ -51,7 +51,7 @@ impl CoreMachine {
             _ => self.counters.aborts += 1,
         }
         if member.place == 0 {
-            self.finish_requests(key, step.output);
+            self.finish_requests(step.now, key, step.output);
             self.settle_sides(key, step.output);
         }
         self.release(key, step)?;
