@@ -17,6 +17,7 @@ use crate::coordinator::Coordinator;
 use crate::coordinator_call::{CallOutcome, CoordinatorCall};
 use crate::error::Error;
 use crate::hub::Hub;
+use crate::known_statistics::KnownStatistics;
 use crate::options::ConnectOptions;
 
 /// The pause before a refused question that may succeed later is asked again.
@@ -51,6 +52,7 @@ pub struct Client {
 struct Inner {
     hub: Arc<Hub>,
     tasks: [AbortHandle; 2],
+    statistics: KnownStatistics,
 }
 
 impl Drop for Inner {
@@ -129,8 +131,16 @@ impl Client {
         let timer = tokio::spawn(async move { keeper.0.keep_time().await });
         let tasks = [coordinator.keep(), timer.abort_handle()];
         Ok(Client {
-            inner: Arc::new(Inner { hub, tasks }),
+            inner: Arc::new(Inner {
+                hub,
+                tasks,
+                statistics: KnownStatistics::default(),
+            }),
         })
+    }
+
+    pub(crate) fn statistics(&self) -> &KnownStatistics {
+        &self.inner.statistics
     }
 
     /// Returns the newest configuration that the client knows.

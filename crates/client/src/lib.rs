@@ -53,6 +53,7 @@ mod framing;
 mod greeting;
 mod hub;
 mod index_read;
+mod known_statistics;
 mod lookup;
 mod options;
 mod range;
@@ -60,6 +61,7 @@ mod read_options;
 mod rows;
 mod schema;
 mod snapshot;
+mod statistics;
 mod table;
 
 pub use placement::{

@@ -19,6 +19,7 @@ mod cover;
 mod further;
 mod grid;
 mod hybrid;
+mod interpolation;
 mod key;
 mod partitions;
 mod places;
@@ -48,6 +49,7 @@ pub use cover::{
 pub use further::{Cut, Dimension, FurtherCopy, Share};
 pub use grid::{Axis, KeySpace, Layout, Replex, ReplexKind};
 pub use hybrid::GridError;
+pub use interpolation::{key_between, part_before};
 pub use key::{
     KEY_BYTES_MAX, KeyError, check_key_bytes, decode_key, encode_key, encode_value, key_has_null,
     prefix_end,

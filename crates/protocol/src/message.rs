@@ -11,6 +11,7 @@ mod coordinator;
 mod refusal;
 mod row_page;
 mod snapshot;
+mod statistics;
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -38,6 +39,7 @@ pub use row_page::RowPage;
 pub use snapshot::{
     OpenedSnapshot, SnapshotFailure, SnapshotMessage, SnapshotReply, SnapshotRequest, SnapshotUse,
 };
+pub use statistics::{PartitionStatistics, StatisticsRead};
 
 /// A message that a frame can contain.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,6 +126,8 @@ pub enum Request {
     Read(Read),
     /// Counts and checksums a part of one partition.
     Checksum(ChecksumRead),
+    /// Estimates about the rows of one partition.
+    Statistics(StatisticsRead),
     /// Returns the core's counters.
     Status,
     /// Ends holds, and reports whether their ranges are unchanged since they were read.
@@ -289,6 +293,8 @@ pub enum Reply {
     Rows(RowPage),
     /// Answers `Checksum` with the sum of a part.
     Checksum(ChecksumPart),
+    /// Answers `Statistics`.
+    Statistics(PartitionStatistics),
     /// Answers `Status` with the counters by name.
     Status(Vec<(String, u64)>),
     /// Answers `Release`: whether all holds lasted until now and their ranges are unchanged since
@@ -690,7 +696,7 @@ wire_struct!(Welcome {
     epoch
 });
 wire_enum!(Request { 0 => Execute(execute), 1 => Read(read), 2 => Checksum(read), 3 => Status,
-    4 => Release(release), 5 => Snapshot(request) });
+    4 => Release(release), 5 => Snapshot(request), 6 => Statistics(read) });
 wire_struct!(Execute {
     request,
     acknowledged_below,
@@ -730,6 +736,7 @@ wire_enum!(Consistency { 0 => Linearizable, 1 => Stale });
 wire_enum!(Reply {
     0 => Executed(result), 1 => Rows(page), 2 => Checksum(part), 3 => Status(counters),
     4 => Refused(refusal), 5 => Released(unchanged), 6 => Snapshot(reply),
+    7 => Statistics(statistics),
 });
 wire_struct!(ScanCounts {
     rows,

@@ -12,7 +12,10 @@ use core::fmt;
 
 use protocol::configuration::{Configuration, ConfigurationChanges};
 use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, SessionId, TableId};
-use protocol::message::{ChecksumPart, ChecksumRead, CoordinatorRequest, HoldRelease, Read};
+use protocol::message::{
+    ChecksumPart, ChecksumRead, CoordinatorRequest, HoldRelease, PartitionStatistics, Read,
+    StatisticsRead,
+};
 use protocol::message::{
     Refusal, Reply, Request, RowPage, SnapshotFailure, SnapshotReply, SnapshotUse,
 };
@@ -43,6 +46,8 @@ pub enum SessionOperation {
     Release(HoldRelease),
     /// A read of one part of a partition's checksum.
     Checksum(ChecksumRead),
+    /// A read of a partition's statistics.
+    Statistics(StatisticsRead),
     /// A read of a core's counters.
     Status(CoreId),
     /// Opens a snapshot of tables, for reads and checksums that name it.
@@ -178,6 +183,8 @@ pub enum SessionOutcome {
     NoMoment,
     /// The checksum of a part.
     Checksum(ChecksumPart),
+    /// The statistics of a partition.
+    Statistics(PartitionStatistics),
     /// A core's counters by name.
     Status(Vec<(String, u64)>),
     /// A snapshot was opened, kept or closed.

@@ -109,6 +109,7 @@ impl SessionMachine {
             }
             SessionOperation::Execute { .. }
             | SessionOperation::Checksum(_)
+            | SessionOperation::Statistics(_)
             | SessionOperation::Status(_)
             | SessionOperation::OpenSnapshot(_)
             | SessionOperation::KeepSnapshot(_)
@@ -152,6 +153,7 @@ impl SessionMachine {
         match &pending.operation {
             SessionOperation::Read(read) => is_stale(read.partition, read.epoch),
             SessionOperation::Checksum(checksum) => is_stale(checksum.partition, checksum.epoch),
+            SessionOperation::Statistics(read) => is_stale(read.partition, read.epoch),
             SessionOperation::Moment(reads) => reads
                 .iter()
                 .find_map(|read| is_stale(read.partition, read.epoch)),

@@ -76,6 +76,9 @@ impl SessionMachine {
             (SessionOperation::Checksum(_), Reply::Checksum(part)) => {
                 SessionOutcome::Checksum(part)
             }
+            (SessionOperation::Statistics(_), Reply::Statistics(statistics)) => {
+                SessionOutcome::Statistics(statistics)
+            }
             (SessionOperation::Status(_), Reply::Status(counters)) => {
                 SessionOutcome::Status(counters)
             }

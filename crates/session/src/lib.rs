@@ -31,6 +31,7 @@ mod moment;
 mod numbering;
 mod redirect;
 mod routing;
+pub mod statistics;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -39,11 +40,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use protocol::configuration::{Configuration, routes};
+use protocol::configuration::Configuration;
 use protocol::identity::{ClockReading, CoreId, Epoch, ReaderId, RequestId, ServerId, TableId};
-use protocol::message::{
-    CoordinatorRequest, Execute, Refusal, Request, SnapshotFailure, SnapshotRequest,
-};
+use protocol::message::{CoordinatorRequest, Refusal, SnapshotFailure};
 
 use coordinator_requests::Fetch;
 use covers::Covers;
@@ -540,6 +539,7 @@ impl SessionMachine {
             SessionOperation::Execute { table, .. } => *table,
             SessionOperation::Read(read) => read.partition.table,
             SessionOperation::Checksum(read) => read.partition.table,
+            SessionOperation::Statistics(read) => read.partition.table,
             SessionOperation::Release(release) => release.partition.table,
             SessionOperation::OpenSnapshot(tables) => {
                 let epochs = tables.iter().map(|table| self.epoch_of(*table));
@@ -558,59 +558,6 @@ impl SessionMachine {
         let configuration = self.configuration.as_ref();
         let table = configuration.and_then(|it| it.table(table));
         table.map_or(Epoch(0), |table| table.epoch)
-    }
-
-    /// Returns the message of the next attempt: with the present epoch and acknowledgement, and
-    /// with the name and body of all attempts (R13).
-    fn request(&self, ticket: Ticket) -> Request {
-        let configuration = self.configuration.as_ref().expect("it was routed");
-        let epoch = self.table_epoch(ticket);
-        let pending = &self.requests[&ticket];
-        match &pending.operation {
-            SessionOperation::Execute { table, mutations } => {
-                let name = pending.name.expect("it was named before it is sent");
-                let routed = configuration.table(*table).expect("it was routed");
-                let partition = routes::primary_partition(routed, &mutations[0].pk);
-                Request::Execute(Execute {
-                    request: name,
-                    acknowledged_below: self.numbering.acknowledged_below(name),
-                    epoch,
-                    table: *table,
-                    partition: partition.expect("it was routed"),
-                    mutations: mutations.clone(),
-                })
-            }
-            SessionOperation::Read(read) => {
-                let mut read = read.clone();
-                read.epoch = epoch;
-                Request::Read(read)
-            }
-            SessionOperation::Checksum(read) => {
-                let mut read = read.clone();
-                read.epoch = epoch;
-                Request::Checksum(read)
-            }
-            SessionOperation::Release(release) => {
-                let mut release = release.clone();
-                release.epoch = epoch;
-                Request::Release(release)
-            }
-            SessionOperation::Status(_) => Request::Status,
-            SessionOperation::OpenSnapshot(tables) => {
-                let tables = tables.iter().map(|table| (*table, self.epoch_of(*table)));
-                Request::Snapshot(SnapshotRequest::Open {
-                    reader: self.reader,
-                    tables: tables.collect(),
-                })
-            }
-            SessionOperation::KeepSnapshot(share) => {
-                Request::Snapshot(SnapshotRequest::Keep(*share))
-            }
-            SessionOperation::CloseSnapshot(share) => {
-                Request::Snapshot(SnapshotRequest::Close(*share))
-            }
-            SessionOperation::Moment(_) => panic!("its parts are sent instead"),
-        }
     }
 
     /// Creates a request that is a part of another one, and returns its ticket.

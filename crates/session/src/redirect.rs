@@ -326,6 +326,7 @@ impl SessionMachine {
                 )
             }
             SessionOperation::Checksum(_)
+            | SessionOperation::Statistics(_)
             | SessionOperation::Status(_)
             | SessionOperation::Moment(_)
             | SessionOperation::OpenSnapshot(_)

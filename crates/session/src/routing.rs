@@ -1,13 +1,13 @@
-//! Chooses the core that gets a request, by the configuration.
+//! Chooses the core that gets a request, by the configuration, and makes its message.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use protocol::configuration::{Configuration, PlacedTables, routes};
 use protocol::identity::{CoreId, PartitionId, ServerId, TableId};
-use protocol::message::SnapshotFailure;
+use protocol::message::{Execute, Request, SnapshotFailure, SnapshotRequest};
 use protocol::operation::Mutation;
 
-use super::{SessionFailure, SessionOperation};
+use super::{SessionFailure, SessionMachine, SessionOperation, Ticket};
 
 /// Updates the tables with servers that are down and cannot be replaced, with these servers, to the
 /// next configuration. The state of a server that a table names changes the table's epoch.
@@ -76,6 +76,7 @@ pub(super) fn target(
         SessionOperation::Execute { table, mutations } => head(configuration, *table, mutations)?,
         SessionOperation::Read(read) => read.partition,
         SessionOperation::Checksum(read) => read.partition,
+        SessionOperation::Statistics(read) => read.partition,
         // The opener of snapshots of the same table is the same for all clients, so that openings
         // do not get in each other's way.
         SessionOperation::OpenSnapshot(tables) => {
@@ -114,4 +115,64 @@ fn core_of(
         .ok_or(SessionFailure::PlaceGone {
             partition: Some(partition),
         })
+}
+
+impl SessionMachine {
+    /// Returns the message of the next attempt: with the present epoch and acknowledgement, and
+    /// with the name and body of all attempts (R13).
+    pub(super) fn request(&self, ticket: Ticket) -> Request {
+        let configuration = self.configuration.as_ref().expect("it was routed");
+        let epoch = self.table_epoch(ticket);
+        let pending = &self.requests[&ticket];
+        match &pending.operation {
+            SessionOperation::Execute { table, mutations } => {
+                let name = pending.name.expect("it was named before it is sent");
+                let routed = configuration.table(*table).expect("it was routed");
+                let partition = routes::primary_partition(routed, &mutations[0].pk);
+                Request::Execute(Execute {
+                    request: name,
+                    acknowledged_below: self.numbering.acknowledged_below(name),
+                    epoch,
+                    table: *table,
+                    partition: partition.expect("it was routed"),
+                    mutations: mutations.clone(),
+                })
+            }
+            SessionOperation::Read(read) => {
+                let mut read = read.clone();
+                read.epoch = epoch;
+                Request::Read(read)
+            }
+            SessionOperation::Checksum(read) => {
+                let mut read = read.clone();
+                read.epoch = epoch;
+                Request::Checksum(read)
+            }
+            SessionOperation::Statistics(read) => {
+                let mut read = read.clone();
+                read.epoch = epoch;
+                Request::Statistics(read)
+            }
+            SessionOperation::Release(release) => {
+                let mut release = release.clone();
+                release.epoch = epoch;
+                Request::Release(release)
+            }
+            SessionOperation::Status(_) => Request::Status,
+            SessionOperation::OpenSnapshot(tables) => {
+                let tables = tables.iter().map(|table| (*table, self.epoch_of(*table)));
+                Request::Snapshot(SnapshotRequest::Open {
+                    reader: self.reader,
+                    tables: tables.collect(),
+                })
+            }
+            SessionOperation::KeepSnapshot(share) => {
+                Request::Snapshot(SnapshotRequest::Keep(*share))
+            }
+            SessionOperation::CloseSnapshot(share) => {
+                Request::Snapshot(SnapshotRequest::Close(*share))
+            }
+            SessionOperation::Moment(_) => panic!("its parts are sent instead"),
+        }
+    }
 }

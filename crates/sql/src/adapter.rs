@@ -9,6 +9,7 @@ use protocol::identity::TableId;
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Mutation, RequestResult};
 use session::MomentPages;
+use session::statistics::TableStatistics;
 
 use crate::store::{SnapshotAnswer, Store, StoreError};
 
@@ -48,6 +49,14 @@ impl Store for Client {
             }) => Ok(SnapshotAnswer::Impossible(reason.to_string())),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn statistics(&self, table: TableId) -> Option<Arc<TableStatistics>> {
+        Client::known_statistics(self, table)
+    }
+
+    async fn measure(&self, table: TableId) {
+        Client::measure(self, table).await;
     }
 
     async fn execute(

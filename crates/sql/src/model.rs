@@ -14,6 +14,7 @@ use protocol::identity::{Epoch, SnapshotId, TableId, Version};
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Action, Mutation, RequestResult};
 use session::MomentPages;
+use session::statistics::TableStatistics;
 
 use crate::fixture::{add_table, servers};
 use crate::run::SqlSession;
@@ -56,6 +57,8 @@ struct State {
     /// Never answers any operation from this one on.
     holds_from: Option<usize>,
     conflicts_left: usize,
+    /// The estimates that statements are planned with.
+    statistics: BTreeMap<TableId, Arc<TableStatistics>>,
 }
 
 impl Model {
@@ -77,6 +80,7 @@ impl Model {
                 growth: None,
                 holds_from: None,
                 conflicts_left: 0,
+                statistics: BTreeMap::new(),
             })),
         }
     }
@@ -139,6 +143,14 @@ impl Model {
     /// Executes these mutations of the only table once `pages` further pages were read.
     pub fn grow_after(&self, pages: usize, mutations: Vec<Mutation>) {
         self.state.lock().unwrap().growth = Some((pages, mutations));
+    }
+
+    /// Sets the estimates about a table.
+    pub fn estimate(&self, table: &str, statistics: TableStatistics) {
+        let mut state = self.state.lock().unwrap();
+        let table = state.configuration.table_named(table);
+        let id = table.expect("there is such a table").id;
+        state.statistics.insert(id, Arc::new(statistics));
     }
 
     /// Makes the next operations end with `Conflict`.
@@ -211,6 +223,12 @@ impl Store for Model {
         }
         page(table, &state.rows[&table.id], &read)
     }
+
+    fn statistics(&self, table: TableId) -> Option<Arc<TableStatistics>> {
+        self.state.lock().unwrap().statistics.get(&table).cloned()
+    }
+
+    async fn measure(&self, _: TableId) {}
 
     async fn moment(&self, reads: Vec<Read>) -> Result<Option<MomentPages>, StoreError> {
         let mut ranges = Vec::new();

@@ -68,6 +68,19 @@ pub enum Statement {
     SetAlready,
 }
 
+impl Statement {
+    /// Returns the table whose rows the statement reads; none if it reads none.
+    pub(crate) fn read_table(&self) -> Option<&str> {
+        let table = match self {
+            Statement::Select(select) => select.table.as_ref()?,
+            Statement::Update(update) => &update.table,
+            Statement::Delete(delete) => &delete.table,
+            _ => return None,
+        };
+        Some(&table.name)
+    }
+}
+
 /// Another kind for an existing index: a thin index becomes a copy, or a copy a thin index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetUsing {

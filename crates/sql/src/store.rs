@@ -14,6 +14,7 @@ use protocol::identity::{SnapshotId, TableId};
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Mutation, RequestResult};
 use session::MomentPages;
+use session::statistics::TableStatistics;
 
 /// The interface of a store, as statements use it.
 pub trait Store: Sync {
@@ -43,6 +44,13 @@ pub trait Store: Sync {
         &self,
         table: TableId,
     ) -> impl Future<Output = Result<SnapshotAnswer<Self::Snapshot>, StoreError>> + Send;
+
+    /// Returns the estimates about a table that are known now; none without any. If they are old,
+    /// the store asks for new ones in the background.
+    fn statistics(&self, table: TableId) -> Option<Arc<TableStatistics>>;
+
+    /// Asks for new estimates about a table, for `EXPLAIN`. They are known afterwards.
+    fn measure(&self, table: TableId) -> impl Future<Output = ()> + Send;
 
     /// Executes one operation, exactly once.
     fn execute(

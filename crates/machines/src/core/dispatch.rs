@@ -91,6 +91,7 @@ impl CoreMachine {
             Request::Execute(execute) => self.execute(asker, execute, step),
             Request::Read(read) => self.read(asker, read, step),
             Request::Checksum(read) => self.checksum(asker, &read, step),
+            Request::Statistics(read) => self.statistics(asker, &read, step),
             Request::Status => {
                 let counters = Reply::Status(self.counters());
                 self.answer(asker, Position(0), None, counters, step.output);

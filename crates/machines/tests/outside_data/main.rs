@@ -198,6 +198,10 @@ fn fit(request: &mut Request, source: &mut Source<'_>, number: u64) {
             read.epoch = known.epoch;
             read.partition = partition;
         }
+        Request::Statistics(read) if mostly(source) => {
+            read.epoch = known.epoch;
+            read.partition = partition;
+        }
         Request::Release(release) if mostly(source) => {
             release.epoch = known.epoch;
             release.partition = partition;
@@ -205,7 +209,11 @@ fn fit(request: &mut Request, source: &mut Source<'_>, number: u64) {
         Request::Snapshot(SnapshotRequest::Open { tables, .. }) if mostly(source) => {
             *tables = vec![(table.id, known.epoch)];
         }
-        Request::Checksum(_) | Request::Status | Request::Release(_) | Request::Snapshot(_) => {}
+        Request::Checksum(_)
+        | Request::Statistics(_)
+        | Request::Status
+        | Request::Release(_)
+        | Request::Snapshot(_) => {}
     }
 }
 

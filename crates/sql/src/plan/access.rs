@@ -4,11 +4,15 @@
 //! Which replex answers is chosen in `access_path`.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use placement::{SortColumn, Value, encode_prefix, prefix_end, sorted_range};
 use protocol::configuration::PlacedTable;
+use protocol::identity::TableId;
+use session::statistics::TableStatistics;
 
 use super::facts::{Facts, KnownEnd, RangeEnd};
+use super::{Context, StatisticsSource, WithoutStatistics};
 
 /// The most combinations of values that one statement looks up. A longer list is read by a scan.
 pub const KEYS_MAX: usize = 1024;
@@ -98,6 +102,39 @@ pub(super) struct ReadRequirements<'a> {
     pub limited: bool,
     /// Whether only the number of rows is needed.
     pub counted: bool,
+    /// The columns that are needed; none is all of them.
+    pub columns: Option<&'a [u16]>,
+    /// Estimates about tables.
+    pub estimates: Estimates<'a>,
+}
+
+/// Estimates about tables, for the choice between indexes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Estimates<'a> {
+    source: &'a dyn StatisticsSource,
+    /// Whether estimates are wanted although there is no choice, as for `EXPLAIN`.
+    always: bool,
+}
+
+impl<'a> Estimates<'a> {
+    /// No estimates.
+    pub const NONE: Estimates<'static> = Estimates {
+        source: &WithoutStatistics,
+        always: false,
+    };
+
+    pub fn of(context: &Context<'a>) -> Estimates<'a> {
+        Estimates {
+            source: context.statistics,
+            always: context.explains,
+        }
+    }
+
+    /// Returns the estimates about a table, to choose between so many ways to read it.
+    pub fn about(&self, table: TableId, choices: usize) -> Option<Arc<TableStatistics>> {
+        let is_wanted = choices > 1 || self.always;
+        is_wanted.then(|| self.source.of(table)).flatten()
+    }
 }
 
 /// An access path, and the conjuncts that it already guarantees.
@@ -232,4 +269,16 @@ pub(super) fn serves(
         }
     }
     Some(backwards.unwrap_or(false))
+}
+
+/// Returns whether these columns place a row in one partition of a replex.
+pub(super) fn is_placed(table: &PlacedTable, replex: usize, fixed: &[SortColumn]) -> bool {
+    let replex = &table.layout.replexes[replex];
+    if replex.ranges.is_some() {
+        // Whole keys are mostly in one range.
+        return replex.sort_columns.iter().all(|it| fixed.contains(it));
+    }
+    let axes = replex.axes.iter();
+    let mut partitioning = axes.flat_map(|axis| &table.layout.key_spaces[axis.key_space].columns);
+    partitioning.all(|column| fixed.iter().any(|it| it.column == *column))
 }

@@ -11,7 +11,8 @@
 //! order that an index has. Hybrids and replicas are cut and sorted by columns of indexes that
 //! exist too, and that serve the same statements. A thin index serves like a copy with its order,
 //! but its rows are read in a second hop, after its entries, so a copy is preferred. Without any, a
-//! scan is left: large tables are scanned only on request.
+//! scan is left: large tables are scanned only on request. Where estimates are known (`cost`), they
+//! choose between lookups and ranges instead.
 
 use std::cmp::Reverse;
 
@@ -22,21 +23,23 @@ use protocol::expression::Expression;
 
 use super::access::{
     Access, AccessChoice, AccessKind, AccessRank, CLASS_FIRST, CLASS_LOOKUP, CLASS_RANGE, KEYS_MAX,
-    ReadRequirements, Segment, ValueRange, combined, range_of, segment, serves,
+    ReadRequirements, Segment, ValueRange, combined, is_placed, range_of, segment, serves,
 };
+use super::cost::{EstimatedChoice, cheapest};
 use super::facts::{Facts, RangeEnd};
 use super::{UnaskedScan, hyperspace};
 use crate::error::SqlError;
 
-/// Returns the best access by an index; none if no index serves.
+/// Returns the best access by an index, and the estimates by which it was chosen; none if no index
+/// serves.
 pub(super) fn by_index(
     table: &PlacedTable,
     conjuncts: &[Expression],
     request: ReadRequirements<'_>,
-) -> Option<AccessChoice> {
+) -> Option<(AccessChoice, Option<EstimatedChoice>)> {
     let facts = Facts::of(&table.schema, conjuncts);
     if facts.impossible {
-        return Some(AccessChoice {
+        let nothing = AccessChoice {
             access: Access {
                 replex: table.layout.primary(),
                 kind: AccessKind::Nothing,
@@ -47,7 +50,8 @@ pub(super) fn by_index(
             },
             taken: Vec::new(),
             descending: Some(false),
-        });
+        };
+        return Some((nothing, None));
     }
     let candidates =
         table
@@ -56,9 +60,19 @@ pub(super) fn by_index(
                 ReplexKind::Hyperspace => hyperspace::candidate(table, replex, &facts, request),
                 _ => candidate(table, replex, &facts, request),
             });
-    candidates
-        .min_by_key(|(rank, _)| *rank)
-        .map(|(_, choice)| choice)
+    let mut candidates: Vec<_> = candidates.collect();
+    candidates.sort_by_key(|(rank, _)| *rank);
+    // A row with its key is read at once. The first rows of an order may turn out to be all of
+    // them, so they are read only if no other way is left.
+    let is_compared = |class: u8| (CLASS_LOOKUP..CLASS_FIRST).contains(&class);
+    let best = candidates.first().map(|((class, ..), _)| *class)?;
+    let mut choices = Vec::new();
+    for ((class, ..), choice) in candidates {
+        if choices.is_empty() || is_compared(best) && is_compared(class) {
+            choices.push(choice);
+        }
+    }
+    cheapest(choices, table, conjuncts, request)
 }
 
 /// Returns a scan of a replex in the requested order, or otherwise of the primary replex.
@@ -322,18 +336,6 @@ fn fixed_columns(order_columns: &[SortColumn], facts: &Facts, keys_max: usize) -
             _ => false,
         })
         .count()
-}
-
-/// Returns whether these columns place a row in one partition of a replex.
-fn is_placed(table: &PlacedTable, replex: usize, fixed: &[SortColumn]) -> bool {
-    let replex = &table.layout.replexes[replex];
-    if replex.ranges.is_some() {
-        // Whole keys are mostly in one range.
-        return replex.sort_columns.iter().all(|it| fixed.contains(it));
-    }
-    let axes = replex.axes.iter();
-    let mut partitioning = axes.flat_map(|axis| &table.layout.key_spaces[axis.key_space].columns);
-    partitioning.all(|column| fixed.iter().any(|it| it.column == *column))
 }
 
 /// Returns the reads for each combination of keys: their range, in each partition that may have

@@ -14,7 +14,7 @@ use placement::{ColumnType, Schema, Value};
 use protocol::configuration::PlacedTable;
 use protocol::expression::{Expression, UnaryOperator};
 
-use super::access::{OrderColumn, ReadRequirements};
+use super::access::{Estimates, OrderColumn, ReadRequirements};
 use super::reading::{Scan, projection, read, renumber};
 use super::{AggregateOutput, AggregatePart, AggregatePlan, AggregateRead, Context};
 use crate::bind::Scope;
@@ -75,7 +75,7 @@ pub(super) fn plan(
         });
     }
     if !is_served {
-        reads = vec![of_all(table, conjuncts, &outputs, scan)];
+        reads = vec![of_all(table, conjuncts, &outputs, (scan, context))];
         outputs.iter_mut().for_each(|output| output.read = 0);
     }
     for output in &mut outputs {
@@ -111,6 +111,8 @@ fn of_one(
                 rows: None,
                 limited: false,
                 counted: true,
+                columns: Some(&[]),
+                estimates: Estimates::of(context),
             };
             let (read, _) = read(table, conjuncts, request, scan);
             return Some(AggregateRead {
@@ -127,14 +129,17 @@ fn of_one(
         descending,
         nulls_first: descending,
     }];
+    let columns = projection(&table.schema, argument.into_iter());
     let request = ReadRequirements {
         order: Some(&order),
         rows: Some(1),
         limited: context.settings.scan_rows > 0,
         counted: false,
+        columns: columns.as_deref(),
+        estimates: Estimates::of(context),
     };
     let (mut read, is_ordered) = read(table, conjuncts, request, scan);
-    read.projection = projection(&table.schema, argument.into_iter());
+    read.projection = columns;
     is_ordered.then_some(AggregateRead {
         read,
         part: AggregatePart::First,
@@ -146,17 +151,20 @@ fn of_all(
     table: &PlacedTable,
     conjuncts: Vec<Expression>,
     outputs: &[AggregateOutput],
-    scan: Scan,
+    (scan, context): (Scan, &Context<'_>),
 ) -> AggregateRead {
+    let arguments = outputs.iter().filter_map(|it| it.argument.as_ref());
+    let columns = projection(&table.schema, arguments);
     let request = ReadRequirements {
         order: None,
         rows: None,
         limited: false,
         counted: false,
+        columns: columns.as_deref(),
+        estimates: Estimates::of(context),
     };
     let (mut read, _) = read(table, conjuncts, request, scan);
-    let arguments = outputs.iter().filter_map(|it| it.argument.as_ref());
-    read.projection = projection(&table.schema, arguments);
+    read.projection = columns;
     AggregateRead {
         read,
         part: AggregatePart::All,

@@ -11,7 +11,7 @@ use protocol::configuration::PlacedTable;
 use protocol::expression::Expression;
 use sqlparser::ast::Expr;
 
-use super::access::{AccessChoice, AccessKind, ReadRequirements};
+use super::access::{AccessChoice, AccessKind, Estimates, ReadRequirements};
 use super::insert::bind_assignments;
 use super::reading::{Scan, choose, rest};
 use super::{ChangeKind, ChangePlan, ChangeTarget, Context, ReadPlan, has_dense};
@@ -60,13 +60,27 @@ fn change(
         Some(filter) => scope.condition(filter)?,
         None => Vec::new(),
     };
+    let columns: BTreeSet<u16> = table
+        .schema
+        .primary_key
+        .iter()
+        .map(|it| *it as u16)
+        .collect();
+    let columns: Vec<u16> = columns.into_iter().collect();
+    // Rows of a dense index are removed in its order, so the choice does not depend on estimates.
+    let estimates = match has_dense(&table.schema) {
+        true => Estimates::NONE,
+        false => Estimates::of(context),
+    };
     let request = ReadRequirements {
         order: None,
         rows: None,
         limited: false,
         counted: false,
+        columns: Some(&columns),
+        estimates,
     };
-    let choice = choose(table, &conjuncts, request);
+    let (choice, estimated) = choose(table, &conjuncts, request);
     let scan = Scan::of(selection.scan, context);
     let unasked = scan.bound(&choice, request, &conjuncts);
     let AccessChoice { access, taken, .. } = choice;
@@ -78,12 +92,6 @@ fn change(
         let keys = access.segments.into_iter().map(|segment| segment.start);
         (ChangeTarget::Keys(keys.collect()), filter)
     } else {
-        let columns: BTreeSet<u16> = table
-            .schema
-            .primary_key
-            .iter()
-            .map(|it| *it as u16)
-            .collect();
         // Of a dense index only the last row of a group can go, so they go from the end.
         let dense = table.layout.replexes[access.replex].kind;
         let descending = change == ChangeKind::Delete
@@ -94,8 +102,9 @@ fn change(
             access,
             unasked,
             filter,
-            projection: Some(columns.into_iter().collect()),
+            projection: Some(columns),
             descending,
+            estimated,
         };
         (
             ChangeTarget::Rows(Box::new(read)),

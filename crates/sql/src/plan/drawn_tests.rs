@@ -156,6 +156,8 @@ fn any_words_are_planned_or_refused() {
         settings: SessionSettings::default(),
         parameters: &[],
         now_us: 0,
+        statistics: &WithoutStatistics,
+        explains: false,
     };
     let mut draw = Draw(42);
     let mut planned = 0;

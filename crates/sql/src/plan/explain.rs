@@ -15,7 +15,7 @@ use protocol::operation::Action;
 use super::access::{Access, AccessKind, ValueRange};
 use super::{
     AggregatePart, AggregatePlan, AggregateRead, ChangeKind, ChangePlan, ChangeTarget, Context,
-    InsertPlan, ReadPlan, SelectPlan, StatementPlan, UnaskedScan, text,
+    InsertPlan, ReadPlan, SelectPlan, StatementPlan, UnaskedScan, cost, text,
 };
 
 /// The most keys, or partitions of one core, that are listed one by one.
@@ -302,6 +302,9 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
     let instead = |it: &u32| instead(configuration, table, *replex, *it);
     lines.extend(partitions.iter().flat_map(instead));
     lines.extend(rows_of_entries(table, read));
+    if let Some(estimated) = &read.estimated {
+        lines.extend(cost::lines(table, estimated));
+    }
     if *kind != AccessKind::Scan {
         let predicted = amplification_of(&table.layout, *replex);
         lines.push(format!(

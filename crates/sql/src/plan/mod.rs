@@ -9,6 +9,7 @@ mod access;
 mod access_path;
 mod aggregate;
 mod change;
+mod cost;
 mod explain;
 mod facts;
 mod hyperspace;
@@ -17,14 +18,19 @@ mod reading;
 mod select;
 pub(crate) mod text;
 
+use std::fmt;
+use std::sync::Arc;
+
 use placement::{ColumnType, Schema, Value};
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::expression::{self, Assignment, Expression, ExpressionError, Scope as Names};
 use protocol::identity::TableId;
 use protocol::operation::Mutation;
+use session::statistics::TableStatistics;
 
 pub use access::{Access, AccessKind, KEYS_MAX, Segment, ValueRange};
 pub(crate) use access_path::too_large;
+pub use cost::{EstimatedChoice, ReadEstimate};
 pub use facts::RangeEnd;
 pub(crate) use insert::{default_value, encode};
 pub(crate) use reading::whole_table;
@@ -68,6 +74,26 @@ pub struct Context<'a> {
     pub parameters: &'a [Value],
     /// The value of `now()`, in microseconds since 1970 UTC.
     pub now_us: i64,
+    /// Estimates about tables.
+    pub statistics: &'a dyn StatisticsSource,
+    /// Whether the plan is shown, so that estimates are wanted although there is no choice.
+    pub explains: bool,
+}
+
+/// Returns estimates about tables.
+pub trait StatisticsSource: fmt::Debug + Sync {
+    /// Returns the estimates about a table; none if none are known.
+    fn of(&self, table: TableId) -> Option<Arc<TableStatistics>>;
+}
+
+/// Estimates of a source that has none.
+#[derive(Clone, Copy, Debug)]
+pub struct WithoutStatistics;
+
+impl StatisticsSource for WithoutStatistics {
+    fn of(&self, _: TableId) -> Option<Arc<TableStatistics>> {
+        None
+    }
 }
 
 /// The plan of a statement.
@@ -158,6 +184,8 @@ pub struct ReadPlan {
     pub projection: Option<Vec<u16>>,
     /// Whether to read from the last key to the first.
     pub descending: bool,
+    /// The estimates by which the access was chosen; none if there were none.
+    pub estimated: Option<EstimatedChoice>,
 }
 
 /// A read that no index serves, without a requested scan. It is allowed only for small tables.
@@ -381,11 +409,11 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPla
             Ok(StatementPlan::Change(plan))
         }
         Statement::Explain(statement) => {
-            let lines = explain::lines(&plan(statement, context)?, context);
+            let lines = explain::lines(&plan(statement, &context.explaining())?, context);
             Ok(StatementPlan::Explain(lines))
         }
         Statement::ExplainAnalyze(statement) => {
-            let plan = plan(statement, context)?;
+            let plan = plan(statement, &context.explaining())?;
             let lines = explain::lines(&plan, context);
             Ok(StatementPlan::ExplainAnalyze(lines, Box::new(plan)))
         }
@@ -542,6 +570,13 @@ impl<'a> Context<'a> {
             })
     }
 
+    fn explaining(self) -> Self {
+        Context {
+            explains: true,
+            ..self
+        }
+    }
+
     fn scope<'s>(&'s self, schema: &'s Schema, name: &'s TableName) -> Scope<'s> {
         Scope {
             schema: Some(schema),
@@ -562,6 +597,8 @@ pub(crate) fn has_dense(schema: &Schema) -> bool {
 
 #[cfg(test)]
 mod access_tests;
+#[cfg(test)]
+mod cost_tests;
 #[cfg(test)]
 mod drawn_tests;
 #[cfg(test)]

@@ -5,7 +5,8 @@ use placement::Schema;
 use protocol::configuration::PlacedTable;
 use protocol::expression::Expression;
 
-use super::access::{AccessChoice, AccessKind, ReadRequirements};
+use super::access::{AccessChoice, AccessKind, Estimates, ReadRequirements};
+use super::cost::{EstimatedChoice, cheapest};
 use super::{Context, ReadPlan, UnaskedScan, access_path};
 
 /// Whether a statement may read a whole table.
@@ -60,14 +61,17 @@ impl Scan {
     }
 }
 
-/// Returns the best access.
+/// Returns the best access, and the estimates by which it was chosen, if there were any.
 pub(super) fn choose(
     table: &PlacedTable,
     conjuncts: &[Expression],
     request: ReadRequirements<'_>,
-) -> AccessChoice {
-    access_path::by_index(table, conjuncts, request)
-        .unwrap_or_else(|| access_path::by_scan(table, request))
+) -> (AccessChoice, Option<EstimatedChoice>) {
+    if let Some(chosen) = access_path::by_index(table, conjuncts, request) {
+        return chosen;
+    }
+    let scan = access_path::by_scan(table, request);
+    cheapest(vec![scan], table, conjuncts, request).expect("there is one")
 }
 
 /// Returns the conjuncts that the access does not already guarantee.
@@ -85,7 +89,7 @@ pub(super) fn read(
     request: ReadRequirements<'_>,
     scan: Scan,
 ) -> (ReadPlan, bool) {
-    let choice = choose(table, &conjuncts, request);
+    let (choice, estimated) = choose(table, &conjuncts, request);
     let unasked = scan.bound(&choice, request, &conjuncts);
     let AccessChoice {
         access,
@@ -99,6 +103,7 @@ pub(super) fn read(
         filter: rest(conjuncts, &taken),
         projection: None,
         descending: descending.unwrap_or(false),
+        estimated,
     };
     (read, descending.is_some())
 }
@@ -157,8 +162,11 @@ pub(crate) fn whole_table(table: &PlacedTable) -> ReadPlan {
         rows: None,
         limited: false,
         counted: false,
+        columns: None,
+        estimates: Estimates::NONE,
     };
     ReadPlan {
+        estimated: None,
         unasked: None,
         table: table.id,
         access: access_path::by_scan(table, request).access,

@@ -5,7 +5,7 @@ use protocol::configuration::PlacedTable;
 use protocol::expression::Expression;
 use sqlparser::ast::{self, Expr};
 
-use super::access::{OrderColumn, ReadRequirements};
+use super::access::{Estimates, OrderColumn, ReadRequirements};
 use super::reading::{Scan, projection, read, renumber};
 use super::{
     AggregatePlan, Context, OutputItem, ReadPlan, SelectPlan, SortKey, StatementPlan, aggregate,
@@ -94,15 +94,17 @@ fn read_table(
     } = plan;
     let wanted = columns_of(order);
     let rows = limit.map(|it| it.saturating_add(*offset));
+    let needed = items.iter().map(|it| &it.expression);
+    let needed = needed.chain(order.iter().map(|it| &it.expression));
+    let projection = projection(&table.schema, needed);
     let request = ReadRequirements {
         order: wanted.as_deref(),
         rows,
         limited: rows.is_some_and(|rows| rows <= context.settings.scan_rows),
         counted: false,
+        columns: projection.as_deref(),
+        estimates: Estimates::of(context),
     };
-    let needed = items.iter().map(|it| &it.expression);
-    let needed = needed.chain(order.iter().map(|it| &it.expression));
-    let projection = projection(&table.schema, needed);
     if let Some(projection) = &projection {
         let expressions = items.iter_mut().map(|it| &mut it.expression);
         for expression in expressions.chain(order.iter_mut().map(|it| &mut it.expression)) {

@@ -24,6 +24,8 @@ fn planned_over(
         settings,
         parameters: &[],
         now_us: 0,
+        statistics: &WithoutStatistics,
+        explains: false,
     };
     let mut statements = parse(text).map_err(|it| it.error)?;
     plan(&statements.remove(0).statement, &context)

@@ -9,6 +9,7 @@ use protocol::identity::TableId;
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Mutation, RequestResult};
 use session::MomentPages;
+use session::statistics::TableStatistics;
 
 use super::{Attempt, ReadContext, StatementOutcome, describe};
 use crate::plan::StatementPlan;
@@ -159,6 +160,14 @@ impl<S: Store> Store for MeasuredStore<'_, S> {
         let answer = self.store.snapshot(table).await?;
         self.work().snapshots += u64::from(matches!(answer, SnapshotAnswer::Open(..)));
         Ok(answer)
+    }
+
+    fn statistics(&self, table: TableId) -> Option<Arc<TableStatistics>> {
+        self.store.statistics(table)
+    }
+
+    async fn measure(&self, table: TableId) {
+        self.store.measure(table).await;
     }
 
     async fn execute(

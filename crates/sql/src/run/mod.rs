@@ -10,16 +10,19 @@ mod read;
 mod sender;
 mod size;
 
-use std::sync::Mutex;
+use std::fmt;
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use placement::{ColumnType, Value};
 use protocol::configuration::Configuration;
+use protocol::identity::TableId;
 use protocol::message::FillReport;
+use session::statistics::TableStatistics;
 
 use crate::error::{SqlError, StatementProgress};
 use crate::parse::{ParseError, parse};
-use crate::plan::{Context, SessionSettings, StatementPlan, plan};
+use crate::plan::{Context, SessionSettings, StatementPlan, StatisticsSource, plan};
 use crate::statement::{Set, Show, Statement};
 use crate::store::{Store, StoreError};
 
@@ -166,11 +169,20 @@ impl<S: Store> SqlSession<S> {
         parameters: &[Value],
         configuration: &Configuration,
     ) -> Result<StatementOutcome, Attempt> {
+        if let Statement::Explain(explained) | Statement::ExplainAnalyze(explained) = statement
+            && let Some(table) = explained.read_table()
+            && let Some(table) = configuration.table_named(table)
+        {
+            self.store.measure(table.id).await;
+        }
+        let statistics = StoreStatistics(&self.store);
         let context = Context {
             configuration,
             settings: self.settings,
             parameters,
             now_us: now_us(),
+            statistics: &statistics,
+            explains: false,
         };
         let reading = ReadContext {
             store: &self.store,
@@ -276,6 +288,21 @@ impl<S: Store> ReadContext<'_, S> {
     }
 }
 
+/// The estimates that a store knows.
+struct StoreStatistics<'a, S>(&'a S);
+
+impl<S: Store> StatisticsSource for StoreStatistics<'_, S> {
+    fn of(&self, table: TableId) -> Option<Arc<TableStatistics>> {
+        self.0.statistics(table)
+    }
+}
+
+impl<S> fmt::Debug for StoreStatistics<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoreStatistics")
+    }
+}
+
 /// Returns the wall clock, in microseconds since 1970.
 fn now_us() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -337,6 +364,8 @@ fn done(what: &str) -> StatementOutcome {
 mod aggregate_tests;
 #[cfg(test)]
 mod analyze_tests;
+#[cfg(test)]
+mod estimates_tests;
 #[cfg(test)]
 mod size_tests;
 #[cfg(test)]

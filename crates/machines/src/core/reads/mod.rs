@@ -1,5 +1,5 @@
 //! Executes reads of clients: lookups and scans of one partition, redirected reads for a lost
-//! partition, checksums, and holds.
+//! partition, checksums, statistics, and holds.
 
 mod checksum;
 pub(crate) mod holds;
@@ -7,3 +7,4 @@ mod marks;
 mod page;
 mod read;
 mod redirect;
+mod statistics;

@@ -255,6 +255,8 @@ generate_struct! {
     HoldRelease { epoch, partition, holds }
     RowPage { count, rows, next, quiet_us, held, marked, own_order }
     ChecksumPart { count, sum, next }
+    StatisticsRead { epoch, partition }
+    PartitionStatistics { rows, rows_per_key, first, last }
     PeerHeader { from, incarnation, epoch, table_epoch }
     SavedCompletion { head, request }
     Shortage { server, room, stays }
@@ -308,6 +310,7 @@ generate_enum! {
     }
     Request {
         Execute(execute), Read(read), Checksum(read), Status, Release(release), Snapshot(request),
+        Statistics(read),
     }
     SnapshotRequest { Open { reader, tables }, Keep(share), Close(share) }
     SnapshotReply { Opened(opened), Kept, Closed }
@@ -324,7 +327,7 @@ generate_enum! {
     Consistency { Linearizable, Stale }
     Reply {
         Executed(result), Rows(page), Checksum(part), Status(counters), Refused(refusal),
-        Released(unchanged), Snapshot(reply),
+        Released(unchanged), Snapshot(reply), Statistics(statistics),
     }
     Refusal {
         StaleEpoch { epoch }, WrongPartition, Begun, NotServing, Overloaded, DiskFull { server },

@@ -482,6 +482,13 @@ fn requests() -> Vec<(&'static str, Message)> {
                 entries_of: Some(3),
             })),
         ),
+        (
+            "request-statistics",
+            Message::Request(Request::Statistics(StatisticsRead {
+                epoch: Epoch(6),
+                partition: partition(2, 1),
+            })),
+        ),
         ("request-status", Message::Request(Request::Status)),
         (
             "request-release",
@@ -545,6 +552,15 @@ fn replies() -> Vec<(&'static str, Message)> {
         ("reply-conflict", executed(RequestResult::Conflict)),
         ("reply-rows", Message::Reply(Reply::Rows(page))),
         ("reply-checksum", Message::Reply(Reply::Checksum(part))),
+        (
+            "reply-statistics",
+            Message::Reply(Reply::Statistics(PartitionStatistics {
+                rows: Some(1_000),
+                rows_per_key: vec![20, 1],
+                first: pk(),
+                last: pk(),
+            })),
+        ),
         ("reply-status", Message::Reply(Reply::Status(counters))),
         ("reply-released", Message::Reply(Reply::Released(true))),
     ]

@@ -45,7 +45,10 @@ impl World {
                 asked.or_insert_with(|| tables.clone());
                 None
             }
-            Request::Checksum(_) | Request::Status | Request::Snapshot(_) => None,
+            Request::Checksum(_)
+            | Request::Statistics(_)
+            | Request::Status
+            | Request::Snapshot(_) => None,
         };
         if let Some((table, epoch)) = concerns {
             self.connections.tables.insert((name, correlation), table);

@@ -1,0 +1,95 @@
+//! Estimates about tables, by which a planner chooses between indexes. The client asks a few
+//! partitions for them, and keeps the answers for a while.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::configuration::PlacedTable;
+use protocol::identity::{Epoch, PartitionId, TableId};
+use protocol::message::{PartitionStatistics, StatisticsRead};
+use session::statistics::TableStatistics;
+use session::{SessionOperation, SessionOutcome};
+use tokio::task::JoinSet;
+
+use crate::client::Client;
+
+/// How long the client waits for a partition. Without an answer, the index has no estimates.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Partitions of each replex that are asked.
+const SAMPLED: usize = 4;
+
+impl Client {
+    /// Returns the estimates about a table that the client has. If they are old, or there are none,
+    /// the client asks for new ones in the background.
+    #[doc(hidden)]
+    pub fn known_statistics(&self, id: TableId) -> Option<Arc<TableStatistics>> {
+        let configuration = self.configuration();
+        let (statistics, is_due) = self.statistics().of(configuration.table(id)?);
+        if is_due {
+            let client = self.clone();
+            let measuring = async move { client.measure(id).await };
+            self.hub().runtime().spawn(measuring);
+        }
+        statistics
+    }
+
+    /// Asks partitions of a table for estimates, and keeps the answers. Returns none if the table
+    /// does not exist, or no partition answers.
+    #[doc(hidden)]
+    pub async fn measure(&self, id: TableId) -> Option<Arc<TableStatistics>> {
+        let configuration = self.configuration();
+        let table = configuration.table(id)?;
+        let mut asking = JoinSet::new();
+        for replex in table.searchable() {
+            let numbers = partitions(table, replex);
+            let step = numbers.len().div_ceil(SAMPLED).max(1);
+            for number in numbers.iter().step_by(step) {
+                let part = of_partition(
+                    self.clone(),
+                    table.epoch,
+                    table.partition(replex, *number),
+                    (replex, numbers.len()),
+                );
+                asking.spawn_on(part, self.hub().runtime());
+            }
+        }
+        let mut found = TableStatistics::default();
+        let mut is_known = false;
+        while let Some(answer) = asking.join_next().await {
+            if let Ok(Some(((replex, partitions), statistics))) = answer {
+                found.add(replex, partitions, statistics);
+                is_known = true;
+            }
+        }
+        let statistics = is_known.then(|| Arc::new(found));
+        let known = self.statistics();
+        known.keep(table, statistics.clone(), &configuration);
+        statistics
+    }
+}
+
+/// Returns the partitions of a replex that can have rows.
+fn partitions(table: &PlacedTable, replex: usize) -> Vec<u32> {
+    match &table.layout.replexes[replex].ranges {
+        Some(ranges) => ranges.starts.iter().map(|start| start.partition).collect(),
+        None => (0..table.layout.partition_count(replex)).collect(),
+    }
+}
+
+/// The replex and its number of partitions, and the statistics of one of them.
+type OfPartition = ((usize, usize), PartitionStatistics);
+
+async fn of_partition(
+    client: Client,
+    epoch: Epoch,
+    partition: PartitionId,
+    of: (usize, usize),
+) -> Option<OfPartition> {
+    let read = StatisticsRead { epoch, partition };
+    let operation = SessionOperation::Statistics(read);
+    let outcome = client.run(operation, "statistics", Some(PATIENCE)).await;
+    match outcome {
+        Ok(SessionOutcome::Statistics(statistics)) => Some((of, statistics)),
+        _ => None,
+    }
+}

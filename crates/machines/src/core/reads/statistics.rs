@@ -1,0 +1,196 @@
+//! Estimates how many rows of a partition have the same values in the first columns of its order,
+//! from a small sample. A client chooses between indexes by that.
+//!
+//! The sample has runs of neighbouring keys from several places. A run is too short to show how
+//! many rows a very frequent value has. Then the core looks for the next value, and so on, a few
+//! times: either the values end, or the part of the keys that these values take shows how many
+//! there are.
+
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use placement::tables::{Tables, TablesError};
+use placement::{
+    ColumnType, KeyInterval, SortColumn, Value, decode_sorted, encode_prefix, key_between,
+    part_before, prefix_end,
+};
+use protocol::identity::{PartitionId, Position};
+use protocol::message::{PartitionStatistics, Reply, StatisticsRead};
+
+use crate::core::CoreMachine;
+use crate::core::answers::ReplyDestination;
+use crate::core::step::Step;
+
+/// The runs of a sample.
+const RUNS: u32 = 4;
+/// The most keys of a run.
+const RUN_KEYS: usize = 256;
+/// With so many rows for each value, runs are too short to count them.
+const FREQUENT: u64 = RUN_KEYS as u64 / 2;
+/// The most values of the first columns that are looked for one by one.
+const VALUES_MAX: u64 = 32;
+
+impl CoreMachine {
+    /// Answers with estimates about one partition.
+    pub(crate) fn statistics<T: Tables>(
+        &mut self,
+        asker: ReplyDestination,
+        read: &StatisticsRead,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        if let Err(refusal) = self.check_readable(step.now, read.epoch, read.partition) {
+            self.refuse(asker, refusal, step.output);
+            return Ok(());
+        }
+        let statistics = self.sample(read.partition, step.tables)?;
+        let reply = Reply::Statistics(statistics);
+        self.answer(asker, Position(0), None, reply, step.output);
+        Ok(())
+    }
+
+    fn sample<T: Tables>(
+        &self,
+        id: PartitionId,
+        tables: &T,
+    ) -> Result<PartitionStatistics, TablesError> {
+        let table = &self.partitions[&id].table;
+        let columns = &table.replexes[usize::from(id.replex)].entry_columns;
+        let types = columns
+            .iter()
+            .map(|it| table.schema.columns[it.column].column_type);
+        let sample = Sample {
+            table: id.rows_table(),
+            keys: table.keys_in_partition(id, (&[], None)),
+            columns,
+            types: types.collect(),
+            tables,
+        };
+        sample.statistics()
+    }
+}
+
+/// The keys of a partition from which a sample is taken.
+struct Sample<'a, T> {
+    table: u64,
+    keys: KeyInterval<'a>,
+    columns: &'a [SortColumn],
+    types: Vec<ColumnType>,
+    tables: &'a T,
+}
+
+/// The values of neighbouring keys.
+type Run = Vec<Vec<Value>>;
+
+impl<T: Tables> Sample<'_, T> {
+    fn statistics(&self) -> Result<PartitionStatistics, TablesError> {
+        let (start, end) = self.keys;
+        let Some(first) = self.first_from(start)? else {
+            return Ok(PartitionStatistics {
+                rows: Some(0),
+                ..PartitionStatistics::default()
+            });
+        };
+        let mut last = first.clone();
+        self.tables
+            .scan_reverse(self.table, start, end, &mut |key, _| {
+                last = key.to_vec();
+                ControlFlow::Break(())
+            })?;
+        let ends = (&first[..], &last[..]);
+        let mut runs = Vec::new();
+        for number in 0..RUNS {
+            let (run, is_all) = self.run(&key_between(ends, number, RUNS))?;
+            runs.push(run);
+            if number == 0 && is_all {
+                break;
+            }
+        }
+        let about = self.tables.entries_about(self.table);
+        let rows = match &runs[..] {
+            [all] => Some(all.len() as u64),
+            _ => Some(about).filter(|about| *about > 0),
+        };
+        let mut rows_per_key: Vec<u64> = Vec::new();
+        for count in 1..=self.columns.len() {
+            let before = rows_per_key.last().copied().unwrap_or(u64::MAX);
+            let mut found = in_runs(&runs, count);
+            if let Some(rows) = rows.filter(|_| found >= FREQUENT && before >= FREQUENT) {
+                found = found.max(self.by_values(rows, ends, count)?);
+            }
+            rows_per_key.push(found.min(before));
+        }
+        Ok(PartitionStatistics {
+            rows,
+            rows_per_key,
+            first: first.into(),
+            last: last.into(),
+        })
+    }
+
+    fn first_from(&self, start: &[u8]) -> Result<Option<Vec<u8>>, TablesError> {
+        let mut first = None;
+        self.tables
+            .scan(self.table, start, self.keys.1, &mut |key, _| {
+                first = Some(key.to_vec());
+                ControlFlow::Break(())
+            })?;
+        Ok(first)
+    }
+
+    /// Returns neighbouring keys from a place on, and whether they are all to the end.
+    fn run(&self, start: &[u8]) -> Result<(Run, bool), TablesError> {
+        let (mut run, mut is_all) = (Run::new(), true);
+        let mut left = RUN_KEYS;
+        self.tables
+            .scan(self.table, start, self.keys.1, &mut |key, _| {
+                if left == 0 {
+                    is_all = false;
+                    return ControlFlow::Break(());
+                }
+                left -= 1;
+                run.extend(self.values(key));
+                ControlFlow::Continue(())
+            })?;
+        Ok((run, is_all))
+    }
+
+    /// Returns the values of a key; none if it does not decode, which counts as no row.
+    fn values(&self, key: &[u8]) -> Option<Vec<Value>> {
+        decode_sorted(self.columns, &self.types, key).ok()
+    }
+
+    /// Estimates the rows for each combination of values in the first `count` columns, from the
+    /// first combinations.
+    fn by_values(&self, rows: u64, ends: (&[u8], &[u8]), count: usize) -> Result<u64, TablesError> {
+        let mut at = ends.0.to_vec();
+        for found in 1..=VALUES_MAX {
+            let Some(values) = self.values(&at) else {
+                return Ok(0);
+            };
+            let prefix = encode_prefix(self.columns, &values[..count]);
+            let next = match prefix_end(&prefix) {
+                Some(next) => self.first_from(&next)?,
+                None => None,
+            };
+            match next {
+                Some(next) => at = next,
+                None => return Ok(rows / found),
+            }
+        }
+        let part = part_before(ends, &at);
+        Ok((rows as f64 * part / VALUES_MAX as f64) as u64)
+    }
+}
+
+/// Returns the rows for each combination of values in the first `count` columns, in runs.
+fn in_runs(runs: &[Run], count: usize) -> u64 {
+    let mut rows = 0;
+    let mut combinations = 0;
+    for run in runs {
+        rows += run.len() as u64;
+        let pairs = run.windows(2);
+        let changes = pairs.filter(|pair| pair[0][..count] != pair[1][..count]);
+        combinations += changes.count() as u64 + u64::from(!run.is_empty());
+    }
+    rows.div_ceil(combinations.max(1)).max(1)
+}
