@@ -17,6 +17,7 @@ mod covers;
 mod degraded;
 mod demo;
 mod entries;
+mod estimates;
 mod etcd;
 mod folders;
 mod frames;
