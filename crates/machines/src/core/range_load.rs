@@ -134,13 +134,13 @@ fn balanced(candidates: &[Box<[u8]>], keys: &[Box<[u8]>], start: &[u8]) -> Optio
     if keys.len() < KEYS_MIN {
         return None;
     }
-    let smaller_side = |candidate: &&Box<[u8]>| {
-        let below = keys.partition_point(|key| *key < **candidate);
+    let smaller_side = |candidate: &[u8]| {
+        let below = keys.partition_point(|key| **key < *candidate);
         below.min(keys.len() - below)
     };
     let above = candidates.iter().filter(|it| ***it > *start);
-    let best = above.max_by_key(smaller_side)?;
-    (smaller_side(&best) * SIDE_SHARE >= keys.len()).then(|| best.clone())
+    let best = above.max_by_key(|it| smaller_side(it))?;
+    (smaller_side(best) * SIDE_SHARE >= keys.len()).then(|| best.clone())
 }
 
 #[cfg(test)]

@@ -775,6 +775,7 @@ fn describe_reply(reply: &Reply, schema: &Schema) -> String {
             format!("{} rows [{}]{more}", page.count, rows.join("; "))
         }
         Reply::Checksum(part) => format!("{} rows summed", part.count),
+        Reply::Statistics(statistics) => format!("estimates: {statistics:?}"),
         Reply::Status(counters) => {
             let looked_at = counters
                 .iter()

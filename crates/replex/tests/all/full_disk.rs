@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use placement::Durability;
 use protocol::configuration::Configuration;
 use protocol::identity::ServerId;
-use replex::cluster::Cluster;
+use replex::cluster::{Cluster, ClusterOptions};
 use replex::inspect::{Inspector, are_equal};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
@@ -169,13 +169,13 @@ async fn fill_for_good(
     }
 }
 
-#[tokio::test]
-async fn partitions_leave_a_full_disk_while_writes_go_on() {
-    let mut cluster = support::cluster(3).await;
+/// Starts three servers and a fourth one with a small disk, which holds partitions of the table.
+async fn with_small_disk(
+    options: ClusterOptions,
+) -> Option<(SmallDisk, Cluster, People, ServerId)> {
+    let mut cluster = Cluster::start(options).await.unwrap();
     let disk = SmallDisk::mount(cluster.server_folder(3));
-    let Some(disk) = needs::require(TMPFS, disk.ok()) else {
-        return;
-    };
+    let disk = needs::require(TMPFS, disk.ok())?;
     fs::write(disk.0.join("ballast"), vec![7; 180 << 20]).unwrap();
     let small = cluster.add_server().await.unwrap();
     cluster.wait_until_serving().await.unwrap();
@@ -183,7 +183,11 @@ async fn partitions_leave_a_full_disk_while_writes_go_on() {
     let full = cluster.server(small).ready_value("server").unwrap();
     let full = ServerId(full.parse().unwrap());
     assert!(cluster.configuration().await.unwrap().holds(full));
+    Some((disk, cluster, people, full))
+}
 
+/// Writes rows until all partitions have left a full server. Returns the number of rows.
+async fn fill_until_left(cluster: &Cluster, people: &People, full: ServerId) -> i64 {
     let note = "x".repeat(NOTE_BYTES);
     let (mut written, mut refused) = (0, 0);
     while cluster.configuration().await.unwrap().holds(full) {
@@ -200,7 +204,44 @@ async fn partitions_leave_a_full_disk_while_writes_go_on() {
         assert_eq!(done, Outcome::Done);
         written += 1;
     }
+    written
+}
+
+#[tokio::test]
+async fn partitions_leave_a_full_disk_while_writes_go_on() {
+    let Some((_disk, mut cluster, people, full)) = with_small_disk(support::options(3)).await
+    else {
+        return;
+    };
+    let written = fill_until_left(&cluster, &people, full).await;
     cluster.wait_until("nothing moves", is_quiet).await.unwrap();
     cluster.check_processes().unwrap();
     check_copies(&cluster, written).await;
+}
+
+/// Ranges split all the while, so that the disk is full in the middle of splits, of those that the
+/// server gives and of those that it takes.
+#[tokio::test]
+async fn ranges_split_while_a_disk_gets_full() {
+    let mut options = support::options(3);
+    let few = ["--range-entries", "8"].map(String::from);
+    options.server_arguments.extend(few);
+    let Some((_disk, mut cluster, people, full)) = with_small_disk(options).await else {
+        return;
+    };
+    let address = cluster.coordinator_address().to_owned();
+    let create = "CREATE INDEX of_score ON people (score) INCLUDE (city)";
+    let sql = ["sql", "-C", &address, "-c", create];
+    support::run_well(&sql);
+    let written = fill_until_left(&cluster, &people, full).await;
+    cluster.wait_until("nothing moves", is_quiet).await.unwrap();
+    cluster.check_processes().unwrap();
+    check_copies(&cluster, written).await;
+    let check = support::run_well(&["admin", "-C", &address, "check", "people"]);
+    assert!(check.contains("agree with the rows"), "{check}");
+    let configuration = cluster.configuration().await.unwrap();
+    let mut replexes = configuration.tables[0].layout.replexes.iter();
+    let ranges = replexes.find_map(|replex| replex.ranges.as_ref());
+    let count = ranges.expect("the index has ranges").starts.len();
+    assert!(count > 8, "{count} ranges");
 }
