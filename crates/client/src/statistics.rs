@@ -16,7 +16,7 @@ use crate::client::Client;
 /// How long the client waits for a partition. Without an answer, the index has no estimates.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Partitions of each replex that are asked.
-const SAMPLED: usize = 4;
+const SAMPLED: usize = 16;
 
 impl Client {
     /// Returns the estimates about a table that the client has. If they are old, or there are none,

@@ -131,6 +131,11 @@ fn few_rows_are_counted() {
     let ends = (&few.first[..], &few.last[..]);
     let half = encode_key([Value::Int64(2).as_ref()]);
     assert!((0.4..0.6).contains(&part_before(ends, &half)));
+    // One row, and keys that are shorter than others.
+    for tails in [0..1, 0..2, 0..3] {
+        let rows = tails.end as u64;
+        assert_eq!(Holder::of(tails).statistics().rows, Some(rows));
+    }
 }
 
 #[test]

@@ -9,6 +9,9 @@ const DIGITS: usize = 8;
 /// Returns a key that divides the keys from `first` to `last`: `part` of `of` equal parts are
 /// before it. The key need not exist.
 pub fn key_between((first, last): (&[u8], &[u8]), part: u32, of: u32) -> Vec<u8> {
+    if part == 0 {
+        return first.to_vec();
+    }
     let common = common_prefix(first, last);
     let (low, high) = (digits(first, common), digits(last, common));
     let span = u128::from(high.saturating_sub(low));
@@ -16,11 +19,7 @@ pub fn key_between((first, last): (&[u8], &[u8]), part: u32, of: u32) -> Vec<u8>
     let digits = low + u64::try_from(offset).expect("it is at most the span");
     let mut key = first[..common].to_vec();
     key.extend_from_slice(&digits.to_be_bytes());
-    if key[..] < *first {
-        first.to_vec()
-    } else {
-        key
-    }
+    key.max(first.to_vec())
 }
 
 /// Returns the part of the keys from `first` to `last` that is before a key, from 0 to 1.
@@ -78,7 +77,7 @@ mod tests {
             let ends = (&first[..], &last[..]);
             let keys: Vec<_> = (0..=4).map(|part| key_between(ends, part, 4)).collect();
             assert!(keys.is_sorted(), "{keys:?}");
-            assert!(keys[0] >= first);
+            assert_eq!(keys[0], first);
             for (part, key) in keys.iter().enumerate().skip(1).take(3) {
                 let before = part_before(ends, key);
                 let expected = part as f64 / 4.0;

@@ -108,6 +108,7 @@ impl Estimator<'_> {
                     return Some(0.0);
                 };
                 let rows = known.rows_within((&first.start, first.end.as_deref()));
+                let rows = rows.max(1.0);
                 let ranged = self.table.layout.replexes[access.replex].ranges.is_some();
                 let partitions = self.table.layout.partition_count(access.replex);
                 match ranged {

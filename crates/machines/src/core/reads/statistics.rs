@@ -90,12 +90,7 @@ impl<T: Tables> Sample<'_, T> {
                 ..PartitionStatistics::default()
             });
         };
-        let mut last = first.clone();
-        self.tables
-            .scan_reverse(self.table, start, end, &mut |key, _| {
-                last = key.to_vec();
-                ControlFlow::Break(())
-            })?;
+        let last = self.last_before(end)?.unwrap_or_else(|| first.clone());
         let ends = (&first[..], &last[..]);
         let mut runs = Vec::new();
         for number in 0..RUNS {
@@ -119,12 +114,47 @@ impl<T: Tables> Sample<'_, T> {
             }
             rows_per_key.push(found.min(before));
         }
+        let (first, last) = self.ends_of_values(first, last)?;
         Ok(PartitionStatistics {
             rows,
             rows_per_key,
             first: first.into(),
             last: last.into(),
         })
+    }
+
+    /// Returns the first and the last key without NULL in the first column, if there are such keys:
+    /// the encoding of NULL is far from that of every value.
+    fn ends_of_values(
+        &self,
+        first: Vec<u8>,
+        last: Vec<u8>,
+    ) -> Result<(Vec<u8>, Vec<u8>), TablesError> {
+        let null = encode_prefix(self.columns, &[Value::Null]);
+        let found = match self.columns[0].nulls_first {
+            true if first.starts_with(&null) => {
+                let after = prefix_end(&null).unwrap_or_default();
+                (self.first_from(&after)?, Some(last.clone()))
+            }
+            false if last.starts_with(&null) => {
+                (Some(first.clone()), self.last_before(Some(&null))?)
+            }
+            _ => (None, None),
+        };
+        Ok(match found {
+            (Some(first), Some(last)) => (first, last),
+            _ => (first, last),
+        })
+    }
+
+    fn last_before(&self, end: Option<&[u8]>) -> Result<Option<Vec<u8>>, TablesError> {
+        let mut last = None;
+        self.tables
+            .scan_reverse(self.table, self.keys.0, end, &mut |key, _| {
+                last = Some(key.to_vec());
+                ControlFlow::Break(())
+            })?;
+        Ok(last)
     }
 
     fn first_from(&self, start: &[u8]) -> Result<Option<Vec<u8>>, TablesError> {
