@@ -51,7 +51,7 @@ pub enum BenchCommand {
     Tables,
     /// Lists, ranges and counts over several partitions: Q1.
     Statements,
-    /// Thin indexes compared with copies: O1 to O4, O8.
+    /// Thin indexes compared with copies, and with several ranges: O1 to O5, O8.
     Indexes,
     /// Opening snapshots, and writes while snapshots are opened: Q2, Q3.
     Snapshots,

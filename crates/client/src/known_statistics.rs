@@ -10,6 +10,8 @@ use session::statistics::TableStatistics;
 
 /// After this time the client asks again when estimates are wanted.
 const FRESH: Duration = Duration::from_secs(30);
+/// Estimates that are older than this are not used.
+const AGE_MAX: Duration = Duration::from_secs(600);
 
 /// The estimates by table.
 #[derive(Debug, Default)]
@@ -22,6 +24,7 @@ struct Known {
     /// The names of the replexes, by which their numbers have the same meaning.
     replexes: Vec<String>,
     asked: Instant,
+    answered: Instant,
 }
 
 impl KnownStatistics {
@@ -35,22 +38,25 @@ impl KnownStatistics {
             if is_due {
                 known.asked = Instant::now();
             }
-            return (known.statistics.clone(), is_due);
+            let statistics = known.statistics.clone();
+            let is_usable = known.answered.elapsed() < AGE_MAX;
+            return (statistics.filter(|_| is_usable), is_due);
         }
         tables.insert(table.id, Known::of(table, None));
         (None, true)
     }
 
-    /// Keeps estimates about a table. Those about tables that do not exist any more are dropped.
+    /// Keeps estimates about a table in place of earlier ones. Those about tables that do not exist
+    /// any more are dropped.
     pub fn keep(
         &self,
         table: &PlacedTable,
-        statistics: Option<Arc<TableStatistics>>,
+        statistics: Arc<TableStatistics>,
         configuration: &Configuration,
     ) {
         let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tables.retain(|id, _| configuration.table(*id).is_some());
-        tables.insert(table.id, Known::of(table, statistics));
+        tables.insert(table.id, Known::of(table, Some(statistics)));
     }
 }
 
@@ -61,6 +67,7 @@ impl Known {
             statistics,
             replexes: replexes.map(|replex| replex.name.clone()).collect(),
             asked: Instant::now(),
+            answered: Instant::now(),
         }
     }
 }

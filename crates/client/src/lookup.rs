@@ -107,9 +107,6 @@ impl Lookup {
 
     /// Returns all rows: one page, if they fit there. A partition answers a page at one moment.
     async fn fetch(mut self) -> Result<Vec<Row>, Error> {
-        if self.is_thin {
-            return self.rows()?.all().await;
-        }
         loop {
             match self.fetch_once().await {
                 Err(failure) if self.wanted.follow(&failure).await? => {}
@@ -126,6 +123,9 @@ impl Lookup {
             snapshot,
             ..
         } = &self.wanted;
+        if self.is_thin && (snapshot.is_some() || plan.partitions.len() != 1) {
+            return self.clone().rows()?.all().await;
+        }
         table.check_plan(plan)?;
         if let Some(snapshot) = snapshot {
             snapshot.check(table)?;
@@ -145,7 +145,13 @@ impl Lookup {
         if wanted == 0 {
             return Ok(Vec::new());
         }
-        let page = table.read_page(read, *patience).await?;
+        let page = match self.is_thin {
+            false => table.read_page(read, *patience).await?,
+            true => match self.read_entries(read).await? {
+                Some(page) => page,
+                None => return self.clone().rows()?.all().await,
+            },
+        };
         if page.next.is_some() && page.count < wanted {
             return self.clone().rows()?.all().await;
         }
@@ -155,6 +161,20 @@ impl Lookup {
             Ok(Row { version, values })
         });
         rows.collect()
+    }
+
+    /// Returns the page of a read of one range of a thin index. Its entries and rows are of one
+    /// moment. Returns none if there are several pages, or they change too often for one moment.
+    async fn read_entries(&self, read: Read) -> Result<Option<RowPage>, Error> {
+        let pages = self
+            .wanted
+            .table
+            .read_moment(vec![read], self.wanted.patience);
+        let ranges = pages.await?.map(|pages| pages.ranges);
+        let pages = ranges.and_then(|mut ranges| ranges.pop());
+        Ok(pages
+            .and_then(|pages| <[RowPage; 1]>::try_from(pages).ok())
+            .map(|[page]| page))
     }
 }
 

@@ -1,9 +1,11 @@
 //! Estimates about tables, by which a planner chooses between indexes. The client asks a few
 //! partitions for them, and keeps the answers for a while.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use placement::ReplexKind;
 use protocol::configuration::PlacedTable;
 use protocol::identity::{Epoch, PartitionId, TableId};
 use protocol::message::{PartitionStatistics, StatisticsRead};
@@ -13,7 +15,8 @@ use tokio::task::JoinSet;
 
 use crate::client::Client;
 
-/// How long the client waits for a partition. Without an answer, the index has no estimates.
+/// How long the client waits for a partition. Without an answer of each partition that was asked, an
+/// index has no estimates.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Partitions of each replex that are asked.
 const SAMPLED: usize = 16;
@@ -33,14 +36,17 @@ impl Client {
         statistics
     }
 
-    /// Asks partitions of a table for estimates, and keeps the answers. Returns none if the table
-    /// does not exist, or no partition answers.
+    /// Asks partitions of a table for estimates, and keeps the answers. Returns none, and keeps the
+    /// earlier ones, if the table does not exist, or all indexes have partitions that do not answer.
     #[doc(hidden)]
     pub async fn measure(&self, id: TableId) -> Option<Arc<TableStatistics>> {
         let configuration = self.configuration();
         let table = configuration.table(id)?;
         let mut asking = JoinSet::new();
-        for replex in table.searchable() {
+        for replex in table
+            .searchable()
+            .filter(|replex| is_chosen(table, *replex))
+        {
             let numbers = partitions(table, replex);
             let step = numbers.len().div_ceil(SAMPLED).max(1);
             for number in numbers.iter().step_by(step) {
@@ -53,19 +59,41 @@ impl Client {
                 asking.spawn_on(part, self.hub().runtime());
             }
         }
-        let mut found = TableStatistics::default();
-        let mut is_known = false;
+        let mut answers = Vec::new();
+        let mut silent = BTreeSet::new();
         while let Some(answer) = asking.join_next().await {
-            if let Ok(Some(((replex, partitions), statistics))) = answer {
-                found.add(replex, partitions, statistics);
-                is_known = true;
+            match answer.ok()? {
+                (of, Some(statistics)) => answers.push((of, statistics)),
+                ((replex, _), None) => {
+                    silent.insert(replex);
+                }
             }
         }
-        let statistics = is_known.then(|| Arc::new(found));
+        answers.retain(|((replex, _), _)| !silent.contains(replex));
+        if answers.is_empty() {
+            return None;
+        }
+        let mut found = TableStatistics::default();
+        for ((replex, partitions), statistics) in answers {
+            found.add(replex, partitions, statistics);
+        }
+        let found = Arc::new(found);
         let known = self.statistics();
-        known.keep(table, statistics.clone(), &configuration);
-        statistics
+        known.keep(table, Arc::clone(&found), &configuration);
+        Some(found)
     }
+}
+
+/// Returns whether statements may choose a replex: while all servers are up, hybrids and replicas
+/// answer none.
+fn is_chosen(table: &PlacedTable, replex: usize) -> bool {
+    matches!(
+        table.layout.replexes[replex].kind,
+        ReplexKind::Primary
+            | ReplexKind::Index { .. }
+            | ReplexKind::Thin { .. }
+            | ReplexKind::Hyperspace
+    )
 }
 
 /// Returns the partitions of a replex that can have rows.
@@ -76,20 +104,21 @@ fn partitions(table: &PlacedTable, replex: usize) -> Vec<u32> {
     }
 }
 
-/// The replex and its number of partitions, and the statistics of one of them.
-type OfPartition = ((usize, usize), PartitionStatistics);
+/// The replex and its number of partitions, and the statistics of one of them; none if it did not
+/// answer.
+type OfPartition = ((usize, usize), Option<PartitionStatistics>);
 
 async fn of_partition(
     client: Client,
     epoch: Epoch,
     partition: PartitionId,
     of: (usize, usize),
-) -> Option<OfPartition> {
+) -> OfPartition {
     let read = StatisticsRead { epoch, partition };
     let operation = SessionOperation::Statistics(read);
     let outcome = client.run(operation, "statistics", Some(PATIENCE)).await;
     match outcome {
-        Ok(SessionOutcome::Statistics(statistics)) => Some((of, statistics)),
-        _ => None,
+        Ok(SessionOutcome::Statistics(statistics)) => (of, Some(statistics)),
+        _ => (of, None),
     }
 }

@@ -151,6 +151,12 @@ fn many_rows_are_estimated() {
         "all are equal"
     );
     assert_eq!(rows_per_tail((0..50_000).map(|id| id % 10)), 5_000);
+    // One value is rare, or far from the others.
+    let one_differs = |last| (0..50_000).map(move |id| if id == 0 { last } else { 0 });
+    assert_eq!(rows_per_tail(one_differs(1)), 25_000);
+    let with_outlier = (0..50_000).map(|id| if id == 0 { 1 << 60 } else { id % 50 });
+    let frequent = rows_per_tail(with_outlier);
+    assert!(frequent >= 250, "{frequent}");
     // More values than are looked for one by one.
     let frequent = rows_per_tail((0..100_000).map(|id| id % 100));
     assert!((800..=1_250).contains(&frequent), "{frequent}");

@@ -184,7 +184,7 @@ pub struct ServerArguments {
     pub range_entries: u64,
     /// The requests per second with which a range of a thin index is split. Neighbours with less
     /// than a quarter of it, for a minute, may be merged.
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(16..))]
     pub range_requests: u64,
     /// The address at which metrics are served as Prometheus text. With port 0 the system chooses a
     /// free port.

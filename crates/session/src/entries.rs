@@ -89,7 +89,6 @@ enum EntryRow {
 struct EntryShape {
     /// The columns as entries are stored: any of them may be NULL.
     stored: Vec<Column>,
-    columns: Vec<Column>,
     /// The columns by which entries are ordered: those of the index, then those of the pk.
     order: Vec<SortColumn>,
     primary_key: Vec<SortColumn>,
@@ -99,8 +98,12 @@ struct EntryShape {
     filters: bool,
     /// The wanted columns.
     wanted: Vec<usize>,
+    /// Their definitions.
+    output: Vec<Column>,
     /// The columns of the rows that are read: the wanted ones and those of the order.
     read: Vec<u16>,
+    /// Their definitions.
+    read_columns: Vec<Column>,
 }
 
 impl EntryShape {
@@ -109,7 +112,7 @@ impl EntryShape {
     fn of(table: &PlacedTable, read: &Read) -> Option<EntryShape> {
         let number = usize::from(read.partition.replex);
         let in_entries = table.layout.entry_columns(&table.schema, number)?;
-        let columns = table.schema.columns.clone();
+        let columns = &table.schema.columns;
         let mut stored = columns.clone();
         stored.iter_mut().for_each(|column| column.nullable = true);
         let order = table.layout.order(number);
@@ -126,13 +129,18 @@ impl EntryShape {
         let filter = read.filter.as_ref();
         let filters = filter.is_none_or(|it| it.all_columns(&|column| has(usize::from(column))));
         let covers = filters && wanted.iter().all(|column| has(*column));
+        let defined = |numbers: &[usize]| {
+            let numbers = numbers.iter();
+            numbers.map(|column| columns[*column].clone()).collect()
+        };
         known.then(|| EntryShape {
             covers,
             filters,
+            output: defined(&wanted),
+            read_columns: defined(&narrow),
             read: narrow.into_iter().map(narrow_column).collect(),
             primary_key: ascending(&table.schema.primary_key),
             stored,
-            columns,
             order,
             wanted,
         })
@@ -145,9 +153,8 @@ impl EntryShape {
         place: impl Fn(usize) -> usize,
     ) -> Result<Vec<u8>, RowError> {
         let wanted = self.wanted.iter();
-        let values: Vec<ValueRef<'_>> = wanted.clone().map(|it| row.column(place(*it))).collect();
-        let columns: Vec<Column> = wanted.map(|column| self.columns[*column].clone()).collect();
-        encode_row_refs(&columns, &values)
+        let values: Vec<ValueRef<'_>> = wanted.map(|it| row.column(place(*it))).collect();
+        encode_row_refs(&self.output, &values)
     }
 
     /// Takes an entry of a table as the partition has sent it.
@@ -171,13 +178,6 @@ impl EntryShape {
                 }
             },
         })
-    }
-
-    /// Returns the columns of the rows that are read.
-    fn read_columns(&self) -> Vec<Column> {
-        let read = self.read.iter();
-        read.map(|it| self.columns[usize::from(*it)].clone())
-            .collect()
     }
 
     /// Returns the place of a column in the rows that are read.
@@ -426,10 +426,9 @@ impl EntryRead {
             self.held_by = None;
         }
         let shape = &self.shape;
-        let columns = shape.read_columns();
         let place = |column: usize| shape.place(column);
         for (version, row) in came.page.rows() {
-            let row = RowView::parse(&columns, row)?;
+            let row = RowView::parse(&shape.read_columns, row)?;
             let pk = key(&row, place, &shape.primary_key);
             let Some(positions) = batch.wanted.remove(&pk) else {
                 continue;

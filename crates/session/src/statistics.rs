@@ -16,9 +16,9 @@ pub struct TableStatistics {
 /// Estimates about the rows of one replex, or the entries of a thin index.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReplexStatistics {
-    /// The number of partitions with rows.
+    /// The number of partitions that can have rows.
     partitions: usize,
-    /// Some of them.
+    /// The statistics of those that were asked.
     sampled: Vec<PartitionStatistics>,
 }
 
@@ -30,11 +30,19 @@ impl TableStatistics {
         known.sampled.push(sampled);
     }
 
-    /// Returns the estimates about a replex; none if they are not known.
+    /// Returns the estimates about a replex. Returns none if a partition that was asked does not
+    /// know its number of rows, or if all of them are empty and the table is not.
     pub fn of(&self, replex: usize) -> Option<&ReplexStatistics> {
         let known = self.replexes.get(&replex)?;
-        let mut sampled = known.sampled.iter();
-        sampled.all(|it| it.rows.is_some()).then_some(known)
+        let is_counted = known.sampled.iter().all(|it| it.rows.is_some());
+        let shows_rows = known.rows() > 0.0 || self.rows() == 0.0;
+        (is_counted && shows_rows).then_some(known)
+    }
+
+    /// Returns the rows of the table.
+    pub fn rows(&self) -> f64 {
+        let of_replexes = self.replexes.values().map(ReplexStatistics::rows);
+        of_replexes.fold(0.0, f64::max)
     }
 }
 
@@ -50,14 +58,21 @@ impl ReplexStatistics {
     }
 
     /// Returns the rows of one partition that have the same values in the first `columns` columns
-    /// of its order.
+    /// of its order, on average over the partitions with rows.
     pub fn rows_per_key(&self, columns: usize) -> f64 {
-        self.average(|it| {
+        let per_key = self.sampled.iter().filter_map(|it| {
             let known = columns
                 .checked_sub(1)
                 .and_then(|at| it.rows_per_key.get(at));
-            known.or(it.rows_per_key.last()).copied().unwrap_or(0) as f64
-        })
+            known.or(it.rows_per_key.last()).map(|rows| *rows as f64)
+        });
+        let (count, sum) = per_key.fold((0, 0.0), |(count, sum), rows| (count + 1, sum + rows));
+        sum / f64::from(count.max(1))
+    }
+
+    /// Returns whether every partition was asked.
+    pub fn is_whole(&self) -> bool {
+        self.sampled.len() == self.partitions
     }
 
     /// Returns the rows of all partitions with keys in this range, as if the keys of a partition
@@ -101,6 +116,16 @@ mod tests {
         assert_eq!(known.rows_within((&[100], None)), 1_200.0);
         assert_eq!(known.rows_within((&[201], None)), 0.0);
         assert_eq!(table.of(1), None);
+        let empty = PartitionStatistics {
+            rows: Some(0),
+            ..PartitionStatistics::default()
+        };
+        table.add(2, 12, empty.clone());
+        let known = table.of(2).expect("one is empty");
+        assert_eq!(known.rows_per_key(1), 15.0);
+        assert_eq!(known.rows(), 1_600.0);
+        table.add(3, 12, empty);
+        assert_eq!(table.of(3), None, "the rows are in other partitions");
         table.add(2, 12, PartitionStatistics::default());
         assert_eq!(table.of(2), None, "one of the partitions is unknown");
     }

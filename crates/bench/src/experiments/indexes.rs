@@ -1,5 +1,5 @@
 //! Thin indexes compared with copies: lookups of one row, ranges of 100 rows, overwrites that
-//! change entries, and the making of an index (O1 to O4, O8).
+//! change entries, and the making of an index (O1 to O4, O8). O5 is in `index_ranges`.
 
 use std::cell::Cell;
 use std::io;
@@ -11,6 +11,7 @@ use client::{Client, IfExists, SchemaBuilder, Table, Value};
 use placement::{ColumnType, Durability, ThinIndex, ascending, encode_key};
 use protocol::expression::{Assignment, Expression};
 
+use super::index_ranges;
 use crate::distribution::BenchRandom;
 use crate::measure::{MeasuredWorker, Series, run as measure};
 use crate::options::MeasureOptions;
@@ -82,6 +83,8 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     overwrites(options, &cluster, &clients[0], &mut report).await?;
     let what = format!("a thin index over {rows} rows is made: rows");
     report.plain("O8", &what, &made, "1/s");
+    drop(cluster);
+    index_ranges::run(options, &mut report).await?;
     Ok(report)
 }
 

@@ -10,20 +10,25 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use placement::KeyInterval;
 use protocol::identity::ClockReading;
 
 use crate::core::contract::CoreLimits;
 
 /// The most keys that are kept of one window.
 const KEYS_MAX: usize = 64;
-/// The fewest kept keys of which a key to split at is chosen.
+/// A split needs at least this many kept keys.
 const KEYS_MIN: usize = 16;
 /// A range is split after this many windows in a row with too many requests.
 const WINDOWS: u32 = 3;
-/// Each side of a split gets at least this part of the requests.
+/// Each side of a split has at least one part of this many of the kept keys.
 const SIDE_SHARE: usize = 8;
-/// Neighbours with less than this part of the most requests or entries may be merged.
+/// Neighbours may be merged if each has less than one part of this many of the limits of entries and
+/// of requests.
 pub(super) const SMALL_SHARE: u64 = 4;
+
+/// A key above those of all entries: a read from the last key on is counted there.
+pub(super) const LAST_KEY: &[u8] = &[0xff];
 
 /// The requests at one range.
 #[derive(Debug)]
@@ -37,11 +42,11 @@ pub(super) struct RangeLoad {
     distance: u64,
     /// The kept keys of the window before, ascending.
     before: Vec<Box<[u8]>>,
-    /// The requests per second of the window before; none if there is none.
+    /// The requests per second of the last complete window; none before it.
     rate: Option<u64>,
     /// The number of windows in a row with too many requests.
     windows: u32,
-    /// The end of the last window with too many requests to merge the range.
+    /// The end of the last window with too many requests for a merge.
     busy_us: Option<u64>,
     /// The key at which the range should be split because of its requests.
     split_at: Option<Box<[u8]>>,
@@ -79,8 +84,8 @@ impl RangeLoad {
         self.requests += 1;
     }
 
-    /// Ends the window if it has lasted long enough. `start` is the first key of the range.
-    pub fn review(&mut self, now: ClockReading, limits: &CoreLimits, start: &[u8]) {
+    /// Ends the window if it has lasted long enough. A key to split at is within the range.
+    pub fn review(&mut self, now: ClockReading, limits: &CoreLimits, range: KeyInterval<'_>) {
         let passed_us = now.monotonic_us.saturating_sub(self.began_us);
         if passed_us < limits.range_window_us {
             return;
@@ -96,7 +101,7 @@ impl RangeLoad {
             self.busy_us = Some(now.monotonic_us);
         }
         self.split_at = match self.windows >= WINDOWS {
-            true => balanced(&self.before, &keys, start),
+            true => balanced(&self.before, &keys, range),
             false => None,
         };
         self.before = keys;
@@ -128,9 +133,13 @@ impl RangeLoad {
     }
 }
 
-/// Returns the candidate above `start` that divides the keys most evenly; none if a side of each
+/// Returns the candidate within the range that divides the keys most evenly; none if a side of each
 /// one has too few of them. Both lists are ascending.
-fn balanced(candidates: &[Box<[u8]>], keys: &[Box<[u8]>], start: &[u8]) -> Option<Box<[u8]>> {
+fn balanced(
+    candidates: &[Box<[u8]>],
+    keys: &[Box<[u8]>],
+    (start, end): KeyInterval<'_>,
+) -> Option<Box<[u8]>> {
     if keys.len() < KEYS_MIN {
         return None;
     }
@@ -138,8 +147,10 @@ fn balanced(candidates: &[Box<[u8]>], keys: &[Box<[u8]>], start: &[u8]) -> Optio
         let below = keys.partition_point(|key| **key < *candidate);
         below.min(keys.len() - below)
     };
-    let above = candidates.iter().filter(|it| ***it > *start);
-    let best = above.max_by_key(|it| smaller_side(it))?;
+    let end = end.unwrap_or(LAST_KEY);
+    let within = candidates.iter();
+    let within = within.filter(|it| ***it > *start && ***it < *end);
+    let best = within.max_by_key(|it| smaller_side(it))?;
     (smaller_side(best) * SIDE_SHARE >= keys.len()).then(|| best.clone())
 }
 
@@ -170,10 +181,14 @@ mod tests {
             for request in 0..requests {
                 load.note(&key(number, request).to_be_bytes());
             }
-            load.review(second(number + 1), &limits(), &100_u64.to_be_bytes());
+            load.review(second(number + 1), &limits(), RANGE);
         }
         load
     }
+
+    const START: [u8; 8] = 100_u64.to_be_bytes();
+    const END: [u8; 8] = 200_000_u64.to_be_bytes();
+    const RANGE: KeyInterval<'_> = (&START, Some(&END));
 
     fn split_at(load: &RangeLoad) -> Option<u64> {
         let key = load.split_at()?;
@@ -203,8 +218,25 @@ mod tests {
         assert_eq!(split_at(&load_of(5, 2_000, its_start)), None);
         let growing = |second: u64, request: u64| 100 + second * 2_000 + request;
         assert_eq!(split_at(&load_of(5, 2_000, growing)), None);
+        // Half of the requests read from the end, which is above all keys that grow.
+        let with_newest = |second: u64, request: u64| match request % 2 {
+            0 => u64::MAX,
+            _ => growing(second, request),
+        };
+        assert_eq!(split_at(&load_of(5, 2_000, with_newest)), None);
         let falling = |second: u64, request: u64| 100_000 - second * 2_000 - request;
         assert_eq!(split_at(&load_of(5, 2_000, falling)), None);
+    }
+
+    #[test]
+    fn a_key_outside_of_the_range_is_not_chosen() {
+        // Reads backwards from the end, and lookups below it.
+        let mixed = |_, request: u64| match request % 2 {
+            0 => 200_000,
+            _ => 100 + request * 7919 % 1000,
+        };
+        let at = split_at(&load_of(3, 2_000, mixed)).expect("it is busy");
+        assert!((101..1_100).contains(&at), "{at}");
     }
 
     #[test]
@@ -214,7 +246,7 @@ mod tests {
         assert!(load_of(1, 10, spread).is_calm(second(1), &limits()));
         let mut load = load_of(3, 300, spread);
         load.restart(second(3));
-        load.review(second(4), &limits(), b"");
+        load.review(second(4), &limits(), RANGE);
         assert!(!load.is_calm(second(12), &limits()));
         assert!(load.is_calm(second(13), &limits()));
     }

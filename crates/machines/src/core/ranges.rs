@@ -17,7 +17,7 @@ use protocol::message::{RANGE_REPORTS_MAX, RangeReport, Read};
 use protocol::planted::{self, Bug};
 
 use crate::core::CoreMachine;
-use crate::core::range_load::{RangeLoad, SMALL_SHARE};
+use crate::core::range_load::{LAST_KEY, RangeLoad, SMALL_SHARE};
 use crate::core::step::Step;
 
 /// The pause between two parts of the work, so that the core has time for requests.
@@ -67,7 +67,8 @@ impl RangeWatch {
             return;
         };
         let begins_at = match (&read.end, read.descending) {
-            (Some(end), true) => end,
+            (Some(end), true) => &end[..],
+            (None, true) => LAST_KEY,
             _ => &read.start,
         };
         match read.keys.is_empty() {
@@ -160,7 +161,7 @@ impl CoreMachine {
         }
         let load = self.ranges.loads.entry(id);
         let load = load.or_insert_with(|| RangeLoad::new(now));
-        load.review(now, &self.limits, &start);
+        load.review(now, &self.limits, (&start, end.as_deref()));
         let is_calm = load.is_calm(now, &self.limits);
         let busy_at = load.split_at().map(<[u8]>::to_vec);
         let Some(entries) = self.count_entries(id, tables)? else {

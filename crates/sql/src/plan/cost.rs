@@ -57,7 +57,7 @@ impl Estimator<'_> {
     /// Returns the estimate for an access; none if its replex has no statistics.
     fn estimate(&self, choice: &AccessChoice) -> Option<ReadEstimate> {
         let AccessChoice { access, taken, .. } = choice;
-        let of = self.known.of(access.replex)?.rows();
+        let of = self.known.rows();
         let matching = self.matching(access)?.min(of);
         let rest = self.conjuncts.iter().enumerate();
         let rest = rest.filter(|(number, _)| !taken.contains(number));
@@ -108,14 +108,16 @@ impl Estimator<'_> {
                     return Some(0.0);
                 };
                 let rows = known.rows_within((&first.start, first.end.as_deref()));
-                let rows = rows.max(1.0);
-                let ranged = self.table.layout.replexes[access.replex].ranges.is_some();
                 let partitions = self.table.layout.partition_count(access.replex);
-                match ranged {
-                    true => rows,
+                let is_ranged = self.table.layout.replexes[access.replex].ranges.is_some();
+                let rows = match is_ranged {
+                    true if known.is_whole() => rows,
+                    // Of the first and the last range a part is read.
+                    true => (segments - 1.0).max(UNKNOWN_PART) * known.rows_of_partition(),
                     // A hyperspace is asked for some of its cells.
                     false => rows * (segments / f64::from(partitions)).min(1.0),
-                }
+                };
+                rows.max(1.0)
             }
         })
     }
@@ -146,7 +148,8 @@ impl Estimator<'_> {
             let order = self.table.layout.order(replex);
             let first = order.first().filter(|it| it.column == column)?;
             let known = self.known.of(replex)?;
-            let partitions = match is_placed(self.table, replex, &[*first]) {
+            let is_ranged = self.table.layout.replexes[replex].ranges.is_some();
+            let partitions = match is_ranged || is_placed(self.table, replex, &[*first]) {
                 true => 1.0,
                 false => known.rows() / known.rows_of_partition().max(1.0),
             };
@@ -208,7 +211,7 @@ pub(super) fn cheapest(
 pub(super) fn lines(table: &PlacedTable, estimated: &EstimatedChoice) -> Vec<String> {
     let EstimatedChoice { chosen, others } = estimated;
     let mut lines = vec![format!(
-        "  expected: partitions look at {} of {} rows and return {}; cost {}",
+        "  expected: partitions read {} of {} rows and return {}; cost {}",
         about(chosen.looked_at),
         about(chosen.of),
         about(chosen.returned),
@@ -225,7 +228,7 @@ pub(super) fn lines(table: &PlacedTable, estimated: &EstimatedChoice) -> Vec<Str
     lines
 }
 
-/// Returns a number with two digits that matter, such as `1,200,000`.
+/// Returns a number rounded to two significant digits, such as `1,200,000`.
 fn about(number: f64) -> String {
     let magnitude = number.max(1.0).log10().floor() as i32 - 1;
     let unit = 10_f64.powi(magnitude.max(0));

@@ -137,7 +137,7 @@ fn explain_shows_what_is_expected() {
     assert_eq!(
         expected,
         [
-            "expected: partitions look at 20 of 40,000 rows and return 3; cost 330",
+            "expected: partitions read 20 of 40,000 rows and return 3; cost 330",
             "instead of: by_customer, 5,000 rows; cost 5,100",
         ]
     );

@@ -25,9 +25,9 @@ use crate::core::step::Step;
 const RUNS: u32 = 4;
 /// The most keys of a run.
 const RUN_KEYS: usize = 256;
-/// With so many rows for each value, runs are too short to count them.
-const FREQUENT: u64 = RUN_KEYS as u64 / 2;
-/// The most values of the first columns that are looked for one by one.
+/// From this many neighbouring keys with equal values on, a run is too short to count them.
+const FREQUENT: usize = RUN_KEYS / 2;
+/// The most values that are sought one by one, for each number of leading columns.
 const VALUES_MAX: u64 = 32;
 
 impl CoreMachine {
@@ -91,10 +91,15 @@ impl<T: Tables> Sample<'_, T> {
             });
         };
         let last = self.last_before(end)?.unwrap_or_else(|| first.clone());
+        let (first, last) = self.ends_of_values(first, last)?;
         let ends = (&first[..], &last[..]);
         let mut runs = Vec::new();
         for number in 0..RUNS {
-            let (run, is_all) = self.run(&key_between(ends, number, RUNS))?;
+            let start = match number {
+                0 => start.to_vec(),
+                _ => key_between(ends, number, RUNS),
+            };
+            let (run, is_all) = self.run(&start)?;
             runs.push(run);
             if number == 0 && is_all {
                 break;
@@ -108,13 +113,13 @@ impl<T: Tables> Sample<'_, T> {
         let mut rows_per_key: Vec<u64> = Vec::new();
         for count in 1..=self.columns.len() {
             let before = rows_per_key.last().copied().unwrap_or(u64::MAX);
-            let mut found = in_runs(&runs, count);
-            if let Some(rows) = rows.filter(|_| found >= FREQUENT && before >= FREQUENT) {
+            let (mut found, longest) = in_runs(&runs, count);
+            if let Some(rows) = rows.filter(|_| longest >= FREQUENT && before >= FREQUENT as u64) {
+                found = found.max(longest as u64);
                 found = found.max(self.by_values(rows, ends, count)?);
             }
             rows_per_key.push(found.min(before));
         }
-        let (first, last) = self.ends_of_values(first, last)?;
         Ok(PartitionStatistics {
             rows,
             rows_per_key,
@@ -167,7 +172,7 @@ impl<T: Tables> Sample<'_, T> {
         Ok(first)
     }
 
-    /// Returns neighbouring keys from a place on, and whether they are all to the end.
+    /// Returns up to [`RUN_KEYS`] keys from `start` on, and whether no key follows them.
     fn run(&self, start: &[u8]) -> Result<(Run, bool), TablesError> {
         let (mut run, mut is_all) = (Run::new(), true);
         let mut left = RUN_KEYS;
@@ -212,15 +217,16 @@ impl<T: Tables> Sample<'_, T> {
     }
 }
 
-/// Returns the rows for each combination of values in the first `count` columns, in runs.
-fn in_runs(runs: &[Run], count: usize) -> u64 {
-    let mut rows = 0;
-    let mut combinations = 0;
+/// Returns the rows for each combination of values in the first `count` columns, on average over the
+/// runs, and the most neighbouring rows with one combination.
+fn in_runs(runs: &[Run], count: usize) -> (u64, usize) {
+    let (mut rows, mut combinations, mut longest) = (0, 0, 0);
     for run in runs {
-        rows += run.len() as u64;
-        let pairs = run.windows(2);
-        let changes = pairs.filter(|pair| pair[0][..count] != pair[1][..count]);
-        combinations += changes.count() as u64 + u64::from(!run.is_empty());
+        for equal in run.chunk_by(|one, next| one[..count] == next[..count]) {
+            rows += equal.len() as u64;
+            combinations += 1;
+            longest = longest.max(equal.len());
+        }
     }
-    rows.div_ceil(combinations.max(1)).max(1)
+    (rows.div_ceil(combinations.max(1)).max(1), longest)
 }
