@@ -15,8 +15,8 @@ use tokio::task::JoinSet;
 
 use crate::client::Client;
 
-/// How long the client waits for a partition. Without an answer of each partition that was asked, an
-/// index has no estimates.
+/// How long the client waits for a partition. Without an answer of each partition that was asked,
+/// an index has no estimates.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Partitions of each replex that are asked.
 const SAMPLED: usize = 16;
@@ -37,7 +37,8 @@ impl Client {
     }
 
     /// Asks partitions of a table for estimates, and keeps the answers. Returns none, and keeps the
-    /// earlier ones, if the table does not exist, or all indexes have partitions that do not answer.
+    /// earlier ones, if the table does not exist, or all indexes have partitions that do not
+    /// answer.
     #[doc(hidden)]
     pub async fn measure(&self, id: TableId) -> Option<Arc<TableStatistics>> {
         let configuration = self.configuration();

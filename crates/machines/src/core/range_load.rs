@@ -23,8 +23,8 @@ const KEYS_MIN: usize = 16;
 const WINDOWS: u32 = 3;
 /// Each side of a split has at least one part of this many of the kept keys.
 const SIDE_SHARE: usize = 8;
-/// Neighbours may be merged if each has less than one part of this many of the limits of entries and
-/// of requests.
+/// Neighbours may be merged if each has less than one part of this many of the limits of entries
+/// and of requests.
 pub(super) const SMALL_SHARE: u64 = 4;
 
 /// A key above those of all entries: a read from the last key on is counted there.
@@ -36,9 +36,9 @@ pub(super) struct RangeLoad {
     /// The window that is under way.
     began_us: u64,
     requests: u64,
-    /// The keys of some of its requests, at equal distances in the order of arrival.
-    keys: Vec<Box<[u8]>>,
-    /// The distance between them in requests.
+    /// The numbers and keys of some of its requests.
+    keys: Vec<(u64, Box<[u8]>)>,
+    /// On average, one request of this many is kept. It is a power of two.
     distance: u64,
     /// The kept keys of the window before, ascending.
     before: Vec<Box<[u8]>>,
@@ -69,19 +69,16 @@ impl RangeLoad {
 
     /// Counts a request for a key.
     pub fn note(&mut self, key: &[u8]) {
-        if self.requests.is_multiple_of(self.distance) {
-            if self.keys.len() == KEYS_MAX {
-                // The request is also at the doubled distance from the last key that stays.
-                let mut number = 0;
-                self.keys.retain(|_| {
-                    number += 1;
-                    number % 2 == 1
-                });
-                self.distance *= 2;
-            }
-            self.keys.push(key.into());
-        }
+        let number = self.requests;
         self.requests += 1;
+        while self.keys.len() >= KEYS_MAX && is_kept(number, self.distance) {
+            self.distance *= 2;
+            let distance = self.distance;
+            self.keys.retain(|(number, _)| is_kept(*number, distance));
+        }
+        if is_kept(number, self.distance) {
+            self.keys.push((number, key.into()));
+        }
     }
 
     /// Ends the window if it has lasted long enough. A key to split at is within the range.
@@ -91,7 +88,8 @@ impl RangeLoad {
             return;
         }
         let rate = self.requests.saturating_mul(1_000_000) / passed_us.max(1);
-        let mut keys = core::mem::take(&mut self.keys);
+        let keys = core::mem::take(&mut self.keys).into_iter();
+        let mut keys: Vec<Box<[u8]>> = keys.map(|(_, key)| key).collect();
         keys.sort_unstable();
         self.windows = match rate >= limits.range_requests_max {
             true => self.windows.saturating_add(1),
@@ -131,6 +129,15 @@ impl RangeLoad {
         let is_over = |busy_us| now.monotonic_us.saturating_sub(busy_us) >= limits.range_calm_us;
         self.rate.is_some() && self.busy_us.is_none_or(is_over)
     }
+}
+
+/// Returns whether a request is kept, by its number. The choice looks random, so that requests of
+/// one kind are not left out because they alternate with others.
+fn is_kept(number: u64, distance: u64) -> bool {
+    // The finalizer of SplitMix64.
+    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ (mixed >> 31)).is_multiple_of(distance)
 }
 
 /// Returns the candidate within the range that divides the keys most evenly; none if a side of each
@@ -257,12 +264,9 @@ mod tests {
         for request in 0..100_000_u64 {
             load.note(&request.to_be_bytes());
         }
-        assert!((KEYS_MAX / 2..=KEYS_MAX).contains(&load.keys.len()));
-        let kept = |index: usize| {
-            let key = (*load.keys[index]).try_into().expect("keys have 8 bytes");
-            u64::from_be_bytes(key)
-        };
-        let distances = (1..load.keys.len()).map(|index| kept(index) - kept(index - 1));
-        assert!(distances.into_iter().all(|it| it == load.distance));
+        assert!((KEYS_MIN..=KEYS_MAX).contains(&load.keys.len()));
+        let late = load.keys.iter().filter(|(number, _)| *number >= 50_000);
+        let late = late.count() * 100 / load.keys.len();
+        assert!((30..=70).contains(&late), "{late}% are of the second half");
     }
 }

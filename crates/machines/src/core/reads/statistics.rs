@@ -217,8 +217,8 @@ impl<T: Tables> Sample<'_, T> {
     }
 }
 
-/// Returns the rows for each combination of values in the first `count` columns, on average over the
-/// runs, and the most neighbouring rows with one combination.
+/// Returns the rows for each combination of values in the first `count` columns, on average over
+/// the runs, and the most neighbouring rows with one combination.
 fn in_runs(runs: &[Run], count: usize) -> (u64, usize) {
     let (mut rows, mut combinations, mut longest) = (0, 0, 0);
     for run in runs {
