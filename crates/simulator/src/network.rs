@@ -40,6 +40,8 @@ struct Link {
     held_until_us: u64,
     /// How often the connection has broken. Each break loses the messages in flight.
     breaks: u64,
+    /// When the connection broke for the last time.
+    broke_us: u64,
 }
 
 /// The arrival times of a message: none, one or two.
@@ -94,10 +96,11 @@ impl Network {
         link.held_until_us = link.held_until_us.max(until_us);
     }
 
-    /// Returns whether no message from one node to the other was blocked since a time.
+    /// Returns whether no message from one node to the other was blocked, or lost with its
+    /// connection, since a time.
     pub fn flows_since(&self, since_us: u64, from: Node, to: Node) -> bool {
         let link = self.links.get(&(from, to));
-        link.is_none_or(|link| link.held_until_us <= since_us)
+        link.is_none_or(|link| link.held_until_us.max(link.broke_us) <= since_us)
     }
 
     /// Ends all blocks.
@@ -108,9 +111,10 @@ impl Network {
     }
 
     /// Breaks the connection between two nodes, and drops its messages in flight.
-    pub fn break_connection(&mut self, from: Node, to: Node) {
+    pub fn break_connection(&mut self, now_us: u64, from: Node, to: Node) {
         let link = self.links.entry((from, to)).or_default();
         link.breaks += 1;
+        link.broke_us = now_us;
         link.last_arrival_us = 0;
     }
 
@@ -189,5 +193,11 @@ mod tests {
         network.block(core(1), core(2), 5_000);
         assert!(network.send(0, core(1), core(2), &faults)[0] > Some(5_000));
         assert!(network.send(0, core(2), core(1), &faults)[0] < Some(5_000));
+        assert!(!network.flows_since(4_999, core(1), core(2)));
+        assert!(network.flows_since(5_000, core(1), core(2)));
+        assert!(network.flows_since(0, core(2), core(1)));
+        network.break_connection(7_000, core(1), core(2));
+        assert!(!network.flows_since(6_999, core(1), core(2)));
+        assert!(network.flows_since(7_000, core(1), core(2)));
     }
 }

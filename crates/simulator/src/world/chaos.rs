@@ -247,8 +247,8 @@ impl World {
         });
         self.notify_broken(one, two);
         self.notify_broken(two, one);
-        self.network.break_connection(one, two);
-        self.network.break_connection(two, one);
+        self.network.break_connection(self.now_us, one, two);
+        self.network.break_connection(self.now_us, two, one);
     }
 
     fn notify_broken(&mut self, at: Node, other: Node) {

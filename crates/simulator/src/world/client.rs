@@ -492,9 +492,9 @@ impl World {
         if client.open.remove(&core).is_some() {
             // Nothing of it may arrive any more: the next connection is another one.
             self.network
-                .break_connection(Node::Client(number), Node::Core(core));
+                .break_connection(self.now_us, Node::Client(number), Node::Core(core));
             self.network
-                .break_connection(Node::Core(core), Node::Client(number));
+                .break_connection(self.now_us, Node::Core(core), Node::Client(number));
             self.step_client(number, SessionInput::Disconnected { core });
         }
     }

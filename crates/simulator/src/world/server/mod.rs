@@ -368,9 +368,9 @@ impl World {
             let clients: Vec<u64> = self.clients.keys().copied().collect();
             for client in clients {
                 self.network
-                    .break_connection(Node::Client(client), Node::Core(core));
+                    .break_connection(self.now_us, Node::Client(client), Node::Core(core));
                 self.network
-                    .break_connection(Node::Core(core), Node::Client(client));
+                    .break_connection(self.now_us, Node::Core(core), Node::Client(client));
                 let delay_us = self.faults.latency_us;
                 self.after(delay_us, Event::ClientDisconnected(client, core));
             }
@@ -382,7 +382,8 @@ impl World {
                             server,
                             core: other,
                         });
-                        self.network.break_connection(Node::Core(core), other);
+                        self.network
+                            .break_connection(self.now_us, Node::Core(core), other);
                     }
                 }
             }
