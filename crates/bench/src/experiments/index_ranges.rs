@@ -19,8 +19,9 @@ use crate::store::{self, applied, failed};
 /// The numbers of ranges that are compared.
 const RANGES: [u64; 4] = [1, 2, 4, 8];
 const SERVERS: usize = 8;
-/// Lookups in flight.
-const WINDOW: usize = 16;
+/// Lookups in flight for each range, so that a server has as many at a time in each cluster: it
+/// handles those that arrive together in one turn.
+const WINDOW: u64 = 16;
 /// How long an index may take to split.
 const SPLIT_WITHIN: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(100);
@@ -41,8 +42,9 @@ pub async fn run(options: &MeasureOptions, report: &mut FigureReport) -> io::Res
     }
     let mut series = RANGES.map(|_| Series::default());
     for _ in 0..options.pairs {
-        for ((cluster, table), series) in clusters.iter().zip(&mut series) {
-            let workers = (0..WINDOW as u64).map(|seed| LookupWorker {
+        let measured = RANGES.iter().zip(&clusters).zip(&mut series);
+        for ((count, (cluster, table)), series) in measured {
+            let workers = (0..WINDOW * count).map(|seed| LookupWorker {
                 table: table.clone(),
                 rows: options.rows,
                 random: BenchRandom::new(seed),
