@@ -36,13 +36,14 @@ impl Client {
         statistics
     }
 
-    /// Asks partitions of a table for estimates, and keeps the answers. Returns none, and keeps the
-    /// earlier ones, if the table does not exist, or all indexes have partitions that do not
-    /// answer.
+    /// Asks partitions of a table for estimates, and keeps the answers. The earlier ones stay if
+    /// the table does not exist, or all indexes have partitions that do not answer.
     #[doc(hidden)]
-    pub async fn measure(&self, id: TableId) -> Option<Arc<TableStatistics>> {
+    pub async fn measure(&self, id: TableId) {
         let configuration = self.configuration();
-        let table = configuration.table(id)?;
+        let Some(table) = configuration.table(id) else {
+            return;
+        };
         let mut asking = JoinSet::new();
         for replex in table
             .searchable()
@@ -63,25 +64,25 @@ impl Client {
         let mut answers = Vec::new();
         let mut silent = BTreeSet::new();
         while let Some(answer) = asking.join_next().await {
-            match answer.ok()? {
-                (of, Some(statistics)) => answers.push((of, statistics)),
-                ((replex, _), None) => {
+            match answer {
+                Ok((of, Some(statistics))) => answers.push((of, statistics)),
+                Ok(((replex, _), None)) => {
                     silent.insert(replex);
                 }
+                // The runtime ends.
+                Err(_) => return,
             }
         }
         answers.retain(|((replex, _), _)| !silent.contains(replex));
         if answers.is_empty() {
-            return None;
+            return;
         }
         let mut found = TableStatistics::default();
         for ((replex, partitions), statistics) in answers {
             found.add(replex, partitions, statistics);
         }
-        let found = Arc::new(found);
         let known = self.statistics();
-        known.keep(table, Arc::clone(&found), &configuration);
-        Some(found)
+        known.keep(table, Arc::new(found), &configuration);
     }
 }
 

@@ -4,41 +4,30 @@
 
 mod inserts;
 mod pair;
+mod serving;
 
 use std::sync::Arc;
 
-use machines::core::{ClientId, CoreIdentity, CoreInput, CoreLimits, CoreMachine, CoreOutput};
-use placement::tables::MemoryTables;
+use machines::core::{ClientId, CoreInput, CoreLimits, CoreOutput};
 use placement::{Constraint, Durability, Layout, Value, encode_key, encode_row};
 use protocol::codec::{Bytes, Wire};
 use protocol::configuration::{Configuration, PartitionState};
 use protocol::identity::{
-    ClockReading, Epoch, FinishedLine, Incarnation, OperationId, Position, ReaderId, RequestId,
-    SessionId, SnapshotId, TableId, Version,
+    Epoch, Incarnation, OperationId, ReaderId, RequestId, SessionId, SnapshotId, TableId, Version,
 };
 use protocol::message::{
-    Execute, PeerHeader, PeerMessage, Read, Refusal, Reply, Request, Room, SnapshotFailure,
-    SnapshotMessage, SnapshotReply, SnapshotRequest, SnapshotUse,
+    Execute, PeerMessage, Read, Refusal, Reply, Request, SnapshotFailure, SnapshotMessage,
+    SnapshotReply, SnapshotRequest, SnapshotUse,
 };
 use protocol::operation::{Action, Decision, Mutation, RequestResult};
 use protocol::record::Record;
 
 use inserts::partition;
 use pair::{configuration, core};
+use serving::Participant;
 
 const HOLD_US: u64 = 20_000;
 const LEASE_US: u64 = 400_000;
-
-/// The machine of one server: of server 1, which holds the primary copy, or of server 2. The other
-/// one is what a test says.
-struct Participant {
-    machine: CoreMachine,
-    /// The other server.
-    other: u32,
-    tables: MemoryTables,
-    now: ClockReading,
-    epoch: u64,
-}
 
 impl Participant {
     /// Returns server 1, which serves.
@@ -46,85 +35,10 @@ impl Participant {
         Participant::of(1, configuration())
     }
 
-    /// Returns a server that serves.
-    fn of(server: u32, known: Configuration) -> Participant {
-        let identity = CoreIdentity {
-            cluster: 1,
-            core: core(server),
-            incarnation: Incarnation(1),
-        };
-        let now = ClockReading {
-            monotonic_us: 5_000_000,
-            wall_us: 1_000,
-        };
-        let limits = CoreLimits::default();
-        let machine = CoreMachine::new(identity, limits, Arc::new(known));
-        let mut it = Participant {
-            machine,
-            other: 3 - server,
-            tables: MemoryTables::new(),
-            now,
-            epoch: 3,
-        };
-        let mut output = CoreOutput::default();
-        let started = it
-            .machine
-            .start(now, Position(1), &mut it.tables, &mut output);
-        started.expect("tables in memory do not fail");
-        for send in output.sends {
-            if let PeerMessage::Recover { table, attempt } = send.message {
-                it.peer(PeerMessage::RecoverEnd {
-                    table,
-                    attempt,
-                    count: 0,
-                    finished_below: FinishedLine::default(),
-                });
-            }
-        }
-        it.renew();
-        assert!(!it.machine.is_recovering());
-        it
-    }
-
-    fn step(&mut self, input: CoreInput) -> CoreOutput {
-        let mut output = CoreOutput::default();
-        let (now, tables) = (self.now, &mut self.tables);
-        let stepped = self.machine.step(now, input, tables, &mut output);
-        stepped.expect("tables in memory do not fail");
-        output
-    }
-
-    /// Takes a message of the other server.
-    fn peer(&mut self, message: PeerMessage) -> CoreOutput {
-        self.message(self.other, message)
-    }
-
-    /// Takes a message of a server.
-    fn message(&mut self, from: u32, message: PeerMessage) -> CoreOutput {
-        let header = PeerHeader {
-            from: core(from),
-            incarnation: Incarnation(1),
-            epoch: Epoch(self.epoch),
-            table_epoch: message.table().map_or(Epoch(0), |_| Epoch(self.epoch)),
-        };
-        self.step(CoreInput::Peer { header, message })
-    }
-
     /// Takes a message of server 2 as the opener, and returns the answer.
     fn opener(&mut self, message: SnapshotMessage) -> Option<SnapshotMessage> {
         let output = self.peer(PeerMessage::Snapshot(message));
         answer(output)
-    }
-
-    /// Renews the lease.
-    fn renew(&mut self) {
-        self.now.monotonic_us += CoreLimits::default().heartbeat_us;
-        self.step(CoreInput::Tick);
-        let sent_us = self.now.monotonic_us;
-        self.peer(PeerMessage::LeaseGrant {
-            sent_us,
-            room: Room::Free,
-        });
     }
 
     fn hold(&mut self, number: u64) -> Option<SnapshotMessage> {

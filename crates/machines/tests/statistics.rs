@@ -1,20 +1,16 @@
 //! The estimates of one core about a partition: exact for few rows, and near enough for many.
 
 mod pair;
+mod serving;
 
-use std::sync::Arc;
-
-use machines::core::{ClientId, CoreIdentity, CoreInput, CoreLimits, CoreMachine, CoreOutput};
-use placement::tables::{MemoryTables, Tables};
+use machines::core::{ClientId, CoreInput};
+use placement::tables::Tables;
 use placement::{Value, encode_key, part_before};
-use protocol::identity::{
-    ClockReading, Epoch, FinishedLine, Incarnation, PartitionId, Position, TableId,
-};
-use protocol::message::{
-    PartitionStatistics, PeerHeader, PeerMessage, Refusal, Reply, Request, Room, StatisticsRead,
-};
+use protocol::identity::{Epoch, PartitionId, TableId};
+use protocol::message::{PartitionStatistics, Refusal, Reply, Request, StatisticsRead};
 
-use pair::{configuration, core};
+use pair::configuration;
+use serving::Participant;
 
 /// The partition of the index over `tail`, which server 2 holds.
 const BY_TAIL: PartitionId = PartitionId {
@@ -23,109 +19,46 @@ const BY_TAIL: PartitionId = PartitionId {
     number: 0,
 };
 
-/// Server 2 with rows in its partition.
-struct Holder {
-    machine: CoreMachine,
-    tables: MemoryTables,
-    now: ClockReading,
+/// Returns server 2 with these tails in its partition, one for each row.
+fn holder_of(tails: impl Iterator<Item = i64>) -> Participant {
+    let mut holder = Participant::of(2, configuration());
+    for (id, tail) in (0..).zip(tails) {
+        let key = encode_key([Value::Int64(tail).as_ref(), Value::Int64(id).as_ref()]);
+        holder.tables.put(BY_TAIL.rows_table(), &key, b"");
+    }
+    holder
 }
 
-impl Holder {
-    /// Returns the server with these tails, one for each row.
-    fn of(tails: impl Iterator<Item = i64>) -> Holder {
-        let identity = CoreIdentity {
-            cluster: 1,
-            core: core(2),
-            incarnation: Incarnation(1),
-        };
-        let limits = CoreLimits::default();
-        let mut holder = Holder {
-            machine: CoreMachine::new(identity, limits, Arc::new(configuration())),
-            tables: MemoryTables::new(),
-            now: ClockReading::default(),
-        };
-        let mut output = CoreOutput::default();
-        let Holder {
-            machine,
-            tables,
-            now,
-        } = &mut holder;
-        let started = machine.start(*now, Position(1), tables, &mut output);
-        started.expect("tables in memory do not fail");
-        for send in output.sends {
-            if let PeerMessage::Recover { table, attempt } = send.message {
-                holder.peer(PeerMessage::RecoverEnd {
-                    table,
-                    attempt,
-                    count: 0,
-                    finished_below: FinishedLine::default(),
-                });
-            }
-        }
-        holder.now.monotonic_us += CoreLimits::default().heartbeat_us;
-        holder.step(CoreInput::Tick);
-        let sent_us = holder.now.monotonic_us;
-        holder.peer(PeerMessage::LeaseGrant {
-            sent_us,
-            room: Room::Free,
-        });
-        for (id, tail) in (0..).zip(tails) {
-            let key = encode_key([Value::Int64(tail).as_ref(), Value::Int64(id).as_ref()]);
-            holder.tables.put(BY_TAIL.rows_table(), &key, b"");
-        }
-        holder
-    }
+fn ask(holder: &mut Participant, epoch: u64, partition: PartitionId) -> Reply {
+    let output = holder.step(CoreInput::Request {
+        client: ClientId(1),
+        correlation: 1,
+        request: Request::Statistics(StatisticsRead {
+            epoch: Epoch(epoch),
+            partition,
+        }),
+    });
+    let mut replies = output.replies.into_iter();
+    replies.next().expect("it is answered at once").reply
+}
 
-    fn step(&mut self, input: CoreInput) -> CoreOutput {
-        let mut output = CoreOutput::default();
-        let stepped = self
-            .machine
-            .step(self.now, input, &mut self.tables, &mut output);
-        stepped.expect("tables in memory do not fail");
-        output
-    }
-
-    fn peer(&mut self, message: PeerMessage) {
-        let header = PeerHeader {
-            from: core(1),
-            incarnation: Incarnation(1),
-            epoch: Epoch(3),
-            table_epoch: Epoch(3),
-        };
-        self.step(CoreInput::Peer { header, message });
-    }
-
-    fn ask(&mut self, epoch: u64, partition: PartitionId) -> Reply {
-        let output = self.step(CoreInput::Request {
-            client: ClientId(1),
-            correlation: 1,
-            request: Request::Statistics(StatisticsRead {
-                epoch: Epoch(epoch),
-                partition,
-            }),
-        });
-        let mut replies = output.replies.into_iter();
-        replies.next().expect("it is answered at once").reply
-    }
-
-    fn statistics(&mut self) -> PartitionStatistics {
-        match self.ask(3, BY_TAIL) {
-            Reply::Statistics(statistics) => statistics,
-            other => panic!("{other:?}"),
-        }
+fn statistics(tails: impl Iterator<Item = i64>) -> PartitionStatistics {
+    match ask(&mut holder_of(tails), 3, BY_TAIL) {
+        Reply::Statistics(statistics) => statistics,
+        other => panic!("{other:?}"),
     }
 }
 
 /// Returns the rows for each tail.
 fn rows_per_tail(tails: impl Iterator<Item = i64>) -> u64 {
-    Holder::of(tails).statistics().rows_per_key[0]
+    statistics(tails).rows_per_key[0]
 }
 
 #[test]
 fn few_rows_are_counted() {
-    let empty = Holder::of(0..0).statistics();
+    let empty = statistics(0..0);
     assert_eq!((empty.rows, &empty.rows_per_key[..]), (Some(0), &[][..]));
-    let few = Holder::of((0..100).map(|id| id % 5)).statistics();
+    let few = statistics((0..100).map(|id| id % 5));
     assert_eq!(few.rows, Some(100));
     assert_eq!(few.rows_per_key, [20, 1]);
     let ends = (&few.first[..], &few.last[..]);
@@ -134,13 +67,13 @@ fn few_rows_are_counted() {
     // One row, and keys that are shorter than others.
     for tails in [0..1, 0..2, 0..3] {
         let rows = tails.end as u64;
-        assert_eq!(Holder::of(tails).statistics().rows, Some(rows));
+        assert_eq!(statistics(tails).rows, Some(rows));
     }
 }
 
 #[test]
 fn many_rows_are_estimated() {
-    let many = Holder::of((0..50_000).map(|id| id / 20)).statistics();
+    let many = statistics((0..50_000).map(|id| id / 20));
     assert_eq!(many.rows, Some(50_000));
     assert!((15..=25).contains(&many.rows_per_key[0]), "{many:?}");
     assert_eq!(many.rows_per_key[1], 1);
@@ -164,15 +97,15 @@ fn many_rows_are_estimated() {
 
 #[test]
 fn others_partitions_and_old_epochs_are_refused() {
-    let mut holder = Holder::of(0..10);
-    let old = holder.ask(2, BY_TAIL);
+    let mut holder = holder_of(0..10);
+    let old = ask(&mut holder, 2, BY_TAIL);
     let is_stale = matches!(old, Reply::Refused(Refusal::StaleEpoch { .. }));
     assert!(is_stale, "{old:?}");
     let elsewhere = PartitionId {
         replex: 0,
         ..BY_TAIL
     };
-    let refused = holder.ask(3, elsewhere);
+    let refused = ask(&mut holder, 3, elsewhere);
     let is_refused = matches!(refused, Reply::Refused(Refusal::WrongPartition));
     assert!(is_refused, "{refused:?}");
 }

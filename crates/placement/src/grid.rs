@@ -133,6 +133,11 @@ impl Layout {
         matches!(self.replexes[number].kind, ReplexKind::Thin { .. })
     }
 
+    /// Returns whether ranges of its order divide a replex, and not hashes.
+    pub fn is_ranged(&self, number: usize) -> bool {
+        self.replexes[number].ranges.is_some()
+    }
+
     /// Returns the columns that the entries of a thin index have: those of its order, and included
     /// ones. Returns none if the replex is another one.
     pub fn entry_columns(&self, schema: &Schema, number: usize) -> Option<Vec<usize>> {

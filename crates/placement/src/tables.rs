@@ -93,6 +93,42 @@ pub trait Tables {
         self.read(table, key, &mut |value| found = Some(value.to_vec()))?;
         Ok(found)
     }
+
+    /// Returns the first key with `start <= key < end`; none if there is none.
+    ///
+    /// # Errors
+    /// As [`Tables::scan`].
+    fn first_key(
+        &self,
+        table: u64,
+        start: &[u8],
+        end: Option<&[u8]>,
+    ) -> Result<Option<Vec<u8>>, TablesError> {
+        let mut first = None;
+        self.scan(table, start, end, &mut |key, _| {
+            first = Some(key.to_vec());
+            ControlFlow::Break(())
+        })?;
+        Ok(first)
+    }
+
+    /// Returns the last key with `start <= key < end`; none if there is none.
+    ///
+    /// # Errors
+    /// As [`Tables::scan`].
+    fn last_key(
+        &self,
+        table: u64,
+        start: &[u8],
+        end: Option<&[u8]>,
+    ) -> Result<Option<Vec<u8>>, TablesError> {
+        let mut last = None;
+        self.scan_reverse(table, start, end, &mut |key, _| {
+            last = Some(key.to_vec());
+            ControlFlow::Break(())
+        })?;
+        Ok(last)
+    }
 }
 
 /// A read of the cold store failed, because of damage or an I/O error. Contains a description.

@@ -4,7 +4,10 @@ use alloc::collections::{BTreeMap, BTreeSet};
 
 use protocol::configuration::{Configuration, PlacedTables, routes};
 use protocol::identity::{CoreId, PartitionId, ServerId, TableId};
-use protocol::message::{Execute, Request, SnapshotFailure, SnapshotRequest};
+use protocol::message::{
+    ChecksumRead, Execute, HoldRelease, Read, Request, SnapshotFailure, SnapshotRequest,
+    StatisticsRead,
+};
 use protocol::operation::Mutation;
 
 use super::{SessionFailure, SessionMachine, SessionOperation, Ticket};
@@ -138,26 +141,22 @@ impl SessionMachine {
                     mutations: mutations.clone(),
                 })
             }
-            SessionOperation::Read(read) => {
-                let mut read = read.clone();
-                read.epoch = epoch;
-                Request::Read(read)
-            }
-            SessionOperation::Checksum(read) => {
-                let mut read = read.clone();
-                read.epoch = epoch;
-                Request::Checksum(read)
-            }
-            SessionOperation::Statistics(read) => {
-                let mut read = read.clone();
-                read.epoch = epoch;
-                Request::Statistics(read)
-            }
-            SessionOperation::Release(release) => {
-                let mut release = release.clone();
-                release.epoch = epoch;
-                Request::Release(release)
-            }
+            SessionOperation::Read(read) => Request::Read(Read {
+                epoch,
+                ..read.clone()
+            }),
+            SessionOperation::Checksum(read) => Request::Checksum(ChecksumRead {
+                epoch,
+                ..read.clone()
+            }),
+            SessionOperation::Statistics(read) => Request::Statistics(StatisticsRead {
+                epoch,
+                ..read.clone()
+            }),
+            SessionOperation::Release(release) => Request::Release(HoldRelease {
+                epoch,
+                ..release.clone()
+            }),
             SessionOperation::Status(_) => Request::Status,
             SessionOperation::OpenSnapshot(tables) => {
                 let tables = tables.iter().map(|table| (*table, self.epoch_of(*table)));

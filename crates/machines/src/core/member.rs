@@ -302,14 +302,18 @@ impl Member {
             0 => (1 << self.prepare.sides) - 1,
             _ => 0,
         };
-        let below = self.next().is_none() || self.next_durable;
-        below && self.sides_durable == all_sides
+        self.below_durable() && self.sides_durable == all_sides
+    }
+
+    /// Returns whether all later members of the chain have the outcome durably.
+    fn below_durable(&self) -> bool {
+        self.next().is_none() || self.next_durable
     }
 
     /// Returns whether this member has the decision, and all later members of the chain have it
     /// durably.
     pub fn chain_durable(&self) -> bool {
-        self.decision.is_some() && (self.next().is_none() || self.next_durable)
+        self.decision.is_some() && self.below_durable()
     }
 
     /// Returns the position of the partition's replex, counted from 1, as k and x are (R3).

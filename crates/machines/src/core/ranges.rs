@@ -172,9 +172,10 @@ impl CoreMachine {
         if entries < most {
             self.ranges.forget(id);
             if let Some(key) = busy_at {
-                let end = end.as_deref();
-                if let Some(key) = first_from(id, (&key, end), tables)? {
-                    self.report_range(id, entries, Some(key));
+                // Requests name keys that no entry has, and ranges start at keys of entries.
+                let first = tables.first_key(id.rows_table(), &key, end.as_deref())?;
+                if let Some(key) = first {
+                    self.report_range(id, entries, Some(key.into()));
                 }
             } else if has_neighbours && is_calm && entries < most / SMALL_SHARE {
                 self.report_range(id, entries, None);
@@ -303,21 +304,6 @@ impl CoreMachine {
         }
         Ok(search.next.is_none())
     }
-}
-
-/// Returns the first key of an entry in a range of keys. Requests name keys that no entry has, and
-/// ranges start at keys of entries.
-fn first_from<T: Tables>(
-    id: PartitionId,
-    (start, end): (&[u8], Option<&[u8]>),
-    tables: &T,
-) -> Result<Option<Bytes>, TablesError> {
-    let mut first = None;
-    tables.scan(id.rows_table(), start, end, &mut |key, _| {
-        first = Some(Bytes::from(key));
-        ControlFlow::Break(())
-    })?;
-    Ok(first)
 }
 
 impl Search {

@@ -370,8 +370,7 @@ impl TableInfo {
 
     /// Returns whether a partition is a range of a thin index.
     pub fn is_ranged(&self, partition: PartitionId) -> bool {
-        let replex = &self.layout.replexes[usize::from(partition.replex)];
-        replex.ranges.is_some()
+        self.layout.is_ranged(usize::from(partition.replex))
     }
 
     /// Returns the part of a range of keys that a partition has, see

@@ -109,8 +109,7 @@ impl Estimator<'_> {
                 };
                 let rows = known.rows_within((&first.start, first.end.as_deref()));
                 let partitions = self.table.layout.partition_count(access.replex);
-                let is_ranged = self.table.layout.replexes[access.replex].ranges.is_some();
-                let rows = match is_ranged {
+                let rows = match self.table.layout.is_ranged(access.replex) {
                     true if known.is_whole() => rows,
                     // Of the first and the last range a part is read.
                     true => (segments - 1.0).max(UNKNOWN_PART) * known.rows_of_partition(),
@@ -148,7 +147,7 @@ impl Estimator<'_> {
             let order = self.table.layout.order(replex);
             let first = order.first().filter(|it| it.column == column)?;
             let known = self.known.of(replex)?;
-            let is_ranged = self.table.layout.replexes[replex].ranges.is_some();
+            let is_ranged = self.table.layout.is_ranged(replex);
             let partitions = match is_ranged || is_placed(self.table, replex, &[*first]) {
                 true => 1.0,
                 false => known.rows() / known.rows_of_partition().max(1.0),

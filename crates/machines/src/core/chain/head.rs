@@ -457,8 +457,6 @@ impl CoreMachine {
         key: MemberKey,
         output: &mut CoreOutput,
     ) {
-        let lease_us = self.lease_until_us(now, key.1.table);
-        let lease_us = Some(lease_us).filter(|_| !planted::is(Bug::AbortNeedsNoLease));
         let member = &self.members[&key];
         let prepare = Arc::clone(&member.prepare);
         let after = match member.prepared_at() {
@@ -474,6 +472,8 @@ impl CoreMachine {
         };
         match (reason, &prepare.requests[..]) {
             (Some(reason), [request]) => {
+                let lease_us = self.lease_until_us(now, key.1.table);
+                let lease_us = Some(lease_us).filter(|_| !planted::is(Bug::AbortNeedsNoLease));
                 self.answer_waiters(request.request, reason, (after, lease_us), output);
             }
             (Some(_), requests) => self.run_alone(key, folded, requests, output),

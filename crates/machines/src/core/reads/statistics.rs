@@ -153,23 +153,11 @@ impl<T: Tables> Sample<'_, T> {
     }
 
     fn last_before(&self, end: Option<&[u8]>) -> Result<Option<Vec<u8>>, TablesError> {
-        let mut last = None;
-        self.tables
-            .scan_reverse(self.table, self.keys.0, end, &mut |key, _| {
-                last = Some(key.to_vec());
-                ControlFlow::Break(())
-            })?;
-        Ok(last)
+        self.tables.last_key(self.table, self.keys.0, end)
     }
 
     fn first_from(&self, start: &[u8]) -> Result<Option<Vec<u8>>, TablesError> {
-        let mut first = None;
-        self.tables
-            .scan(self.table, start, self.keys.1, &mut |key, _| {
-                first = Some(key.to_vec());
-                ControlFlow::Break(())
-            })?;
-        Ok(first)
+        self.tables.first_key(self.table, start, self.keys.1)
     }
 
     /// Returns up to [`RUN_KEYS`] keys from `start` on, and whether no key follows them.
