@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protocol::identity::{TableId, Version};
+use protocol::identity::{Epoch, TableId, Version};
 use protocol::message::CopyFailure;
 
 use super::cuts::rows_at;
@@ -26,14 +26,14 @@ pub struct Collisions {
 
 impl Collisions {
     /// Records the indexes that a table has from an epoch on and did not have before. All earlier
-    /// operations are decided.
+    /// operations are decided, and clients may see the decisions.
     ///
     /// # Errors
     /// A row in the ledger does not parse.
     pub fn begin(
         &mut self,
         ledger: &Ledger,
-        id: TableId,
+        (id, epoch): (TableId, Epoch),
         table: &Translation,
     ) -> Result<(), String> {
         let eras = &table.model.eras;
@@ -45,7 +45,7 @@ impl Collisions {
             }
             let mut keys = BTreeSet::new();
             let mut collide = false;
-            for (_, row) in rows_at(ledger, id, Version(u64::MAX)).values() {
+            for (_, row) in rows_at(ledger, (id, epoch), Version(u64::MAX)).values() {
                 let row = table.parse(row)?;
                 let has_null = table.model.key_has_null(place, &row);
                 collide |= !has_null && !keys.insert(table.model.key(place, &row));
@@ -82,7 +82,7 @@ impl Collisions {
 #[cfg(test)]
 mod tests {
     use placement::{Constraint, Index, Layout};
-    use protocol::identity::{Epoch, Position};
+    use protocol::identity::Position;
     use protocol::operation::{Decision, Prepare, Vote};
 
     use super::*;
@@ -116,7 +116,7 @@ mod tests {
         let changed = table.change(Epoch(2), &schema, &Layout::base(&schema));
         changed.expect("it has another copy");
         let mut collisions = Collisions::default();
-        let noted = collisions.begin(&ledger, TableId(1), &table);
+        let noted = collisions.begin(&ledger, (TableId(1), Epoch(2)), &table);
         noted.expect("the rows parse");
         collisions
     }

@@ -66,7 +66,7 @@ impl GivenSnapshots {
                 ));
             }
             let rows = self.rows.entry((snapshot, *table));
-            rows.or_insert_with(|| rows_at(ledger, *table, at));
+            rows.or_insert_with(|| rows_at(ledger, (*table, *epoch), at));
         }
         let spans = tables.iter().filter_map(|own| self.operations.get(own));
         let spans = spans.flat_map(BTreeMap::values);
@@ -127,11 +127,18 @@ impl GivenSnapshots {
     }
 }
 
-/// Returns the rows of a table that were committed up to a version.
-pub fn rows_at(ledger: &Ledger, table: TableId, at: Version) -> CutRows {
+/// Returns the rows of a table that were committed up to a version, in an epoch of the table that
+/// serves.
+///
+/// The end of an earlier epoch may have committed an operation although the epoch never served. If
+/// the cores with this decision left before a later epoch served, the operation was never made, and
+/// no client has seen it.
+pub fn rows_at(ledger: &Ledger, (table, epoch): (TableId, Epoch), at: Version) -> CutRows {
     let operations = ledger.operations.values();
-    let committed =
-        operations.filter(|it| it.prepare.table == table && it.decision == Some(Decision::Commit));
+    let committed = operations.filter(|it| {
+        let is_made = it.visible || it.prepare.epoch >= epoch;
+        it.prepare.table == table && it.decision == Some(Decision::Commit) && is_made
+    });
     let changes = committed.flat_map(|it| &it.prepare.changes);
     let mut last: BTreeMap<&[u8], &RowChange> = BTreeMap::new();
     for change in changes.filter(|change| change.version <= at) {
@@ -154,7 +161,8 @@ fn lowest_version(prepare: &Prepare) -> Version {
 
 #[cfg(test)]
 mod tests {
-    use protocol::identity::{CoreId, Incarnation, ServerId};
+    use protocol::identity::{CoreId, Incarnation, Position, ServerId};
+    use protocol::record::Record;
 
     use super::*;
     use crate::ledger::testing::prepare;
@@ -255,5 +263,28 @@ mod tests {
         let mut given = GivenSnapshots::default();
         let highest = Version(u64::MAX);
         assert!(given.give(&ledger, (NAME, highest), &[own]).is_err());
+    }
+
+    #[test]
+    fn decision_of_an_epoch_that_never_served_counts_no_more() {
+        use crate::ledger::testing::{core, decided, partition, prepared};
+        let mut ledger = Ledger::default();
+        let own = prepare(1, &[]);
+        prepared(&mut ledger, 1, 0, &own);
+        let sealed = Record::Sealed {
+            epoch: Epoch(2),
+            tables: vec![(partition(0).table, true)],
+        };
+        ledger.append((core(0), Position(2)), &sealed, None);
+        let decided = decided(1, 0, Decision::Commit);
+        ledger.append((core(0), Position(3)), &decided, None);
+        let rows = |ledger: &Ledger, epoch| {
+            rows_at(ledger, (own.table, Epoch(epoch)), Version(u64::MAX)).len()
+        };
+        assert_eq!(rows(&ledger, 3), 0);
+        // Unless the epoch does serve.
+        let served = ledger.served((core(0), Epoch(2)), |_| true);
+        served.expect("it is the only decision");
+        assert_eq!(rows(&ledger, 3), 1);
     }
 }

@@ -443,7 +443,9 @@ impl World {
         let table = Rc::make_mut(translation);
         let change = table.change(self.epoch, &newest.schema, &newest.layout);
         let era = change.expect("its copies are others");
-        let noted = self.collisions.begin(&self.ledger, *id, table);
+        let noted = self
+            .collisions
+            .begin(&self.ledger, (*id, self.epoch), table);
         let begun = self.next_moment();
         let ended = Some((self.next_moment(), Observation::Applied));
         let groups = 0..self.plan.workload.groups;
