@@ -62,10 +62,11 @@ pub fn run(root: &Path, environment: &[(&str, &str)]) -> Result<(), String> {
             .unwrap_or_else(PoisonError::into_inner)
             .next()
     };
+    let begun = Instant::now();
     let run_some = || {
         let mut failed = Vec::new();
         while let Some(program) = next() {
-            if !run_one(program, environment) {
+            if !run_one(program, environment, begun) {
                 failed.push(program.executable.display().to_string());
             }
         }
@@ -93,8 +94,9 @@ pub fn run(root: &Path, environment: &[(&str, &str)]) -> Result<(), String> {
     }
 }
 
-/// Runs a program, and returns whether its tests passed.
-fn run_one(program: &TestProgram, environment: &[(&str, &str)]) -> bool {
+/// Runs a program, and returns whether its tests passed. `begun` is when the first one began.
+fn run_one(program: &TestProgram, environment: &[(&str, &str)], begun: Instant) -> bool {
+    let started = begun.elapsed().as_secs_f32();
     let mut command = Command::new(&program.executable);
     command
         .current_dir(&program.folder)
@@ -108,7 +110,8 @@ fn run_one(program: &TestProgram, environment: &[(&str, &str)]) -> bool {
     let passed = failure.is_none();
     let failure = failure.map_or_else(String::new, |failure| format!("{name} failed: {failure}\n"));
     // One write, so that no other program's output comes between.
-    println!("     Running {name}\n{output}{failure}");
+    let ended = begun.elapsed().as_secs_f32();
+    println!("     Running {name} (from {started:.1} to {ended:.1} s)\n{output}{failure}");
     passed
 }
 

@@ -17,6 +17,9 @@ use crate::support::{PASSWORD, USER, is_there, needs, printed};
 const CONNECTIONS: usize = 5;
 /// Reads that the replica answers for each driver, at least.
 const SERVED: u64 = 20;
+/// The time for fetching a driver, as `timeout` takes it, and how often this is tried.
+const FETCH_MAX: &str = "180s";
+const FETCHES: usize = 3;
 
 /// The files that a driver's program is run from.
 struct Driver {
@@ -55,17 +58,55 @@ impl Driver {
         if std::fs::read(&stamp).is_ok_and(|fetched| fetched == pins) {
             return true;
         }
-        let output = command.output().unwrap();
-        if !output.status.success() {
-            println!("{command:?} failed:");
-            println!("{}", String::from_utf8_lossy(&output.stdout));
-            println!("{}", String::from_utf8_lossy(&output.stderr));
+        let is_fetched = (0..FETCHES).any(|_| {
+            let output = within(FETCH_MAX, command).output().unwrap();
+            let status = output.status;
+            if !status.success() {
+                println!("{command:?} failed ({status}; 124 is over {FETCH_MAX}):");
+                println!("{}", String::from_utf8_lossy(&output.stdout));
+                println!("{}", String::from_utf8_lossy(&output.stderr));
+            }
+            status.success()
+        });
+        if !is_fetched {
             let need = "a network, to fetch the driver the first time";
             return needs::require::<()>(need, None).is_some();
         }
         std::fs::write(stamp, pins).unwrap();
         true
     }
+}
+
+/// Returns a command that ends another one, and all that it started, after some time.
+///
+/// Package managers wait for silent servers for a long time: `go` without end, Maven for half an
+/// hour.
+fn within(limit: &str, command: &Command) -> Command {
+    let mut limited = Command::new("timeout");
+    limited.args(["--kill-after=10s", limit]);
+    limited.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        limited.current_dir(folder);
+    }
+    limited.stdin(Stdio::null());
+    limited
+}
+
+#[test]
+fn a_fetch_has_an_end() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo $NAME; sleep 600 & wait"]);
+    let output = within("0.5s", command.env("NAME", "begun"))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(124));
+    assert_eq!(output.stdout, b"begun\n");
 }
 
 /// Runs a program with the proxy's URL. When its work is done, it goes on reading until its
