@@ -26,7 +26,11 @@ pub struct Collisions {
 
 impl Collisions {
     /// Records the indexes that a table has from an epoch on and did not have before. All earlier
-    /// operations are decided, and clients may see the decisions.
+    /// operations are decided.
+    ///
+    /// Clients cannot see all these decisions yet. Some may never count, because only cores that
+    /// have left know them ([`rows_at`]). So rows collide if they do with these decisions or
+    /// without them.
     ///
     /// # Errors
     /// A row in the ledger does not parse.
@@ -39,16 +43,20 @@ impl Collisions {
         let eras = &table.model.eras;
         let before = eras.len().checked_sub(2).map(|era| &eras[era]);
         let is_new = |copy: &usize| before.is_none_or(|before| !before.contains(copy));
+        let states = [Epoch(0), epoch];
+        let states = states.map(|since| rows_at(ledger, (id, since), Version(u64::MAX)));
         for (place, copy) in table.model.present().filter(|(place, _)| is_new(place)) {
             if copy.demand != IndexConstraint::Unique {
                 continue;
             }
-            let mut keys = BTreeSet::new();
             let mut collide = false;
-            for (_, row) in rows_at(ledger, (id, epoch), Version(u64::MAX)).values() {
-                let row = table.parse(row)?;
-                let has_null = table.model.key_has_null(place, &row);
-                collide |= !has_null && !keys.insert(table.model.key(place, &row));
+            for rows in &states {
+                let mut keys = BTreeSet::new();
+                for (_, row) in rows.values() {
+                    let row = table.parse(row)?;
+                    let has_null = table.model.key_has_null(place, &row);
+                    collide |= !has_null && !keys.insert(table.model.key(place, &row));
+                }
             }
             let name = &table.layout.replexes[copy.number].name;
             self.begun.insert((id, name.clone()), collide);
