@@ -217,6 +217,7 @@ impl SchemaBuilder {
                 included,
                 by_range: !index.unique,
                 unique: index.unique,
+                copies: 1,
             });
         }
         self.schema.validate()?;

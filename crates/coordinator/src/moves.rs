@@ -387,7 +387,11 @@ impl Coordinator {
             if !given_back.is_empty() {
                 return given_back;
             }
-            return even_out(relocation, &onto, loads);
+            let parted = chosen(relocation, loads, |it, loads| it.part_twins(loads));
+            if !parted.is_empty() {
+                return parted;
+            }
+            return chosen(relocation, loads, |it, loads| it.even_out(&onto, loads));
         };
         let moves = target.map_or(Vec::new(), |target| before.moves_to(&target));
         if moves.is_empty() {
@@ -518,11 +522,11 @@ fn at_a_time(
     moves
 }
 
-/// Returns the moves that even out the load of these servers, chosen one after the other.
-fn even_out(
+/// Returns moves that are chosen one after the other.
+fn chosen(
     relocation: Relocation<'_>,
-    onto: &[placement::PartitionHost],
     loads: &mut Loads,
+    next: impl Fn(&Relocation<'_>, &mut Loads) -> Option<(Cell, HostCore)>,
 ) -> Vec<(Cell, HostCore)> {
     let mut placement = relocation.placement.clone();
     let mut moves: Vec<(Cell, HostCore)> = Vec::new();
@@ -531,7 +535,7 @@ fn even_out(
             placement: &placement,
             ..relocation
         };
-        let Some((cell, to)) = relocation.even_out(onto, loads) else {
+        let Some((cell, to)) = next(&relocation, loads) else {
             break;
         };
         placement = placement.with(&[(cell, to)]);

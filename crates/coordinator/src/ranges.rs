@@ -8,11 +8,13 @@
 //! epoch in which it is handed over, it gets the range. A transfer ends with its move, whether the
 //! partition was handed over or not.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
 
-use placement::{HostCore, LOAD_PER_COPY, Loads, Ranges};
+use placement::{
+    HostCore, KeyInterval, LOAD_PER_COPY, Layout, Loads, PartitionHost, Placement, Ranges,
+};
 use protocol::configuration::{MoveProgress, PartitionState, Place, PlacedTable, Tenure};
 use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, TableId};
 use protocol::message::RangeReport;
@@ -141,6 +143,7 @@ impl Coordinator {
             })
         });
         Takers {
+            servers: self.servers_up(&BTreeSet::new()),
             cores: cores.collect(),
             loads: self.loads(),
         }
@@ -232,17 +235,26 @@ impl Planned {
 
 /// The cores that may receive ranges.
 struct Takers {
+    /// The servers that are up, with their failure domains.
+    servers: Vec<PartitionHost>,
     cores: Vec<HostCore>,
     loads: Loads,
 }
 
 impl Takers {
-    /// Returns the core with the least load, other than the giver, and adds a load to it.
-    fn choose(&mut self, giver: CoreId, share: u64) -> Option<CoreId> {
+    /// Returns the core with the least load, other than the giver, and adds a load to it. If
+    /// possible it is in a failure domain without `twins`, which are places of other copies of the
+    /// entries.
+    fn choose(
+        &mut self,
+        giver: CoreId,
+        share: u64,
+        twins: &dyn Fn(&[PartitionHost], u32) -> usize,
+    ) -> Option<CoreId> {
         let others = self.cores.iter();
         let others = others.filter(|core| CoreId::from(**core) != giver);
-        let load = |core: &&HostCore| self.loads.get(*core).copied().unwrap_or(0);
-        let least = *others.min_by_key(load)?;
+        let load = |core: &HostCore| self.loads.get(core).copied().unwrap_or(0);
+        let least = *others.min_by_key(|core| (twins(&self.servers, core.server), load(core)))?;
         *self.loads.entry(least).or_default() += share;
         Some(CoreId::from(least))
     }
@@ -265,6 +277,7 @@ fn plan(
             continue;
         }
         let places = table.placement[replex].clone();
+        let (layout, placement) = (table.layout.clone(), table.bare_placement());
         let reported: BTreeMap<u32, &RangeReport> = {
             let numbers = 0..places.len() as u32;
             let report = |number| reports.get(&table.partition(replex, number));
@@ -275,6 +288,8 @@ fn plan(
             let share = LOAD_PER_COPY / u64::from(ranges.count);
             let mut index = PlannedIndex {
                 replex,
+                layout: &layout,
+                placement: &placement,
                 places,
                 reported,
                 ranges,
@@ -291,6 +306,9 @@ fn plan(
 /// The ranges of one index, and the plan to which their transfers are added.
 struct PlannedIndex<'a> {
     replex: usize,
+    /// The layout and the placement of the table, before any transfer of the plan.
+    layout: &'a Layout,
+    placement: &'a Placement,
     places: Vec<Place>,
     /// The reports, by partition.
     reported: BTreeMap<u32, &'a RangeReport>,
@@ -305,6 +323,16 @@ impl PlannedIndex<'_> {
         self.places[number as usize].core
     }
 
+    /// Returns how many other copies of entries with these keys are in the failure domain of a
+    /// server.
+    fn twins<'b>(
+        &'b self,
+        keys: &[KeyInterval<'_>],
+    ) -> impl Fn(&[PartitionHost], u32) -> usize + 'b {
+        let twins = self.layout.twins_of_keys(self.replex, 0, keys);
+        move |servers, server| self.placement.count_beside(&twins, servers, server)
+    }
+
     /// Splits the ranges that are too large.
     fn split(&mut self, takers: &mut Takers) {
         for (number, report) in core::mem::take(&mut self.reported) {
@@ -313,7 +341,9 @@ impl PlannedIndex<'_> {
                 continue;
             };
             let (to, core) = (self.ranges.vacant(), self.core(number));
-            let Some(next) = takers.choose(core, self.share) else {
+            let end = self.ranges.of(number).and_then(|(_, end)| end);
+            let next = takers.choose(core, self.share, &self.twins(&[(&key[..], end)]));
+            let Some(next) = next else {
                 return;
             };
             if self.ranges.begin_split(number, key, to) {
@@ -339,13 +369,22 @@ impl PlannedIndex<'_> {
             let [one, other] = [pair[0], pair[1]];
             let core = self.core(one);
             if core != self.core(other) {
-                if takers.include(core) {
-                    self.planned.moves.push((self.replex, other, core));
-                }
+                // One of them moves to where it has no other copy of its entries beside it.
+                let ways = [(other, core), (one, self.core(other))];
+                let way = ways.into_iter().find(|(moved, to)| {
+                    let keys: Vec<KeyInterval<'_>> = self.ranges.of(*moved).into_iter().collect();
+                    let beside = self.twins(&keys)(&takers.servers, to.server.0);
+                    takers.include(*to) && beside == 0
+                });
+                let way = way.map(|(moved, to)| (self.replex, moved, to));
+                self.planned.moves.extend(way);
                 continue;
             }
             let to = self.ranges.vacant();
-            let Some(next) = takers.choose(core, self.share) else {
+            let both = [one, other].map(|number| self.ranges.of(number));
+            let both: Vec<KeyInterval<'_>> = both.into_iter().flatten().collect();
+            let next = takers.choose(core, self.share, &self.twins(&both));
+            let Some(next) = next else {
                 return;
             };
             if self.ranges.begin_merge(one, to) {

@@ -50,6 +50,7 @@ fn with_thin() -> Configuration {
         included: Vec::new(),
         by_range: false,
         unique: false,
+        copies: 1,
     });
     table.layout = Layout::base(&table.schema);
     let place = Place::serving(core(SIDE), Epoch(0));

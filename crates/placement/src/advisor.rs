@@ -132,10 +132,21 @@ pub fn amplification_of(layout: &Layout, replex: usize) -> Amplification {
     let mut after_one = Vec::new();
     let mut after_two = Vec::new();
     let partitions: Vec<u32> = (0..layout.partition_count(replex)).collect();
+    let other_copies = layout.other_thin(replex).count();
     for partition in samples(&partitions) {
         let lost = (replex, partition);
         let first = cover(layout, lost, &|_, _| true, &CoverCosts::LOOKUP);
-        after_one.push(first.as_ref().map(Cover::amplification));
+        let from_cover = first.as_ref().map(Cover::amplification);
+        if other_copies > 0 {
+            // Another copy of a thin index answers with one of its partitions.
+            after_one.push(Some(1));
+            after_two.push(match other_copies {
+                1 => from_cover,
+                _ => Some(1),
+            });
+            continue;
+        }
+        after_one.push(from_cover);
         let members = first.map_or(Vec::new(), |cover| cover.members);
         for second in samples(&members) {
             let available =

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use crate::further::{Cut, FurtherCopy};
 use crate::grid::{Layout, Replex, ReplexKind};
 use crate::hybrid::GridError;
-use crate::schema::Schema;
+use crate::schema::{Schema, ThinIndex};
 
 impl Schema {
     /// Returns whether `wanted` is this schema with one more index, thin index or further copy at
@@ -30,8 +30,14 @@ impl Schema {
     }
 
     /// Returns the name of the index or further copy to which a replex belongs. Several hybrids can
-    /// have one name.
+    /// have one name, and so can the copies of a thin index.
     pub fn copy_of<'a>(&'a self, replex: &'a str) -> &'a str {
+        let mut thin = self.thin.iter();
+        let is_one =
+            |index: &&ThinIndex| (1..index.copies).any(|it| index.replex_name(it) == replex);
+        if let Some(index) = thin.find(is_one) {
+            return &index.name;
+        }
         let mut copies = self.further.iter();
         let whole = copies.find(|copy| copy.replex_names().iter().any(|name| name == replex));
         whole.map_or(replex, |copy| &copy.name)
@@ -93,8 +99,7 @@ impl Layout {
             return self.add_copy(copy);
         }
         if wanted.thin.len() > known.thin.len() {
-            let replex = self.thin_replex(wanted, known.thin.len());
-            return Ok([self.add(replex)?].into());
+            return self.add_thin_index(wanted, known.thin.len());
         }
         let index = known.indexes.len();
         let replex = self.index_replex(wanted, &wanted.indexes[index].columns, Some(index));
@@ -114,7 +119,7 @@ impl Layout {
         self.vacate(&gone);
         if let Some(removed) = thin {
             for replex in &mut self.replexes {
-                if let ReplexKind::Thin { index } = &mut replex.kind {
+                if let ReplexKind::Thin { index, .. } = &mut replex.kind {
                     *index -= usize::from(*index > removed);
                 }
             }
@@ -171,7 +176,12 @@ impl Layout {
             ));
         }
         let copy = schema.further.iter().find(|copy| copy.name == name);
-        let names = copy.map_or_else(|| [name.into()].into(), FurtherCopy::replex_names);
+        let thin = schema.thin.iter().find(|index| index.name == name);
+        let names = match (copy, thin) {
+            (Some(copy), _) => copy.replex_names(),
+            (None, Some(index)) => (0..index.copies).map(|it| index.replex_name(it)).collect(),
+            (None, None) => [name.into()].into(),
+        };
         let named: Vec<usize> = self
             .numbers()
             .filter(|number| names.contains(&self.replexes[*number].name))
@@ -179,7 +189,7 @@ impl Layout {
         let whole = schema.copy_of(name);
         if copy.is_none() && whole != name {
             return refuse(format!(
-                "{name} is one of the hybrids {whole} of table {table}: drop {whole} as a whole"
+                "{name} is a part of {whole} of table {table}: drop {whole} as a whole"
             ));
         }
         match named.is_empty() {

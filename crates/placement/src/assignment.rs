@@ -401,7 +401,8 @@ fn concentration(instead: &[ReadsInstead], placement: &Placement) -> (u64, u64) 
     (most, times as u64)
 }
 
-/// Places each partition of the thin indexes on the core with the fewest partitions.
+/// Places each partition of the thin indexes on the core with the fewest partitions, if possible in
+/// a failure domain that has no other copy of its entries.
 fn place_thin(layout: &Layout, held: &Loads, servers: &[PartitionHost], placement: &mut Placement) {
     let cores = servers.iter().flat_map(|server| {
         let place = |core| HostCore {
@@ -412,23 +413,28 @@ fn place_thin(layout: &Layout, held: &Loads, servers: &[PartitionHost], placemen
     });
     let load = |place: HostCore| (held.get(&place).copied().unwrap_or(0), place);
     let mut cores: BTreeSet<(u64, HostCore)> = cores.map(load).collect();
-    let mut take = |wanted: Option<HostCore>, added: u64| {
-        let found = cores
-            .iter()
-            .find(|(_, place)| wanted.is_none_or(|it| it == *place));
-        let (load, place) = *found.expect("the copies are on these servers");
+    let mut take = |suits: &dyn Fn(HostCore) -> bool, added: u64| {
+        let (load, place) = *cores.iter().find(|(_, place)| suits(*place))?;
         cores.remove(&(load, place));
         cores.insert((load + added, place));
-        place
+        Some(place)
     };
     for replex in layout.copy_numbers() {
         for place in &placement.replexes[replex] {
-            take(Some(*place), partition_load(layout, replex));
+            let taken = take(&|it| it == *place, partition_load(layout, replex));
+            taken.expect("the copies are on these servers");
         }
     }
     for replex in layout.thin_numbers() {
-        for place in &mut placement.replexes[replex] {
-            *place = take(None, partition_load(layout, replex));
+        for number in 0..layout.partition_count(replex) {
+            let mut twins = layout.twins(replex, number);
+            twins.retain(|(other, _)| *other < replex);
+            let is_apart =
+                |place: HostCore| placement.count_beside(&twins, servers, place.server) == 0;
+            let load = partition_load(layout, replex);
+            let place = take(&is_apart, load).or_else(|| take(&|_| true, load));
+            let place = place.expect("there are servers");
+            placement.replexes[replex][number as usize] = place;
         }
     }
 }

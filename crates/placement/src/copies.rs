@@ -37,9 +37,23 @@ impl Layout {
     /// Adds the schema's thin indexes, in the order in which the schema lists them.
     pub(crate) fn add_thin(&mut self, schema: &Schema) {
         for index in 0..schema.thin.len() {
-            let replex = self.thin_replex(schema, index);
-            self.add(replex).expect("a valid schema has few replexes");
+            let added = self.add_thin_index(schema, index);
+            added.expect("a valid schema has few replexes");
         }
+    }
+
+    /// Adds all copies of a thin index, and returns their numbers.
+    pub(crate) fn add_thin_index(
+        &mut self,
+        schema: &Schema,
+        index: usize,
+    ) -> Result<Vec<usize>, GridError> {
+        let copies = 0..schema.thin[index].copies;
+        let mut add = |copy| {
+            let replex = self.thin_replex(schema, index, copy);
+            self.add(replex)
+        };
+        copies.map(&mut add).collect()
     }
 
     /// Returns the primary replex and one replex per index. Replexes that can vote no come first.

@@ -69,6 +69,8 @@ pub enum ReplexKind {
     Thin {
         /// Index into [`Schema::thin`].
         index: usize,
+        /// Which copy of the entries, below [`ThinIndex::copies`].
+        copy: u8,
     },
     /// The number of a dropped copy. It has no partitions, until another copy gets the number.
     Vacant,
@@ -133,6 +135,55 @@ impl Layout {
         matches!(self.replexes[number].kind, ReplexKind::Thin { .. })
     }
 
+    /// Returns whether a replex is a copy of a thin index other than the first. Statements name the
+    /// first.
+    pub fn is_thin_copy(&self, number: usize) -> bool {
+        matches!(
+            self.replexes[number].kind,
+            ReplexKind::Thin { copy: 1.., .. }
+        )
+    }
+
+    /// Returns the numbers of the other copies of a thin index, ascending.
+    pub fn other_thin(&self, number: usize) -> impl Iterator<Item = usize> {
+        let of = |number: usize| match self.replexes[number].kind {
+            ReplexKind::Thin { index, .. } => Some(index),
+            _ => None,
+        };
+        let own = of(number);
+        let all = self.thin_numbers();
+        all.filter(move |other| *other != number && of(*other) == own)
+    }
+
+    /// Returns the partitions of other copies of a thin index that can have entries which this
+    /// partition has or is to receive.
+    pub fn twins(&self, replex: usize, partition: u32) -> Vec<(usize, u32)> {
+        let ranges = self.replexes[replex].ranges.as_ref();
+        let own = ranges.map(|ranges| ranges.keys_of(partition));
+        self.twins_of_keys(replex, partition, &own.unwrap_or_default())
+    }
+
+    /// Returns the partitions of other copies of a thin index that can have entries with such keys.
+    /// If hashes divide the index, they are those with the number `partition`.
+    pub fn twins_of_keys(
+        &self,
+        replex: usize,
+        partition: u32,
+        keys: &[KeyInterval<'_>],
+    ) -> Vec<(usize, u32)> {
+        let others = self.other_thin(replex).flat_map(|other| {
+            let numbers = match &self.replexes[other].ranges {
+                Some(ranges) => {
+                    let overlapping = keys.iter().flat_map(|keys| ranges.overlapping(*keys));
+                    overlapping.collect()
+                }
+                None => vec![partition],
+            };
+            numbers.into_iter().map(move |number| (other, number))
+        });
+        others.collect()
+    }
+
     /// Returns whether ranges of its order divide a replex, and not hashes.
     pub fn is_ranged(&self, number: usize) -> bool {
         self.replexes[number].ranges.is_some()
@@ -141,7 +192,7 @@ impl Layout {
     /// Returns the columns that the entries of a thin index have: those of its order, and included
     /// ones. Returns none if the replex is another one.
     pub fn entry_columns(&self, schema: &Schema, number: usize) -> Option<Vec<usize>> {
-        let ReplexKind::Thin { index } = self.replexes.get(number)?.kind else {
+        let ReplexKind::Thin { index, .. } = self.replexes.get(number)?.kind else {
             return None;
         };
         let mut columns = self.order_columns(number);
@@ -258,7 +309,11 @@ impl Layout {
     pub fn constraint(&self, schema: &Schema, number: usize) -> Option<Constraint> {
         match self.replexes[number].kind {
             ReplexKind::Index { index } => schema.indexes[index].constraint,
-            ReplexKind::Thin { index } => schema.thin[index].unique.then_some(Constraint::Unique),
+            // One copy sees all entries.
+            ReplexKind::Thin { index, copy } => {
+                let votes = schema.thin[index].unique && copy == 0;
+                votes.then_some(Constraint::Unique)
+            }
             ReplexKind::Primary
             | ReplexKind::Hybrid
             | ReplexKind::Exact { .. }
@@ -508,13 +563,10 @@ impl Layout {
         })
     }
 
-    /// Returns the replex of a thin index. Adds the key space that it needs.
-    pub(crate) fn thin_replex(&mut self, schema: &Schema, index: usize) -> Replex {
+    /// Returns the replex of a copy of a thin index. Adds the key space that it needs.
+    pub(crate) fn thin_replex(&mut self, schema: &Schema, index: usize, copy: u8) -> Replex {
         let ThinIndex {
-            name,
-            columns,
-            by_range,
-            ..
+            columns, by_range, ..
         } = &schema.thin[index];
         let divisions = schema.partitions;
         let axes = match by_range {
@@ -526,8 +578,8 @@ impl Layout {
             }],
         };
         Replex {
-            name: name.clone(),
-            kind: ReplexKind::Thin { index },
+            name: schema.thin[index].replex_name(copy),
+            kind: ReplexKind::Thin { index, copy },
             axes,
             sort_columns: columns.clone(),
             ranges: by_range.then(Ranges::whole),

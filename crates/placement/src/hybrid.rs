@@ -246,9 +246,11 @@ impl Layout {
                 .try_fold(1, |cells: u32, axis| cells.checked_mul(axis.divisions));
             let kind_fits = match kind {
                 ReplexKind::Index { index } => *index < schema.indexes.len(),
-                ReplexKind::Thin { index } => {
+                ReplexKind::Thin { index, copy } => {
                     let index = schema.thin.get(*index);
-                    index.is_some_and(|index| index.by_range == ranges.is_some())
+                    index.is_some_and(|index| {
+                        index.by_range == ranges.is_some() && *copy < index.copies
+                    })
                 }
                 ReplexKind::Exact { of } | ReplexKind::Successor { of } => self.is_copy(*of),
                 ReplexKind::Vacant => axes.is_empty() && sort_columns.is_empty(),

@@ -54,6 +54,27 @@ impl Placement {
     }
 }
 
+impl Placement {
+    /// Returns how many of these partitions are in the failure domain of a server. A server that is
+    /// not in the list is a domain of its own.
+    pub fn count_beside(
+        &self,
+        cells: &[(usize, u32)],
+        servers: &[PartitionHost],
+        server: u32,
+    ) -> usize {
+        let domain = |id: u32| {
+            let known = servers.iter().find(|host| host.id == id);
+            known.map(|host| &host.domain)
+        };
+        let own = domain(server);
+        let is_beside = |holder: u32| holder == server || own.is_some() && domain(holder) == own;
+        let cells = cells.iter();
+        let holders = cells.map(|(replex, number)| self.replexes[*replex][*number as usize].server);
+        holders.filter(|holder| is_beside(*holder)).count()
+    }
+}
+
 pub(crate) fn partition_load(layout: &Layout, replex: usize) -> u64 {
     LOAD_PER_COPY / u64::from(layout.partition_count(replex))
 }

@@ -103,6 +103,14 @@ impl Ranges {
         Some(self.interval(place))
     }
 
+    /// Returns the keys that a partition has, and those that a transfer gives to it.
+    pub fn keys_of(&self, partition: u32) -> Vec<KeyInterval<'_>> {
+        let transfer = self.transfer_to(partition);
+        let parts = transfer.iter().flat_map(|transfer| &transfer.parts);
+        let received = parts.map(|part| (&part.start[..], part.end.as_deref()));
+        self.of(partition).into_iter().chain(received).collect()
+    }
+
     fn interval(&self, place: usize) -> KeyInterval<'_> {
         let end = self.starts.get(place + 1).map(|next| &next.key[..]);
         (&self.starts[place].key, end)

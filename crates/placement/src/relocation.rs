@@ -143,8 +143,10 @@ impl Relocation<'_> {
                 places.filter(|place| place.server == server).count()
             };
             let servers = candidates((*replex, *number));
+            let twins = self.layout.twins(*replex, *number as u32);
             let places = servers.iter().flat_map(|server| {
-                let shared = shared(server.id);
+                let beside = placement.count_beside(&twins, self.servers, server.id);
+                let shared = (beside, shared(server.id));
                 places_of(server).map(move |place| (shared, place))
             });
             let load = |place: &HostCore| loads.get(place).copied().unwrap_or(0);
@@ -234,11 +236,38 @@ impl Relocation<'_> {
         let mut moves = tried.map(|(_, cell, to)| (cell, to));
         let (cell, to) = moves.find(|(cell, to)| {
             let placement = self.placement.with(&[(*cell, *to)]);
-            self.tolerated(&placement) >= self.failures_tolerated
+            self.beside_twins(*cell, to.server) == 0
+                && self.tolerated(&placement) >= self.failures_tolerated
         })?;
         let from = self.placement.replexes[cell.0][cell.1];
         self.shift(cell.0, from, to, loads);
         Some((cell, to))
+    }
+
+    /// Returns a move by which a partition of a thin index leaves a failure domain with another
+    /// copy of its entries. Returns none if all copies are apart, or no domain is free of them.
+    pub fn part_twins(&self, loads: &mut Loads) -> Option<(Cell, HostCore)> {
+        let cells = self.layout.thin_numbers().flat_map(|replex| {
+            let places = self.placement.replexes[replex].iter().enumerate();
+            places.map(move |(number, place)| ((replex, number), *place))
+        });
+        let mut beside = cells.filter(|(cell, place)| self.beside_twins(*cell, place.server) > 0);
+        let (cell, from, to) = beside.find_map(|(cell, from)| {
+            let servers = self.servers.iter();
+            let free = servers.filter(|server| self.beside_twins(cell, server.id) == 0);
+            let load = |place: &HostCore| (loads.get(place).copied().unwrap_or(0), *place);
+            let to = free.flat_map(places_of).min_by_key(load)?;
+            Some((cell, from, to))
+        })?;
+        self.shift(cell.0, from, to, loads);
+        Some((cell, to))
+    }
+
+    /// Returns how many copies of entries that a partition has are in the failure domain of a
+    /// server.
+    fn beside_twins(&self, (replex, number): Cell, server: u32) -> usize {
+        let twins = self.layout.twins(replex, number as u32);
+        self.placement.count_beside(&twins, self.servers, server)
     }
 }
 

@@ -166,7 +166,8 @@ fn kind(schema: &Schema, layout: &Layout, replex: &Replex) -> String {
             Some(Constraint::Unique) => "unique index".to_string(),
             Some(Constraint::Dense) => "dense index".to_string(),
         },
-        ReplexKind::Thin { index } => match schema.thin[index].unique {
+        ReplexKind::Thin { index, copy: 1.. } => format!("copy of {}", schema.thin[index].name),
+        ReplexKind::Thin { index, .. } => match schema.thin[index].unique {
             false => "thin index".to_string(),
             true => "unique thin index".to_string(),
         },

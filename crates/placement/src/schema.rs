@@ -18,8 +18,8 @@ pub const COLUMNS_MAX: usize = 1600;
 pub const NAME_BYTES_MAX: usize = 63;
 /// The most replexes of a table. A chain has one position for each.
 pub const REPLEXES_MAX: usize = 63;
-/// The most thin indexes of a table. An operation can have two side members for each, and a set of
-/// side members has 64 bits.
+/// The most thin indexes of a table, all copies counted. An operation can have two side members for
+/// each, and a set of side members has 64 bits.
 pub const THIN_MAX: usize = 31;
 /// The most partitions of a replex.
 pub const PARTITIONS_MAX: u32 = 4096;
@@ -77,6 +77,19 @@ pub struct ThinIndex {
     pub by_range: bool,
     /// Whether no two rows may have the same key. NULLs are never the same.
     pub unique: bool,
+    /// How often the entries are kept, at least once. Each copy has partitions of its own.
+    pub copies: u8,
+}
+
+impl ThinIndex {
+    /// Returns the name of the replex of one copy, counted from 0. The first has the index's name.
+    /// No user can give the names of the others.
+    pub fn replex_name(&self, copy: u8) -> String {
+        match copy {
+            0 => self.name.clone(),
+            _ => alloc::format!("{}#{}", self.name, copy + 1),
+        }
+    }
 }
 
 /// When a write is acknowledged.
@@ -170,6 +183,12 @@ impl Schema {
         let named = self.further.iter().map(FurtherCopy::replex_count);
         let named = named.fold(self.indexes.len() + 1, usize::saturating_add);
         let copies = named.max(usize::from(self.failures_tolerated) + 1);
-        copies.saturating_add(self.thin.len())
+        copies.saturating_add(self.thin_count())
+    }
+
+    /// Returns how many replexes the thin indexes have.
+    pub fn thin_count(&self) -> usize {
+        let copies = self.thin.iter().map(|index| usize::from(index.copies));
+        copies.fold(0, usize::saturating_add)
     }
 }

@@ -169,9 +169,10 @@ impl Schema {
     fn check_thin(&self) -> Result<(), SchemaError> {
         let table = &self.name;
         ensure!(
-            self.thin.len() <= THIN_MAX,
-            "table {table} has {} thin indexes, the limit is {THIN_MAX}: drop some",
-            self.thin.len()
+            self.thin_count() <= THIN_MAX,
+            "table {table} has {} thin indexes, all copies counted, the limit is {THIN_MAX}: drop \
+             some",
+            self.thin_count()
         );
         for (position, index) in self.thin.iter().enumerate() {
             let name = &index.name;
@@ -185,6 +186,10 @@ impl Schema {
             ensure!(
                 !index.columns.is_empty(),
                 "index {name} of table {table} has no columns: name at least one"
+            );
+            ensure!(
+                index.copies > 0,
+                "index {name} of table {table} has copies = 0: keep its entries at least once"
             );
             ensure!(
                 !(index.unique && index.by_range),
@@ -205,7 +210,7 @@ impl Schema {
             "table {} takes {replexes} copies and thin indexes ({} indexes beside the primary key, {} thin ones, {} further copies, {} failures tolerated), the limit is {REPLEXES_MAX}: drop some, or tolerate fewer failures",
             self.name,
             self.indexes.len(),
-            self.thin.len(),
+            self.thin_count(),
             self.further
                 .iter()
                 .map(FurtherCopy::replex_count)

@@ -5,8 +5,8 @@ mod cases;
 
 use cases::flights;
 use placement::{
-    CoverCosts, Layout, Loads, PartitionHost, ReplexKind, Schema, ThinIndex, assign, cover,
-    members_at_risk, prove,
+    Constraint, CoverCosts, Layout, Loads, PartitionHost, Relocation, ReplexKind, Schema,
+    ThinIndex, assign, cover, members_at_risk, prove,
 };
 
 fn thin(name: &str, columns: &[usize], included: &[usize]) -> ThinIndex {
@@ -16,6 +16,15 @@ fn thin(name: &str, columns: &[usize], included: &[usize]) -> ThinIndex {
         included: included.into(),
         by_range: false,
         unique: false,
+        copies: 1,
+    }
+}
+
+/// Returns a thin index whose entries are kept several times.
+fn kept(name: &str, copies: u8) -> ThinIndex {
+    ThinIndex {
+        copies,
+        ..thin(name, &[1], &[])
     }
 }
 
@@ -118,7 +127,10 @@ fn thin_indexes_come_and_go() {
     layout.validate(&schema).unwrap();
     assert_eq!(schema.thin.len(), 1);
     assert_eq!(layout.replexes[3].kind, ReplexKind::Vacant);
-    assert_eq!(layout.replexes[4].kind, ReplexKind::Thin { index: 0 });
+    assert_eq!(
+        layout.replexes[4].kind,
+        ReplexKind::Thin { index: 0, copy: 0 }
+    );
     assert_eq!(layout.replexes[4].name, "by_destination");
     layout.remove(&mut schema, "by_destination").unwrap();
     assert_eq!(layout, Layout::base(&flights(12, 2)));
@@ -144,4 +156,99 @@ fn impossible_thin_indexes_are_refused() {
     let message = many.validate().expect_err("32 are too many").message;
     assert!(message.contains("the limit is 31"), "{message}");
     refused(thin("1st", &[1], &[]), "is not a name");
+    refused(kept("none", 0), "has copies = 0");
+    refused(kept("many", 30), "the limit is 31");
+}
+
+#[test]
+fn copies_of_entries_are_in_different_failure_domains() {
+    let mut schema = flights(12, 2);
+    schema.thin.push(kept("by_tail_thin", 2));
+    let layout = Layout::base(&schema);
+    layout.validate(&schema).unwrap();
+    assert_eq!(layout.copies(), 3);
+    let names = [3, 4].map(|number| &layout.replexes[number].name[..]);
+    assert_eq!(names, ["by_tail_thin", "by_tail_thin#2"]);
+    assert_eq!(schema.copy_of("by_tail_thin#2"), "by_tail_thin");
+    assert_eq!(layout.twins(3, 5), [(4, 5)]);
+    let after_losses = amplification_of(&layout, 3);
+    assert_eq!(after_losses.after_one.max, 1);
+    let of_entries_kept_once = amplification_of(&Layout::base(&with_thin()), 3);
+    assert_eq!(
+        after_losses.after_two.max,
+        of_entries_kept_once.after_one.max
+    );
+    // Two servers each are one domain.
+    let mut four = servers(6);
+    for server in &mut four {
+        server.domain = format!("domain_{}", server.id / 2);
+    }
+    let (placement, _) = assign(&layout, 2, &four, &Loads::new()).unwrap();
+    let domain = |replex: usize, number: usize| placement.replexes[replex][number].server / 2;
+    assert!((0..12).all(|number| domain(3, number) != domain(4, number)));
+
+    // A partition is beside its copy: it leaves again, and nothing else moves.
+    let beside = placement.replexes[4][7];
+    let mut moved = placement.clone();
+    moved.replexes[3][7] = beside;
+    let relocation = Relocation {
+        layout: &layout,
+        failures_tolerated: 2,
+        placement: &moved,
+        servers: &four,
+    };
+    let mut loads = moved.loads(&layout);
+    let (cell, to) = relocation
+        .part_twins(&mut loads)
+        .expect("they are beside each other");
+    assert!([(3, 7), (4, 7)].contains(&cell));
+    assert_ne!(to.server / 2, beside.server / 2);
+    let parted = moved.with(&[(cell, to)]);
+    let relocation = Relocation {
+        placement: &parted,
+        ..relocation
+    };
+    assert_eq!(relocation.part_twins(&mut loads), None);
+    // A lost server's partitions do not go beside their copies.
+    let left: Vec<PartitionHost> = four[1..].to_vec();
+    let relocation = Relocation {
+        placement: &placement,
+        servers: &left,
+        ..relocation
+    };
+    let cells = placement.cells_outside(&left);
+    let (after, _) = relocation
+        .relocate(&cells, &mut loads)
+        .expect("servers are left");
+    let domain = |replex: usize, number: usize| after.replexes[replex][number].server / 2;
+    assert!((0..12).all(|number| domain(3, number) != domain(4, number)));
+}
+
+#[test]
+fn copies_of_a_unique_thin_index_do_not_vote() {
+    let mut schema = flights(12, 2);
+    schema.thin.push(kept("by_tail_key", 3));
+    schema.thin[0].unique = true;
+    let layout = Layout::base(&schema);
+    assert_eq!(layout.side_numbers(&schema), [4, 5]);
+    assert_eq!(layout.chain(&schema).len(), 4);
+    let constraints = [3, 4, 5].map(|number| layout.constraint(&schema, number));
+    assert_eq!(constraints, [Some(Constraint::Unique), None, None]);
+}
+
+#[test]
+fn all_copies_of_a_thin_index_come_and_go_together() {
+    let (mut schema, bare) = (flights(12, 2), Layout::base(&flights(12, 2)));
+    let mut layout = bare.clone();
+    let mut wanted = schema.clone();
+    wanted.thin.push(kept("by_tail_thin", 3));
+    assert_eq!(layout.extend(&schema, &wanted).unwrap(), [3, 4, 5]);
+    schema = wanted;
+    let part = layout.removable(&schema, "by_tail_thin#2").unwrap_err();
+    assert!(
+        part.message.contains("drop by_tail_thin as a whole"),
+        "{part:?}"
+    );
+    layout.remove(&mut schema, "by_tail_thin").unwrap();
+    assert_eq!((layout, schema.thin), (bare, Vec::new()));
 }

@@ -609,10 +609,12 @@ impl PlacedTable {
         numbers.filter(|number| !self.is_building(*number))
     }
 
-    /// Returns the numbers of the copies and thin indexes that statements may read, ascending.
+    /// Returns the numbers of the copies and thin indexes that statements may name, ascending. Of
+    /// the copies of a thin index it is the first.
     pub fn searchable(&self) -> impl Iterator<Item = usize> {
         let numbers = self.layout.numbers();
-        numbers.filter(|number| !self.is_building(*number))
+        let names = |number: &usize| !self.layout.is_thin_copy(*number);
+        numbers.filter(move |number| !self.is_building(*number) && names(number))
     }
 
     /// Returns the table's placement as a type of crate `placement`.
@@ -701,7 +703,8 @@ wire_struct!(ThinIndex {
     columns,
     included,
     by_range,
-    unique
+    unique,
+    copies
 });
 wire_struct!(SortColumn {
     column,
@@ -754,7 +757,7 @@ wire_struct!(Residue {
 });
 wire_enum!(ReplexKind {
     0 => Primary, 1 => Index { index }, 2 => Hybrid, 3 => Exact { of }, 4 => Hyperspace, 5 => Vacant,
-    6 => Successor { of }, 7 => Thin { index },
+    6 => Successor { of }, 7 => Thin { index, copy },
 });
 
 /// Positions of columns, key spaces and replexes; all are small.

@@ -215,6 +215,9 @@ bugs! {
     /// A row that moves in the order of a copy does not visit a thin index that is being filled if
     /// its entry stays the same.
     UnchangedEntryLeftOut = "unchanged-entry-left-out", "R55";
+    /// A page of another copy of a thin index is taken for the rest of the lost partition, although
+    /// that copy's range ends before it.
+    RangeOfCopyIgnored = "range-of-copy-ignored", "R56";
     /// The end of an epoch changes no entries, although it commits the operation.
     ResolvedWithoutEntry = "resolved-without-entry", "R27";
     /// A member of a cover sends a unique thin index whole rows to vote with, instead of entries.

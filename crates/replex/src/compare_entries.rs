@@ -222,7 +222,8 @@ impl Inspector {
     ) -> Result<Vec<EntryComparison>, InspectError> {
         let table = self.table(name)?;
         let mut comparisons = Vec::new();
-        for replex in table.searchable().filter(|it| table.layout.is_thin(*it)) {
+        let complete = |replex: &usize| !table.is_building(*replex);
+        for replex in table.layout.thin_numbers().filter(complete) {
             let number = u8::try_from(replex).expect("a table has at most 63 replexes");
             let wanted = self.sum(name, table.layout.primary(), Some(number)).await?;
             let entries = self.sum(name, replex, Some(number)).await?;

@@ -11,7 +11,8 @@
 //!    its present place.
 //!
 //! The entries and the rows together show one moment only as parts of a `Moment`, or of a snapshot.
-//! If the partition is lost, a cover of copies has its rows (`redirect`).
+//! If the partition is lost, another copy of the index answers for its keys (R56). Without one, a
+//! cover of copies has its rows (`redirect`).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -50,12 +51,26 @@ pub(super) struct EntryRead {
     held_by: Option<(CoreId, u64)>,
     /// The start of the next page of entries.
     next: Option<Bytes>,
+    /// The start of the page after the last one of the partition that is asked; none if it has all
+    /// entries.
+    rest: Option<Bytes>,
     entries: Vec<Entry>,
     /// The rows that are still to be read.
     unread: VecDeque<RowBatch>,
     /// The requests in progress: reads of rows, and before them the page of entries, without rows.
     open: BTreeMap<Ticket, RowBatch>,
     bytes: usize,
+}
+
+/// A partition that gives entries, and for which keys.
+pub(super) struct EntrySource {
+    partition: PartitionId,
+    /// The first key.
+    start: Bytes,
+    /// The first key after those that are asked for; none is the last one.
+    end: Option<Bytes>,
+    /// Where the next page starts that another partition gives; none if there is no more.
+    rest: Option<Bytes>,
 }
 
 /// Rows of one partition that are read together.
@@ -218,7 +233,18 @@ impl SessionMachine {
         let Some(shape) = EntryShape::of(table, read) else {
             return false;
         };
+        let EntrySource {
+            partition,
+            start,
+            end,
+            rest,
+        } = self
+            .source_of(now_us, read)
+            .unwrap_or_else(|| EntrySource::own(read));
         let entries = Read {
+            partition,
+            start,
+            end,
             filter: read.filter.clone().filter(|_| shape.filters),
             projection: None,
             count_only: false,
@@ -235,6 +261,7 @@ impl SessionMachine {
             quiet_since_us: 0,
             held_by: None,
             next: None,
+            rest,
             entries: Vec::new(),
             unread: VecDeque::new(),
             open: BTreeMap::from([(part, RowBatch::default())]),
@@ -243,6 +270,29 @@ impl SessionMachine {
         self.entry_reads.insert(ticket, begun);
         self.place(now_us, part, output);
         true
+    }
+
+    /// Returns a partition that can give the entries of a read of a thin index: the partition that
+    /// the read names or, while this one is lost, one of another copy of the index. Returns none if
+    /// there is none, or if the read is one of a copy of the table.
+    pub(super) fn source_of(&self, now_us: u64, read: &Read) -> Option<EntrySource> {
+        let configuration = self.configuration.as_ref()?;
+        let is_there = |partition| {
+            let place = configuration.place(partition);
+            place.is_some_and(|place| {
+                !routes::is_down(configuration, place) && self.is_reachable(place.core, now_us)
+            })
+        };
+        if !routes::is_thin(configuration, read.partition) {
+            return None;
+        }
+        if is_there(read.partition) {
+            return Some(EntrySource::own(read));
+        }
+        let table = configuration.table(read.partition.table)?;
+        let others = table.layout.other_thin(usize::from(read.partition.replex));
+        let mut sources = others.filter_map(|other| EntrySource::of_copy(table, read, other));
+        sources.find(|source| is_there(source.partition))
     }
 
     /// Handles a page of entries, or of their rows.
@@ -369,6 +419,50 @@ impl SessionMachine {
     }
 }
 
+impl EntrySource {
+    /// Returns the partition that a read names.
+    fn own(read: &Read) -> EntrySource {
+        EntrySource {
+            partition: read.partition,
+            start: read.start.clone(),
+            end: read.end.clone(),
+            rest: None,
+        }
+    }
+
+    /// Returns the partition of another copy of a thin index that has the first entries of a read,
+    /// in the direction of the read. Returns none if no entry belongs to the read.
+    fn of_copy(table: &PlacedTable, read: &Read, copy: usize) -> Option<EntrySource> {
+        let layout = &table.layout;
+        let (replex, number) = (usize::from(read.partition.replex), read.partition.number);
+        let keys = (&read.start[..], read.end.as_deref());
+        // The copy knows nothing of the range that the read's own partition has.
+        let (start, end) = layout.keys_in_partition(replex, number, keys);
+        let other = match &layout.replexes[copy].ranges {
+            None => number,
+            Some(ranges) => {
+                let mut overlapping = ranges.overlapping((start, end)).into_iter();
+                match read.descending {
+                    true => overlapping.next_back()?,
+                    false => overlapping.next()?,
+                }
+            }
+        };
+        let (first, after) = layout.keys_in_partition(copy, other, (start, end));
+        let rest = match read.descending {
+            true => (first != start).then_some(first),
+            false => after.filter(|_| after != end),
+        };
+        let rest = rest.filter(|_| !planted::is(Bug::RangeOfCopyIgnored));
+        Some(EntrySource {
+            partition: table.partition(copy, other),
+            start: first.into(),
+            end: after.map(Bytes::from),
+            rest: rest.map(Bytes::from),
+        })
+    }
+}
+
 impl RowBatch {
     /// Returns the read of these rows for a read of a thin index.
     fn read(&self, read: &Read, shape: &EntryShape) -> Read {
@@ -416,7 +510,7 @@ impl EntryRead {
             self.entries.push(entry);
         }
         self.unread.extend(filling.into_values());
-        self.next = page.next;
+        self.next = page.next.or_else(|| self.rest.take());
         Ok(())
     }
 

@@ -70,6 +70,14 @@ impl SessionMachine {
         if !down && self.is_reachable(place.core, now_us) {
             return false;
         }
+        if self.source_of(now_us, read).is_some() {
+            let Some(RequestParent::Entries(parent)) = pending.part_of else {
+                // It is divided, and another copy of the index is asked.
+                return false;
+            };
+            self.entries_again(now_us, parent, output);
+            return true;
+        }
         if read.snapshot.is_some() {
             // A cover does not have the rows that the partition had at the version.
             if down {
@@ -124,7 +132,7 @@ impl SessionMachine {
     }
 
     /// Returns whether a core is not suspected.
-    fn is_reachable(&self, core: CoreId, now_us: u64) -> bool {
+    pub(super) fn is_reachable(&self, core: CoreId, now_us: u64) -> bool {
         let link = self.links.get(&core);
         link.is_none_or(|link| link.suspected_until_us <= now_us)
     }

@@ -48,6 +48,10 @@ fn suits(bug: Bug, seed: u64, plan: &RunPlan) -> bool {
         Bug::SealStopsAll => undisturbed::is_checked(seed),
         Bug::LeasesShared | Bug::ReaderUnlimited => plan.workload.snapshots > 0.0,
         Bug::OldReportKept => plan.schema.thin.iter().any(|index| index.by_range),
+        Bug::RangeOfCopyIgnored => {
+            let mut thin = plan.schema.thin.iter();
+            thin.any(|index| index.by_range && index.copies > 1) && faults.crash_every_us > 0
+        }
         Bug::MarksLeftOut | Bug::MarkedIsTrusted | Bug::EntryTrusted => {
             !plan.schema.thin.is_empty()
         }

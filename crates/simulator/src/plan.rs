@@ -284,6 +284,7 @@ pub fn thin_index(name: String, random: &mut Random) -> ThinIndex {
         included: included.to_vec(),
         by_range: random.chance(0.5) && !unique,
         unique,
+        copies: 1 + u8::from(random.chance(0.4)),
     }
 }
 

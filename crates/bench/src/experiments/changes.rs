@@ -229,6 +229,7 @@ async fn split_index(client: &Client) -> io::Result<()> {
         included: Vec::new(),
         by_range: true,
         unique: false,
+        copies: 1,
     });
     client.add_copy(schema, &|_| {}).await.map_err(failed)?;
     loop {

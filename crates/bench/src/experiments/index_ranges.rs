@@ -111,6 +111,7 @@ async fn with_ranges(options: &MeasureOptions, count: u64) -> io::Result<(BenchC
         included: Vec::new(),
         by_range: true,
         unique: false,
+        copies: 1,
     });
     let added = clients[0].add_copy(wanted, &|_| {});
     added.await.map_err(failed)?;

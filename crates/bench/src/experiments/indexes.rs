@@ -120,6 +120,7 @@ async fn make_thin(client: &Client, rows: u64) -> io::Result<Measurements> {
             included,
             by_range: true,
             unique: false,
+            copies: 1,
         });
         let begun = Instant::now();
         client.add_copy(wanted, &|_| {}).await.map_err(failed)?;
@@ -259,6 +260,7 @@ async fn overwritten_table(client: &Client, indexes: u16) -> io::Result<Table> {
             included: Vec::new(),
             by_range: true,
             unique: false,
+            copies: 1,
         })
         .collect();
     let created = client.create_table(schema, IfExists::Fail);

@@ -81,6 +81,7 @@ async fn rows_of(
         included: (1..=FIELDS).collect(),
         by_range: true,
         unique: false,
+        copies: 1,
     });
     clients[0].add_copy(wanted, &|_| {}).await.map_err(failed)?;
     let tables = store::tables(&clients, "usertable").await?;

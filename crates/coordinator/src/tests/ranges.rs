@@ -11,6 +11,11 @@ use super::*;
 
 /// Returns three servers, and a table with a thin index that is one range.
 fn scene() -> Scene {
+    scene_with_copies(1)
+}
+
+/// Returns such a table whose index has this many copies.
+fn scene_with_copies(copies: u8) -> Scene {
     let mut scene = scene_of(3);
     let mut schema = flights(&scene).schema;
     schema.thin.push(ThinIndex {
@@ -19,6 +24,7 @@ fn scene() -> Scene {
         included: Vec::new(),
         by_range: true,
         unique: false,
+        copies,
     });
     let reply = scene.ask(Request::AddCopy { schema });
     assert!(matches!(reply, Reply::Done { .. }), "{reply:?}");
@@ -48,10 +54,21 @@ fn place(scene: &Scene, number: usize) -> Place {
 
 /// Sends a heartbeat of the holder of a range.
 fn report(scene: &mut Scene, number: u32, entries: u64, split_at: Option<&[u8]>) {
-    let place = place(scene, number as usize);
+    let replex = thin(scene);
+    report_of((scene, replex), number, entries, split_at);
+}
+
+/// Sends a heartbeat of the holder of a range of this replex.
+fn report_of(
+    (scene, replex): (&mut Scene, usize),
+    number: u32,
+    entries: u64,
+    split_at: Option<&[u8]>,
+) {
+    let place = flights(scene).placement[replex][number as usize];
     let server = scene.server(place.core.server.0);
     let report = RangeReport {
-        partition: flights(scene).partition(thin(scene), number),
+        partition: flights(scene).partition(replex, number),
         entries,
         requests: 0,
         split_at: split_at.map(Bytes::from),
@@ -192,5 +209,53 @@ fn a_range_is_not_received_from_a_void_partition() {
             assert_eq!(cells[1].since, cells[0].since, "its entries are void, too");
         }
         assert_eq!(scene.coordinator.configuration().check(), Ok(()));
+    }
+}
+
+/// Checks that no server has two copies of one entry of the index.
+fn check_copies_are_apart(scene: &Scene) {
+    let (table, hosts) = (flights(scene), scene.coordinator.configuration().hosts());
+    let placement = table.bare_placement();
+    for replex in table.layout.thin_numbers() {
+        for (number, place) in placement.replexes[replex].iter().enumerate() {
+            let twins = table.layout.twins(replex, number as u32);
+            let beside = placement.count_beside(&twins, &hosts, place.server);
+            assert_eq!(
+                beside, 0,
+                "partition {number} of replex {replex}: {placement:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn copies_of_an_entry_stay_on_different_servers() {
+    let mut scene = scene_with_copies(2);
+    let copies: Vec<usize> = flights(&scene).layout.thin_numbers().collect();
+    let names = copies
+        .iter()
+        .map(|it| &flights(&scene).layout.replexes[*it].name[..] == "by_tail_thin");
+    assert_eq!(names.collect::<Vec<_>>(), [true, false]);
+    check_copies_are_apart(&scene);
+    // The copies are split at other keys, so that most ranges overlap two of the other copy.
+    for round in 0..4_u8 {
+        for (copy, replex) in copies.clone().into_iter().enumerate() {
+            let key = [10 * round + 5 + 3 * copy as u8];
+            let table = flights(&scene);
+            let ranges = table.layout.replexes[replex].ranges.as_ref();
+            let owner = ranges.expect("ranges divide it").owner(&key);
+            report_of((&mut scene, replex), owner, 1000, Some(&key));
+            let begun = flights(&scene).layout.replexes[replex].ranges.clone();
+            assert_eq!(begun.expect("as before").transfers.len(), 1, "{round}");
+            for _ in 0..2 {
+                all_beat(&mut scene);
+            }
+            finish(&mut scene);
+            check_copies_are_apart(&scene);
+        }
+    }
+    for replex in copies {
+        let ranges = flights(&scene).layout.replexes[replex].ranges.clone();
+        assert_eq!(ranges.expect("as before").starts.len(), 5);
     }
 }

@@ -175,6 +175,7 @@ fn push_thin(schema: &mut Schema, column: usize, unique: bool) {
         included: Vec::new(),
         by_range: false,
         unique,
+        copies: 1,
     });
 }
 

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use placement::Schema;
+use placement::{ReplexKind, Schema};
 
 use super::{PartitionState, Place, PlacedTable};
 use crate::identity::{CoreId, Epoch};
@@ -89,16 +89,20 @@ impl PlacedTable {
         let indexes = self.schema.indexes.iter_mut().map(|it| &mut it.name);
         let thin = self.schema.thin.iter_mut().map(|it| &mut it.name);
         let defined = indexes.chain(thin).find(|it| *it == index);
-        let mut replexes = self.layout.replexes.iter_mut().map(|it| &mut it.name);
-        let placed = replexes.find(|it| *it == index);
-        match (defined, placed) {
-            (Some(defined), Some(placed)) => {
-                *defined = name.into();
-                *placed = name.into();
-                Ok(self)
+        let missing = || format!("there is no index {index}");
+        *defined.ok_or_else(missing)? = name.into();
+        let schema = &self.schema;
+        let replexes = self.layout.replexes.iter_mut();
+        for replex in replexes.filter(|replex| replex.kind != ReplexKind::Vacant) {
+            match replex.kind {
+                ReplexKind::Thin { index, copy } => {
+                    replex.name = schema.thin[index].replex_name(copy);
+                }
+                _ if replex.name == index => replex.name = name.into(),
+                _ => {}
             }
-            _ => Err(format!("there is no index {index}")),
         }
+        Ok(self)
     }
 
     /// Drops the places of copies that the layout does not have any more.

@@ -79,6 +79,7 @@ async fn make_and_split(
         included: included.to_vec(),
         by_range: true,
         unique: false,
+        copies: 1,
     });
     let made = flights.client().add_copy(wanted, &|_| {}).await;
     made.map_err(CommandFailure::at("make an index"))?;

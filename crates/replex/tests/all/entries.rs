@@ -210,6 +210,7 @@ async fn people_with(coordinator_arguments: &[String], shape: IndexShape) -> (Cl
         by_range: shape == IndexShape::Ranges,
         included: vec![2],
         unique: false,
+        copies: 1,
     });
     let table = client.create_table(schema, IfExists::Fail).await.unwrap();
     insert(&table, 0..ROWS).await;

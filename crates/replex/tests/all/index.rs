@@ -101,6 +101,7 @@ async fn a_thin_index_has_no_long_keys() {
             included: Vec::new(),
             by_range: false,
             unique: name == "unique",
+            copies: 1,
         });
         schema
     };

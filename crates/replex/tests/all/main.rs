@@ -23,6 +23,7 @@ mod folders;
 mod frames;
 mod full_disk;
 mod index;
+mod kept_entries;
 mod local_entries;
 mod lost_coordinator;
 mod moves;

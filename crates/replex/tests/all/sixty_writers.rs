@@ -41,7 +41,7 @@ const MADE_WITHIN: Duration = Duration::from_secs(120);
 const WRITTEN_WITHIN: Duration = Duration::from_secs(120);
 
 /// Indexes of every kind, by name. The note of a row is of that row only, so that it is unique.
-const INDEXES: [(&str, &str); 10] = [
+const INDEXES: [(&str, &str); 11] = [
     (CHANGING, "INDEX w_changing ON people (score, note)"),
     ("w_ranges", "INDEX w_ranges ON people (score, city DESC)"),
     (
@@ -51,6 +51,10 @@ const INDEXES: [(&str, &str); 10] = [
     (
         "w_hashed",
         "INDEX w_hashed ON people (score) WITH (ranges = off)",
+    ),
+    (
+        "w_twice",
+        "INDEX w_twice ON people (city, score) WITH (copies = 2)",
     ),
     (
         "w_unique",

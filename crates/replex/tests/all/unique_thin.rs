@@ -113,6 +113,7 @@ async fn people() -> (Cluster, Table) {
         included: vec![1],
         by_range: false,
         unique: true,
+        copies: 1,
     });
     let table = client.create_table(schema, IfExists::Fail).await.unwrap();
     (cluster, table)

@@ -28,6 +28,7 @@ fn with_thin(down: bool) -> Arc<Configuration> {
         included: Vec::new(),
         by_range: false,
         unique: false,
+        copies: 1,
     });
     table.layout = Layout::base(&table.schema);
     let count = table.layout.partition_count(usize::from(THIN)) as usize;
@@ -268,6 +269,7 @@ fn a_thin_index_is_another_copy_than_the_dropped_one_of_its_number() {
         included: Vec::new(),
         by_range: false,
         unique: false,
+        copies: 1,
     });
     table.layout = Layout::base(&table.schema);
     client.step(SessionInput::Configuration(Arc::new(next)));
@@ -332,4 +334,101 @@ fn rows_of_a_lost_partition_are_read_one_by_one() {
         .collect();
     assert!(of_lost.len() > batches, "a cover reads single keys");
     assert!(of_lost.iter().all(|read| read.keys.is_empty()));
+}
+
+/// Returns the key of an entry with a value of `a`, and of no id in particular.
+fn key_of_a(a: i64) -> Vec<u8> {
+    encode_key([Value::Int64(a)].iter().map(Value::as_ref))
+}
+
+/// Returns a table with two copies of a thin index. The first is one range, on server 2, which is
+/// down. The second is on server 1, and is split where `a` is 4.
+fn with_two_copies() -> Arc<Configuration> {
+    let mut two = (*with_thin(true)).clone();
+    let table = &mut two.tables[0];
+    (table.schema.thin[0].by_range, table.schema.thin[0].copies) = (true, 2);
+    table.layout = Layout::base(&table.schema);
+    let ranges = table.layout.replexes[usize::from(COPY)].ranges.as_mut();
+    let ranges = ranges.expect("ranges divide it");
+    assert!(ranges.begin_split(0, &key_of_a(4), 1));
+    ranges.hand_over(1);
+    assert!(ranges.end_transfer(1));
+    table.placement.truncate(usize::from(THIN));
+    let place = |server| Place::serving(core(server), Epoch(0));
+    table.placement.extend([vec![place(2)], vec![place(1); 2]]);
+    Arc::new(two)
+}
+
+/// The number of the second copy.
+const COPY: u8 = 3;
+
+#[test]
+fn another_copy_answers_for_the_keys_that_it_has() {
+    for descending in [false, true] {
+        let mut client = Client::new(with_two_copies());
+        let ranges = match descending {
+            false => [0, 1],
+            true => [1, 0],
+        };
+        let bounds = |number| match number {
+            0 => (key_of_a(2), Some(key_of_a(4))),
+            _ => (key_of_a(4), Some(key_of_a(9))),
+        };
+        let (mut start, mut end) = (key_of_a(2), Some(key_of_a(9)));
+        for (round, number) in ranges.into_iter().enumerate() {
+            let wanted = read_of_thin(|read| {
+                read.descending = descending;
+                (read.start, read.end) = (start.clone().into(), end.clone().map(Into::into));
+            });
+            client.submit(SessionOperation::Read(wanted));
+            let (attempt, asked) = client.asked().pop().expect("entries are asked for");
+            assert_eq!(asked.partition, partition(COPY, number));
+            let keys = (asked.start.0.clone(), asked.end.clone().map(|end| end.0));
+            assert_eq!(keys, bounds(number), "{descending}");
+            let mut page = quiet_page();
+            page.push(Version(1), &row(7, 2 + 3 * i64::from(number)));
+            client.reply(&attempt, Reply::Rows(page));
+            let page = client.rows_page();
+            assert_eq!(page.count, 1);
+            // It continues where the copy's range ends.
+            let next = page.next.as_ref().map(|it| it.0.clone());
+            assert_eq!(next, (round == 0).then(|| key_of_a(4)), "{descending}");
+            match descending {
+                false => start = key_of_a(4),
+                true => end = next,
+            }
+            client.outcome = None;
+        }
+    }
+}
+
+#[test]
+fn copies_that_hashes_divide_have_the_same_partitions() {
+    let mut two = (*with_thin(true)).clone();
+    let table = &mut two.tables[0];
+    table.schema.thin[0].copies = 2;
+    table.layout = Layout::base(&table.schema);
+    let count = table.placement[usize::from(THIN)].len();
+    let place = Place::serving(core(1), Epoch(0));
+    table.placement.push(vec![place; count]);
+    let mut client = Client::new(Arc::new(two));
+    client.submit(SessionOperation::Read(read_of_thin(|_| {})));
+    let (_, asked) = client.asked().pop().expect("entries are asked for");
+    assert_eq!(asked.partition, partition(COPY, 0));
+    assert_eq!(asked.redirect, None);
+}
+
+#[test]
+fn copies_of_the_table_answer_when_no_copy_of_the_index_can() {
+    let mut both_down = (*with_two_copies()).clone();
+    for place in &mut both_down.tables[0].placement[usize::from(COPY)] {
+        *place = Place::serving(core(2), Epoch(0));
+    }
+    let mut client = Client::new(Arc::new(both_down));
+    client.submit(SessionOperation::Read(read_of_thin(|_| {})));
+    let asked = client.asked();
+    assert!(!asked.is_empty());
+    for (_, read) in asked {
+        assert!(read.partition.replex < THIN && read.redirect.is_some());
+    }
 }

@@ -83,6 +83,7 @@ mod tests {
             included: Vec::new(),
             by_range: false,
             unique: false,
+            copies: 1,
         }];
         let table = Translation::new(&schema, &Layout::base(&schema));
         let replex = table.layout.thin_numbers().next().expect("it was added");

@@ -145,6 +145,7 @@ fn kind(using: &str) -> Result<IndexKind, SqlError> {
             included: Vec::new(),
             by_range: None,
             unique: false,
+            copies: 1,
         },
         "replex" => IndexKind::Sorted {
             constraint: None,
@@ -201,6 +202,15 @@ fn set_option(kind: &mut IndexKind, option: &Expr) -> Result<(), SqlError> {
             };
             check_division(*unique, *by_range)?;
         }
+        (IndexKind::Thin { copies, .. }, "copies") => {
+            let number = value.parse().ok().filter(|copies| *copies > 0);
+            *copies = number.ok_or_else(|| {
+                SqlError::statement(format!(
+                    "{value} is no value of option copies: write how often entries are kept, as in \
+                     copies = 2"
+                ))
+            })?;
+        }
         (IndexKind::Sorted { partition_by, .. }, "partition_by") => {
             *partition_by = partition_columns(&value);
         }
@@ -234,8 +244,8 @@ fn options_of(kind: &IndexKind) -> (&'static str, &'static str) {
     match kind {
         IndexKind::Thin { .. } => (
             "a thin index",
-            "there is ranges (on or off); write USING replex for a copy, which has constraint and \
-             partition_by",
+            "there are ranges (on or off) and copies (a number); write USING replex for a copy of \
+             the table, which has constraint and partition_by",
         ),
         IndexKind::Sorted { .. } => ("an index", "there are constraint and partition_by"),
         IndexKind::Replica => ("a replica", "leave WITH out"),
@@ -407,6 +417,7 @@ pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(),
         included,
         unique,
         by_range,
+        copies,
     } = &create.kind
     {
         let columns = positions(schema, &create.names)?;
@@ -427,6 +438,7 @@ pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(),
             columns: columns.collect(),
             included: positions(schema, included)?,
             unique: *unique,
+            copies: *copies,
             name: create.name,
         });
         return Ok(());

@@ -124,6 +124,7 @@ fn an_index_is_thin_unless_the_statement_says_more() {
         included: included.to_vec(),
         by_range: true,
         unique: false,
+        copies: 1,
     };
     let expected = [thin("slim", &[1], &[]), thin("t_c_b_idx", &[2, 1], &[0])];
     assert_eq!(schema.thin, expected);

@@ -218,7 +218,7 @@ generate_struct! {
     Dimension { column, divisions }
     Column { name, column_type, nullable, default }
     Index { name, columns, constraint, partition_columns }
-    ThinIndex { name, columns, included, by_range, unique }
+    ThinIndex { name, columns, included, by_range, unique, copies }
     SortColumn { column, descending, nulls_first }
     Layout { key_spaces, replexes, local_entries }
     KeySpace { columns, slots }
@@ -285,7 +285,7 @@ generate_enum! {
     ColumnType { Bool, Int64, Float64, Text, Bytes, Timestamp, Uuid }
     ReplexKind {
         Primary, Index { index }, Hybrid, Exact { of }, Hyperspace, Successor { of }, Vacant,
-        Thin { index },
+        Thin { index, copy },
     }
     UnaryOperator { Not, Negate, IsNull, IsNotNull }
     BinaryOperator {

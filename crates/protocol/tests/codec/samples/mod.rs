@@ -91,6 +91,7 @@ pub fn schema() -> Schema {
             included: vec![1],
             by_range: true,
             unique: false,
+            copies: 2,
         }],
         partitions: 2,
         failures_tolerated: 1,

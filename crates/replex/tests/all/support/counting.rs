@@ -125,6 +125,7 @@ pub fn with_thin_index(schema: &Schema, name: &str, unique: bool) -> Schema {
         included: Vec::new(),
         by_range: !unique,
         unique,
+        copies: 1,
     });
     wanted
 }

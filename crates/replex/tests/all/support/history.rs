@@ -271,6 +271,7 @@ fn schema() -> Schema {
         included: Vec::new(),
         by_range: true,
         unique: false,
+        copies: 1,
     }];
     schema
 }
