@@ -441,7 +441,7 @@ impl Cluster {
     ///
     /// # Errors
     /// The condition is not met in time, or a process has ended by itself. The error contains
-    /// `what` and the last failure to get a configuration.
+    /// `what`, the last failure to get a configuration, and the ends of the processes' logs.
     pub async fn wait_until(
         &mut self,
         what: &str,
@@ -457,7 +457,11 @@ impl Cluster {
             };
             if started.elapsed() > SETTLED_WITHIN {
                 let seconds = SETTLED_WITHIN.as_secs();
-                let text = format!("after {seconds} s still waiting for: {what}{failure}");
+                let mut text = format!("after {seconds} s still waiting for: {what}{failure}");
+                for process in self.processes() {
+                    text.push('\n');
+                    text.push_str(&process.report("has written to its log:"));
+                }
                 return Err(io::Error::new(io::ErrorKind::TimedOut, text));
             }
             tokio::time::sleep(ASK_AGAIN_AFTER).await;

@@ -214,7 +214,8 @@ impl Process {
         self.released = true;
     }
 
-    fn error(&self, what: &str) -> io::Error {
+    /// Returns the name of the process, `what` it does, and the end of its log.
+    pub fn report(&self, what: &str) -> String {
         let text = self.log_text();
         let lines: Vec<&str> = text.lines().collect();
         let end = lines.len().saturating_sub(LOG_LINES_SHOWN);
@@ -223,7 +224,11 @@ impl Process {
             message.push_str("\n  | ");
             message.push_str(line);
         }
-        io::Error::other(message)
+        message
+    }
+
+    fn error(&self, what: &str) -> io::Error {
+        io::Error::other(self.report(what))
     }
 }
 
