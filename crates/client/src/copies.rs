@@ -191,7 +191,7 @@ impl Client {
         let change = CopyChange {
             table: id,
             name: by,
-            is_own: &|_, replex| replex.name == by,
+            is_own: &|table, replex| table.schema.copy_of(&replex.name) == by,
         };
         self.follow(&change, progress).await?;
         let request = CoordinatorRequest::ReplaceCopy {

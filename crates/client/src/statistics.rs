@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use placement::ReplexKind;
-use protocol::configuration::PlacedTable;
+use protocol::configuration::{Configuration, PlacedTable, routes};
 use protocol::identity::{Epoch, PartitionId, TableId};
 use protocol::message::{PartitionStatistics, StatisticsRead};
 use session::statistics::TableStatistics;
@@ -49,13 +49,14 @@ impl Client {
             .searchable()
             .filter(|replex| is_chosen(table, *replex))
         {
-            let numbers = partitions(table, replex);
+            let asked = readable_copy(&configuration, table, replex);
+            let numbers = partitions(table, asked);
             let step = numbers.len().div_ceil(SAMPLED).max(1);
             for number in numbers.iter().step_by(step) {
                 let part = of_partition(
                     self.clone(),
                     table.epoch,
-                    table.partition(replex, *number),
+                    table.partition(asked, *number),
                     (replex, numbers.len()),
                 );
                 asking.spawn_on(part, self.hub().runtime());
@@ -96,6 +97,17 @@ fn is_chosen(table: &PlacedTable, replex: usize) -> bool {
             | ReplexKind::Thin { .. }
             | ReplexKind::Hyperspace
     )
+}
+
+/// Returns a replex with the entries of this one of which all partitions can be read: a copy of the
+/// same thin index, if this one has lost some. Returns this one if there is no such copy.
+fn readable_copy(configuration: &Configuration, table: &PlacedTable, replex: usize) -> usize {
+    let is_whole = |replex: &usize| {
+        let mut places = table.placement[*replex].iter();
+        !places.any(|place| routes::is_down(configuration, *place))
+    };
+    let mut copies = core::iter::once(replex).chain(table.layout.other_thin(replex));
+    copies.find(is_whole).unwrap_or(replex)
 }
 
 /// Returns the partitions of a replex that can have rows.

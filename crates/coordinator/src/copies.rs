@@ -32,9 +32,10 @@ pub(super) type FillReports = BTreeMap<CoreId, Vec<FillReport>>;
 /// An upper limit of the bytes of a place in an encoded configuration.
 pub(super) const PLACE_BYTES_MAX: usize = 32;
 
-/// How well a core suits a new partition, the least best: copies of the same rows in its failure
-/// domain, partitions of other copies of the table on its server, its load.
-type Fitness = (usize, usize, u64);
+/// How well a core suits a new partition, the least best: other copies of a thin index's entries in
+/// its failure domain, copies of the same rows there, partitions of other copies of the table on
+/// its server, its load.
+type Fitness = (usize, usize, usize, u64);
 
 impl Coordinator {
     /// Adds an index or a further copy to a table. Answered at once. The copy is made from the next
@@ -126,9 +127,11 @@ impl Coordinator {
         let table = self.table_to_change(table)?;
         check_is_not_resized(table)?;
         let replaced = table.with_replaced(&name, &by).map_err(Refused::new)?;
-        let is_other = |number: &usize| table.layout.replexes[*number].name == by;
-        let other = table.layout.numbers().find(is_other);
-        if other.is_some_and(|number| table.is_building(number)) {
+        let is_made = |number: usize| {
+            let replex = &table.layout.replexes[number].name;
+            table.is_building(number) && table.schema.copy_of(replex) == by
+        };
+        if table.layout.numbers().any(is_made) {
             return Err(Refused {
                 message: format!("index {by} is being made: try again when it serves"),
                 retry: true,
@@ -370,6 +373,9 @@ impl Coordinator {
             .filter_map(|other| table.placement[other].get(partition as usize))
             .map(|place| place.core)
             .collect();
+        let twins = table.layout.twins(replex, partition).into_iter();
+        let twins = twins.filter_map(|(of, number)| table.placement[of].get(number as usize));
+        let twins: Vec<CoreId> = twins.map(|place| place.core).collect();
         let placement = table.placement.iter().enumerate();
         let others: Vec<CoreId> = placement
             .filter(|(other, _)| *other != replex)
@@ -386,6 +392,7 @@ impl Coordinator {
                 let holder = configuration.server(core.server);
                 holder.is_some_and(|holder| holder.domain == server.domain)
             };
+            let beside = twins.iter().filter(in_domain).count();
             let same = same_rows.iter().filter(in_domain).count();
             let shared = others.iter().filter(|core| core.server == server.id);
             let shared = shared.count();
@@ -393,7 +400,7 @@ impl Coordinator {
             (0..server.cores.len()).map(move |core| {
                 let core = super::core_id(server.id, core);
                 let load = held.get(&core).copied().unwrap_or(0);
-                let fitness: Fitness = (same, shared, load);
+                let fitness: Fitness = (beside, same, shared, load);
                 (fitness, core)
             })
         });

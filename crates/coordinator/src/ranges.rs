@@ -227,6 +227,12 @@ impl Planned {
         }
     }
 
+    fn changes(&self, replex: usize) -> bool {
+        let mut transfers = self.transfers.iter();
+        let mut moves = self.moves.iter();
+        transfers.any(|(of, ..)| *of == replex) || moves.any(|(of, ..)| *of == replex)
+    }
+
     fn moves(&self, replex: usize, number: u32) -> bool {
         let mut moves = self.moves.iter();
         moves.any(|(of, moved, _)| (*of, *moved) == (replex, number))
@@ -273,7 +279,10 @@ fn plan(
 ) -> Planned {
     let mut planned = Planned::default();
     for replex in 0..table.layout.replexes.len() {
-        if table.is_building(replex) {
+        // The copies of an index change one after the other, so that each is chosen by where the
+        // others are.
+        let changes = |other| planned.changes(other);
+        if table.is_building(replex) || table.layout.other_thin(replex).any(changes) {
             continue;
         }
         let places = table.placement[replex].clone();
@@ -333,6 +342,31 @@ impl PlannedIndex<'_> {
         move |servers, server| self.placement.count_beside(&twins, servers, server)
     }
 
+    /// Returns which of two neighbours moves, and to which core, so that they can be merged. It has
+    /// no more copies of its entries beside it there than now. Returns none if there is no such
+    /// core.
+    fn way_together(&self, one: u32, other: u32, takers: &mut Takers) -> Option<(u32, CoreId)> {
+        let keys_of =
+            |number| -> Vec<KeyInterval<'_>> { self.ranges.of(number).into_iter().collect() };
+        let (first, second) = (self.core(one), self.core(other));
+        let beside = |keys: &[KeyInterval<'_>], core: CoreId, takers: &Takers| {
+            self.twins(keys)(&takers.servers, core.server.0)
+        };
+        let ways = [(other, second, first), (one, first, second)];
+        for (moved, from, to) in ways {
+            let keys = keys_of(moved);
+            let now = beside(&keys, from, takers);
+            if takers.include(to) && beside(&keys, to, takers) <= now {
+                return Some((moved, to));
+            }
+        }
+        // A third core takes one of them, and then the other.
+        let both = [keys_of(one), keys_of(other)].concat();
+        let now = beside(&keys_of(one), first, takers);
+        let third = takers.choose(first, self.share, &self.twins(&both))?;
+        (beside(&both, third, takers) <= now).then_some((one, third))
+    }
+
     /// Splits the ranges that are too large.
     fn split(&mut self, takers: &mut Takers) {
         for (number, report) in core::mem::take(&mut self.reported) {
@@ -369,13 +403,7 @@ impl PlannedIndex<'_> {
             let [one, other] = [pair[0], pair[1]];
             let core = self.core(one);
             if core != self.core(other) {
-                // One of them moves to where it has no other copy of its entries beside it.
-                let ways = [(other, core), (one, self.core(other))];
-                let way = ways.into_iter().find(|(moved, to)| {
-                    let keys: Vec<KeyInterval<'_>> = self.ranges.of(*moved).into_iter().collect();
-                    let beside = self.twins(&keys)(&takers.servers, to.server.0);
-                    takers.include(*to) && beside == 0
-                });
+                let way = self.way_together(one, other, takers);
                 let way = way.map(|(moved, to)| (self.replex, moved, to));
                 self.planned.moves.extend(way);
                 continue;

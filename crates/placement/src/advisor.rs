@@ -132,18 +132,19 @@ pub fn amplification_of(layout: &Layout, replex: usize) -> Amplification {
     let mut after_one = Vec::new();
     let mut after_two = Vec::new();
     let partitions: Vec<u32> = (0..layout.partition_count(replex)).collect();
-    let other_copies = layout.other_thin(replex).count();
+    let other_copies: Vec<usize> = layout.other_thin(replex).collect();
     for partition in samples(&partitions) {
         let lost = (replex, partition);
         let first = cover(layout, lost, &|_, _| true, &CoverCosts::LOOKUP);
         let from_cover = first.as_ref().map(Cover::amplification);
-        if other_copies > 0 {
-            // Another copy of a thin index answers with one of its partitions.
-            after_one.push(Some(1));
-            after_two.push(match other_copies {
-                1 => from_cover,
-                _ => Some(1),
-            });
+        if !other_copies.is_empty() {
+            // Another copy of a thin index answers, with its partitions that have the same entries.
+            let twins = layout.twins(replex, partition);
+            let of_copy = |copy: &usize| twins.iter().filter(|(of, _)| of == copy).count() as u32;
+            let mut visited: Vec<u32> = other_copies.iter().map(of_copy).collect();
+            visited.sort_unstable();
+            after_one.push(visited.first().copied());
+            after_two.push(visited.get(1).copied().or(from_cover));
             continue;
         }
         after_one.push(from_cover);

@@ -158,6 +158,9 @@ impl Layout {
     /// Returns the partitions of other copies of a thin index that can have entries which this
     /// partition has or is to receive.
     pub fn twins(&self, replex: usize, partition: u32) -> Vec<(usize, u32)> {
+        if self.other_thin(replex).next().is_none() {
+            return Vec::new();
+        }
         let ranges = self.replexes[replex].ranges.as_ref();
         let own = ranges.map(|ranges| ranges.keys_of(partition));
         self.twins_of_keys(replex, partition, &own.unwrap_or_default())
@@ -309,7 +312,7 @@ impl Layout {
     pub fn constraint(&self, schema: &Schema, number: usize) -> Option<Constraint> {
         match self.replexes[number].kind {
             ReplexKind::Index { index } => schema.indexes[index].constraint,
-            // One copy sees all entries.
+            // One vote is enough, because each copy has all entries.
             ReplexKind::Thin { index, copy } => {
                 let votes = schema.thin[index].unique && copy == 0;
                 votes.then_some(Constraint::Unique)

@@ -246,10 +246,11 @@ impl Layout {
                 .try_fold(1, |cells: u32, axis| cells.checked_mul(axis.divisions));
             let kind_fits = match kind {
                 ReplexKind::Index { index } => *index < schema.indexes.len(),
-                ReplexKind::Thin { index, copy } => {
-                    let index = schema.thin.get(*index);
-                    index.is_some_and(|index| {
-                        index.by_range == ranges.is_some() && *copy < index.copies
+                ReplexKind::Thin { index, .. } => {
+                    let defined = schema.thin.get(*index);
+                    defined.is_some_and(|defined| {
+                        defined.by_range == ranges.is_some()
+                            && self.has_all_copies(*index, defined.copies, axes)
                     })
                 }
                 ReplexKind::Exact { of } | ReplexKind::Successor { of } => self.is_copy(*of),
@@ -304,6 +305,21 @@ impl Layout {
             self.copies()
         );
         Ok(())
+    }
+
+    /// Returns whether there is each copy of a thin index, once and with these axes.
+    fn has_all_copies(&self, index: usize, copies: u8, axes: &[Axis]) -> bool {
+        let replexes = self.replexes.iter();
+        let of_index = replexes.filter_map(|replex| match replex.kind {
+            ReplexKind::Thin { index: of, copy } if of == index => Some((copy, &replex.axes)),
+            _ => None,
+        });
+        let mut found: Vec<u8> = of_index
+            .filter(|(_, others)| *others == axes)
+            .map(|(copy, _)| copy)
+            .collect();
+        found.sort_unstable();
+        found.into_iter().eq(0..copies)
     }
 
     fn primaries(&self) -> usize {

@@ -236,7 +236,8 @@ impl Relocation<'_> {
         let mut moves = tried.map(|(_, cell, to)| (cell, to));
         let (cell, to) = moves.find(|(cell, to)| {
             let placement = self.placement.with(&[(*cell, *to)]);
-            self.beside_twins(*cell, to.server) == 0
+            let from = self.placement.replexes[cell.0][cell.1];
+            self.beside_twins(*cell, to.server) <= self.beside_twins(*cell, from.server)
                 && self.tolerated(&placement) >= self.failures_tolerated
         })?;
         let from = self.placement.replexes[cell.0][cell.1];

@@ -6,7 +6,7 @@ mod cases;
 use cases::flights;
 use placement::{
     Constraint, CoverCosts, Layout, Loads, PartitionHost, Relocation, ReplexKind, Schema,
-    ThinIndex, assign, cover, members_at_risk, prove,
+    ThinIndex, amplification_of, assign, cover, members_at_risk, prove,
 };
 
 fn thin(name: &str, columns: &[usize], included: &[usize]) -> ThinIndex {

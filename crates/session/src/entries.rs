@@ -47,8 +47,11 @@ pub(super) struct EntryRead {
     shape: EntryShape,
     /// Since when nothing that was read so far has changed.
     quiet_since_us: u64,
-    /// The core and the correlation of the page of entries; none if a row came from a cover.
+    /// The core and the correlation of the page of entries; none if a row came from a cover, or the
+    /// entries from another copy of the index.
     held_by: Option<(CoreId, u64)>,
+    /// Whether the entries are those of another copy of the index.
+    is_redirected: bool,
     /// The start of the next page of entries.
     next: Option<Bytes>,
     /// The start of the page after the last one of the partition that is asked; none if it has all
@@ -251,6 +254,7 @@ impl SessionMachine {
             agreement: read.agreement.without_hold(),
             ..read.clone()
         };
+        let is_redirected = partition != read.partition;
         let deadline_us = pending.deadline_us;
         self.drop_entries(ticket);
         self.move_to(ticket, RequestPhase::Parted, None);
@@ -260,6 +264,7 @@ impl SessionMachine {
             shape,
             quiet_since_us: 0,
             held_by: None,
+            is_redirected,
             next: None,
             rest,
             entries: Vec::new(),
@@ -431,7 +436,7 @@ impl EntrySource {
     }
 
     /// Returns the partition of another copy of a thin index that has the first entries of a read,
-    /// in the direction of the read. Returns none if no entry belongs to the read.
+    /// in the direction of the read. Returns none if no key belongs to the read.
     fn of_copy(table: &PlacedTable, read: &Read, copy: usize) -> Option<EntrySource> {
         let layout = &table.layout;
         let (replex, number) = (usize::from(read.partition.replex), read.partition.number);
@@ -490,7 +495,9 @@ impl RowBatch {
 impl EntryRead {
     fn take_entries(&mut self, table: &PlacedTable, came: ReceivedPage) -> Result<(), RowError> {
         let ReceivedPage { page, held_by } = came;
-        self.held_by = held_by;
+        // Without the usual partition there may be no snapshot either, so that a moment is tried
+        // longer, as with a cover.
+        self.held_by = held_by.filter(|_| !self.is_redirected);
         let mut marked = page.marked.iter().copied().peekable();
         // The batches that are not full, by their partition.
         let mut filling: BTreeMap<PartitionId, RowBatch> = BTreeMap::new();

@@ -13,8 +13,9 @@
 //! effect, so it then ends with its result or as `Unknown`.
 //!
 //! Three kinds of requests are divided into parts: a read whose partition is lost goes to a cover
-//! (`redirect`), a read of a thin index reads entries and then rows (`entries`), and ranges of one
-//! moment are read in rounds (`moment`). Reads of many pages are in `gather`.
+//! (`redirect`), a read of a thin index reads entries, if necessary of another copy of the index,
+//! and then rows (`entries`), and ranges of one moment are read in rounds (`moment`). Reads of many
+//! pages are in `gather`.
 
 #![no_std]
 

@@ -121,8 +121,8 @@ pub enum IndexKind {
         by_range: Option<bool>,
         /// Whether no two rows may have the same key.
         unique: bool,
-        /// How often the entries are kept, at least once.
-        copies: u8,
+        /// How often the entries are kept, at least once. None is as often as before, or once.
+        copies: Option<u8>,
     },
     /// `replex (columns)`: a copy sorted by columns.
     Sorted {

@@ -129,11 +129,12 @@ fn a_large_range_is_split_and_small_neighbours_are_merged() {
 
 /// Sends a heartbeat of every core, as `all_beat` does, with reports that all ranges are small.
 fn all_report_small(scene: &mut Scene) {
-    let thin = thin(scene);
+    let thin: Vec<usize> = flights(scene).layout.thin_numbers().collect();
     beats(scene, |core, configuration, beat| {
+        let is_thin = |replex: u8| thin.contains(&usize::from(replex));
         let held = configuration
             .places()
-            .filter(|(id, place)| usize::from(id.replex) == thin && place.core == core);
+            .filter(|(id, place)| is_thin(id.replex) && place.core == core);
         let small = held.map(|(partition, _)| RangeReport {
             partition,
             entries: 1,
@@ -258,4 +259,58 @@ fn copies_of_an_entry_stay_on_different_servers() {
         let ranges = flights(&scene).layout.replexes[replex].ranges.clone();
         assert_eq!(ranges.expect("as before").starts.len(), 5);
     }
+}
+
+/// Returns how many ranges each copy of the index has.
+fn range_counts(scene: &Scene) -> Vec<usize> {
+    let layout = flights(scene).layout;
+    let ranges = layout
+        .thin_numbers()
+        .map(|number| &layout.replexes[number].ranges);
+    ranges
+        .map(|it| it.as_ref().map_or(0, |it| it.starts.len()))
+        .collect()
+}
+
+#[test]
+fn copies_that_want_to_split_at_once_stay_apart_and_are_merged_again() {
+    let mut scene = scene_with_copies(2);
+    let copies: Vec<usize> = flights(&scene).layout.thin_numbers().collect();
+    // The first report is there when the second one makes the coordinator look.
+    let table = flights(&scene);
+    let first = RangeReport {
+        partition: table.partition(copies[0], 0),
+        entries: 1000,
+        requests: 0,
+        split_at: Some(Bytes::from(&[7][..])),
+    };
+    let (core, epoch) = (table.placement[copies[0]][0].core, scene.epoch());
+    scene
+        .coordinator
+        .note_ranges(core, Epoch(epoch), vec![first]);
+    report_of((&mut scene, copies[1]), 0, 1000, Some(&[7]));
+    let transfers = copies.iter().map(|number| {
+        let layout = flights(&scene).layout;
+        let ranges = layout.replexes[*number].ranges.as_ref();
+        ranges.map_or(0, |ranges| ranges.transfers.len())
+    });
+    assert_eq!(transfers.sum::<usize>(), 1, "one copy after the other");
+    for _ in 0..10 {
+        all_beat(&mut scene);
+        finish(&mut scene);
+        check_copies_are_apart(&scene);
+        for (copy, replex) in copies.iter().enumerate() {
+            if range_counts(&scene)[copy] == 1 {
+                report_of((&mut scene, *replex), 0, 1000, Some(&[7]));
+            }
+        }
+    }
+    assert_eq!(range_counts(&scene), [2, 2]);
+    for _ in 0..40 {
+        all_report_small(&mut scene);
+        assert_eq!(scene.coordinator.configuration().check(), Ok(()));
+    }
+    finish(&mut scene);
+    assert_eq!(range_counts(&scene), [1, 1]);
+    check_copies_are_apart(&scene);
 }

@@ -32,15 +32,16 @@ async fn another_copy_answers_for_a_lost_server() {
     // Entries that are kept twice answer alone for `k`, and those that are kept once for `m`.
     run(
         &mut session,
-        "CREATE TABLE kept (id bigint PRIMARY KEY, k bigint NOT NULL, m bigint NOT NULL) \
-         WITH (failures_tolerated = 1, durability = 'replicated'); \
+        "CREATE TABLE kept (id bigint PRIMARY KEY, k bigint NOT NULL, m bigint NOT NULL, \
+         u bigint NOT NULL) WITH (failures_tolerated = 1, durability = 'replicated'); \
          CREATE INDEX by_k ON kept (k) WITH (copies = 2); \
          CREATE INDEX by_hash ON kept (k, m) WITH (copies = 2, ranges = off); \
+         CREATE UNIQUE INDEX by_u ON kept USING btree (u) WITH (copies = 2); \
          CREATE INDEX by_m ON kept (m)",
     )
     .await;
     for first in (0..ROWS).step_by(100) {
-        let rows = (first..first + 100).map(|id| format!("({id}, {id}, {id})"));
+        let rows = (first..first + 100).map(|id| format!("({id}, {id}, {id}, {id})"));
         let rows: Vec<String> = rows.collect();
         let text = format!("INSERT INTO kept VALUES {}", rows.join(", "));
         run(&mut session, &text).await;
@@ -93,7 +94,8 @@ async fn check(session: &mut SqlSession<Client>, client: &Client, lost: ServerId
     for k in (0..ROWS).step_by(7) {
         let by_range = format!("SELECT k FROM kept WHERE k = {k}");
         let by_hash = format!("SELECT m FROM kept WHERE k = {k} AND m = {k}");
-        for text in [by_range, by_hash] {
+        let by_key = format!("SELECT u FROM kept WHERE u = {k}");
+        for text in [by_range, by_hash, by_key] {
             let found = run(session, &text).await;
             assert_eq!(found, [[Value::Int64(k)]], "{text} without {lost:?}");
         }

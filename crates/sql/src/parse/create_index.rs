@@ -145,7 +145,7 @@ fn kind(using: &str) -> Result<IndexKind, SqlError> {
             included: Vec::new(),
             by_range: None,
             unique: false,
-            copies: 1,
+            copies: None,
         },
         "replex" => IndexKind::Sorted {
             constraint: None,
@@ -204,12 +204,13 @@ fn set_option(kind: &mut IndexKind, option: &Expr) -> Result<(), SqlError> {
         }
         (IndexKind::Thin { copies, .. }, "copies") => {
             let number = value.parse().ok().filter(|copies| *copies > 0);
-            *copies = number.ok_or_else(|| {
+            let number = number.ok_or_else(|| {
                 SqlError::statement(format!(
                     "{value} is no value of option copies: write how often entries are kept, as in \
                      copies = 2"
                 ))
             })?;
+            *copies = Some(number);
         }
         (IndexKind::Sorted { partition_by, .. }, "partition_by") => {
             *partition_by = partition_columns(&value);
@@ -300,7 +301,11 @@ pub(crate) fn as_using(
         (Some(index), _) => index.constraint,
         (None, thin) => thin.and_then(|it| it.unique.then_some(Constraint::Unique)),
     };
-    let kind = adapted((name, table), kind.clone(), (&columns, constraint))?;
+    let mut kind = kind.clone();
+    if let (IndexKind::Thin { copies, .. }, Some(thin)) = (&mut kind, thin) {
+        copies.get_or_insert(thin.copies);
+    }
+    let kind = adapted((name, table), kind, (&columns, constraint))?;
     let names = columns
         .iter()
         .map(|it| schema.columns[it.column].name.clone());
@@ -438,7 +443,7 @@ pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(),
             columns: columns.collect(),
             included: positions(schema, included)?,
             unique: *unique,
-            copies: *copies,
+            copies: copies.unwrap_or(1),
             name: create.name,
         });
         return Ok(());

@@ -388,6 +388,15 @@ fn instead(
         replex: replex as u8,
         number,
     };
+    if let Some((copy, numbers)) = other_copy(configuration, table, (replex, number)) {
+        let mut lines = vec![format!(
+            "  partition {number} of {name} is lost with server {server}; read instead, from \
+             another copy of the index:"
+        )];
+        let places = places(configuration, table, copy, &numbers);
+        lines.extend(places.iter().map(|it| format!("    {it}")));
+        return lines;
+    }
     let Some(cover) = routes::cover_of_lost(configuration, lost, &|_| true) else {
         return vec![format!(
             "  partition {number} of {name} is lost with server {server}, and its rows with other \
@@ -418,6 +427,24 @@ fn instead(
         lines.extend(places.iter().map(|it| format!("    {it}")));
     }
     lines
+}
+
+/// Returns another copy of a thin index, and its partitions that have the entries of a partition
+/// that is lost; none if there is no copy of which all these partitions can be read.
+fn other_copy(
+    configuration: &Configuration,
+    table: &PlacedTable,
+    (replex, number): (usize, u32),
+) -> Option<(usize, BTreeSet<u32>)> {
+    let mut copies: BTreeMap<usize, BTreeSet<u32>> = BTreeMap::new();
+    for (copy, number) in table.layout.twins(replex, number) {
+        copies.entry(copy).or_default().insert(number);
+    }
+    let is_there = |copy: usize, number: u32| {
+        !routes::is_down(configuration, table.placement[copy][number as usize])
+    };
+    let mut copies = copies.into_iter();
+    copies.find(|(copy, numbers)| numbers.iter().all(|number| is_there(*copy, *number)))
 }
 
 /// Returns one line per core: `replex 1 (by_tail), partition 7 of 12, on server 2 core 0 at …`
