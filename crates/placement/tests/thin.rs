@@ -173,7 +173,9 @@ fn copies_of_entries_are_in_different_failure_domains() {
     assert_eq!(layout.twins(3, 5), [(4, 5)]);
     let after_losses = amplification_of(&layout, 3);
     assert_eq!(after_losses.after_one.max, 1);
-    let of_entries_kept_once = amplification_of(&Layout::base(&with_thin()), 3);
+    let mut once = flights(12, 2);
+    once.thin.push(kept("by_tail_thin", 1));
+    let of_entries_kept_once = amplification_of(&Layout::base(&once), 3);
     assert_eq!(
         after_losses.after_two.max,
         of_entries_kept_once.after_one.max

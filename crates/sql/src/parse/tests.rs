@@ -473,7 +473,8 @@ fn wrong_tables_are_refused_with_the_remedy() {
         ),
         (
             "CREATE INDEX x ON t (a) WITH (constraint = 'dense')",
-            "a thin index has no option constraint: there is ranges (on or off); write USING replex",
+            "a thin index has no option constraint: there are ranges (on or off) and copies (a number); \
+             write USING replex",
         ),
         (
             "CREATE INDEX x ON t USING replex (a) INCLUDE (b)",
