@@ -278,6 +278,7 @@ fn plan(
     takers: &mut Takers,
 ) -> Planned {
     let mut planned = Planned::default();
+    let placement = table.bare_placement();
     for replex in 0..table.layout.replexes.len() {
         // The copies of an index change one after the other, so that each is chosen by where the
         // others are.
@@ -286,27 +287,28 @@ fn plan(
             continue;
         }
         let places = table.placement[replex].clone();
-        let (layout, placement) = (table.layout.clone(), table.bare_placement());
         let reported: BTreeMap<u32, &RangeReport> = {
             let numbers = 0..places.len() as u32;
             let report = |number| reports.get(&table.partition(replex, number));
             let reported = numbers.filter_map(|number| Some((number, report(number)?)));
             reported.collect()
         };
-        if let Some(ranges) = ranges_of(table, replex) {
+        // Taken out while the other copies of the index are looked at.
+        if let Some(mut ranges) = table.layout.replexes[replex].ranges.take() {
             let share = LOAD_PER_COPY / u64::from(ranges.count);
             let mut index = PlannedIndex {
                 replex,
-                layout: &layout,
+                layout: &table.layout,
                 placement: &placement,
                 places,
                 reported,
-                ranges,
+                ranges: &mut ranges,
                 share,
                 planned: &mut planned,
             };
             index.split(takers);
             index.merge(takers);
+            table.layout.replexes[replex].ranges = Some(ranges);
         }
     }
     planned
@@ -315,7 +317,7 @@ fn plan(
 /// The ranges of one index, and the plan to which their transfers are added.
 struct PlannedIndex<'a> {
     replex: usize,
-    /// The layout and the placement of the table, before any transfer of the plan.
+    /// The table's layout without the ranges of this index, and the placement before the plan.
     layout: &'a Layout,
     placement: &'a Placement,
     places: Vec<Place>,
@@ -332,6 +334,14 @@ impl PlannedIndex<'_> {
         self.places[number as usize].core
     }
 
+    /// Returns the keys of these partitions.
+    fn keys_of(&self, numbers: &[u32]) -> Vec<KeyInterval<'_>> {
+        let numbers = numbers.iter();
+        numbers
+            .filter_map(|number| self.ranges.of(*number))
+            .collect()
+    }
+
     /// Returns how many other copies of entries with these keys are in the failure domain of a
     /// server.
     fn twins<'b>(
@@ -346,23 +356,21 @@ impl PlannedIndex<'_> {
     /// no more copies of its entries beside it there than now. Returns none if there is no such
     /// core.
     fn way_together(&self, one: u32, other: u32, takers: &mut Takers) -> Option<(u32, CoreId)> {
-        let keys_of =
-            |number| -> Vec<KeyInterval<'_>> { self.ranges.of(number).into_iter().collect() };
         let (first, second) = (self.core(one), self.core(other));
         let beside = |keys: &[KeyInterval<'_>], core: CoreId, takers: &Takers| {
             self.twins(keys)(&takers.servers, core.server.0)
         };
         let ways = [(other, second, first), (one, first, second)];
         for (moved, from, to) in ways {
-            let keys = keys_of(moved);
+            let keys = self.keys_of(&[moved]);
             let now = beside(&keys, from, takers);
             if takers.include(to) && beside(&keys, to, takers) <= now {
                 return Some((moved, to));
             }
         }
         // A third core takes one of them, and then the other.
-        let both = [keys_of(one), keys_of(other)].concat();
-        let now = beside(&keys_of(one), first, takers);
+        let both = self.keys_of(&[one, other]);
+        let now = beside(&self.keys_of(&[one]), first, takers);
         let third = takers.choose(first, self.share, &self.twins(&both))?;
         (beside(&both, third, takers) <= now).then_some((one, third))
     }
@@ -409,8 +417,7 @@ impl PlannedIndex<'_> {
                 continue;
             }
             let to = self.ranges.vacant();
-            let both = [one, other].map(|number| self.ranges.of(number));
-            let both: Vec<KeyInterval<'_>> = both.into_iter().flatten().collect();
+            let both = self.keys_of(&[one, other]);
             let next = takers.choose(core, self.share, &self.twins(&both));
             let Some(next) = next else {
                 return;

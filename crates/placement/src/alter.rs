@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use crate::further::{Cut, FurtherCopy};
 use crate::grid::{Layout, Replex, ReplexKind};
 use crate::hybrid::GridError;
-use crate::schema::{Schema, ThinIndex};
+use crate::schema::Schema;
 
 impl Schema {
     /// Returns whether `wanted` is this schema with one more index, thin index or further copy at
@@ -32,15 +32,12 @@ impl Schema {
     /// Returns the name of the index or further copy to which a replex belongs. Several hybrids can
     /// have one name, and so can the copies of a thin index.
     pub fn copy_of<'a>(&'a self, replex: &'a str) -> &'a str {
-        let mut thin = self.thin.iter();
-        let is_one =
-            |index: &&ThinIndex| (1..index.copies).any(|it| index.replex_name(it) == replex);
-        if let Some(index) = thin.find(is_one) {
-            return &index.name;
-        }
-        let mut copies = self.further.iter();
-        let whole = copies.find(|copy| copy.replex_names().iter().any(|name| name == replex));
-        whole.map_or(replex, |copy| &copy.name)
+        let further = self.further.iter();
+        let further = further.map(|copy| (&copy.name, copy.replex_names()));
+        let thin = self.thin.iter();
+        let mut all = further.chain(thin.map(|index| (&index.name, index.replex_names())));
+        let whole = all.find(|(_, names)| names.iter().any(|name| name == replex));
+        whole.map_or(replex, |(name, _)| name)
     }
 
     /// Returns the name of the index, thin index or further copy that `wanted` has and this schema
@@ -179,7 +176,7 @@ impl Layout {
         let thin = schema.thin.iter().find(|index| index.name == name);
         let names = match (copy, thin) {
             (Some(copy), _) => copy.replex_names(),
-            (None, Some(index)) => (0..index.copies).map(|it| index.replex_name(it)).collect(),
+            (None, Some(index)) => index.replex_names(),
             (None, None) => [name.into()].into(),
         };
         let named: Vec<usize> = self

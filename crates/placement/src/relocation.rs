@@ -235,10 +235,10 @@ impl Relocation<'_> {
         let tried = tries.into_iter().take(TRIES_MAX);
         let mut moves = tried.map(|(_, cell, to)| (cell, to));
         let (cell, to) = moves.find(|(cell, to)| {
-            let placement = self.placement.with(&[(*cell, *to)]);
             let from = self.placement.replexes[cell.0][cell.1];
-            self.beside_twins(*cell, to.server) <= self.beside_twins(*cell, from.server)
-                && self.tolerated(&placement) >= self.failures_tolerated
+            let beside = self.beside_twins(*cell);
+            beside(to.server) <= beside(from.server)
+                && self.tolerated(&self.placement.with(&[(*cell, *to)])) >= self.failures_tolerated
         })?;
         let from = self.placement.replexes[cell.0][cell.1];
         self.shift(cell.0, from, to, loads);
@@ -248,14 +248,17 @@ impl Relocation<'_> {
     /// Returns a move by which a partition of a thin index leaves a failure domain with another
     /// copy of its entries. Returns none if all copies are apart, or no domain is free of them.
     pub fn part_twins(&self, loads: &mut Loads) -> Option<(Cell, HostCore)> {
-        let cells = self.layout.thin_numbers().flat_map(|replex| {
+        let mut cells = self.layout.thin_numbers().flat_map(|replex| {
             let places = self.placement.replexes[replex].iter().enumerate();
             places.map(move |(number, place)| ((replex, number), *place))
         });
-        let mut beside = cells.filter(|(cell, place)| self.beside_twins(*cell, place.server) > 0);
-        let (cell, from, to) = beside.find_map(|(cell, from)| {
+        let (cell, from, to) = cells.find_map(|(cell, from)| {
+            let beside = self.beside_twins(cell);
+            if beside(from.server) == 0 {
+                return None;
+            }
             let servers = self.servers.iter();
-            let free = servers.filter(|server| self.beside_twins(cell, server.id) == 0);
+            let free = servers.filter(|server| beside(server.id) == 0);
             let load = |place: &HostCore| (loads.get(place).copied().unwrap_or(0), *place);
             let to = free.flat_map(places_of).min_by_key(load)?;
             Some((cell, from, to))
@@ -264,11 +267,11 @@ impl Relocation<'_> {
         Some((cell, to))
     }
 
-    /// Returns how many copies of entries that a partition has are in the failure domain of a
-    /// server.
-    fn beside_twins(&self, (replex, number): Cell, server: u32) -> usize {
+    /// Returns for each server how many copies of entries that a partition has are in the server's
+    /// failure domain.
+    fn beside_twins(&self, (replex, number): Cell) -> impl Fn(u32) -> usize {
         let twins = self.layout.twins(replex, number as u32);
-        self.placement.count_beside(&twins, self.servers, server)
+        move |server| self.placement.count_beside(&twins, self.servers, server)
     }
 }
 

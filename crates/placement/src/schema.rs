@@ -82,6 +82,12 @@ pub struct ThinIndex {
 }
 
 impl ThinIndex {
+    /// Returns the names of the replexes of all copies.
+    pub(crate) fn replex_names(&self) -> Vec<String> {
+        let copies = 0..self.copies;
+        copies.map(|copy| self.replex_name(copy)).collect()
+    }
+
     /// Returns the name of the replex of one copy, counted from 0. The first has the index's name.
     /// No user can give the names of the others.
     pub fn replex_name(&self, copy: u8) -> String {

@@ -236,25 +236,20 @@ impl SessionMachine {
         let Some(shape) = EntryShape::of(table, read) else {
             return false;
         };
-        let EntrySource {
-            partition,
-            start,
-            end,
-            rest,
-        } = self
-            .source_of(now_us, read)
-            .unwrap_or_else(|| EntrySource::own(read));
-        let entries = Read {
-            partition,
-            start,
-            end,
+        let mut entries = Read {
             filter: read.filter.clone().filter(|_| shape.filters),
             projection: None,
             count_only: false,
             agreement: read.agreement.without_hold(),
             ..read.clone()
         };
-        let is_redirected = partition != read.partition;
+        let source = self.other_source(now_us, read);
+        let is_redirected = source.is_some();
+        let rest = source.and_then(|source| {
+            entries.partition = source.partition;
+            (entries.start, entries.end) = (source.start, source.end);
+            source.rest
+        });
         let deadline_us = pending.deadline_us;
         self.drop_entries(ticket);
         self.move_to(ticket, RequestPhase::Parted, None);
@@ -277,10 +272,10 @@ impl SessionMachine {
         true
     }
 
-    /// Returns a partition that can give the entries of a read of a thin index: the partition that
-    /// the read names or, while this one is lost, one of another copy of the index. Returns none if
-    /// there is none, or if the read is one of a copy of the table.
-    pub(super) fn source_of(&self, now_us: u64, read: &Read) -> Option<EntrySource> {
+    /// Returns a partition of another copy of a thin index that can give the entries of a read.
+    /// Returns none if the partition that the read names is not lost, if there is no such copy, or
+    /// if the read is one of a copy of the table.
+    pub(super) fn other_source(&self, now_us: u64, read: &Read) -> Option<EntrySource> {
         let configuration = self.configuration.as_ref()?;
         let is_there = |partition| {
             let place = configuration.place(partition);
@@ -288,11 +283,8 @@ impl SessionMachine {
                 !routes::is_down(configuration, place) && self.is_reachable(place.core, now_us)
             })
         };
-        if !routes::is_thin(configuration, read.partition) {
+        if !routes::is_thin(configuration, read.partition) || is_there(read.partition) {
             return None;
-        }
-        if is_there(read.partition) {
-            return Some(EntrySource::own(read));
         }
         let table = configuration.table(read.partition.table)?;
         let others = table.layout.other_thin(usize::from(read.partition.replex));
@@ -425,16 +417,6 @@ impl SessionMachine {
 }
 
 impl EntrySource {
-    /// Returns the partition that a read names.
-    fn own(read: &Read) -> EntrySource {
-        EntrySource {
-            partition: read.partition,
-            start: read.start.clone(),
-            end: read.end.clone(),
-            rest: None,
-        }
-    }
-
     /// Returns the partition of another copy of a thin index that has the first entries of a read,
     /// in the direction of the read. Returns none if no key belongs to the read.
     fn of_copy(table: &PlacedTable, read: &Read, copy: usize) -> Option<EntrySource> {

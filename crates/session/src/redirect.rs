@@ -70,7 +70,7 @@ impl SessionMachine {
         if !down && self.is_reachable(place.core, now_us) {
             return false;
         }
-        if self.source_of(now_us, read).is_some() {
+        if self.other_source(now_us, read).is_some() {
             let Some(RequestParent::Entries(parent)) = pending.part_of else {
                 // It is divided, and another copy of the index is asked.
                 return false;

@@ -12,11 +12,12 @@ use placement::{
 };
 use protocol::configuration::routes;
 use protocol::configuration::{Configuration, ServerState};
-use protocol::identity::{CoreId, PartitionId, ServerId};
+use protocol::identity::{PartitionId, ServerId};
 use protocol::operation::RequestResult;
 use replex::cluster::Cluster;
 
 use crate::support;
+use crate::support::redirected::{living, redirected};
 
 const PARTITIONS: u32 = 4;
 const COPIES: usize = 4;
@@ -212,13 +213,6 @@ async fn wait_until_known(cluster: &mut Cluster, client: &Client, dead: &BTreeSe
     }
 }
 
-fn living(client: &Client, dead: &BTreeSet<ServerId>) -> Vec<CoreId> {
-    let configuration = client.configuration();
-    let servers = configuration.servers.iter().map(|server| server.id);
-    let living = servers.filter(|server| !dead.contains(server));
-    living.map(|server| CoreId { server, core: 0 }).collect()
-}
-
 /// Looks up every key of every index, and reads everything. All rows must be there, once. Each
 /// redirected lookup must visit the partitions that the grid predicts, and read only the rows that
 /// it returns. Returns the most that were visited, by index.
@@ -298,19 +292,4 @@ fn predicted(table: &Table, column: usize, key: &Value, dead: &BTreeSet<ServerId
     let lost = (usize::from(lost.replex), lost.number);
     let cover = cover(&definition.layout, lost, &lives, &CoverCosts::LOOKUP);
     cover.unwrap().amplification()
-}
-
-/// Redirected reads that the living cores have been asked, and rows that they have looked at for
-/// them.
-async fn redirected(client: &Client, dead: &BTreeSet<ServerId>) -> [u64; 2] {
-    let mut sums = [0; 2];
-    for core in living(client, dead) {
-        let counters = client.status(core).await.unwrap();
-        let names = ["reads_redirected", "redirected_rows_looked_at"];
-        for (sum, wanted) in sums.iter_mut().zip(names) {
-            let own = counters.iter().find(|(name, _)| name == wanted);
-            *sum += own.unwrap().1;
-        }
-    }
-    sums
 }

@@ -1,27 +1,25 @@
 //! The planner chooses between indexes of a real cluster by estimates of its partitions.
 
-use client::{Client, ConnectOptions};
+use client::Client;
 use placement::Value;
 use replex::cluster::{Cluster, ClusterOptions};
-use sql::{SqlSession, StatementOutcome};
+use sql::SqlSession;
 
 use crate::support;
+use crate::support::statements;
 
 const ROWS: i64 = 4_000;
 /// Rows of one `INSERT`.
 const BATCH: i64 = 500;
 
+/// Runs statements, and returns the rows of the last one, each as a line.
 async fn run(session: &mut SqlSession<Client>, text: &str) -> Vec<String> {
-    let outcomes = session.run_text(text).await;
-    let outcome = outcomes.unwrap_or_else(|error| panic!("{text}: {}", error.error));
-    let Some(StatementOutcome::Rows(rows)) = outcome.into_iter().next_back() else {
-        return Vec::new();
-    };
     let line = |row: &Vec<Value>| {
         let values: Vec<String> = row.iter().map(Value::to_string).collect();
         values.join("|")
     };
-    rows.rows.iter().map(line).collect()
+    let rows = statements::run(session, text).await;
+    rows.iter().map(line).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -31,8 +29,7 @@ async fn the_index_with_the_fewest_rows_is_read() {
         ..ClusterOptions::new(support::program())
     };
     let cluster = Cluster::start(options).await.unwrap();
-    let options = ConnectOptions::new([cluster.coordinator_address().to_owned()]);
-    let mut session = SqlSession::new(Client::connect(options).await.unwrap());
+    let mut session = statements::session(cluster.coordinator_address()).await;
     run(
         &mut session,
         "CREATE TABLE orders (id bigint PRIMARY KEY, customer bigint NOT NULL, code bigint NOT NULL, \

@@ -1,15 +1,19 @@
 //! Thin indexes whose entries are kept twice: with one server down, lookups and ranges by such an
 //! index read no copy of the table.
 
+use std::collections::BTreeSet;
+
 use client::{Client, ConnectOptions};
 use placement::Value;
 use protocol::configuration::{Configuration, ServerState};
-use protocol::identity::{CoreId, ServerId};
+use protocol::identity::ServerId;
 use replex::cluster::{Cluster, ClusterOptions};
-use sql::{SqlSession, StatementOutcome};
+use sql::SqlSession;
 
 use crate::support;
+use crate::support::redirected::redirected;
 use crate::support::rows::is_quiet;
+use crate::support::statements::run;
 
 const ROWS: i64 = 600;
 const SERVERS: usize = 4;
@@ -82,7 +86,8 @@ async fn check(session: &mut SqlSession<Client>, client: &Client, lost: ServerId
         ranges(&configuration, name).contains(&lost)
     };
     let loses_single = holds("by_m");
-    let before = redirected(client, lost).await;
+    let dead = BTreeSet::from([lost]);
+    let before = redirected(client, &dead).await[0];
     let ascending: Vec<i64> = (100..500).collect();
     let descending: Vec<i64> = ascending.iter().rev().copied().collect();
     for (order, expected) in [("k", &ascending), ("k DESC", &descending)] {
@@ -100,7 +105,7 @@ async fn check(session: &mut SqlSession<Client>, client: &Client, lost: ServerId
             assert_eq!(found, [[Value::Int64(k)]], "{text} without {lost:?}");
         }
     }
-    let after = redirected(client, lost).await;
+    let after = redirected(client, &dead).await[0];
     assert_eq!(
         after, before,
         "a copy of the table was read without {lost:?}"
@@ -108,7 +113,7 @@ async fn check(session: &mut SqlSession<Client>, client: &Client, lost: ServerId
     // The same statement by an index with one copy does read a copy of the table.
     let found = run(session, "SELECT m FROM kept WHERE m >= 0 ORDER BY m").await;
     assert_eq!(found.len(), ROWS as usize);
-    assert_eq!(redirected(client, lost).await > after, loses_single);
+    assert_eq!(redirected(client, &dead).await[0] > after, loses_single);
 }
 
 /// Returns the servers of the ranges of an index.
@@ -124,29 +129,4 @@ fn ranges(configuration: &Configuration, name: &str) -> Vec<ServerId> {
     let places = ranges.starts.iter();
     let places = places.map(|start| table.placement[number][start.partition as usize]);
     places.map(|place| place.core.server).collect()
-}
-
-/// Returns the number of redirected reads that the servers that are left have answered.
-async fn redirected(client: &Client, lost: ServerId) -> u64 {
-    let configuration = client.configuration();
-    let mut sum = 0;
-    for server in configuration.servers.iter().filter(|it| it.id != lost) {
-        let core = CoreId {
-            server: server.id,
-            core: 0,
-        };
-        let counters = client.status(core).await.unwrap();
-        let own = counters.iter().find(|(name, _)| name == "reads_redirected");
-        sum += own.unwrap().1;
-    }
-    sum
-}
-
-async fn run(session: &mut SqlSession<Client>, text: &str) -> Vec<Vec<Value>> {
-    let outcomes = session.run_text(text).await;
-    let outcome = outcomes.unwrap_or_else(|error| panic!("{text}: {}", error.error));
-    match outcome.into_iter().next_back().unwrap() {
-        StatementOutcome::Rows(rows) => rows.rows,
-        _ => Vec::new(),
-    }
 }

@@ -5,30 +5,17 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use client::{Client, ConnectOptions};
+use client::Client;
 use placement::Value;
-use sql::{SqlSession, StatementOutcome};
+use sql::SqlSession;
 use tokio::task::JoinSet;
 
 use crate::support;
+use crate::support::statements::{run, session};
 
 const MOVERS: i64 = 4;
 const ROWS: i64 = 8;
 const READS: usize = 300;
-
-async fn session(address: &str) -> SqlSession<Client> {
-    let options = ConnectOptions::new([address.to_owned()]);
-    SqlSession::new(Client::connect(options).await.unwrap())
-}
-
-async fn run(session: &mut SqlSession<Client>, text: &str) -> Vec<Vec<Value>> {
-    let outcomes = session.run_text(text).await;
-    let outcome = outcomes.unwrap_or_else(|error| panic!("{text}: {}", error.error));
-    match outcome.into_iter().next_back().unwrap() {
-        StatementOutcome::Rows(rows) => rows.rows,
-        _ => Vec::new(),
-    }
-}
 
 /// Rows 1 to 8 of a table, each moved by `UPDATE … SET tail = …` without pause while `reads` goes
 /// on.

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use client::{Client, ConnectOptions, Table};
+use client::{Client, Table};
 use placement::Value;
 use protocol::configuration::Configuration;
 use replex::cluster::{Cluster, ClusterOptions};
-use sql::{SqlSession, StatementOutcome};
+use sql::SqlSession;
 use tokio::sync::mpsc;
 
 use crate::support;
+use crate::support::statements::{run, session};
 
 const ROWS: i64 = 60;
 /// Keys of the range that is read. The rows with even numbers never leave it.
@@ -24,20 +25,6 @@ const READS: usize = 25;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Rows that are moved during each read.
 const MOVES: usize = 4;
-
-async fn run(session: &mut SqlSession<Client>, text: &str) -> Vec<Vec<Value>> {
-    let outcomes = session.run_text(text).await;
-    let outcome = outcomes.unwrap_or_else(|error| panic!("{text}: {}", error.error));
-    match outcome.into_iter().next_back().unwrap() {
-        StatementOutcome::Rows(rows) => rows.rows,
-        _ => Vec::new(),
-    }
-}
-
-async fn session(address: &str) -> SqlSession<Client> {
-    let options = ConnectOptions::new([address.to_owned()]);
-    SqlSession::new(Client::connect(options).await.unwrap())
-}
 
 /// Moves some rows for each permit: those with even numbers within the range, the others into it
 /// and out of it. A move whose outcome is unknown is repeated, which changes nothing.

@@ -13,7 +13,9 @@ pub mod hosts;
 pub mod needs;
 pub mod noise;
 pub mod people;
+pub mod redirected;
 pub mod rows;
+pub mod statements;
 pub mod syncs;
 pub mod whole_reads;
 
