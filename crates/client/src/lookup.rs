@@ -63,7 +63,7 @@ impl Lookup {
         let start = encode_prefix(&columns, key);
         let end = prefix_end(&start);
         let wanted = IndexRead::new(table, rows, start, end)?;
-        if wanted.plan.partitions.len() != 1 && !index.is_thin {
+        if wanted.plan.partitions.len() != 1 && !index.is_thin && !index.is_ranged {
             return Err(Error::Protocol {
                 message: format!("table {} is not cut by its keys", table.schema().name),
             });
@@ -123,7 +123,7 @@ impl Lookup {
             snapshot,
             ..
         } = &self.wanted;
-        if self.is_thin && (snapshot.is_some() || plan.partitions.len() != 1) {
+        if plan.partitions.len() != 1 || self.is_thin && snapshot.is_some() {
             return self.clone().rows()?.all().await;
         }
         table.check_plan(plan)?;

@@ -42,6 +42,7 @@ struct NamedIndex {
     columns: Vec<String>,
     constraint: Option<Constraint>,
     partition_columns: Option<u8>,
+    by_range: bool,
 }
 
 /// A thin index whose columns are named.
@@ -122,6 +123,16 @@ impl SchemaBuilder {
         constraint: Constraint,
     ) -> SchemaBuilder {
         self.push_index(name.into(), columns, Some(constraint))
+    }
+
+    /// Adds an index whose copy is divided by ranges of its order, which split and merge. So a
+    /// range of its columns is in few partitions.
+    #[must_use]
+    pub fn ranged_index(self, name: impl Into<String>, columns: &[&str]) -> SchemaBuilder {
+        let mut added = self.push_index(name.into(), columns, None);
+        let index = added.indexes.last_mut().expect("it was just added");
+        index.by_range = true;
+        added
     }
 
     /// Adds a thin index, which is no copy of the table. It has an entry for each row, with the
@@ -205,6 +216,7 @@ impl SchemaBuilder {
                 columns,
                 constraint: index.constraint,
                 partition_columns: index.partition_columns,
+                by_range: index.by_range,
             });
         }
         for index in &self.thin {
@@ -286,6 +298,7 @@ impl SchemaBuilder {
             columns,
             constraint,
             partition_columns: None,
+            by_range: false,
         });
         self
     }

@@ -70,8 +70,11 @@ pub(crate) struct PlacedIndex<'a> {
     pub replex: u8,
     /// The columns of the index's key.
     pub columns: Cow<'a, [SortColumn]>,
-    /// The number of leading columns that determine the partition.
+    /// The number of leading columns that determine the partition. If ranges divide it, these are
+    /// all columns of the key, whose rows are mostly in one range.
     pub partition_columns: usize,
+    /// Whether ranges of its order divide it.
+    pub is_ranged: bool,
     /// Whether it is a thin index, of which a read must show one moment of entries and rows.
     pub is_thin: bool,
 }
@@ -468,6 +471,7 @@ impl Table {
             }
         };
         let replex = index.and_then(|index| routes::replex_of_index(self.definition(), index));
+        let is_ranged = |index: usize| schema.indexes[index].by_range;
         let found = index.zip(replex).map(|(index, replex)| PlacedIndex {
             name: index.map(|position| &schema.indexes[position].name[..]),
             replex,
@@ -475,7 +479,11 @@ impl Table {
                 None => &schema.primary_key,
                 Some(position) => &schema.indexes[position].columns,
             })),
-            partition_columns: schema.partition_columns(index).len(),
+            partition_columns: match index.filter(|index| is_ranged(*index)) {
+                Some(index) => schema.indexes[index].columns.len(),
+                None => schema.partition_columns(index).len(),
+            },
+            is_ranged: index.is_some_and(is_ranged),
             is_thin: false,
         });
         found.ok_or_else(|| self.unknown_index(by))
@@ -493,6 +501,7 @@ impl Table {
             replex: u8::try_from(number).expect("a table has few replexes"),
             columns: Cow::Borrowed(&replex.sort_columns),
             partition_columns: replex.sort_columns.len(),
+            is_ranged: replex.ranges.is_some(),
             is_thin: true,
         })
     }

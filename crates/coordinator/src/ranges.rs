@@ -1,4 +1,4 @@
-//! Splits and merges the ranges of thin indexes while clients use the table (R49).
+//! Splits and merges the ranges of copies and thin indexes while clients use the table (R49).
 //!
 //! The holders of ranges report which ones have too many entries or requests, with the key at which
 //! to split, and which ones have few of both. A range that is too large or too busy gives its upper
@@ -7,17 +7,24 @@
 //! `moves`): the empty partition is first at the core that gives, and moves to another core. In the
 //! epoch in which it is handed over, it gets the range. A transfer ends with its move, whether the
 //! partition was handed over or not.
+//!
+//! A row can be in any range of a copy. So a range of a copy goes only to a failure domain that has
+//! ranges of this copy already, or no other copy of the table, unless the other copies alone
+//! survive the failures that the table must survive. Then each possible row keeps its copies in
+//! enough failure domains (I17). Domains without a copy that a hash divides are preferred.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
 
 use placement::{
-    HostCore, KeyInterval, LOAD_PER_COPY, Layout, Loads, PartitionHost, Placement, Ranges,
+    HostCore, KeyInterval, LOAD_PER_COPY, Layout, Loads, PartitionHost, Placement, Ranges, beside,
+    prove,
 };
 use protocol::configuration::{MoveProgress, PartitionState, Place, PlacedTable, Tenure};
 use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, TableId};
 use protocol::message::RangeReport;
+use protocol::planted::{self, Bug};
 
 use super::{CONFIGURATION_BYTES_MAX, Coordinator, CoordinatorOutput};
 
@@ -248,19 +255,23 @@ struct Takers {
 }
 
 impl Takers {
-    /// Returns the core with the least load, other than the giver, and adds a load to it. If
-    /// possible it is in a failure domain without `twins`, which are places of other copies of the
-    /// entries.
+    /// Returns the core with the least load, other than the giver, and adds a load to it. `beside`
+    /// returns how many copies of the same entries are in the failure domain of a server, or none
+    /// if the server may not have them. Fewer are better.
     fn choose(
         &mut self,
         giver: CoreId,
         share: u64,
-        twins: &dyn Fn(&[PartitionHost], u32) -> usize,
+        beside: &dyn Fn(&[PartitionHost], u32) -> Option<usize>,
     ) -> Option<CoreId> {
         let others = self.cores.iter();
         let others = others.filter(|core| CoreId::from(**core) != giver);
         let load = |core: &HostCore| self.loads.get(core).copied().unwrap_or(0);
-        let least = *others.min_by_key(|core| (twins(&self.servers, core.server), load(core)))?;
+        let suiting = others.filter_map(|core| {
+            let beside = beside(&self.servers, core.server)?;
+            Some(((beside, load(core)), *core))
+        });
+        let (_, least) = suiting.min()?;
         *self.loads.entry(least).or_default() += share;
         Some(CoreId::from(least))
     }
@@ -279,11 +290,24 @@ fn plan(
 ) -> Planned {
     let mut planned = Planned::default();
     let placement = table.bare_placement();
+    let is_reported = |replex: &usize| {
+        let mut reported = reports.keys();
+        reported.any(|id| usize::from(id.replex) == *replex)
+    };
+    let is_free = |replex: &usize| {
+        table.layout.is_thin(*replex)
+            || survives_without(table, (*replex, &placement), &takers.servers)
+    };
+    let numbers = table.layout.numbers().filter(is_reported);
+    let free: BTreeSet<usize> = numbers.filter(is_free).collect();
     for replex in 0..table.layout.replexes.len() {
-        // The copies of an index change one after the other, so that each is chosen by where the
-        // others are.
-        let changes = |other| planned.changes(other);
-        if table.is_building(replex) || table.layout.other_thin(replex).any(changes) {
+        // The copies of a table, and those of a thin index, change one after the other, so that the
+        // places of each are chosen by where the others are.
+        let others: Vec<usize> = match table.layout.is_thin(replex) {
+            true => table.layout.other_thin(replex).collect(),
+            false => table.layout.copy_numbers().collect(),
+        };
+        if table.is_building(replex) || others.iter().any(|other| planned.changes(*other)) {
             continue;
         }
         let places = table.placement[replex].clone();
@@ -293,7 +317,7 @@ fn plan(
             let reported = numbers.filter_map(|number| Some((number, report(number)?)));
             reported.collect()
         };
-        // Taken out while the other copies of the index are looked at.
+        // Taken out while the other copies are looked at.
         if let Some(mut ranges) = table.layout.replexes[replex].ranges.take() {
             let share = LOAD_PER_COPY / u64::from(ranges.count);
             let mut index = PlannedIndex {
@@ -302,6 +326,7 @@ fn plan(
                 placement: &placement,
                 places,
                 reported,
+                is_free: free.contains(&replex),
                 ranges: &mut ranges,
                 share,
                 planned: &mut planned,
@@ -314,6 +339,22 @@ fn plan(
     planned
 }
 
+/// Returns whether the table without one of its copies survives the failures that it must survive.
+fn survives_without(
+    table: &PlacedTable,
+    (replex, placement): (usize, &Placement),
+    servers: &[PartitionHost],
+) -> bool {
+    let nowhere = HostCore {
+        server: u32::MAX,
+        core: 0,
+    };
+    let mut others = placement.clone();
+    others.replexes[replex].fill(nowhere);
+    let proof = prove(&table.layout, &others, servers);
+    proof.copies_guaranteed > u32::from(table.schema.failures_tolerated)
+}
+
 /// The ranges of one index, and the plan to which their transfers are added.
 struct PlannedIndex<'a> {
     replex: usize,
@@ -323,6 +364,8 @@ struct PlannedIndex<'a> {
     places: Vec<Place>,
     /// The reports, by partition.
     reported: BTreeMap<u32, &'a RangeReport>,
+    /// Whether the ranges may be on any servers, as far as failures are concerned.
+    is_free: bool,
     ranges: &'a mut Ranges,
     /// The load that one range adds to a core.
     share: u64,
@@ -342,14 +385,42 @@ impl PlannedIndex<'_> {
             .collect()
     }
 
-    /// Returns how many other copies of entries with these keys are in the failure domain of a
-    /// server.
+    /// Returns for a server what is beside ranges with these keys in its failure domain, or none if
+    /// it may not have them. Of a thin index these are other copies of the entries. Of a copy they
+    /// are the copies that a hash divides: if its ranges avoid these, the ranges of another copy
+    /// stay free, too.
     fn twins<'b>(
         &'b self,
         keys: &[KeyInterval<'_>],
-    ) -> impl Fn(&[PartitionHost], u32) -> usize + 'b {
+    ) -> impl Fn(&[PartitionHost], u32) -> Option<usize> + 'b {
         let twins = self.layout.twins_of_keys(self.replex, 0, keys);
-        move |servers, server| self.placement.count_beside(&twins, servers, server)
+        move |servers, server| {
+            if self.layout.is_thin(self.replex) {
+                return Some(self.placement.count_beside(&twins, servers, server));
+            }
+            if planted::is(Bug::RangeBesideCopy) {
+                return Some(0);
+            }
+            let mut copies = self.copies_in(servers, server);
+            let may_have = self.is_free || copies.is_empty() || copies.contains(&self.replex);
+            copies.retain(|copy| *copy != self.replex && !self.layout.is_ranged(*copy));
+            may_have.then_some(copies.len())
+        }
+    }
+
+    /// Returns the copies that have rows in the failure domain of a server.
+    fn copies_in(&self, servers: &[PartitionHost], server: u32) -> Vec<usize> {
+        let is_beside = beside(servers, server);
+        let is_in = |copy: &usize| {
+            let numbers = match *copy == self.replex {
+                true => self.ranges.starts.iter().map(|it| it.partition).collect(),
+                false => self.layout.partitions_with_rows(*copy),
+            };
+            let places = &self.placement.replexes[*copy];
+            let mut holders = numbers.iter().map(|number| places[*number as usize].server);
+            holders.any(|holder| is_beside(&holder))
+        };
+        self.layout.copy_numbers().filter(is_in).collect()
     }
 
     /// Returns which of two neighbours moves, and to which core, so that they can be merged. It has
@@ -364,7 +435,8 @@ impl PlannedIndex<'_> {
         for (moved, from, to) in ways {
             let keys = self.keys_of(&[moved]);
             let now = beside(&keys, from, takers);
-            if takers.include(to) && beside(&keys, to, takers) <= now {
+            let then = beside(&keys, to, takers);
+            if takers.include(to) && then.is_some() && then <= now {
                 return Some((moved, to));
             }
         }

@@ -143,6 +143,7 @@ fn table(name: u8, failures: u8) -> Schema {
             columns: vec![1],
             constraint: None,
             partition_columns: None,
+            by_range: false,
         }],
         thin: Vec::new(),
         // One of the names has a hybrid too.

@@ -113,6 +113,7 @@ fn schema() -> Schema {
         columns: vec![column],
         constraint: None,
         partition_columns: None,
+        by_range: false,
     };
     Schema {
         name: "t".into(),

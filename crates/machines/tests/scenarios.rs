@@ -319,6 +319,7 @@ fn index(name: &str, text: &str) -> Result<Index, Box<dyn Error>> {
         columns: columns.collect::<Result<_, _>>()?,
         constraint,
         partition_columns: None,
+        by_range: false,
     })
 }
 

@@ -69,6 +69,7 @@ fn with_middle() -> Configuration {
         columns: vec![1, 0],
         constraint: None,
         partition_columns: None,
+        by_range: false,
     });
     table.layout = Layout::base(&table.schema);
     let servers = [HEAD, MIDDLE, DECIDER, SIDE];

@@ -88,10 +88,10 @@ impl Layout {
         let mut families: Vec<Vec<usize>> = Vec::new();
         for index in self.copy_numbers() {
             let replex = &self.replexes[index];
-            let alike = families
-                .iter_mut()
-                .find(|it| self.replexes[it[0]].axes == replex.axes);
-            match alike {
+            let is_alike = |it: &&mut Vec<usize>| self.replexes[it[0]].axes == replex.axes;
+            // Ranges of two copies divide rows differently.
+            let mut known = families.iter_mut().filter(|_| !self.is_ranged(index));
+            match known.find(is_alike) {
                 Some(family) => family.push(index),
                 None => families.push(vec![index]),
             }

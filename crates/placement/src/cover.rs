@@ -255,6 +255,11 @@ impl Search<'_> {
             let is_available = |partition: &u32| (self.available)(replex, *partition);
             let (available, lost): (Vec<u32>, Vec<u32>) =
                 partitions.into_iter().partition(is_available);
+            if self.layout.is_ranged(replex) && !lost.is_empty() {
+                // Constraints cannot name a range, so that its cover would have rows of others,
+                // too. A placement is proven for rows of any range, so other copies have them.
+                continue;
+            }
             let cost_min = available.len() as u64 * costs.of(access) + lost.len() as u64 * cheapest;
             candidates.push(Candidate {
                 replex,

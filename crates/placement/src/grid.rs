@@ -3,8 +3,8 @@
 //!
 //! A replex is a list of axes. An axis keeps `(slot / stride) mod divisions` of its key space's
 //! slot. The partition number is the mixed radix of these coordinates, and the first axis weighs
-//! most. Key spaces are cut by hash. A thin index may be divided by ranges of its order instead
-//! ([`Ranges`]).
+//! most. Key spaces are cut by hash. The copy of an index, or a thin index, may be divided by
+//! ranges of its order instead ([`Ranges`]).
 
 use alloc::string::String;
 use alloc::vec;
@@ -88,7 +88,7 @@ pub struct Replex {
     /// The sorting key within a partition. The store appends the primary key. Only thin indexes
     /// have descending columns.
     pub sort_columns: Vec<SortColumn>,
-    /// Ranges of the order that divide a thin index instead of axes.
+    /// Ranges of the order that divide the copy of an index, or a thin index, instead of axes.
     pub ranges: Option<Ranges>,
 }
 
@@ -241,6 +241,17 @@ impl Layout {
         replex.axes.iter().map(|axis| axis.divisions).product()
     }
 
+    /// Returns the partitions of a replex that have rows or entries, ascending: those with a range,
+    /// if ranges divide the replex.
+    pub fn partitions_with_rows(&self, replex: usize) -> Vec<u32> {
+        let Some(ranges) = &self.replexes[replex].ranges else {
+            return (0..self.partition_count(replex)).collect();
+        };
+        let mut partitions = ranges.overlapping((&[], None));
+        partitions.sort_unstable();
+        partitions
+    }
+
     /// Returns the columns that order the entries of a replex, as [`Layout::order`] does, without
     /// their directions.
     pub fn order_columns(&self, replex: usize) -> Vec<usize> {
@@ -391,9 +402,9 @@ impl Layout {
         self.partition_by(replex, |key_space| self.slot_of_key(key_space, key))
     }
 
-    /// Returns whether a row belongs into a partition of a replex. While a range of a thin index is
-    /// transferred, its rows belong into the partition that gives them, too, and into the one that
-    /// receives them.
+    /// Returns whether a row belongs into a partition of a replex. While a range is transferred,
+    /// its rows belong into the partition that gives them, too, and into the one that receives
+    /// them.
     pub fn is_in_partition(&self, replex: usize, partition: u32, row: &RowView<'_>) -> bool {
         let Some(ranges) = &self.replexes[replex].ranges else {
             return self.partition_of_row(replex, row) == partition;
@@ -597,24 +608,30 @@ impl Layout {
         index: Option<usize>,
     ) -> Replex {
         let definition = index.map(|index| &schema.indexes[index]);
-        let group = schema.partition_columns(index);
-        // A sequence without groups is one partition: more would stay empty.
-        let divisions = if group.is_empty() {
-            1
-        } else {
-            schema.partitions
+        let is_ranged = definition.is_some_and(|it| it.by_range);
+        let axes = match is_ranged {
+            true => Vec::new(),
+            false => {
+                let group = schema.partition_columns(index);
+                // A sequence without groups is one partition: more would stay empty.
+                let divisions = if group.is_empty() {
+                    1
+                } else {
+                    schema.partitions
+                };
+                vec![Axis {
+                    key_space: self.key_space(group, divisions),
+                    stride: 1,
+                    divisions,
+                }]
+            }
         };
-        let key_space = self.key_space(group, divisions);
         Replex {
             name: definition.map_or(&schema.name, |it| &it.name).clone(),
             kind: index.map_or(ReplexKind::Primary, |index| ReplexKind::Index { index }),
-            axes: vec![Axis {
-                key_space,
-                stride: 1,
-                divisions,
-            }],
+            axes,
             sort_columns: ascending(columns),
-            ranges: None,
+            ranges: is_ranged.then(Ranges::whole),
         }
     }
 }

@@ -11,6 +11,7 @@ use core::fmt;
 
 use crate::further::numbered;
 use crate::grid::{Axis, KeySpace, Layout, Replex, ReplexKind};
+use crate::ranges::Ranges;
 use crate::schema::{PARTITIONS_MAX, REPLEXES_MAX, Schema};
 use crate::slots::SlotConstraints;
 use crate::sort::{SortColumn, ascending, columns_of};
@@ -126,6 +127,11 @@ impl Layout {
     /// partition. It does not help the others (Replex section 2.4).
     pub fn exact(&self, name: &str, of: usize) -> Result<Replex, GridError> {
         self.check_replex(name, of)?;
+        ensure!(
+            !self.is_ranged(of),
+            "{name} cannot be a replica of {}, which ranges divide: name another index",
+            self.replexes[of].name
+        );
         let Replex {
             axes, sort_columns, ..
         } = self.replexes[of].clone();
@@ -245,7 +251,10 @@ impl Layout {
                 .iter()
                 .try_fold(1, |cells: u32, axis| cells.checked_mul(axis.divisions));
             let kind_fits = match kind {
-                ReplexKind::Index { index } => *index < schema.indexes.len(),
+                ReplexKind::Index { index } => {
+                    let defined = schema.indexes.get(*index);
+                    defined.is_some_and(|defined| defined.by_range == ranges.is_some())
+                }
                 ReplexKind::Thin { index, .. } => {
                     let defined = schema.thin.get(*index);
                     defined.is_some_and(|defined| {
@@ -257,11 +266,10 @@ impl Layout {
                 ReplexKind::Vacant => axes.is_empty() && sort_columns.is_empty(),
                 ReplexKind::Primary | ReplexKind::Hybrid | ReplexKind::Hyperspace => true,
             };
-            let ranges_fit = ranges.as_ref().is_none_or(|ranges| {
-                matches!(kind, ReplexKind::Thin { .. })
-                    && axes.is_empty()
-                    && ranges.validate().is_ok()
-            });
+            let may_have = matches!(kind, ReplexKind::Index { .. } | ReplexKind::Thin { .. });
+            let may_have = may_have && axes.is_empty();
+            let fits = |ranges: &Ranges| may_have && ranges.validate().is_ok();
+            let ranges_fit = ranges.as_ref().is_none_or(fits);
             let cells_fit = cells.is_some_and(|cells| cells <= PARTITIONS_MAX);
             ensure!(
                 axes_fit
@@ -337,6 +345,11 @@ impl Layout {
     fn shared_key_space(&self, name: &str, replex: usize) -> Result<usize, GridError> {
         self.check_replex(name, replex)?;
         let shared = &self.replexes[replex];
+        ensure!(
+            shared.ranges.is_none(),
+            "{name} cannot be shared by {}, which ranges divide: name an index that a hash divides",
+            shared.name
+        );
         match shared.axes.as_slice() {
             [
                 Axis {

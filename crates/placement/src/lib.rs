@@ -54,7 +54,7 @@ pub use key::{
     KEY_BYTES_MAX, KeyError, check_key_bytes, decode_key, encode_key, encode_value, key_has_null,
     prefix_end,
 };
-pub use places::{HostCore, LOAD_PER_COPY, Loads, PartitionHost, Placement};
+pub use places::{HostCore, LOAD_PER_COPY, Loads, PartitionHost, Placement, beside};
 pub use position::Position;
 pub use proof::{PROOF_STEPS_MAX, PlacementProof, decision_position, members_at_risk, prove};
 pub use ranges::{KeyInterval, RANGES_MAX, RangePart, RangeStart, RangeTransfer, Ranges};

@@ -63,16 +63,21 @@ impl Placement {
         servers: &[PartitionHost],
         server: u32,
     ) -> usize {
-        let domain = |id: u32| {
-            let known = servers.iter().find(|host| host.id == id);
-            known.map(|host| &host.domain)
-        };
-        let own = domain(server);
-        let is_beside = |holder: u32| holder == server || own.is_some() && domain(holder) == own;
         let cells = cells.iter();
         let holders = cells.map(|(replex, number)| self.replexes[*replex][*number as usize].server);
-        holders.filter(|holder| is_beside(*holder)).count()
+        holders.filter(beside(servers, server)).count()
     }
+}
+
+/// Returns which servers are in the failure domain of a server. A server that is not in the list is
+/// a domain of its own.
+pub fn beside(servers: &[PartitionHost], server: u32) -> impl Fn(&u32) -> bool {
+    let domain = move |id: u32| {
+        let known = servers.iter().find(|host| host.id == id);
+        known.map(|host| &host.domain)
+    };
+    let own = domain(server);
+    move |other| *other == server || own.is_some() && domain(*other) == own
 }
 
 pub(crate) fn partition_load(layout: &Layout, replex: usize) -> u64 {

@@ -4,7 +4,8 @@
 //! Co-location breaks tolerance: hashes of different columns are independent, so any partition
 //! of one index shares rows with any partition of another. The proof goes through combinations
 //! of slots, not rows: key spaces are taken as independent, so it can be too strict (the same
-//! columns cut in two ways) but never too lenient.
+//! columns cut in two ways) but never too lenient. The ranges of a copy are taken as independent of
+//! all slots.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -92,6 +93,7 @@ pub fn prove(layout: &Layout, placement: &Placement, servers: &[PartitionHost]) 
         classes: (0..layout.key_spaces.len())
             .map(|key_space| classes(layout, &domains, key_space))
             .collect(),
+        ranged: domains_of_ranges(layout, &domains),
         bound,
         best: u32::MAX,
         worst_row: Vec::new(),
@@ -102,7 +104,8 @@ pub fn prove(layout: &Layout, placement: &Placement, servers: &[PartitionHost]) 
         copies: vec![0; domains.count],
         distinct: 0,
     };
-    let whole = |replex: &usize| layout.replexes[*replex].axes.is_empty();
+    let whole =
+        |replex: &usize| layout.replexes[*replex].axes.is_empty() && !layout.is_ranged(*replex);
     for replex in layout.numbers().filter(whole) {
         row.add(domains.of[replex][0]);
     }
@@ -167,14 +170,14 @@ fn lower_bound(layout: &Layout, domains: &Domains) -> u32 {
         .families()
         .iter()
         .map(|family| {
-            let copies = |partition: usize| {
+            let copies = |partition: u32| {
                 family
                     .iter()
-                    .filter_map(|replex| domains.of[*replex][partition])
+                    .filter_map(|replex| domains.of[*replex][partition as usize])
                     .collect()
             };
-            let partitions = layout.partition_count(family[0]) as usize;
-            let spread: Vec<BTreeSet<usize>> = (0..partitions).map(copies).collect();
+            let partitions = layout.partitions_with_rows(family[0]).into_iter();
+            let spread: Vec<BTreeSet<usize>> = partitions.map(copies).collect();
             let least = spread
                 .iter()
                 .map(|copies| copies.len() as u32)
@@ -217,11 +220,24 @@ fn classes(layout: &Layout, domains: &Domains, key_space: usize) -> Vec<u32> {
     classes.into_values().collect()
 }
 
+/// Returns the failure domains of each copy that ranges divide. Slots say nothing about ranges, so
+/// a row can be in any of them.
+fn domains_of_ranges(layout: &Layout, domains: &Domains) -> Vec<BTreeSet<Option<usize>>> {
+    let ranged = layout.copy_numbers().filter(|it| layout.is_ranged(*it));
+    let of_copy = ranged.map(|replex| {
+        let partitions = layout.partitions_with_rows(replex).into_iter();
+        partitions.map(move |number| domains.of[replex][number as usize])
+    });
+    of_copy.map(Iterator::collect).collect()
+}
+
 struct Search<'a> {
     layout: &'a Layout,
     domains: &'a Domains,
     /// Per key space, the slots to try.
     classes: Vec<Vec<u32>>,
+    /// Per copy that ranges divide, the domains to try.
+    ranged: Vec<BTreeSet<Option<usize>>>,
     bound: u32,
     best: u32,
     worst_row: Vec<u32>,
@@ -257,10 +273,7 @@ impl Search<'_> {
     fn descend(&mut self, row: &mut RowSoFar) {
         let key_space = row.slots.len();
         if key_space == self.classes.len() {
-            if row.distinct < self.best {
-                self.best = row.distinct;
-                self.worst_row.clone_from(&row.slots);
-            }
+            self.descend_ranges(row, 0);
             return;
         }
         let steps = self.classes[key_space].len() as u32;
@@ -284,6 +297,32 @@ impl Search<'_> {
             self.descend(row);
             added.iter().for_each(|domain| row.remove(*domain));
             row.slots.pop();
+        }
+    }
+
+    /// Tries every domain for the copies that ranges divide, from this one on. The depth is the
+    /// number of these copies.
+    fn descend_ranges(&mut self, row: &mut RowSoFar, copy: usize) {
+        let Some(domains) = self.ranged.get(copy) else {
+            if row.distinct < self.best {
+                self.best = row.distinct;
+                self.worst_row.clone_from(&row.slots);
+            }
+            return;
+        };
+        let adds_none = |domain: &Option<usize>| domain.is_none_or(|it| row.copies[it] > 0);
+        if domains.iter().any(adds_none) {
+            // No other choice leads to fewer domains.
+            return self.descend_ranges(row, copy + 1);
+        }
+        for domain in domains.clone() {
+            if self.best == self.bound || row.distinct + 1 >= self.best || self.steps_left == 0 {
+                return;
+            }
+            self.steps_left -= 1;
+            row.add(domain);
+            self.descend_ranges(row, copy + 1);
+            row.remove(domain);
         }
     }
 

@@ -60,6 +60,9 @@ pub struct Index {
     /// index, all but the last. Rows with equal values in these columns are in one partition, in
     /// order.
     pub partition_columns: Option<u8>,
+    /// Whether partitions are ranges of the order, which split and merge. Otherwise there are as
+    /// many as the table has, and a hash determines the partition.
+    pub by_range: bool,
 }
 
 /// An index with entries instead of a copy of the table. An entry has the key, the primary key and
@@ -153,10 +156,12 @@ impl core::error::Error for SchemaError {}
 
 impl Schema {
     /// Returns the columns by whose values the copy of an index, or of the primary key, is cut into
-    /// partitions: the first columns of its key. None if it is one partition.
+    /// partitions: the first columns of its key. None if it is one partition, or if ranges divide
+    /// it.
     pub fn partition_columns(&self, index: Option<usize>) -> &[usize] {
         let (columns, asked, is_dense) = match index.map(|index| &self.indexes[index]) {
             None => (&self.primary_key, self.primary_partition_columns, false),
+            Some(index) if index.by_range => return &[],
             Some(index) => {
                 let is_dense = index.constraint == Some(Constraint::Dense);
                 (&index.columns, index.partition_columns, is_dense)

@@ -122,6 +122,16 @@ impl Schema {
                 index.partition_columns,
                 key_columns,
             )?;
+            ensure!(
+                !index.by_range || index.constraint.is_none(),
+                "index {name} of table {table} demands something of the rows, so ranges cannot \
+                 divide it: leave ranges out"
+            );
+            ensure!(
+                !index.by_range || index.partition_columns.is_none(),
+                "index {name} of table {table} is divided by ranges and by a hash: leave out one of \
+                 them"
+            );
             if index.constraint != Some(Constraint::Dense) {
                 continue;
             }

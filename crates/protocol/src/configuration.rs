@@ -697,6 +697,7 @@ wire_struct!(Index {
     columns,
     constraint,
     partition_columns,
+    by_range,
 });
 wire_struct!(ThinIndex {
     name,

@@ -247,6 +247,9 @@ bugs! {
     SidesAdoptNothing = "sides-adopt-nothing", "R28";
     /// A partition of an index answers with entries that are outside of its range.
     EntriesOutsideRead = "entries-outside-read", "R47";
+    /// A partition of a copy gives rows that are outside of its range, to fills and as a member of
+    /// a cover.
+    RowsOutsideGiven = "rows-outside-given", "R47";
     /// Readers keep the partitions of a read when the ranges of its index have changed.
     OldRangesRead = "old-ranges-read", "R47";
     /// The giver of a range does not list the changes that it settles there.
@@ -255,6 +258,8 @@ bugs! {
     RangesChangeAtOnce = "ranges-change-at-once", "R49";
     /// The giver of a range removes the entries before the taker has them all.
     SweptTooEarly = "swept-too-early", "R49";
+    /// A range of a copy goes to a server that holds another copy of the table.
+    RangeBesideCopy = "range-beside-copy", "R49";
     /// A core reports a range with the key at which it was split in an earlier epoch.
     OldReportKept = "old-report-kept", "R49";
     /// A restarting core settles operations that a record calls finished, though they were not

@@ -92,6 +92,7 @@ fn copies_come_and_go_without_a_heartbeat_being_due() {
         columns: vec![2, 1],
         constraint: None,
         partition_columns: None,
+        by_range: false,
     });
     done(&mut wire, CoordinatorRequest::AddCopy { schema });
     wait_for_copies(&mut wire, &mut teller);

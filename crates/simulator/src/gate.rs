@@ -2,11 +2,11 @@
 //! fails if no checker detects it.
 //!
 //! Each bug of `protocol::planted` is planted in turn, and seeds are run until a checker detects
-//! it. A few bugs need a coincidence that seeds seldom draw: tests of `machines` find them
-//! ([`found_by_tests`]), and they are planted here only by name. Seeds whose faults do not include
-//! what a bug needs are left out. A bug in moves needs a drain, for example. A seed counts only if
-//! it passes without the bug. A bug that no seed shows fails the gate: then either its hook is gone
-//! or a checker is blind.
+//! it. A few bugs need a coincidence that seeds seldom draw: tests of `machines` or `coordinator`
+//! find them ([`found_by_tests`]), and they are planted here only by name. Seeds whose faults do
+//! not include what a bug needs are left out. A bug in moves needs a drain, for example. A seed
+//! counts only if it passes without the bug. A bug that no seed shows fails the gate: then either
+//! its hook is gone or a checker is blind.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,17 +22,21 @@ use crate::run;
 use crate::trace::Trace;
 use crate::undisturbed;
 
-/// Returns whether a test of `machines` plants the bug and finds it, because too few seeds would.
+/// Returns whether a test of `machines` or `coordinator` plants the bug and finds it, because too
+/// few seeds would.
 fn found_by_tests(bug: Bug) -> bool {
     matches!(
         bug,
         Bug::AbortNeedsNoLease
             | Bug::ConfirmedSideLeftOut
             | Bug::EarlierAnswersCount
+            | Bug::OldReportKept
             | Bug::OldRowCollides
+            | Bug::RangeBesideCopy
             | Bug::ReplayedLineSettles
             | Bug::SeenCountsAsLogged
             | Bug::SnapshotDoesNotWait
+            | Bug::SupersededIsRead
             | Bug::UnchangedEntryLeftOut
     )
 }
@@ -47,7 +51,7 @@ fn suits(bug: Bug, seed: u64, plan: &RunPlan) -> bool {
     match bug {
         Bug::SealStopsAll => undisturbed::is_checked(seed),
         Bug::LeasesShared | Bug::ReaderUnlimited => plan.workload.snapshots > 0.0,
-        Bug::OldReportKept => plan.schema.thin.iter().any(|index| index.by_range),
+        Bug::RowsOutsideGiven => plan.schema.indexes.iter().any(|index| index.by_range),
         Bug::RangeOfCopyIgnored => {
             let mut thin = plan.schema.thin.iter();
             thin.any(|index| index.by_range && index.copies > 1) && faults.crash_every_us > 0
@@ -199,6 +203,7 @@ fn find(bug: Bug, from: u64, seeds_max: u64) -> Option<Catch> {
         plan.draw_tables(*seed);
         plan.draw_snapshots(*seed);
         plan.draw_thin(*seed);
+        plan.draw_ranges(*seed);
         suits(bug, *seed, &plan)
     };
     let mut seeds = (from..).filter(suits);

@@ -23,6 +23,8 @@ const TABLES_STREAM: u64 = 0x07ab_1e50;
 const SNAPSHOTS_STREAM: u64 = 0x736e_6170_7368_6f74;
 /// Sets the stream of thin indexes apart from a seed's others.
 const THIN_STREAM: u64 = 0x7468_696e;
+/// Sets the stream of the ranges of copies apart from a seed's others.
+const RANGES_STREAM: u64 = 0x0072_616e_6765_7300;
 /// Slow enough for writes to come in between.
 const ENTRIES_PER_SECOND: u64 = 200;
 
@@ -227,6 +229,20 @@ impl RunPlan {
         }
     }
 
+    /// Draws which copies ranges divide, from a separate stream as [`RunPlan::draw_tables`] does.
+    pub fn draw_ranges(&mut self, seed: u64) {
+        let mut random = Random::new(seed ^ RANGES_STREAM);
+        let further = self.schema.further.iter();
+        let used: Vec<Option<usize>> = further.flat_map(FurtherCopy::indexes).collect();
+        for (number, index) in self.schema.indexes.iter_mut().enumerate() {
+            let may_be = index.constraint.is_none() && !used.contains(&Some(number));
+            if may_be && random.chance(0.5) {
+                index.by_range = true;
+                index.partition_columns = None;
+            }
+        }
+    }
+
     /// Draws the parameters of snapshots, from a separate stream as [`RunPlan::draw_tables`] does.
     pub fn draw_snapshots(&mut self, seed: u64) {
         let mut random = Random::new(seed ^ SNAPSHOTS_STREAM);
@@ -305,6 +321,7 @@ fn draw_schema(random: &mut Random) -> Schema {
             columns: columns.to_vec(),
             constraint,
             partition_columns: None,
+            by_range: false,
         });
     };
     if random.chance(0.6) {
@@ -403,8 +420,10 @@ pub fn draw_cut(random: &mut Random, indexes: &[Index], partitions: u32) -> Cut 
             dimensions: random.pick(&hyperspaces).clone(),
         },
     ];
-    if !indexes.is_empty() {
-        let other = Some(random.below(indexes.len() as u64) as usize);
+    let divided_by_hash = |it: &usize| !indexes[*it].by_range;
+    let others: Vec<usize> = (0..indexes.len()).filter(divided_by_hash).collect();
+    if !others.is_empty() {
+        let other = Some(*random.pick(&others));
         cuts.push(Cut::Replica { of: other });
         cuts.push(Cut::Hybrid {
             shares: vec![share(None, divisions[0]), share(other, divisions[1])],

@@ -258,6 +258,7 @@ fn index(name: &str, column: usize, constraint: Option<Constraint>) -> Index {
         columns: vec![column],
         constraint,
         partition_columns: None,
+        by_range: false,
     }
 }
 

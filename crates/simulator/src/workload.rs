@@ -660,6 +660,7 @@ mod tests {
                 columns: columns.to_vec(),
                 constraint,
                 partition_columns: None,
+                by_range: false,
             }];
             wanted
         };

@@ -130,6 +130,8 @@ pub enum IndexKind {
         constraint: Option<Constraint>,
         /// The columns by which it is partitioned; none is all that it is sorted by.
         partition_by: Vec<String>,
+        /// Whether ranges of the order divide it; otherwise a hash does.
+        by_range: bool,
     },
     /// `hybrid (indexes)`: one copy for these indexes.
     Hybrid {

@@ -244,9 +244,11 @@ fn mutants(root: &Path, arguments: &[String]) -> Result<(), String> {
     let histories = "test --package machines --features planted --test scenarios";
     cargo::run(root, histories.split(' '))?;
     // Some bugs need a coincidence that the simulator seldom draws. Tests create it.
-    let coincidences = "test --package machines --features planted --lib --test recovery --test sides --test snapshots";
+    let coincidences = "test --package machines --features planted --lib --test ranges --test recovery --test sides --test snapshots";
     let name = ["the_planted_bug"];
     cargo::run(root, coincidences.split(' ').chain(name))?;
+    let seals = "test --package coordinator --features planted --lib";
+    cargo::run(root, seals.split(' ').chain(name))?;
     if arguments.is_empty() {
         let control = "test --package proxy --features planted --test all history::delayed_commit";
         let bug = [("REPLEX_HIHOOI_PLANTED", "CommitsOutOfOrder")];

@@ -212,6 +212,7 @@ async fn index(client: &Client) -> io::Result<()> {
         columns: vec![usize::from(column)],
         constraint: None,
         partition_columns: None,
+        by_range: false,
     });
     client.add_copy(schema, &|_| {}).await.map_err(failed)
 }

@@ -34,6 +34,7 @@ pub fn with_index(scene: &Scene, name: &str, constraint: Option<Constraint>) -> 
         columns: vec![1],
         constraint,
         partition_columns: None,
+        by_range: false,
     });
     Request::AddCopy { schema }
 }
@@ -296,6 +297,7 @@ fn holders_of_a_copy_know_of_its_end_before_it_is_gone() {
         columns: vec![1],
         constraint: None,
         partition_columns: None,
+        by_range: false,
     });
     scene.ask(Request::AddCopy { schema });
     let before = scene.coordinator.configuration().clone();

@@ -7,6 +7,8 @@ mod fills;
 mod folders;
 mod moves;
 mod partitions;
+#[cfg(feature = "planted")]
+mod planted;
 mod ranges;
 mod recall;
 mod renewal;
@@ -290,6 +292,7 @@ fn table(name: &str, failures: u8) -> Schema {
             columns: vec![1],
             constraint: None,
             partition_columns: None,
+            by_range: false,
         }],
         further: Vec::new(),
         thin: Vec::new(),

@@ -23,7 +23,7 @@ fn readable(scene: &Scene) -> Vec<u32> {
 }
 
 #[test]
-fn copies_take_the_places_of_others_once_all_of_them_serve() {
+pub(super) fn copies_take_the_places_of_others_once_all_of_them_serve() {
     let mut scene = scene_of(3);
     let before = flights(&scene);
     let now = before.schema.partitions;

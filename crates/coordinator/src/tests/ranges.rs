@@ -1,6 +1,6 @@
 //! Splits and merges ranges of thin indexes: the transfers begin, are handed over, and end.
 
-use placement::ThinIndex;
+use placement::{ThinIndex, prove};
 use protocol::codec::Bytes;
 use protocol::configuration::{MoveProgress, PartitionState, Place};
 use protocol::message::RangeReport;
@@ -210,6 +210,47 @@ fn a_range_is_not_received_from_a_void_partition() {
             assert_eq!(cells[1].since, cells[0].since, "its entries are void, too");
         }
         assert_eq!(scene.coordinator.configuration().check(), Ok(()));
+    }
+}
+
+/// Splits the ranges of a copy on so many servers. Returns the number of its ranges.
+fn split_ranges_of_a_copy(servers: u32) -> usize {
+    let mut scene = Scene::new();
+    (1..=servers).for_each(|id| scene.join(id));
+    let mut schema = table("flights", 1);
+    schema.indexes[0].by_range = true;
+    scene.ask_from(
+        CLIENT,
+        Request::CreateTable {
+            schema,
+            if_not_exists: false,
+        },
+    );
+    let by_tail = |scene: &Scene| flights(scene).layout.replexes[1].ranges.clone().unwrap();
+    // Most of them are parts of the first range, so that one core gives again and again.
+    for key in [90, 80, 70, 60, 50, 95, 40, 30] {
+        let key = [key];
+        let owner = by_tail(&scene).owner(&key);
+        report_of((&mut scene, 1), owner, 1000, Some(&key));
+        // Later, other partitions would leave a server with such a range.
+        for _ in 0..2 {
+            all_beat(&mut scene);
+            let table = flights(&scene);
+            let hosts = scene.coordinator.configuration().hosts();
+            let proof = prove(&table.layout, &table.bare_placement(), &hosts);
+            assert_eq!(proof.failures_tolerated(), 1, "{:?}", table.placement);
+        }
+        finish(&mut scene);
+    }
+    by_tail(&scene).starts.len()
+}
+
+/// A row can be in any range, so a range beside another copy would leave some row in one failure
+/// domain.
+#[test]
+pub(super) fn ranges_of_a_copy_keep_every_row_in_two_failure_domains() {
+    for servers in 2..7 {
+        assert_eq!(split_ranges_of_a_copy(servers), 9);
     }
 }
 

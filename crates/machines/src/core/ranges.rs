@@ -1,4 +1,4 @@
-//! Watches the ranges of thin indexes that this core holds (R49).
+//! Watches the ranges of copies and thin indexes that this core holds (R49).
 //!
 //! It reports ranges with many entries or many requests to the coordinator, each with the key at
 //! which it should be split, and ranges with few of both, which may be merged. It also removes the
@@ -17,6 +17,7 @@ use protocol::message::{RANGE_REPORTS_MAX, RangeReport, Read};
 use protocol::planted::{self, Bug};
 
 use crate::core::CoreMachine;
+use crate::core::partition::rows::Rows;
 use crate::core::range_load::{LAST_KEY, RangeLoad, SMALL_SHARE};
 use crate::core::step::Step;
 
@@ -255,8 +256,10 @@ impl CoreMachine {
                 break;
             }
         }
+        let rows = Rows::of(&self.partitions[&id]);
         for key in &gone {
-            tables.delete(id.rows_table(), key);
+            let stored = rows.stored(key, tables)?;
+            rows.remove(key, &stored.expect("it was just found"), tables);
         }
         Ok(gone.len() < most)
     }

@@ -368,7 +368,7 @@ impl TableInfo {
         chain
     }
 
-    /// Returns whether a partition is a range of a thin index.
+    /// Returns whether a partition has a range of its order.
     pub fn is_ranged(&self, partition: PartitionId) -> bool {
         self.layout.is_ranged(usize::from(partition.replex))
     }
@@ -385,7 +385,16 @@ impl TableInfo {
             .keys_in_partition(replex, partition.number, keys)
     }
 
-    /// Returns the transfers of the ranges of a thin index.
+    /// Returns whether a partition may give a row that it stores to readers and other partitions.
+    /// After a transfer, rows beyond its range are left for a while (R47).
+    pub fn gives(&self, partition: PartitionId, row: &RowView<'_>) -> bool {
+        let replex = usize::from(partition.replex);
+        !self.is_ranged(partition)
+            || self.layout.partition_of_row(replex, row) == partition.number
+            || planted::is(Bug::RowsOutsideGiven)
+    }
+
+    /// Returns the transfers of the ranges of a copy or a thin index.
     pub fn transfers(&self, replex: u8) -> &[RangeTransfer] {
         let replex = self.layout.replexes.get(usize::from(replex));
         let ranges = replex.and_then(|replex| replex.ranges.as_ref());

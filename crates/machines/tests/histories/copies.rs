@@ -44,6 +44,7 @@ impl History {
             columns,
             constraint,
             partition_columns: None,
+            by_range: false,
         });
         self.cluster.add_copy(&wanted, spares[0])?;
         let added = self.cluster.configuration.tables[0].building[0];

@@ -102,6 +102,7 @@ fn schema(random: &mut Random) -> Schema {
         columns: vec![column],
         constraint,
         partition_columns: None,
+        by_range: false,
     };
     let mut schema = Schema {
         name: "t".into(),

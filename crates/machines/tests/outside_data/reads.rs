@@ -76,6 +76,7 @@ impl Scene {
             columns: vec![0, 1],
             constraint: None,
             partition_columns: None,
+            by_range: false,
         });
         table.layout = Layout::base(&table.schema);
         let replexes = table.layout.replexes.len();

@@ -29,6 +29,7 @@ pub fn configuration() -> Configuration {
             columns: vec![1],
             constraint: None,
             partition_columns: None,
+            by_range: false,
         }],
         further: Vec::new(),
         thin: Vec::new(),

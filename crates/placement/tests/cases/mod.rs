@@ -153,6 +153,7 @@ pub fn table(partitions: u32, indexes: usize, failures_tolerated: u8) -> Schema 
         columns: vec![it],
         constraint: None,
         partition_columns: None,
+        by_range: false,
     };
     Schema {
         name: "t".into(),
@@ -180,6 +181,7 @@ pub fn flights(partitions: u32, failures_tolerated: u8) -> Schema {
         columns: columns.into(),
         constraint: None,
         partition_columns: None,
+        by_range: false,
     };
     Schema {
         name: "flights".into(),
@@ -210,6 +212,7 @@ pub fn shared_log() -> Schema {
         columns: columns.into(),
         constraint,
         partition_columns: None,
+        by_range: false,
     };
     schema.indexes = vec![
         index("by_structure", &[2], None),

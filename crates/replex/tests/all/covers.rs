@@ -152,6 +152,7 @@ fn schema() -> Schema {
         columns: vec![column],
         constraint: None,
         partition_columns: None,
+        by_range: false,
     };
     let share = |index| Share {
         index,

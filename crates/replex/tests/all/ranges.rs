@@ -209,10 +209,31 @@ async fn wait_for_ranges(
     }
 }
 
-/// Ranges split while rows are written and read, spread over servers, survive a server, and merge
-/// again once the rows are gone. Each read has every row once, in order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ranges_of_an_index_split_and_merge_while_it_is_used() {
+    split_and_merge(
+        "CREATE TABLE mv (id bigint PRIMARY KEY, k bigint NOT NULL) \
+         WITH (partitions = 5, failures_tolerated = 1, durability = 'replicated'); \
+         CREATE INDEX by_k_id ON mv (k, id); CREATE INDEX by_k ON mv (k)",
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ranges_of_a_copy_split_and_merge_while_it_is_used() {
+    split_and_merge(
+        "CREATE TABLE mv (id bigint PRIMARY KEY, k bigint NOT NULL, \
+         INDEX by_k_id (k, id) WITH (ranges = on)) \
+         WITH (partitions = 5, failures_tolerated = 1, durability = 'sync'); \
+         CREATE INDEX by_k ON mv USING replex (k) WITH (ranges = on)",
+    )
+    .await;
+}
+
+/// Ranges split while rows are written and read, spread over servers, survive a server, and merge
+/// again once the rows are gone. Each read has every row once, in order. The statements make the
+/// table.
+async fn split_and_merge(definition: &str) {
     let options = ClusterOptions {
         servers: 4,
         server_arguments: vec!["--range-entries".into(), "16".into()],
@@ -221,13 +242,7 @@ async fn ranges_of_an_index_split_and_merge_while_it_is_used() {
     let mut cluster = Cluster::start(options).await.unwrap();
     let address = cluster.coordinator_address().to_owned();
     let mut session = session(&address).await;
-    run(
-        &mut session,
-        "CREATE TABLE mv (id bigint PRIMARY KEY, k bigint NOT NULL) \
-         WITH (partitions = 5, failures_tolerated = 1, durability = 'replicated'); \
-         CREATE INDEX by_k_id ON mv (k, id); CREATE INDEX by_k ON mv (k)",
-    )
-    .await;
+    run(&mut session, definition).await;
     assert_eq!(index_ranges(&mut session, "by_k").await.len(), 1);
     for id in 0..ROWS {
         run(&mut session, &format!("INSERT INTO mv VALUES ({id}, {id})")).await;

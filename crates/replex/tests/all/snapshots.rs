@@ -295,6 +295,7 @@ async fn a_snapshot_ends_with_a_change_of_its_table() {
         columns: vec![2],
         constraint: None,
         partition_columns: None,
+        by_range: false,
     });
     client.add_copy(wanted, &|_| {}).await.unwrap();
     let table = client.table("counters").await.unwrap();

@@ -83,6 +83,7 @@ async fn scripts_print_their_golden_output() {
         "aggregates",
         "unique_thin",
         "alter_index",
+        "ranged",
     ] {
         check(&cluster, name);
     }

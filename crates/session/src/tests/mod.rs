@@ -44,6 +44,7 @@ pub fn schema() -> Schema {
             columns: vec![1],
             constraint: None,
             partition_columns: None,
+            by_range: false,
         }],
         further: Vec::new(),
         thin: Vec::new(),

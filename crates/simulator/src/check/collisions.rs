@@ -120,6 +120,7 @@ mod tests {
             columns: vec![U],
             constraint: Some(Constraint::Unique),
             partition_columns: None,
+            by_range: false,
         });
         let changed = table.change(Epoch(2), &schema, &Layout::base(&schema));
         changed.expect("it has another copy");

@@ -142,6 +142,21 @@ impl World {
         }
     }
 
+    /// Handles the end of a copy: with some probability, one core does not learn of it for a while.
+    pub fn maybe_silence_at_drop(&mut self) {
+        if self.faults.copies_every_us > 0
+            && self.random.chance(0.5)
+            && let Some(CoreLife { core, .. }) = self.any_core()
+        {
+            let until_us = self.now_us + self.random.between(MILLISECOND, 2 * self.plan.lease_us);
+            let to = Node::Core(core);
+            self.trace.note(self.now_us, || {
+                format!("the coordinator → {to} is clogged until {until_us}")
+            });
+            self.network.block(Node::Coordinator, to, until_us);
+        }
+    }
+
     /// Kills a server, with some probability, shortly after one has started.
     pub fn maybe_kill_after_start(&mut self) {
         if self.random.chance(self.faults.crash_at_start) {

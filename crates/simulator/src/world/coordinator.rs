@@ -14,6 +14,7 @@ use ::coordinator::{
     Coordinator, CoordinatorAnswer, CoordinatorInput, CoordinatorOutput, CoordinatorSettings,
     RequesterId,
 };
+use placement::ReplexKind;
 use protocol::change_log::encode_record;
 use protocol::configuration::{Configuration, MoveProgress, PartitionState, PlacedTable};
 use protocol::identity::{Epoch, TableId};
@@ -440,6 +441,11 @@ impl World {
         if newest.schema == translation.schema && newest.layout == translation.layout {
             return;
         }
+        let stays = |number: usize| {
+            let replex = newest.layout.replexes.get(number);
+            replex.is_some_and(|replex| replex.kind != ReplexKind::Vacant)
+        };
+        let leaves = translation.layout.numbers().any(|number| !stays(number));
         let table = Rc::make_mut(translation);
         let change = table.change(self.epoch, &newest.schema, &newest.layout);
         let era = change.expect("its copies are others");
@@ -459,5 +465,8 @@ impl World {
             self.history.push((group, call));
         }
         self.check("R20 only rows that collide prevent a unique index", noted);
+        if leaves {
+            self.maybe_silence_at_drop();
+        }
     }
 }

@@ -161,6 +161,7 @@ impl World {
         plan.draw_tables(seed);
         plan.draw_snapshots(seed);
         plan.draw_thin(seed);
+        plan.draw_ranges(seed);
         World::of(plan, random, trace)
     }
 

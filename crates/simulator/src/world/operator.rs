@@ -258,6 +258,7 @@ fn late_index(name: String, random: &mut Random) -> Index {
         columns: columns.to_vec(),
         constraint,
         partition_columns: None,
+        by_range: constraint.is_none() && random.chance(0.4),
     }
 }
 

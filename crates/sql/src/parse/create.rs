@@ -164,6 +164,7 @@ fn unique_index(schema: &Schema, given: Option<&ast::Ident>, columns: Vec<String
         kind: IndexKind::Sorted {
             constraint: Some(Constraint::Unique),
             partition_by: Vec::new(),
+            by_range: false,
         },
         if_not_exists: false,
     }

@@ -150,6 +150,7 @@ fn kind(using: &str) -> Result<IndexKind, SqlError> {
         "replex" => IndexKind::Sorted {
             constraint: None,
             partition_by: Vec::new(),
+            by_range: false,
         },
         "hybrid" => IndexKind::Hybrid {
             divisions: numbers(),
@@ -191,17 +192,10 @@ fn set_option(kind: &mut IndexKind, option: &Expr) -> Result<(), SqlError> {
             },
             "ranges",
         ) => {
-            *by_range = match value.to_lowercase().as_str() {
-                "on" | "true" => Some(true),
-                "off" | "false" => Some(false),
-                _ => {
-                    return Err(SqlError::statement(format!(
-                        "{value} is no value of option ranges: write on or off"
-                    )));
-                }
-            };
+            *by_range = Some(is_on(&value)?);
             check_division(*unique, *by_range)?;
         }
+        (IndexKind::Sorted { by_range, .. }, "ranges") => *by_range = is_on(&value)?,
         (IndexKind::Thin { copies, .. }, "copies") => {
             let number = value.parse().ok().filter(|copies| *copies > 0);
             let number = number.ok_or_else(|| {
@@ -240,15 +234,29 @@ fn set_option(kind: &mut IndexKind, option: &Expr) -> Result<(), SqlError> {
     Ok(())
 }
 
+/// Parses the value of option `ranges`.
+fn is_on(value: &str) -> Result<bool, SqlError> {
+    match value.to_lowercase().as_str() {
+        "on" | "true" => Ok(true),
+        "off" | "false" => Ok(false),
+        _ => Err(SqlError::statement(format!(
+            "{value} is no value of option ranges: write on or off"
+        ))),
+    }
+}
+
 /// Returns the name of a kind in errors, and its options.
 fn options_of(kind: &IndexKind) -> (&'static str, &'static str) {
     match kind {
         IndexKind::Thin { .. } => (
             "a thin index",
             "there are ranges (on or off) and copies (a number); write USING replex for a copy of \
-             the table, which has constraint and partition_by",
+             the table, which has constraint, partition_by and ranges",
         ),
-        IndexKind::Sorted { .. } => ("an index", "there are constraint and partition_by"),
+        IndexKind::Sorted { .. } => (
+            "an index",
+            "there are constraint, partition_by and ranges (on or off)",
+        ),
         IndexKind::Replica => ("a replica", "leave WITH out"),
         IndexKind::HybridsBetween { .. } => ("hybrids_between", "the one there is is factors"),
         IndexKind::Hybrid { .. } => ("a hybrid", "the one there is is divisions"),
@@ -400,9 +408,10 @@ pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(),
     if let IndexKind::Sorted {
         constraint,
         partition_by,
+        by_range,
     } = &create.kind
     {
-        let constraint = *constraint;
+        let (constraint, by_range) = (*constraint, *by_range);
         let columns = positions(schema, &create.names)?;
         let what = format!("index {create} of table {}", schema.name);
         let partition_columns = prefix(&what, &create.names, partition_by)?;
@@ -414,6 +423,7 @@ pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(),
             columns,
             constraint,
             partition_columns,
+            by_range,
         });
         return Ok(());
     }

@@ -180,11 +180,11 @@ fn copies(table: &PlacedTable, report: &TableReport) -> ResultRows {
     rows(&names, replexes.collect())
 }
 
-/// Returns the ranges of a table's thin indexes, by index, in the order of their keys.
+/// Returns the ranges of a table's copies and thin indexes, by index, in the order of their keys.
 fn index_ranges(table: &PlacedTable) -> ResultRows {
     let layout = &table.layout;
     let mut lines = Vec::new();
-    for number in layout.thin_numbers() {
+    for number in layout.numbers() {
         let Some(ranges) = &layout.replexes[number].ranges else {
             continue;
         };

@@ -111,7 +111,7 @@ impl<'a> RedirectFilter<'a> {
     /// Returns whether this member of the cover must return the row.
     pub fn admits(&self, row: &RowView<'_>) -> bool {
         let constraints = &self.redirect.constraints;
-        self.table.layout.admits_row(constraints, row)
+        self.table.layout.admits_row(constraints, row) && self.table.gives(self.read.partition, row)
     }
 
     /// Returns whether the operation changes a row of the range. The row may be in the range before

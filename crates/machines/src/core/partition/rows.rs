@@ -354,6 +354,7 @@ mod tests {
                 columns: vec![1],
                 constraint: None,
                 partition_columns: None,
+                by_range: false,
             }],
             further: Vec::new(),
             thin: Vec::new(),

@@ -71,6 +71,9 @@ impl CoreMachine {
                 let (version, row) = stored_row(value);
                 let view = RowView::checked_before(&table.schema.columns, row);
                 let view = view.expect("a committed row decodes");
+                if !table.gives(from, &view) {
+                    return ControlFlow::Continue(());
+                }
                 for (of, page) in of.iter().zip(&mut pages) {
                     if table.layout.partition_of_row(usize::from(of.replex), &view) == of.number {
                         let row = table.stored_form(*of, row);
@@ -130,7 +133,7 @@ impl CoreMachine {
                     return ControlFlow::Break(());
                 }
                 keys_left -= 1;
-                search.look_at(&table, of, value);
+                search.look_at(&table, (of, from), value);
                 ControlFlow::Continue(())
             };
             let range = KeyRange {
@@ -236,12 +239,13 @@ impl Search {
         ranges.collect()
     }
 
-    fn look_at(&mut self, table: &TableInfo, of: PartitionId, value: &[u8]) {
+    fn look_at(&mut self, table: &TableInfo, (of, from): (PartitionId, PartitionId), value: &[u8]) {
         let replex = usize::from(of.replex);
         let (_, row) = stored_row(value);
         let row =
             RowView::checked_before(&table.schema.columns, row).expect("a committed row decodes");
-        if table.layout.partition_of_row(replex, &row) != of.number {
+        let is_wanted = table.layout.partition_of_row(replex, &row) == of.number;
+        if !is_wanted || !table.gives(from, &row) {
             return;
         }
         let key = table.entry_key(replex, &row);

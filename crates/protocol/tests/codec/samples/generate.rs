@@ -217,7 +217,7 @@ generate_struct! {
     Share { index, divisions }
     Dimension { column, divisions }
     Column { name, column_type, nullable, default }
-    Index { name, columns, constraint, partition_columns }
+    Index { name, columns, constraint, partition_columns, by_range }
     ThinIndex { name, columns, included, by_range, unique, copies }
     SortColumn { column, descending, nulls_first }
     Layout { key_spaces, replexes, local_entries }

@@ -45,6 +45,7 @@ pub fn schema() -> Schema {
         columns: columns.into(),
         constraint,
         partition_columns: None,
+        by_range: false,
     };
     Schema {
         name: "flights".into(),

@@ -112,6 +112,7 @@ pub fn with_index(schema: &Schema, name: &str) -> Schema {
         columns: vec![N, ID],
         constraint: None,
         partition_columns: None,
+        by_range: false,
     });
     wanted
 }

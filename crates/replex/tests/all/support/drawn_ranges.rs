@@ -228,6 +228,16 @@ fn directions(draw: &mut Draw, indexes: &[Vec<usize>]) -> Vec<Vec<Direction>> {
     directions.collect()
 }
 
+/// Returns the options that divide the copy of an index.
+fn division(draw: &mut Draw, index: &[usize]) -> String {
+    let cut = draw.below(index.len()) + 1;
+    match draw.below(3) {
+        0 => String::new(),
+        1 => " WITH (ranges = on)".to_owned(),
+        _ => format!(" WITH (partition_by = '{}')", list(&index[..cut])),
+    }
+}
+
 fn create(draw: &mut Draw) -> (Table, String, String) {
     let key = 1 + draw.below(3);
     let others = 1 + draw.below(4);
@@ -264,10 +274,7 @@ fn create(draw: &mut Draw) -> (Table, String, String) {
             continue;
         }
         write!(store, ", INDEX i{number} ({})", list(index)).unwrap();
-        let cut = draw.below(index.len()) + 1;
-        if draw.one_in(2) {
-            write!(store, " WITH (partition_by = '{}')", list(&index[..cut])).unwrap();
-        }
+        store.push_str(&division(draw, index));
     }
     if draw.one_in(4) {
         let axes = draw.some_of(columns.len(), 2);

@@ -107,6 +107,7 @@ pub fn people(failures_tolerated: u8, durability: Durability) -> Schema {
         columns: columns.to_vec(),
         constraint: None,
         partition_columns: None,
+        by_range: false,
     };
     Schema {
         name: "people".to_owned(),

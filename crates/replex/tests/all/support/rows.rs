@@ -88,6 +88,7 @@ pub fn with_index(schema: &Schema, name: &str) -> Schema {
         columns: vec![3],
         constraint: None,
         partition_columns: None,
+        by_range: false,
     });
     wanted
 }
