@@ -437,7 +437,7 @@ fn unsupported_syntax_is_refused_by_name() {
 }
 
 #[test]
-fn copies_that_ranges_cannot_divide_are_refused_with_the_remedy() {
+fn wrong_options_of_ranges_are_refused_with_the_remedy() {
     for (text, part) in [
         (
             "CREATE INDEX x ON t USING replex (a) WITH (ranges = often)",
@@ -446,25 +446,6 @@ fn copies_that_ranges_cannot_divide_are_refused_with_the_remedy() {
         (
             "CREATE INDEX x ON t USING replex (a) WITH (copies = 2)",
             "an index has no option copies: there are constraint, partition_by and ranges",
-        ),
-        (
-            "CREATE TABLE t (a bigint PRIMARY KEY, b bigint, UNIQUE INDEX x (b) WITH (ranges = on))",
-            "index x of table t demands something of the rows, so ranges cannot divide it",
-        ),
-        (
-            "CREATE TABLE t (a bigint PRIMARY KEY, b bigint, \
-             INDEX x (b) WITH (ranges = on, partition_by = 'b'))",
-            "index x of table t is divided by ranges and by a hash: leave out one of them",
-        ),
-        (
-            "CREATE TABLE t (a bigint PRIMARY KEY, b bigint, INDEX x (b) WITH (ranges = on), \
-             INDEX r USING replica (x))",
-            "r cannot be a replica of x, which ranges divide: name another index",
-        ),
-        (
-            "CREATE TABLE t (a bigint PRIMARY KEY, b bigint, INDEX x (b) WITH (ranges = on), \
-             INDEX h USING hybrid (t, x) WITH (divisions = '3,4'))",
-            "h cannot be shared by x, which ranges divide: name an index that a hash divides",
         ),
     ] {
         let message = message(text);
