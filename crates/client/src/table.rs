@@ -471,7 +471,6 @@ impl Table {
             }
         };
         let replex = index.and_then(|index| routes::replex_of_index(self.definition(), index));
-        let is_ranged = |index: usize| schema.indexes[index].by_range;
         let found = index.zip(replex).map(|(index, replex)| PlacedIndex {
             name: index.map(|position| &schema.indexes[position].name[..]),
             replex,
@@ -479,11 +478,8 @@ impl Table {
                 None => &schema.primary_key,
                 Some(position) => &schema.indexes[position].columns,
             })),
-            partition_columns: match index.filter(|index| is_ranged(*index)) {
-                Some(index) => schema.indexes[index].columns.len(),
-                None => schema.partition_columns(index).len(),
-            },
-            is_ranged: index.is_some_and(is_ranged),
+            partition_columns: schema.partition_columns(index).len(),
+            is_ranged: index.is_some_and(|index| schema.indexes[index].by_range),
             is_thin: false,
         });
         found.ok_or_else(|| self.unknown_index(by))

@@ -2,23 +2,23 @@
 //! that it gives (R47, R49).
 
 mod pair;
+mod serving;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use machines::core::{CoreIdentity, CoreInput, CoreLimits, CoreMachine, CoreOutput};
-use placement::tables::{MemoryTables, Tables};
+use machines::core::{ClientId, CoreInput, CoreLimits};
+use placement::tables::Tables;
 use placement::{Layout, RangeStart, SlotConstraints, Value, encode_key, encode_row};
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, Place};
-use protocol::identity::{
-    ClockReading, Epoch, FinishedLine, Incarnation, PartitionId, Position, TableId,
-};
+use protocol::identity::{Epoch, PartitionId, TableId};
 use protocol::message::{
-    CoordinatorRequest, PeerHeader, PeerMessage, RangeReport, Read, Redirect, Reply, Request,
+    CoordinatorRequest, PeerMessage, RangeReport, Read, Redirect, Reply, Request,
 };
 
 use pair::{configuration, core};
+use serving::Participant;
 
 /// The server with the ranges, and the one with the primary replex.
 const OWN: u32 = 2;
@@ -67,121 +67,65 @@ fn split_at(row: i64) -> Configuration {
     next
 }
 
-struct Machine {
-    machine: CoreMachine,
-    tables: MemoryTables,
-    now_us: u64,
+/// Returns a server whose range has all rows.
+fn start() -> Participant {
+    let limits = CoreLimits {
+        range_entries_max: ENTRIES_MAX,
+        ..CoreLimits::default()
+    };
+    let configuration = with_range();
+    let columns = configuration.tables[0].schema.columns.clone();
+    let mut server = Participant::of(OWN, configuration, limits);
+    for row in 0..ROWS {
+        let values = [Value::Int64(row), Value::Int64(row)];
+        let stored = encode_row(&columns, &values).expect("the values are of the columns");
+        let stored = [&9_u64.to_le_bytes()[..], &stored].concat();
+        server.tables.put(range(0).rows_table(), &key(row), &stored);
+    }
+    server
 }
 
-impl Machine {
-    /// Returns a machine whose range has all rows.
-    fn start() -> Machine {
-        let identity = CoreIdentity {
-            cluster: 1,
-            core: core(OWN),
-            incarnation: Incarnation(1),
-        };
-        let limits = CoreLimits {
-            range_entries_max: ENTRIES_MAX,
-            ..CoreLimits::default()
-        };
-        let configuration = with_range();
-        let columns = configuration.tables[0].schema.columns.clone();
-        let mut it = Machine {
-            machine: CoreMachine::new(identity, limits, Arc::new(configuration)),
-            tables: MemoryTables::new(),
-            now_us: 5_000_000,
-        };
-        let (now, mut output) = (it.now(), CoreOutput::default());
-        let started = it
-            .machine
-            .start(now, Position(1), &mut it.tables, &mut output);
-        started.expect("tables in memory do not fail");
-        for send in output.sends {
-            if let PeerMessage::Recover { table, attempt } = send.message {
-                it.receive(PeerMessage::RecoverEnd {
-                    table,
-                    attempt,
-                    count: 0,
-                    finished_below: FinishedLine {
-                        incarnation: Incarnation(1),
-                        sequence: 1,
-                    },
-                });
+/// Lets the server learn that another partition has the range from a row on.
+fn split(server: &mut Participant, row: i64) {
+    server.step(CoreInput::Configuration(Arc::new(split_at(row))));
+    server.epoch = 4;
+}
+
+/// Lets time pass until the next heartbeat, and returns what it reports of ranges.
+fn reports(server: &mut Participant) -> Vec<RangeReport> {
+    for _ in 0..1_000 {
+        server.now.monotonic_us += 10_000;
+        for ask in server.step(CoreInput::Tick).asks {
+            if let CoordinatorRequest::Heartbeat { ranges, .. } = ask {
+                return ranges;
             }
         }
-        assert!(!it.machine.is_recovering());
-        for row in 0..ROWS {
-            let values = [Value::Int64(row), Value::Int64(row)];
-            let stored = encode_row(&columns, &values).expect("the values are of the columns");
-            let stored = [&9_u64.to_le_bytes()[..], &stored].concat();
-            it.tables.put(range(0).rows_table(), &key(row), &stored);
-        }
-        it
     }
+    panic!("there was no heartbeat in ten seconds");
+}
 
-    fn now(&self) -> ClockReading {
-        ClockReading {
-            monotonic_us: self.now_us,
-            ..ClockReading::default()
-        }
-    }
-
-    fn step(&mut self, input: CoreInput) -> CoreOutput {
-        let (now, mut output) = (self.now(), CoreOutput::default());
-        let stepped = self.machine.step(now, input, &mut self.tables, &mut output);
-        stepped.expect("tables in memory do not fail");
-        output
-    }
-
-    fn receive(&mut self, message: PeerMessage) -> CoreOutput {
-        let epoch = self.machine.configuration().epoch;
-        let header = PeerHeader {
-            from: core(OTHER),
-            incarnation: Incarnation(1),
-            epoch,
-            table_epoch: epoch,
-        };
-        self.step(CoreInput::Peer { header, message })
-    }
-
-    /// Lets time pass until the next heartbeat, and returns what it reports of ranges.
-    fn reports(&mut self) -> Vec<RangeReport> {
-        for _ in 0..1_000 {
-            self.now_us += 10_000;
-            for ask in self.step(CoreInput::Tick).asks {
-                if let CoordinatorRequest::Heartbeat { ranges, .. } = ask {
-                    return ranges;
-                }
-            }
-        }
-        panic!("there was no heartbeat in ten seconds");
-    }
-
-    /// Returns the rows of the range that are stored.
-    fn stored(&self) -> usize {
-        let mut count = 0;
-        let counted = self
-            .tables
-            .scan(range(0).rows_table(), b"", None, &mut |_, _| {
-                count += 1;
-                ControlFlow::Continue(())
-            });
-        counted.expect("tables in memory do not fail");
-        count
-    }
+/// Returns the number of the range's rows that are stored.
+fn stored(server: &Participant) -> usize {
+    let mut count = 0;
+    let rows = range(0).rows_table();
+    let counted = server.tables.scan(rows, b"", None, &mut |_, _| {
+        count += 1;
+        ControlFlow::Continue(())
+    });
+    counted.expect("tables in memory do not fail");
+    count
 }
 
 #[test]
 fn a_report_ends_with_the_range_that_it_is_about() {
-    let mut machine = Machine::start();
-    let reported = (0..10).find_map(|_| machine.reports().into_iter().next());
+    let mut server = start();
+    let reported = (0..10).find_map(|_| reports(&mut server).into_iter().next());
     let report = reported.expect("the range has too many rows");
     assert_eq!((report.partition, report.entries), (range(0), ROWS as u64));
     assert_eq!(report.split_at, Some(Bytes(key(ROWS / 2))));
     // Another core has received the upper part. A split at the same key is impossible now.
-    machine.step(CoreInput::Configuration(Arc::new(split_at(10))));
-    assert_eq!(machine.reports(), []);
+    split(&mut server, 10);
+    assert_eq!(reports(&mut server), []);
 }
 
 // `cargo xtask mutants` runs it alone: the bug is planted for the whole process.
@@ -196,18 +140,18 @@ fn the_planted_bug_is_noticed() {
 
 #[test]
 fn rows_beyond_the_range_are_not_given_and_removed() {
-    let mut machine = Machine::start();
-    machine.step(CoreInput::Configuration(Arc::new(split_at(5))));
-    assert_eq!(machine.stored(), ROWS as usize, "they are removed later");
-    assert_eq!(given(&mut machine), [5, 1]);
-    assert_eq!(read_instead(&mut machine), 5);
-    machine.reports();
-    assert_eq!(machine.stored(), 5);
+    let mut server = start();
+    split(&mut server, 5);
+    assert_eq!(stored(&server), ROWS as usize, "they are removed later");
+    assert_eq!(given(&mut server), [5, 1]);
+    assert_eq!(read_instead(&mut server), 5);
+    reports(&mut server);
+    assert_eq!(stored(&server), 5);
 }
 
 /// Returns how many rows are given to a partition of the primary replex that is filled: in a page
 /// of all rows, and of the rows 4 and 12.
-fn given(machine: &mut Machine) -> [u64; 2] {
+fn given(server: &mut Participant) -> [u64; 2] {
     let of = PartitionId {
         replex: 0,
         ..range(0)
@@ -217,7 +161,7 @@ fn given(machine: &mut Machine) -> [u64; 2] {
         _ => None,
     };
     let mut count = |message| {
-        let sends = machine.receive(message).sends;
+        let sends = server.peer(message).sends;
         let pages: Vec<u64> = sends
             .into_iter()
             .filter_map(|it| page(it.message))
@@ -243,19 +187,10 @@ fn given(machine: &mut Machine) -> [u64; 2] {
 }
 
 /// Returns how many rows a read returns in place of a lost partition of the primary replex.
-fn read_instead(machine: &mut Machine) -> u64 {
-    machine.step(CoreInput::Beat {
-        sent_us: machine.now_us,
-        epoch: Epoch(4),
-        lease_us: 1_000_000_000,
-        session_floor: Default::default(),
-    });
-    let constraints = SlotConstraints::any(
-        machine.machine.configuration().tables[0]
-            .layout
-            .key_spaces
-            .len(),
-    );
+fn read_instead(server: &mut Participant) -> u64 {
+    server.renew();
+    let layout = &server.machine.configuration().tables[0].layout;
+    let constraints = SlotConstraints::any(layout.key_spaces.len());
     let read = Read {
         limit: 100,
         redirect: Some(Redirect {
@@ -266,11 +201,11 @@ fn read_instead(machine: &mut Machine) -> u64 {
         ..Read::of(Epoch(4), range(0))
     };
     let request = CoreInput::Request {
-        client: machines::core::ClientId(1),
+        client: ClientId(1),
         correlation: 1,
         request: Request::Read(read),
     };
-    let replies = machine.step(request).replies;
+    let replies = server.step(request).replies;
     let Some(Reply::Rows(rows)) = replies.first().map(|it| &it.reply) else {
         panic!("no rows: {replies:?}");
     };

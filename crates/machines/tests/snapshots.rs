@@ -32,7 +32,7 @@ const LEASE_US: u64 = 400_000;
 impl Participant {
     /// Returns server 1, which serves.
     fn start() -> Participant {
-        Participant::of(1, configuration())
+        Participant::of(1, configuration(), CoreLimits::default())
     }
 
     /// Takes a message of server 2 as the opener, and returns the answer.
@@ -272,7 +272,7 @@ fn a_read_of_a_snapshot_waits_for_an_earlier_operation() {
     table.schema.durability = Durability::Replicated;
     table.schema.indexes[0].constraint = Some(Constraint::Unique);
     table.layout = Layout::base(&table.schema);
-    let mut it = Participant::of(2, known);
+    let mut it = Participant::of(2, known, CoreLimits::default());
     let snapshot = SnapshotId {
         opener: core(1),
         ..opening(1)
@@ -435,7 +435,7 @@ fn a_client_that_keeps_its_snapshots_leaves_room_for_others() {
 fn a_version_that_a_snapshot_has_shown_is_logged_with_the_rows() {
     let mut known = configuration();
     known.tables[0].placement[1][0].state = PartitionState::Rebuilding;
-    let mut it = Participant::of(2, known);
+    let mut it = Participant::of(2, known, CoreLimits::default());
     let held = it.hold(1);
     assert!(matches!(held, Some(SnapshotMessage::Held { .. })));
     it.close(1);

@@ -3,7 +3,7 @@
 mod pair;
 mod serving;
 
-use machines::core::{ClientId, CoreInput};
+use machines::core::{ClientId, CoreInput, CoreLimits};
 use placement::tables::Tables;
 use placement::{Value, encode_key, part_before};
 use protocol::identity::{Epoch, PartitionId, TableId};
@@ -21,7 +21,7 @@ const BY_TAIL: PartitionId = PartitionId {
 
 /// Returns server 2 with these tails in its partition, one for each row.
 fn holder_of(tails: impl Iterator<Item = i64>) -> Participant {
-    let mut holder = Participant::of(2, configuration());
+    let mut holder = Participant::of(2, configuration(), CoreLimits::default());
     for (id, tail) in (0..).zip(tails) {
         let key = encode_key([Value::Int64(tail).as_ref(), Value::Int64(id).as_ref()]);
         holder.tables.put(BY_TAIL.rows_table(), &key, b"");

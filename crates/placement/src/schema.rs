@@ -156,12 +156,11 @@ impl core::error::Error for SchemaError {}
 
 impl Schema {
     /// Returns the columns by whose values the copy of an index, or of the primary key, is cut into
-    /// partitions: the first columns of its key. None if it is one partition, or if ranges divide
-    /// it.
+    /// partitions: the first columns of its key. None if it is one partition. If ranges divide it,
+    /// rows with the same values are mostly in one range.
     pub fn partition_columns(&self, index: Option<usize>) -> &[usize] {
         let (columns, asked, is_dense) = match index.map(|index| &self.indexes[index]) {
             None => (&self.primary_key, self.primary_partition_columns, false),
-            Some(index) if index.by_range => return &[],
             Some(index) => {
                 let is_dense = index.constraint == Some(Constraint::Dense);
                 (&index.columns, index.partition_columns, is_dense)

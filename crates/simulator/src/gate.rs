@@ -199,11 +199,7 @@ fn plant(bug: Option<Bug>) {
 /// Runs at most `seeds_max` seeds with the bug, until a seed fails that passes without the bug.
 fn find(bug: Bug, from: u64, seeds_max: u64) -> Option<Catch> {
     let suits = |seed: &u64| {
-        let mut plan = RunPlan::draw(&mut Random::new(*seed));
-        plan.draw_tables(*seed);
-        plan.draw_snapshots(*seed);
-        plan.draw_thin(*seed);
-        plan.draw_ranges(*seed);
+        let plan = RunPlan::of_seed(*seed, &mut Random::new(*seed));
         suits(bug, *seed, &plan)
     };
     let mut seeds = (from..).filter(suits);

@@ -210,9 +210,19 @@ impl RunPlan {
         }
     }
 
+    /// Returns the whole plan of a seed. `random` is the seed's main stream, at its start.
+    pub fn of_seed(seed: u64, random: &mut Random) -> RunPlan {
+        let mut plan = RunPlan::draw(random);
+        plan.draw_tables(seed);
+        plan.draw_snapshots(seed);
+        plan.draw_thin(seed);
+        plan.draw_ranges(seed);
+        plan
+    }
+
     /// Draws the number of tables, from a separate stream of random numbers. So the run of a seed
     /// with one table is the same as before there were several tables.
-    pub fn draw_tables(&mut self, seed: u64) {
+    fn draw_tables(&mut self, seed: u64) {
         let mut random = Random::new(seed ^ TABLES_STREAM);
         let tables = *random.pick(&[1, 1, 2, 3]);
         let groups = usize::try_from(self.workload.groups).expect("groups are few");
@@ -220,7 +230,7 @@ impl RunPlan {
     }
 
     /// Draws the thin indexes, from a separate stream as [`RunPlan::draw_tables`] does.
-    pub fn draw_thin(&mut self, seed: u64) {
+    fn draw_thin(&mut self, seed: u64) {
         let mut random = Random::new(seed ^ THIN_STREAM);
         let count = *random.pick(&[0, 0, 1, 2]);
         for number in 0..count {
@@ -230,7 +240,7 @@ impl RunPlan {
     }
 
     /// Draws which copies ranges divide, from a separate stream as [`RunPlan::draw_tables`] does.
-    pub fn draw_ranges(&mut self, seed: u64) {
+    fn draw_ranges(&mut self, seed: u64) {
         let mut random = Random::new(seed ^ RANGES_STREAM);
         let further = self.schema.further.iter();
         let used: Vec<Option<usize>> = further.flat_map(FurtherCopy::indexes).collect();
@@ -244,7 +254,7 @@ impl RunPlan {
     }
 
     /// Draws the parameters of snapshots, from a separate stream as [`RunPlan::draw_tables`] does.
-    pub fn draw_snapshots(&mut self, seed: u64) {
+    fn draw_snapshots(&mut self, seed: u64) {
         let mut random = Random::new(seed ^ SNAPSHOTS_STREAM);
         self.workload.snapshots = *random.pick(&[0.0, 0.0, 0.3, 0.8]);
         self.workload.snapshot_pause_us = *random.pick(&[100, 5 * MILLISECOND, 50 * MILLISECOND]);

@@ -23,7 +23,7 @@ pub struct Participant {
 
 impl Participant {
     /// Returns a server that serves.
-    pub fn of(server: u32, known: Configuration) -> Participant {
+    pub fn of(server: u32, known: Configuration, limits: CoreLimits) -> Participant {
         let identity = CoreIdentity {
             cluster: 1,
             core: core(server),
@@ -33,7 +33,6 @@ impl Participant {
             monotonic_us: 5_000_000,
             wall_us: 1_000,
         };
-        let limits = CoreLimits::default();
         let machine = CoreMachine::new(identity, limits, Arc::new(known));
         let mut it = Participant {
             machine,

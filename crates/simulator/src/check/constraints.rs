@@ -5,13 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::partition_contents::{PartitionContents, of_replex};
 use crate::model::{ID, IndexConstraint, Model};
 
-/// Checks the rows of every copy, and the entries of every unique thin index. Of other thin indexes
-/// partitions can have entries outside of their ranges.
+/// Checks the rows of every copy, and the entries of every thin index.
 pub fn hold(rest: &PartitionContents, model: &Model) -> Result<(), String> {
     for (place, copy) in model.present() {
-        if copy.is_thin && copy.demand == IndexConstraint::Plain {
-            continue;
-        }
         let replex = copy.number;
         let rows = of_replex(rest, replex);
         let mut ids = BTreeSet::new();

@@ -28,11 +28,6 @@ pub fn match_rows(
             .filter(|(id, _)| usize::from(id.replex) == replex);
         for (id, partition) in partitions {
             for (key, version, entry) in &partition.rows {
-                let ranges = table.layout.replexes[replex].ranges.as_ref();
-                if ranges.is_some_and(|ranges| ranges.owner(key) != id.number) {
-                    // It is removed later, and no read returns it.
-                    continue;
-                }
                 let found = wanted.remove(&(id.number, key.clone()));
                 let is_right = found.is_some_and(|(last, row)| row == *entry && *version <= last);
                 if !is_right {

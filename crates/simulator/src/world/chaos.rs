@@ -148,12 +148,7 @@ impl World {
             && self.random.chance(0.5)
             && let Some(CoreLife { core, .. }) = self.any_core()
         {
-            let until_us = self.now_us + self.random.between(MILLISECOND, 2 * self.plan.lease_us);
-            let to = Node::Core(core);
-            self.trace.note(self.now_us, || {
-                format!("the coordinator → {to} is clogged until {until_us}")
-            });
-            self.network.block(Node::Coordinator, to, until_us);
+            self.clog(Node::Coordinator, Node::Core(core));
         }
     }
 
@@ -292,14 +287,20 @@ impl World {
         let (Some(from), Some(to)) = (self.any_node(), self.any_node()) else {
             return;
         };
+        let until_us = self.clog(from, to);
+        if self.random.chance(0.5) {
+            self.network.block(to, from, until_us);
+        }
+    }
+
+    /// Blocks one direction for some time. Returns the end of this time.
+    fn clog(&mut self, from: Node, to: Node) -> u64 {
         let until_us = self.now_us + self.random.between(MILLISECOND, 2 * self.plan.lease_us);
         self.trace.note(self.now_us, || {
             format!("{from} → {to} is clogged until {until_us}")
         });
         self.network.block(from, to, until_us);
-        if self.random.chance(0.5) {
-            self.network.block(to, from, until_us);
-        }
+        until_us
     }
 
     /// Ends all faults: delayed connections deliver again, suspended cores resume, and servers that

@@ -157,11 +157,7 @@ impl World {
     /// Returns a world in which nothing has started, with the plan of a seed.
     pub fn new(seed: u64, trace: Trace) -> World {
         let mut random = Random::new(seed);
-        let mut plan = RunPlan::draw(&mut random);
-        plan.draw_tables(seed);
-        plan.draw_snapshots(seed);
-        plan.draw_thin(seed);
-        plan.draw_ranges(seed);
+        let plan = RunPlan::of_seed(seed, &mut random);
         World::of(plan, random, trace)
     }
 
