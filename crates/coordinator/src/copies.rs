@@ -32,10 +32,11 @@ pub(super) type FillReports = BTreeMap<CoreId, Vec<FillReport>>;
 /// An upper limit of the bytes of a place in an encoded configuration.
 pub(super) const PLACE_BYTES_MAX: usize = 32;
 
-/// How well a core suits a new partition, the least best: other copies of a thin index's entries in
-/// its failure domain, copies of the same rows there, partitions of other copies of the table on
-/// its server, its load.
-type Fitness = (usize, usize, usize, u64);
+/// How well a core suits a new partition, the least best. The first four count in its failure
+/// domain: other copies of a thin index's entries, copies of the same rows, partitions of other
+/// copies, and partitions of the primary copy, which is never dropped, so that the new copy may
+/// have to be apart from it. The last is the core's load.
+type Fitness = (usize, usize, usize, usize, u64);
 
 impl Coordinator {
     /// Adds an index or a further copy to a table. Answered at once. The copy is made from the next
@@ -364,23 +365,33 @@ impl Coordinator {
         others_held: &BTreeMap<CoreId, u64>,
     ) -> Option<CoreId> {
         let configuration = &self.state.configuration;
-        let axes = &table.layout.replexes[replex].axes;
-        let alike = table
-            .layout
-            .numbers()
-            .filter(|other| *other != replex && table.layout.replexes[*other].axes == *axes);
+        let layout = &table.layout;
+        let axes = &layout.replexes[replex].axes;
+        // Ranges divide rows in ways of their own.
+        let alike = layout.numbers().filter(|other| {
+            let is_hashed = [*other, replex].iter().all(|it| !layout.is_ranged(*it));
+            *other != replex && is_hashed && layout.replexes[*other].axes == *axes
+        });
         let same_rows: Vec<CoreId> = alike
             .filter_map(|other| table.placement[other].get(partition as usize))
             .map(|place| place.core)
             .collect();
-        let twins = table.layout.twins(replex, partition).into_iter();
+        let twins = layout.twins(replex, partition).into_iter();
         let twins = twins.filter_map(|(of, number)| table.placement[of].get(number as usize));
         let twins: Vec<CoreId> = twins.map(|place| place.core).collect();
-        let placement = table.placement.iter().enumerate();
-        let others: Vec<CoreId> = placement
-            .filter(|(other, _)| *other != replex)
-            .flat_map(|(_, places)| places.iter().map(|place| place.core))
-            .collect();
+        let primary: Vec<CoreId> = match layout.is_thin(replex) {
+            true => Vec::new(),
+            false => {
+                let places = table.placement[layout.primary()].iter();
+                places.map(|place| place.core).collect()
+            }
+        };
+        // Entries of thin indexes are no copies of rows.
+        let counts =
+            |other: &usize| *other != replex && (layout.is_thin(replex) || !layout.is_thin(*other));
+        let others = layout.numbers().filter(counts);
+        let others = others.flat_map(|other| &table.placement[other]);
+        let others: Vec<CoreId> = others.map(|place| place.core).collect();
         let mut held = others_held.clone();
         for place in table.placement.iter().flatten() {
             *held.entry(place.core).or_default() += 1;
@@ -394,13 +405,13 @@ impl Coordinator {
             };
             let beside = twins.iter().filter(in_domain).count();
             let same = same_rows.iter().filter(in_domain).count();
-            let shared = others.iter().filter(|core| core.server == server.id);
-            let shared = shared.count();
+            let shared = others.iter().filter(in_domain).count();
+            let primary = primary.iter().filter(in_domain).count();
             let held = &held;
             (0..server.cores.len()).map(move |core| {
                 let core = super::core_id(server.id, core);
                 let load = held.get(&core).copied().unwrap_or(0);
-                let fitness: Fitness = (beside, same, shared, load);
+                let fitness: Fitness = (beside, same, shared, primary, load);
                 (fitness, core)
             })
         });

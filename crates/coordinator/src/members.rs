@@ -77,8 +77,13 @@ impl Coordinator {
         }
         let id = match member {
             Some(member) => {
-                self.return_server(member.server, join);
-                member.server
+                let id = member.server;
+                if self.server(id).domain != domain_name(id, &join.domain) {
+                    // The tolerance of moves to it was proven with its earlier failure domain.
+                    self.cancel_moves(|_| true, output);
+                }
+                self.return_server(id, join);
+                id
             }
             None => self.add_server(join)?,
         };

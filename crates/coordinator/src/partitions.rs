@@ -11,7 +11,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use placement::{HostCore, Layout, Loads, Placement, assign, prove};
+use placement::{HostCore, Layout, Loads, PartitionHost, Placement, assign, prove};
 use protocol::configuration::PlacedTable;
 use protocol::configuration::partitions::resize_name;
 use protocol::identity::{CoreId, Epoch};
@@ -99,18 +99,43 @@ impl Coordinator {
     ) -> Result<Placement, String> {
         let held = self.loads_without(table);
         let failures = usize::from(table.schema.failures_tolerated);
-        let assign_to =
-            |servers: &[placement::PartitionHost]| assign(layout, failures, servers, &held);
-        let assigned = assign_to(&self.takers(&self.without_room()))
-            .or_else(|_| assign_to(&self.takers(&BTreeSet::new())));
-        let (mut placement, _) = assigned.map_err(|error| format!("{error}"))?;
         // Copies that stay are where they are.
         let present = table.bare_placement();
-        for number in layout.numbers().filter(|number| !added.contains(number)) {
-            placement.replexes[number].clone_from(&present.replexes[number]);
-        }
-        self.check_tolerance(table, layout, &placement)?;
-        Ok(placement)
+        let with_present = |mut placement: Placement| {
+            for number in layout.numbers().filter(|number| !added.contains(number)) {
+                placement.replexes[number].clone_from(&present.replexes[number]);
+            }
+            self.check_tolerance(table, layout, &placement)?;
+            Ok(placement)
+        };
+        let place = |servers: &[PartitionHost]| {
+            let assigned = assign(layout, failures, servers, &held);
+            let (placement, _) = assigned.map_err(|error| format!("{error}"))?;
+            with_present(placement)
+        };
+        let anywhere = self.takers(&BTreeSet::new());
+        let placed = place(&self.takers(&self.without_room())).or_else(|_| place(&anywhere));
+        placed.or_else(|why: String| {
+            // They were placed apart from one another, and may be beside copies that stay. The
+            // copies that they replace are not.
+            let replaced = table.layout.numbers();
+            let replaced = replaced.filter(|number| layout.numbers().all(|it| it != *number));
+            let mut placement = present.clone();
+            placement.replexes.resize(layout.replexes.len(), Vec::new());
+            for (number, of) in added.iter().zip(replaced) {
+                let cores = present.replexes[of].iter();
+                let is_up = |core: &&HostCore| anywhere.iter().any(|it| it.id == core.server);
+                let cores: BTreeSet<HostCore> = cores.filter(is_up).copied().collect();
+                if cores.is_empty() {
+                    return Err(why);
+                }
+                let count = layout.partition_count(*number) as usize;
+                let cores = cores.iter().copied().cycle();
+                placement.replexes[of].clear();
+                placement.replexes[*number] = cores.take(count).collect();
+            }
+            with_present(placement).map_err(|_| why)
+        })
     }
 
     /// Checks that a table survives with these copies what it promises, or at least as much as now.

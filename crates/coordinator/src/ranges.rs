@@ -300,6 +300,7 @@ fn plan(
     };
     let numbers = table.layout.numbers().filter(is_reported);
     let free: BTreeSet<usize> = numbers.filter(is_free).collect();
+    let lasting = holders_of_rows(table);
     for replex in 0..table.layout.replexes.len() {
         // The copies of a table, and those of a thin index, change one after the other, so that the
         // places of each are chosen by where the others are.
@@ -327,6 +328,7 @@ fn plan(
                 places,
                 reported,
                 is_free: free.contains(&replex),
+                lasting: &lasting,
                 ranges: &mut ranges,
                 share,
                 planned: &mut planned,
@@ -337,6 +339,15 @@ fn plan(
         }
     }
     planned
+}
+
+/// Returns the cores that hold partitions of a table with rows or entries.
+pub(super) fn holders_of_rows(table: &PlacedTable) -> BTreeSet<CoreId> {
+    let cells = table.layout.numbers().flat_map(|replex| {
+        let numbers = table.layout.partitions_with_rows(replex).into_iter();
+        numbers.map(move |number| table.placement[replex][number as usize].core)
+    });
+    cells.collect()
 }
 
 /// Returns whether the table without one of its copies survives the failures that it must survive.
@@ -366,6 +377,8 @@ struct PlannedIndex<'a> {
     reported: BTreeMap<u32, &'a RangeReport>,
     /// Whether the ranges may be on any servers, as far as failures are concerned.
     is_free: bool,
+    /// The cores that hold partitions of the table with rows or entries.
+    lasting: &'a BTreeSet<CoreId>,
     ranges: &'a mut Ranges,
     /// The load that one range adds to a core.
     share: u64,
@@ -375,6 +388,18 @@ struct PlannedIndex<'a> {
 impl PlannedIndex<'_> {
     fn core(&self, number: u32) -> CoreId {
         self.places[number as usize].core
+    }
+
+    /// Returns an empty partition for keys of this core. It becomes a partition of the core at
+    /// once, without a seal. So it is none that another core leaves the table with: cores vouch for
+    /// one another while they hold partitions of the table (R15).
+    fn receiver(&self, giver: CoreId) -> u32 {
+        self.ranges.vacant(|number| {
+            let holder = self.core(number);
+            holder == giver
+                || self.lasting.contains(&holder)
+                || planted::is(Bug::HolderLeavesUnsealed)
+        })
     }
 
     /// Returns the keys of these partitions.
@@ -454,7 +479,8 @@ impl PlannedIndex<'_> {
                 self.reported.insert(number, report);
                 continue;
             };
-            let (to, core) = (self.ranges.vacant(), self.core(number));
+            let core = self.core(number);
+            let to = self.receiver(core);
             let end = self.ranges.of(number).and_then(|(_, end)| end);
             let next = takers.choose(core, self.share, &self.twins(&[(&key[..], end)]));
             let Some(next) = next else {
@@ -488,7 +514,7 @@ impl PlannedIndex<'_> {
                 self.planned.moves.extend(way);
                 continue;
             }
-            let to = self.ranges.vacant();
+            let to = self.receiver(core);
             let both = self.keys_of(&[one, other]);
             let next = takers.choose(core, self.share, &self.twins(&both));
             let Some(next) = next else {

@@ -54,7 +54,9 @@ pub fn members_at_risk(
     let mut replexes: BTreeMap<Result<&str, u32>, BTreeSet<usize>> = BTreeMap::new();
     let chain = layout.chain(schema);
     for &replex in &chain {
-        for place in &placement.replexes[replex] {
+        // Empty partitions are members of no chain. They come and go without a seal.
+        for number in layout.partitions_with_rows(replex) {
+            let place = placement.replexes[replex][number as usize];
             let domain = domains.get(&place.server).copied().ok_or(place.server);
             replexes.entry(domain).or_default().insert(replex);
         }

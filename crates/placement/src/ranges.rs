@@ -1,7 +1,8 @@
-//! The ranges of a thin index that is divided by its order, and the transfers that change them.
+//! The ranges of a thin index or a copy that is divided by its order, and the transfers that change
+//! them.
 //!
-//! A range belongs to one partition. A partition without a range is *empty*: it has no entries, and
-//! no operation visits it. Ranges change by transfers only. A transfer gives parts of the ranges of
+//! A range belongs to one partition. A partition without a range is *empty*: it has no entries or
+//! rows, and no operation visits it. Ranges change by transfers only. A transfer gives parts of the ranges of
 //! some partitions to an empty partition. A split gives it the upper part of one range, and a merge
 //! gives it two whole neighbours. Between two transfers the range of a partition never grows.
 
@@ -129,14 +130,15 @@ impl Ranges {
         wanted.map(|it| it.partition).collect()
     }
 
-    /// Returns the empty partition with the lowest number. It is a new one if all have ranges.
-    pub fn vacant(&self) -> u32 {
+    /// Returns the empty partition with the lowest number among those that suit. It is a new one if
+    /// there is none.
+    pub fn vacant(&self, suits: impl Fn(u32) -> bool) -> u32 {
         let is_used = |number: &u32| {
             let mut transfers = self.transfers.iter();
             self.of(*number).is_some() || transfers.any(|it| it.concerns(*number))
         };
         (0..self.count)
-            .find(|number| !is_used(number))
+            .find(|number| !is_used(number) && suits(*number))
             .unwrap_or(self.count)
     }
 
@@ -324,7 +326,7 @@ mod tests {
     }
 
     fn split(ranges: &mut Ranges, partition: u32, key: u8) -> u32 {
-        let to = ranges.vacant();
+        let to = ranges.vacant(|_| true);
         assert!(ranges.begin_split(partition, &[key], to));
         ranges.validate().unwrap();
         ranges.hand_over(to);
@@ -368,10 +370,16 @@ mod tests {
         ranges.hand_over(3);
         ranges.validate().unwrap();
         assert_eq!(text(&ranges), "[]→0 [20]→3");
-        assert_eq!(ranges.vacant(), 4, "the givers have their keys still");
+        assert_eq!(
+            ranges.vacant(|_| true),
+            4,
+            "the givers have their keys still"
+        );
         assert!(ranges.has(1, &[50]) && ranges.has(3, &[50]) && !ranges.has(2, &[50]));
         ranges.end_transfer(3);
-        assert_eq!(ranges.vacant(), 1);
+        assert_eq!(ranges.vacant(|_| true), 1);
+        assert_eq!(ranges.vacant(|number| number > 1), 2);
+        assert_eq!(ranges.vacant(|number| number > 2), 4, "it is a new one");
         assert!(!ranges.has(1, &[50]));
         assert!(ranges.begin_merge(0, 1));
         ranges.hand_over(1);
@@ -414,7 +422,7 @@ mod tests {
                 let before = ranges.clone();
                 let place = next(before.starts.len() as u64) as usize;
                 let partition = before.starts[place].partition;
-                let to = ranges.vacant();
+                let to = ranges.vacant(|_| true);
                 let key = [next(256) as u8];
                 let has_begun = match next(2) {
                     0 => ranges.begin_split(partition, &key, to),

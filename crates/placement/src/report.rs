@@ -86,12 +86,15 @@ impl TableReport {
         let replexes = amplification.into_iter().map(|amplification| {
             let index = amplification.replex;
             let replex = &layout.replexes[index];
-            let places = placed.map(|(placement, _)| placement.replexes[index].iter());
-            let servers: BTreeSet<u32> = places
-                .into_iter()
-                .flatten()
-                .map(|place| place.server)
-                .collect();
+            let numbers = layout.partitions_with_rows(index);
+            let servers: BTreeSet<u32> = match placed {
+                Some((placement, _)) => {
+                    let places = &placement.replexes[index];
+                    let holders = numbers.iter().map(|number| places[*number as usize].server);
+                    holders.collect()
+                }
+                None => BTreeSet::new(),
+            };
             let sorted_by = replex.sort_columns.iter();
             let sorted_by: Vec<String> = sorted_by.map(|it| schema.sorted_name(it)).collect();
             ReplexReport {
@@ -104,10 +107,7 @@ impl TableReport {
                         axes.map(|axis| axis_text(schema, layout, axis)).collect()
                     }
                 },
-                partitions: match &replex.ranges {
-                    Some(ranges) => ranges.starts.len() as u32,
-                    None => layout.partition_count(index),
-                },
+                partitions: numbers.len() as u32,
                 sorted_by,
                 servers: servers.into_iter().collect(),
                 after_one_failure: amplification.after_one,

@@ -36,7 +36,7 @@ fn split(
 ) {
     let ranges = layout.replexes[replex].ranges.as_mut();
     let ranges = ranges.expect("ranges divide it");
-    let (from, to) = (ranges.owner(key), ranges.vacant());
+    let (from, to) = (ranges.owner(key), ranges.vacant(|_| true));
     assert!(ranges.begin_split(from, key, to));
     ranges.hand_over(to);
     assert!(ranges.end_transfer(to));
@@ -62,7 +62,7 @@ fn a_row_can_be_in_any_range() {
     assert_eq!((proof.copies_guaranteed, proof.exact), (2, true));
     // The partition without a range has no rows, wherever it is.
     let ranges = layout.replexes[BY_ROUTE].ranges.as_mut().unwrap();
-    let (upper, vacant) = (ranges.owner(b"t"), ranges.vacant());
+    let (upper, vacant) = (ranges.owner(b"t"), ranges.vacant(|_| true));
     let lower = ranges.owner(b"k");
     assert!(ranges.begin_merge(lower, vacant));
     ranges.hand_over(vacant);

@@ -258,6 +258,9 @@ bugs! {
     RangesChangeAtOnce = "ranges-change-at-once", "R49";
     /// The giver of a range removes the entries before the taker has them all.
     SweptTooEarly = "swept-too-early", "R49";
+    /// An empty partition is given to another core, so that its holder leaves the table without a
+    /// seal.
+    HolderLeavesUnsealed = "holder-leaves-unsealed", "R15";
     /// A range of a copy goes to a server that holds another copy of the table.
     RangeBesideCopy = "range-beside-copy", "R49";
     /// A core reports a range with the key at which it was split in an earlier epoch.

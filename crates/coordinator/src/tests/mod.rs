@@ -114,7 +114,10 @@ impl Scene {
 
     fn step(&mut self, input: CoordinatorInput) -> Vec<CoordinatorAnswer> {
         let mut output = CoordinatorOutput::default();
+        let before = self.coordinator.configuration().clone();
         self.coordinator.step(self.now, input, &mut output);
+        let left = self.coordinator.configuration().left_unsealed(&before);
+        assert_eq!(left, None, "cores leave a table by a seal");
         self.take(output)
     }
 

@@ -11,10 +11,14 @@ use super::{partitions, ranges};
 // `cargo xtask mutants` runs it alone: each bug is planted for the whole process.
 #[test]
 fn the_planted_bugs_are_noticed() {
-    let cases: [(Bug, fn()); 2] = [
+    let cases: [(Bug, fn()); 3] = [
         (
             Bug::SupersededIsRead,
             partitions::copies_take_the_places_of_others_once_all_of_them_serve,
+        ),
+        (
+            Bug::HolderLeavesUnsealed,
+            ranges::a_core_that_has_only_empty_partitions_keeps_them,
         ),
         (
             Bug::RangeBesideCopy,

@@ -17,7 +17,35 @@ fn scene() -> Scene {
 /// Returns such a table whose index has this many copies.
 fn scene_with_copies(copies: u8) -> Scene {
     let mut scene = scene_of(3);
-    let mut schema = flights(&scene).schema;
+    add_thin(&mut scene, copies);
+    scene
+}
+
+/// Returns three servers, each with one copy of a table or its thin index.
+fn scene_of_single_partitions() -> Scene {
+    let mut scene = Scene::new();
+    (1..=3).for_each(|id| scene.join(id));
+    let mut schema = table("flights", 1);
+    schema.partitions = 1;
+    create_as(&mut scene, schema);
+    add_thin(&mut scene, 1);
+    scene
+}
+
+fn create_as(scene: &mut Scene, schema: Schema) {
+    let if_not_exists = false;
+    scene.ask_from(
+        CLIENT,
+        Request::CreateTable {
+            schema,
+            if_not_exists,
+        },
+    );
+}
+
+/// Adds a thin index with this many copies to the table, and fills it.
+fn add_thin(scene: &mut Scene, copies: u8) {
+    let mut schema = flights(scene).schema;
     schema.thin.push(ThinIndex {
         name: "by_tail_thin".into(),
         columns: placement::ascending(&[1]),
@@ -28,9 +56,8 @@ fn scene_with_copies(copies: u8) -> Scene {
     });
     let reply = scene.ask(Request::AddCopy { schema });
     assert!(matches!(reply, Reply::Done { .. }), "{reply:?}");
-    seal(&mut scene);
-    fill(&mut scene);
-    scene
+    seal(scene);
+    fill(scene);
 }
 
 fn thin(scene: &Scene) -> usize {
@@ -127,6 +154,33 @@ fn a_large_range_is_split_and_small_neighbours_are_merged() {
     assert_eq!(scene.epoch(), epoch, "there is no neighbour");
 }
 
+#[test]
+pub(super) fn a_core_that_has_only_empty_partitions_keeps_them() {
+    let mut scene = scene_of_single_partitions();
+    report(&mut scene, 0, 1000, Some(&[7]));
+    finish(&mut scene);
+    while ranges(&scene).0.len() > 1 {
+        all_report_small(&mut scene);
+    }
+    finish(&mut scene);
+    let [(None, last)] = ranges(&scene).0[..] else {
+        panic!("{:?}", ranges(&scene));
+    };
+    let holders = flights(&scene).holders();
+    let empty: Vec<CoreId> = (0..last as usize)
+        .map(|number| place(&scene, number).core)
+        .collect();
+    let rows = super::super::ranges::holders_of_rows(&flights(&scene));
+    let only = empty.iter().filter(|core| !rows.contains(core)).count();
+    assert!(only > 0, "{empty:?} {rows:?}");
+    for key in [5, 3] {
+        report(&mut scene, last, 1000, Some(&[key]));
+        finish(&mut scene);
+        assert!(flights(&scene).holders().is_superset(&holders));
+    }
+    assert_eq!(ranges(&scene).0.len(), 3);
+}
+
 /// Sends a heartbeat of every core, as `all_beat` does, with reports that all ranges are small.
 fn all_report_small(scene: &mut Scene) {
     let thin: Vec<usize> = flights(scene).layout.thin_numbers().collect();
@@ -219,13 +273,7 @@ fn split_ranges_of_a_copy(servers: u32) -> usize {
     (1..=servers).for_each(|id| scene.join(id));
     let mut schema = table("flights", 1);
     schema.indexes[0].by_range = true;
-    scene.ask_from(
-        CLIENT,
-        Request::CreateTable {
-            schema,
-            if_not_exists: false,
-        },
-    );
+    create_as(&mut scene, schema);
     let by_tail = |scene: &Scene| flights(scene).layout.replexes[1].ranges.clone().unwrap();
     // Most of them are parts of the first range, so that one core gives again and again.
     for key in [90, 80, 70, 60, 50, 95, 40, 30] {
@@ -354,4 +402,82 @@ fn copies_that_want_to_split_at_once_stay_apart_and_are_merged_again() {
     finish(&mut scene);
     assert_eq!(range_counts(&scene), [1, 1]);
     check_copies_are_apart(&scene);
+}
+
+/// The ranges of a thin index are no copy of the rows in a range of a copy.
+#[test]
+fn a_new_copy_is_not_beside_another_one() {
+    let mut scene = scene_of_single_partitions();
+    let mut schema = flights(&scene).schema;
+    schema.indexes.push(Index {
+        name: "by_tail_ranged".into(),
+        by_range: true,
+        ..schema.indexes[0].clone()
+    });
+    let reply = scene.ask(Request::AddCopy { schema });
+    assert!(matches!(reply, Reply::Done { .. }), "{reply:?}");
+    seal(&mut scene);
+    let table = flights(&scene);
+    let servers = table.layout.copy_numbers().map(|copy| {
+        let place = table.placement[copy][0];
+        place.core.server
+    });
+    let servers: BTreeSet<ServerId> = servers.collect();
+    assert_eq!(servers.len(), 3, "{:?}", table.placement);
+}
+
+#[test]
+fn the_number_of_partitions_changes_beside_a_copy_that_stays() {
+    for also in 0..3 {
+        let mut scene = Scene::new();
+        (1..=2).for_each(|id| scene.join(id));
+        let mut schema = table("flights", 1);
+        schema.indexes[0].by_range = true;
+        create_as(&mut scene, schema);
+        // Other tables make the server without ranges look full, or the one with ranges.
+        for number in 0..also {
+            let mut other = table(&format!("other_{number}"), 0);
+            other.indexes.clear();
+            other.partitions = 1;
+            create_as(&mut scene, other);
+        }
+        let reply = scene.ask(Request::SetPartitions {
+            table: "flights".into(),
+            partitions: 24,
+        });
+        assert!(matches!(reply, Reply::Done { .. }), "{also}: {reply:?}");
+        seal(&mut scene);
+        fill(&mut scene);
+        finish(&mut scene);
+        let table = flights(&scene);
+        assert_eq!(table.schema.partitions, 24);
+        let hosts = scene.coordinator.configuration().hosts();
+        let proof = prove(&table.layout, &table.bare_placement(), &hosts);
+        assert_eq!(proof.failures_tolerated(), 1, "{:?}", table.placement);
+    }
+}
+
+#[test]
+fn a_server_that_returns_in_another_failure_domain_receives_no_range() {
+    let mut scene = scene();
+    report(&mut scene, 0, 1000, Some(&[7]));
+    let taker = place(&scene, 1).taker().expect("it moves").server;
+    let server = scene.server(taker.0);
+    let back = Request::Join {
+        server: Some(taker),
+        instance: 77,
+        folder: FolderReport {
+            disk: u64::from(taker.0),
+            ..FolderReport::default()
+        },
+        domain: "elsewhere".into(),
+        cores: server.cores.clone(),
+    };
+    scene.ask(stopped(taker.0, server.incarnation.0));
+    let reply = scene.ask(back);
+    assert!(matches!(reply, Reply::Joined { .. }), "{reply:?}");
+    assert_eq!(scene.server(taker.0).domain, "elsewhere");
+    assert_eq!(place(&scene, 1).moving, None);
+    finish(&mut scene);
+    assert_eq!(ranges(&scene), (vec![(None, 0)], 0));
 }

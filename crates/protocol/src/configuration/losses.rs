@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use placement::{TableReport, prove};
 
 use super::{Configuration, PartitionState, PlacedTable, Server, ServerState};
-use crate::identity::{ServerId, TableId};
+use crate::identity::{CoreId, ServerId, TableId};
 
 impl Configuration {
     /// Returns the servers that block a table: they are down, hold partitions of it, and are not
@@ -36,6 +36,22 @@ impl Configuration {
             is_filled || server.is_none_or(|server| server.state == ServerState::Down)
         });
         missing.map(|(_, place)| place.core.server)
+    }
+
+    /// Returns a core that held partitions of a table in an earlier configuration and holds none
+    /// now, although the table was not sealed then, or has not served since (R15). Returns none if
+    /// there is no such core.
+    pub fn left_unsealed(&self, before: &Configuration) -> Option<(TableId, CoreId)> {
+        let mut tables = before.tables.iter();
+        tables.find_map(|earlier| {
+            let table = self.table(earlier.id)?;
+            let since = |table: &PlacedTable| table.sealing.as_ref().map(|it| it.since);
+            let serves_again = earlier.sealing.is_some() && since(table) != since(earlier);
+            let holders = table.holders();
+            let before = earlier.holders();
+            let mut left = before.difference(&holders).filter(|_| !serves_again);
+            left.next().map(|core| (table.id, *core))
+        })
     }
 
     /// Returns the reason why a table cannot continue without these servers, if there is one.

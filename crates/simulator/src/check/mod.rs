@@ -8,6 +8,7 @@ pub mod cuts;
 pub mod durable;
 pub mod earlier_life;
 pub mod entries;
+pub mod holders;
 pub mod lease;
 pub mod leftovers;
 pub mod newer_epoch;

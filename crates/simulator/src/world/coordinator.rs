@@ -21,6 +21,7 @@ use protocol::identity::{Epoch, TableId};
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
 use protocol::state::{CoordinatorState, StateChange, decode_state_and_changes, encode_state};
 
+use crate::check::holders;
 use crate::check::newer_epoch::LEARNS_WITHIN_US;
 use crate::clock::SimulatedClock;
 use crate::event::{Event, PacketContent};
@@ -348,6 +349,11 @@ impl World {
                 "R20 only rows that collide prevent a unique index",
                 given_up,
             );
+            let process = &self.coordinator;
+            let before = process.keeping.values().next_back();
+            let before = before.unwrap_or(&process.kept.state);
+            let left = holders::stay(&before.configuration, &persist.configuration);
+            self.check("R15 cores stop holding a table when it serves again", left);
             let version = persist.version;
             self.coordinator.keeping.insert(persist.version, persist);
             let delay_us = self.random.exponential(MILLISECOND / 2);

@@ -374,9 +374,17 @@ fn adapted(
             check_division(*unique, *by_range)?;
         }
         IndexKind::Sorted {
-            constraint: wanted, ..
+            constraint: wanted,
+            by_range,
+            ..
         } => {
             check_ascending(&defined, table)?;
+            if *by_range && constraint.is_some() {
+                return Err(SqlError::statement(format!(
+                    "index {name} of table {table} demands something of the rows, so ranges cannot \
+                     divide it: leave ranges out"
+                )));
+            }
             if wanted.is_some() && *wanted != constraint {
                 return Err(SqlError::statement(format!(
                     "SET USING does not change what index {name} of table {table} demands of the \

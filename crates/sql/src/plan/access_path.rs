@@ -85,7 +85,7 @@ pub(super) fn by_scan(table: &PlacedTable, request: ReadRequirements<'_>) -> Acc
         Some((replex, descending)) => (replex, Some(descending)),
         None => (table.layout.primary(), None),
     };
-    let partitions = 0..table.layout.partition_count(replex);
+    let partitions = table.layout.partitions_with_rows(replex).into_iter();
     let segments = partitions.map(|partition| Segment {
         partition,
         start: Vec::new(),

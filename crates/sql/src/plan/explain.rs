@@ -280,6 +280,8 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
         ReplexKind::Thin { .. } => format!("thin index {name}"),
         _ => format!("index {name}"),
     };
+    let partitions: BTreeSet<u32> = segments.iter().map(|it| it.partition).collect();
+    let count = table.layout.partitions_with_rows(*replex).len();
     let mut lines = vec![match kind {
         AccessKind::Nothing => {
             return vec![format!(
@@ -290,13 +292,15 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
         AccessKind::Scan => format!("Scan of {}, whole, through {index}", schema.name),
         AccessKind::Point => format!("Lookup in {} by {index}", schema.name),
         AccessKind::Lookup => format!("Range lookup in {} by {index}", schema.name),
+        AccessKind::Range if table.layout.is_ranged(*replex) || partitions.len() < count => {
+            format!("Range of {} by {index}", schema.name)
+        }
         AccessKind::Range => format!("Range of every partition of {} by {index}", schema.name),
         AccessKind::First => format!("First rows of {} by {index}", schema.name),
     }];
     if *kind != AccessKind::Scan {
         lines.extend(keys(schema, &read.access));
     }
-    let partitions: BTreeSet<u32> = segments.iter().map(|it| it.partition).collect();
     let places = places(configuration, table, *replex, &partitions);
     lines.extend(places.iter().map(|it| format!("  {it}")));
     let instead = |it: &u32| instead(configuration, table, *replex, *it);
@@ -465,7 +469,7 @@ fn places(
         by_core.entry(core).or_default().push(*number);
     }
     let name = &table.layout.replexes[replex].name;
-    let count = table.layout.partition_count(replex);
+    let count = table.layout.partitions_with_rows(replex).len();
     let lines = by_core.into_iter().map(|(core, numbers)| {
         let on = match core {
             None => "nowhere".to_string(),
