@@ -9,6 +9,7 @@
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use placement::{HostCore, Layout, Loads, PartitionHost, Placement, assign, prove};
@@ -120,8 +121,9 @@ impl Coordinator {
             // copies that they replace are not.
             let replaced = table.layout.numbers();
             let replaced = replaced.filter(|number| layout.numbers().all(|it| it != *number));
-            let mut placement = present.clone();
-            placement.replexes.resize(layout.replexes.len(), Vec::new());
+            let mut placement = Placement {
+                replexes: vec![Vec::new(); layout.replexes.len()],
+            };
             for (number, of) in added.iter().zip(replaced) {
                 let cores = present.replexes[of].iter();
                 let is_up = |core: &&HostCore| anywhere.iter().any(|it| it.id == core.server);
@@ -131,7 +133,6 @@ impl Coordinator {
                 }
                 let count = layout.partition_count(*number) as usize;
                 let cores = cores.iter().copied().cycle();
-                placement.replexes[of].clear();
                 placement.replexes[*number] = cores.take(count).collect();
             }
             with_present(placement).map_err(|_| why)

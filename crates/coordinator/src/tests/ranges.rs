@@ -441,19 +441,23 @@ fn the_number_of_partitions_changes_beside_a_copy_that_stays() {
             other.partitions = 1;
             create_as(&mut scene, other);
         }
-        let reply = scene.ask(Request::SetPartitions {
-            table: "flights".into(),
-            partitions: 24,
-        });
-        assert!(matches!(reply, Reply::Done { .. }), "{also}: {reply:?}");
-        seal(&mut scene);
-        fill(&mut scene);
-        finish(&mut scene);
-        let table = flights(&scene);
-        assert_eq!(table.schema.partitions, 24);
-        let hosts = scene.coordinator.configuration().hosts();
-        let proof = prove(&table.layout, &table.bare_placement(), &hosts);
-        assert_eq!(proof.failures_tolerated(), 1, "{:?}", table.placement);
+        // The first change makes the number of the primary copy the last one, and the second one
+        // makes it 0 again.
+        for partitions in [24, 6] {
+            let reply = scene.ask(Request::SetPartitions {
+                table: "flights".into(),
+                partitions,
+            });
+            assert!(matches!(reply, Reply::Done { .. }), "{also}: {reply:?}");
+            seal(&mut scene);
+            fill(&mut scene);
+            finish(&mut scene);
+            let table = flights(&scene);
+            assert_eq!(table.schema.partitions, partitions);
+            let hosts = scene.coordinator.configuration().hosts();
+            let proof = prove(&table.layout, &table.bare_placement(), &hosts);
+            assert_eq!(proof.failures_tolerated(), 1, "{:?}", table.placement);
+        }
     }
 }
 
