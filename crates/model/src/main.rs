@@ -15,6 +15,7 @@ mod planted;
 mod seals;
 mod search;
 mod study;
+mod transactions;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -72,6 +73,7 @@ fn all_cases(crashes: Option<u8>, losses: Option<u8>) -> Vec<StudiedCase> {
     cases.extend(leases::studied_cases());
     cases.extend(cuts::studied_cases());
     cases.extend(fills::studied_cases());
+    cases.extend(transactions::studied_cases());
     cases
 }
 
@@ -82,6 +84,7 @@ fn all_bugs() -> Vec<StudiedBug> {
     bugs.extend(leases::studied_bugs());
     bugs.extend(cuts::studied_bugs());
     bugs.extend(fills::studied_bugs());
+    bugs.extend(transactions::studied_bugs());
     bugs
 }
 
@@ -260,6 +263,15 @@ mod tests {
             "splits",
             "splits-restart",
             "splits-lost",
+            "tx",
+            "tx-lost-twice",
+            "tx-resent",
+            "tx-collide",
+            "tx-both",
+            "tx-refused",
+            "tx-skew",
+            "tx-checked",
+            "tx-chain",
         ];
         let cases = all_cases(None, None);
         for name in searched {

@@ -2,9 +2,10 @@
 //! them.
 //!
 //! A range belongs to one partition. A partition without a range is *empty*: it has no entries or
-//! rows, and no operation visits it. Ranges change by transfers only. A transfer gives parts of the ranges of
-//! some partitions to an empty partition. A split gives it the upper part of one range, and a merge
-//! gives it two whole neighbours. Between two transfers the range of a partition never grows.
+//! rows, and no operation visits it. Ranges change by transfers only. A transfer gives parts of the
+//! ranges of some partitions to an empty partition. A split gives it the upper part of one range,
+//! and a merge gives it two whole neighbours. Between two transfers the range of a partition never
+//! grows.
 
 use alloc::format;
 use alloc::string::String;

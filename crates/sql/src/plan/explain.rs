@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use placement::{
-    ColumnType, ReplexKind, RowView, Schema, Value, amplification_of, columns_of, decode_key,
+    ColumnType, Replex, ReplexKind, RowView, Schema, Value, amplification_of, columns_of,
+    decode_key,
 };
 use protocol::configuration::routes;
 use protocol::configuration::{Configuration, PlacedTable};
@@ -263,6 +264,16 @@ fn made(table: &PlacedTable) -> Option<String> {
         .then(|| format!("  not used yet, {plural} being made: {}", names.join(", ")))
 }
 
+fn index_in_words(table: &PlacedTable, replex: usize) -> String {
+    let Replex { name, kind, .. } = &table.layout.replexes[replex];
+    match kind {
+        ReplexKind::Primary => "the primary key".to_string(),
+        ReplexKind::Hyperspace => format!("hyperspace {name}"),
+        ReplexKind::Thin { .. } => format!("thin index {name}"),
+        _ => format!("index {name}"),
+    }
+}
+
 fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
     let configuration = context.configuration;
     let table = table(configuration, read);
@@ -273,13 +284,7 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
         segments,
         ..
     } = &read.access;
-    let name = &table.layout.replexes[*replex].name;
-    let index = match table.layout.replexes[*replex].kind {
-        ReplexKind::Primary => "the primary key".to_string(),
-        ReplexKind::Hyperspace => format!("hyperspace {name}"),
-        ReplexKind::Thin { .. } => format!("thin index {name}"),
-        _ => format!("index {name}"),
-    };
+    let index = index_in_words(table, *replex);
     let partitions: BTreeSet<u32> = segments.iter().map(|it| it.partition).collect();
     let count = table.layout.partitions_with_rows(*replex).len();
     let mut lines = vec![match kind {

@@ -1,0 +1,271 @@
+//! The cases of the model of transactions: two rows in two tables, cores with copies of them,
+//! transactions that change or check one or both rows, and the faults that may happen.
+
+/// An upper bound for the number of cores in a case.
+pub const CORES_MAX: usize = 5;
+/// An upper bound for the number of transactions in a case.
+pub const TRANSACTIONS_MAX: usize = 3;
+/// Row x, of table A, as a set of rows or of tables.
+pub const X: u8 = 1;
+/// Row y, of table B, as a set of rows or of tables.
+pub const Y: u8 = 2;
+
+/// The way from the evaluated transaction to its decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecisionWay {
+    /// The last primary sends the prepare to all members at once, and decides. Clients may see the
+    /// commit as soon as all votes are durable, and an abort once it is durable itself.
+    AllVotes,
+    /// The last primary sends the prepare to all members at once, and decides. Clients may see the
+    /// commit once the decision is durable, and an abort at once.
+    Decision,
+    /// The prepare goes from member to member, first to the primaries, and the decision goes back
+    /// the same way. Clients may see an outcome once the first member has it.
+    Chain,
+}
+
+/// A transaction of a case.
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    /// The name in traces.
+    pub name: &'static str,
+    /// The request that the transaction runs. Two transactions with one request are two attempts.
+    pub request: u8,
+    /// The rows that it changes, as a set.
+    pub changes: u8,
+    /// The rows that it has read and checks, as a set.
+    pub checks: u8,
+    /// Whether its walk visits the primaries in the wrong order, if the case's bug says so.
+    pub backwards: bool,
+    /// The way to its decision.
+    pub way: DecisionWay,
+}
+
+/// One small cluster.
+#[derive(Clone, Debug)]
+pub struct TransactionCase {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// The course of the case, in words.
+    pub about: &'static str,
+    /// Names of the cores.
+    pub cores: &'static [&'static str],
+    /// By row: the cores with a copy, the primary first.
+    pub copies: [&'static [usize]; 2],
+    /// The transactions of the case.
+    pub transactions: Vec<Transaction>,
+    /// The core that may refuse a change because of a constraint.
+    pub refuses: Option<usize>,
+    /// The number of servers that may be lost.
+    pub losses: u8,
+    /// The number of restarts that may happen.
+    pub crashes: u8,
+    /// Whether a coordinator may give up a transaction that it has not decided.
+    pub gives_up: bool,
+}
+
+/// Returns a transaction that changes rows and checks none.
+fn changing(name: &'static str, request: u8, changes: u8) -> Transaction {
+    Transaction {
+        name,
+        request,
+        changes,
+        checks: 0,
+        backwards: false,
+        way: DecisionWay::AllVotes,
+    }
+}
+
+/// Returns the same transactions on another way.
+fn on_way(way: DecisionWay, transactions: &[Transaction]) -> Vec<Transaction> {
+    let mut transactions = transactions.to_vec();
+    for transaction in &mut transactions {
+        transaction.way = way;
+    }
+    transactions
+}
+
+/// Returns the cases of one transaction that only changes rows, and of its attempts.
+fn changing_cases(one: &TransactionCase) -> Vec<TransactionCase> {
+    let t = changing("T", 1, X | Y);
+    vec![
+        one.clone(),
+        TransactionCase {
+            name: "tx-lost-twice",
+            about: "a transaction; each of its two tables may lose a server",
+            losses: 2,
+            ..one.clone()
+        },
+        TransactionCase {
+            name: "tx-resent",
+            about: "a transaction that its client sends again; a server is lost, a core restarts",
+            transactions: vec![t.clone(), changing("T again", 1, X | Y)],
+            ..one.clone()
+        },
+        TransactionCase {
+            name: "tx-single",
+            about: "a transaction, and one of row x alone; a server is lost, a core restarts",
+            transactions: vec![t, changing("O", 2, X)],
+            ..one.clone()
+        },
+        TransactionCase {
+            name: "tx-far",
+            about: "a transaction; row x has three copies and y two; servers of both are lost",
+            cores: &["A1", "A2", "A3", "B1", "B2"],
+            copies: [&[0, 1, 2], &[3, 4]],
+            losses: 2,
+            crashes: 2,
+            gives_up: true,
+            ..one.clone()
+        },
+    ]
+}
+
+/// Returns the cases of two transactions that change the same rows.
+fn colliding_cases(one: &TransactionCase) -> Vec<TransactionCase> {
+    let [t, u] = [changing("T", 1, X | Y), changing("U", 2, X | Y)];
+    let backwards = true;
+    let two = vec![t, Transaction { backwards, ..u }];
+    vec![
+        TransactionCase {
+            name: "tx-collide",
+            about: "two transactions over the same two rows; cores restart",
+            transactions: two.clone(),
+            losses: 0,
+            crashes: 2,
+            ..one.clone()
+        },
+        TransactionCase {
+            name: "tx-collide-lost",
+            about: "two transactions over the same two rows; a server is lost, a core restarts",
+            transactions: two.clone(),
+            ..one.clone()
+        },
+        TransactionCase {
+            name: "tx-collide-lost-twice",
+            about: "two transactions over the same two rows, both tables may lose a server",
+            transactions: two.clone(),
+            losses: 2,
+            gives_up: true,
+            ..one.clone()
+        },
+        TransactionCase {
+            name: "tx-single-copies",
+            about: "two transactions over rows that have one copy each; a core restarts",
+            cores: &["A1", "B1"],
+            copies: [&[0], &[1]],
+            transactions: two.clone(),
+            losses: 0,
+            gives_up: true,
+            ..one.clone()
+        },
+        TransactionCase {
+            name: "tx-both",
+            about: "two transactions; a core has the primary of x and a copy of y",
+            cores: &["AB", "A2", "B1"],
+            copies: [&[0, 1], &[2, 0]],
+            transactions: two,
+            ..one.clone()
+        },
+    ]
+}
+
+/// Returns the cases whose commits need a durable decision.
+fn deciding_cases(one: &TransactionCase) -> Vec<TransactionCase> {
+    let t = changing("T", 1, X | Y);
+    let skew = |name, request, changes, checks| Transaction {
+        checks,
+        way: DecisionWay::Decision,
+        ..changing(name, request, changes)
+    };
+    vec![
+        TransactionCase {
+            name: "tx-refused",
+            about: "a transaction that a copy may refuse; a server is lost, a core restarts",
+            transactions: on_way(DecisionWay::Decision, &[t]),
+            refuses: Some(1),
+            ..one.clone()
+        },
+        TransactionCase {
+            name: "tx-refused-twice",
+            about: "a transaction that a copy may refuse; each of its tables may lose a server",
+            transactions: on_way(DecisionWay::Decision, &[changing("T", 1, X | Y)]),
+            refuses: Some(1),
+            losses: 2,
+            ..one.clone()
+        },
+        TransactionCase {
+            name: "tx-skew",
+            about: "two transactions, each changes one row and checks the other; cores restart",
+            transactions: vec![skew("T", 1, X, Y), skew("U", 2, Y, X)],
+            losses: 0,
+            crashes: 2,
+            ..one.clone()
+        },
+        TransactionCase {
+            name: "tx-skew-lost",
+            about: "two transactions, each changes one row and checks the other; a server is lost",
+            transactions: vec![skew("T", 1, X, Y), skew("U", 2, Y, X)],
+            ..one.clone()
+        },
+        TransactionCase {
+            name: "tx-checked",
+            about: "a transaction checks what another one changes, on two ways to a decision",
+            transactions: vec![skew("T", 1, X, Y), changing("U", 2, X | Y)],
+            ..one.clone()
+        },
+    ]
+}
+
+/// Returns the cases of the alternative, which is not built: a chain with complete prepares.
+fn chained_cases(one: &TransactionCase) -> Vec<TransactionCase> {
+    let two = [changing("T", 1, X | Y), changing("U", 2, X | Y)];
+    vec![
+        TransactionCase {
+            name: "tx-chain",
+            about: "a transaction down a chain; each of its tables may lose a server",
+            transactions: on_way(DecisionWay::Chain, &two[..1]),
+            losses: 2,
+            ..one.clone()
+        },
+        TransactionCase {
+            name: "tx-chain-refused",
+            about: "a transaction down a chain that a copy may refuse; two servers are lost",
+            transactions: on_way(DecisionWay::Chain, &two[..1]),
+            refuses: Some(1),
+            losses: 2,
+            ..one.clone()
+        },
+        TransactionCase {
+            name: "tx-chain-collide",
+            about: "two transactions down chains; a server is lost, a core restarts",
+            transactions: on_way(DecisionWay::Chain, &two),
+            ..one.clone()
+        },
+    ]
+}
+
+/// Returns every case, from small to large.
+pub fn cases() -> Vec<TransactionCase> {
+    let one = TransactionCase {
+        name: "tx",
+        about: "a transaction over two tables; a server is lost, a core restarts",
+        cores: &["A1", "A2", "B1", "B2"],
+        copies: [&[0, 1], &[2, 3]],
+        transactions: vec![changing("T", 1, X | Y)],
+        refuses: None,
+        losses: 1,
+        crashes: 1,
+        gives_up: false,
+    };
+    let mut cases = changing_cases(&one);
+    cases.extend(colliding_cases(&one));
+    cases.extend(deciding_cases(&one));
+    cases.extend(chained_cases(&one));
+    cases
+}
+
+/// Returns the case of this name.
+pub fn named(name: &str) -> Option<TransactionCase> {
+    cases().into_iter().find(|case| case.name == name)
+}

@@ -1,0 +1,175 @@
+//! Checks the properties in every state: outcomes that were seen stay, no update is lost, all
+//! readers see a transaction's changes together, and the transactions have a serial order. Checks
+//! at rest that everything has ended.
+
+use super::state::{ModelState, Outcome, Stage, history, members};
+use super::walk::TransactionRules;
+
+impl TransactionRules {
+    /// Returns a description of the property that a state violates, if it violates one.
+    pub fn broken_invariant(&self, state: &ModelState) -> Option<String> {
+        if state.replaced_unseen {
+            return Some("R42: a value is replaced that the transaction had not evaluated".into());
+        }
+        let numbers = 0..self.case.transactions.len();
+        numbers
+            .clone()
+            .find_map(|number| self.contradicted(state, number))
+            .or_else(|| (0..2).find_map(|row| self.diverged(state, row)))
+            .or_else(|| numbers.clone().find_map(|it| self.half_seen(state, it)))
+            .or_else(|| self.unserial(state))
+    }
+
+    /// Returns a violation of I2 or I3.
+    fn contradicted(&self, state: &ModelState, number: usize) -> Option<String> {
+        let name = self.transaction(number).name;
+        let now = state.transactions[number];
+        let knows = |outcome: Outcome| {
+            let mut cores = (0..self.case.cores.len()).filter(|core| !state.is_removed(*core));
+            cores.any(|core| now.parts[core].outcome == outcome)
+        };
+        let (commit, abort) = (knows(Outcome::Commit), knows(Outcome::Abort));
+        if now.seen_commit && (abort || now.seen_abort) {
+            Some(format!("I2: {name} was seen committed, and is aborted"))
+        } else if now.seen_abort && commit {
+            Some(format!("I2: {name} was seen aborted, and is committed"))
+        } else if commit && abort {
+            Some(format!("I3: {name} is both committed and aborted"))
+        } else {
+            None
+        }
+    }
+
+    /// Returns the settled value of a row at each remaining core with a copy.
+    fn values(&self, state: &ModelState, row: usize) -> Vec<u8> {
+        let copies = self.case.copies[row].iter();
+        let remaining = copies.filter(|core| !state.is_removed(**core));
+        remaining.map(|core| state.rows[row][*core]).collect()
+    }
+
+    /// Returns the longest history of a row, oldest change first.
+    fn longest(&self, state: &ModelState, row: usize) -> Vec<usize> {
+        let values = self.values(state, row).into_iter();
+        let histories = values.map(|value| {
+            let mut changes: Vec<usize> = history(value).collect();
+            changes.reverse();
+            changes
+        });
+        histories.max_by_key(Vec::len).unwrap_or_default()
+    }
+
+    /// Returns a violation of I5 or I7: two copies of a row have different histories, or a request
+    /// has changed a row twice.
+    fn diverged(&self, state: &ModelState, row: usize) -> Option<String> {
+        let longest = self.longest(state, row);
+        for value in self.values(state, row) {
+            let mut changes: Vec<usize> = history(value).collect();
+            changes.reverse();
+            if !longest.starts_with(&changes) {
+                return Some(format!("I5: copies of row {row} have different histories"));
+            }
+        }
+        let requests = longest.iter().map(|it| self.transaction(*it).request);
+        let mut requests: Vec<u8> = requests.collect();
+        requests.sort_unstable();
+        let twice = requests.windows(2).any(|pair| pair[0] == pair[1]);
+        twice.then(|| format!("I7: a request has changed row {row} twice"))
+    }
+
+    /// Returns a violation of R40: readers see a transaction at one member, and another member
+    /// answers reads without it.
+    fn half_seen(&self, state: &ModelState, number: usize) -> Option<String> {
+        let now = state.transactions[number];
+        if now.begun == 0 {
+            return None;
+        }
+        let cores = self.members(state, number);
+        let remaining: Vec<usize> = {
+            let all = cores.into_iter();
+            all.filter(|core| !state.is_removed(*core)).collect()
+        };
+        let shown = |core: usize, row: usize| history(state.rows[row][core]).any(|it| it == number);
+        let copies = |core: usize| {
+            let rows = members(self.transaction(number).changes);
+            rows.filter(move |row| self.case.copies[*row].contains(&core))
+        };
+        let seen = remaining
+            .iter()
+            .any(|core| copies(*core).any(|row| shown(*core, row)));
+        let hides = |core: &&usize| {
+            let part = now.parts[**core];
+            let holds = part.stage == Stage::Prepared && !part.settled;
+            !holds && copies(**core).any(|row| !shown(**core, row))
+        };
+        let hidden = remaining.iter().find(hides).filter(|_| seen)?;
+        Some(format!(
+            "R40: {} is seen at one member, and {} answers reads without it",
+            self.transaction(number).name,
+            self.case.cores[*hidden]
+        ))
+    }
+
+    /// Returns a violation of I19: the committed transactions have no serial order.
+    fn unserial(&self, state: &ModelState) -> Option<String> {
+        let count = self.case.transactions.len();
+        let mut before = vec![vec![false; count]; count];
+        for row in 0..2 {
+            let changes = self.longest(state, row);
+            for (place, first) in changes.iter().enumerate() {
+                for later in &changes[place + 1..] {
+                    before[*first][*later] = true;
+                }
+            }
+            for number in 0..count {
+                let checks = self.transaction(number).checks >> row & 1 != 0;
+                if !checks || !state.transactions[number].seen_commit {
+                    continue;
+                }
+                let read: Vec<usize> = history(state.transactions[number].read[row]).collect();
+                for change in changes.iter().filter(|change| **change != number) {
+                    match read.contains(change) {
+                        true => before[*change][number] = true,
+                        false => before[number][*change] = true,
+                    }
+                }
+            }
+        }
+        for middle in 0..count {
+            for first in 0..count {
+                for last in 0..count {
+                    before[first][last] |= before[first][middle] && before[middle][last];
+                }
+            }
+        }
+        let cyclic = (0..count).find(|number| before[*number][*number])?;
+        Some(format!(
+            "I19: {} is before itself in every serial order",
+            self.transaction(cyclic).name
+        ))
+    }
+
+    /// Returns a description of the work that is unfinished in a state in which only faults can
+    /// still happen.
+    pub fn unfinished(&self, state: &ModelState) -> Option<String> {
+        if state.current().sealed != 0 {
+            return Some("I16: a table never serves again".into());
+        }
+        for (number, transaction) in self.case.transactions.iter().enumerate() {
+            let parts = state.transactions[number].parts;
+            for core in (0..self.case.cores.len()).filter(|core| !state.is_removed(*core)) {
+                let holds = match parts[core].stage {
+                    Stage::Walked => true,
+                    Stage::Prepared => !parts[core].settled,
+                    Stage::Unknown | Stage::Refused => false,
+                };
+                if holds {
+                    return Some(format!(
+                        "I11, I16: {} keeps its locks at {} for ever",
+                        transaction.name, self.case.cores[core]
+                    ));
+                }
+            }
+        }
+        None
+    }
+}

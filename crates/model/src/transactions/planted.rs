@@ -1,0 +1,41 @@
+//! The planted bugs that the model of transactions must find.
+
+use crate::planted::planted_bugs;
+
+planted_bugs! { TransactionBug
+    /// A primary evaluates a row that another transaction holds.
+    EvaluatedUnlocked = "evaluated-without-lock", "R42", "tx-single-copies";
+    /// A primary that has restarted votes yes, though its lock and evaluation are lost, and copies
+    /// do not judge the value that they store.
+    LostEvaluationCounts = "lost-evaluation-counts", "R42", "tx-skew";
+    /// A copy votes yes without comparing its row with the evaluated one.
+    CopyDoesNotJudge = "copy-does-not-judge", "R42", "tx-collide-lost";
+    /// A check is not compared with what the client has read.
+    CheckNotJudged = "check-not-judged", "R41", "tx-skew";
+    /// A check is judged before the transaction holds all of its locks.
+    CheckedBeforeLocks = "checked-before-locks", "R41", "tx-skew";
+    /// The coordinator decides before all votes are there.
+    DecidedEarly = "decided-before-last-vote", "R43", "tx";
+    /// A vote counts before it is durable.
+    VoteBeforeDurable = "vote-before-durable", "R43", "tx";
+    /// The client sees a commit that needs a durable decision before the decision is durable.
+    CommitSeenEarly = "commit-seen-early", "R43", "tx-refused";
+    /// The client sees an abort that survivors would commit before the abort is durable.
+    AbortSeenEarly = "abort-seen-early", "R43", "tx";
+    /// A member shows a decision to readers before it is durable.
+    SettledEarly = "settled-before-durable", "R43", "tx-refused-twice";
+    /// The resolution commits what all remaining members have prepared, though a lost one may have
+    /// refused.
+    AllPreparedCommits = "lost-refusal-commits", "R43", "tx-refused";
+    /// The resolution aborts what all remaining members have prepared, though a client may have
+    /// seen the commit.
+    AllVotesForgotten = "all-votes-forgotten", "R43", "tx";
+    /// A second attempt of a request begins beside the first one.
+    NameNotLookedUp = "name-not-looked-up", "R45", "tx-resent";
+    /// A member waits for a lock with a prepare, instead of refusing.
+    PrepareWaits = "prepare-waits", "R46", "tx-skew";
+    /// A walk visits the primaries in another order than the other walks.
+    WalkUnordered = "walk-unordered", "R46", "tx-collide";
+    /// A chain's outcome is seen at its end, as soon as the last member has all votes.
+    ChainSeenAtEnd = "chain-seen-at-end", "R43", "tx-chain-refused";
+}

@@ -1,0 +1,206 @@
+//! One state: the changes of the configuration so far, the changes that each core knows, the rows
+//! at each core, and each core's state of each transaction.
+
+use super::case::{CORES_MAX, TRANSACTIONS_MAX, TransactionCase};
+use crate::packing::{packed_enums, packed_structs};
+
+/// The largest number of changes in a case, including the initial state.
+pub const NUMBERS_MAX: usize = 8;
+
+/// One step of the model. Cores and transactions are indexes into the case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionStep {
+    /// A client reads the rows that a transaction checks, and sends the transaction.
+    Begin(usize),
+    /// The walk of a transaction arrives at its next primary.
+    Walk(usize),
+    /// A core where a walk has ended without a prepare releases the transaction's locks.
+    Release(usize, usize),
+    /// A prepare arrives at a core, which judges it.
+    Prepare(usize, usize),
+    /// A prepare arrives at a core, which refuses it because of a constraint.
+    Refuse(usize, usize),
+    /// The coordinator decides by the votes.
+    Decide(usize),
+    /// The coordinator aborts a transaction before it has all votes.
+    GiveUp(usize),
+    /// The decision arrives at a core.
+    Deliver(usize, usize),
+    /// The client is answered.
+    Answer(usize),
+    /// A core shows the outcome to readers, and releases the locks.
+    Settle(usize, usize),
+    /// A core restarts: it has lost locks and evaluations of walks.
+    Crash(usize),
+    /// A core learns of the next change of the configuration.
+    Learn(usize),
+    /// A core applies the resolution of a transaction.
+    Resolve(usize, usize),
+    /// A server is removed. Its tables are sealed.
+    Lose(usize),
+    /// A table serves again.
+    Serve(u8),
+}
+
+packed_enums! {
+    /// How far a transaction has come at a core.
+    Stage {
+        /// The core does not know the transaction.
+        Unknown,
+        /// The core holds locks for a walk, and has evaluated its rows. It has no record of this.
+        Walked,
+        /// The core has durably voted yes.
+        Prepared,
+        /// The core has voted no. It has no record of this.
+        Refused,
+    }
+
+    /// The outcome of a transaction, if it is known.
+    Outcome {
+        /// The outcome is not known.
+        Undecided,
+        /// The transaction commits.
+        Commit,
+        /// The transaction aborts.
+        Abort,
+    }
+}
+
+packed_structs! {
+    /// The epochs that the coordinator of the cluster states in one change.
+    TableEpochs {
+        /// By table: the number of the last change that concerned it.
+        epochs: [u8; 2],
+        /// Tables that are sealed, as a set.
+        sealed: u8,
+        /// Servers that were removed, as a set.
+        removed: u8,
+    }
+
+    /// One core's part in a transaction.
+    Part {
+        /// How far it has come.
+        stage: Stage,
+        /// The outcome, durably.
+        outcome: Outcome,
+        /// Whether readers see the outcome here.
+        settled: bool,
+    }
+
+    /// One transaction. Its messages, once sent, may arrive at any time and more than once.
+    TransactionState {
+        /// The number of the change in which it began; 0 before.
+        begun: u8,
+        /// The number of primaries that have evaluated it.
+        walked: u8,
+        /// Whether the walk ended because the request was known.
+        known: bool,
+        /// By row: the value that the client has read, if the transaction checks it.
+        read: [u8; 2],
+        /// By row: the value on which the primary evaluated the change.
+        old: [u8; 2],
+        /// Cores that have ever voted yes, as a set.
+        voted: u8,
+        /// Whether a core has voted no.
+        refused: bool,
+        /// The decision, as the coordinator sends it.
+        decision: Outcome,
+        /// Cores that have reported the decision as durable, as a set.
+        reported: u8,
+        /// Whether a client or a reader may have seen the commit.
+        seen_commit: bool,
+        /// Whether the client may have received the answer that the transaction aborted.
+        seen_abort: bool,
+        /// The parts, by core.
+        parts: [Part; CORES_MAX],
+    }
+
+    /// A state of the model.
+    ModelState {
+        /// The number of the newest change.
+        newest: u8,
+        /// By number.
+        changes: [TableEpochs; NUMBERS_MAX],
+        /// By table: servers that it has lost since it last served, as a set.
+        lost: [u8; 2],
+        /// Servers whose leases have ended, as a set.
+        fenced: u8,
+        /// By core: the newest change that it has adopted.
+        numbers: [u8; CORES_MAX],
+        /// By row and core: the settled value, which lists the transactions that changed it.
+        rows: [[u8; CORES_MAX]; 2],
+        /// By transaction.
+        transactions: [TransactionState; TRANSACTIONS_MAX],
+        /// Whether a core has replaced a value that the transaction had not evaluated.
+        replaced_unseen: bool,
+        /// Losses that may still happen.
+        losses_left: u8,
+        /// Restarts that may still happen.
+        crashes_left: u8,
+    }
+}
+
+/// Returns a value after one more transaction has changed it.
+pub fn changed(value: u8, transaction: usize) -> u8 {
+    value * 4 + transaction as u8 + 1
+}
+
+/// Returns the transactions that have changed a value, the last one first.
+pub fn history(value: u8) -> impl Iterator<Item = usize> {
+    let mut rest = value;
+    std::iter::from_fn(move || {
+        let last = (rest % 4).checked_sub(1)?;
+        rest /= 4;
+        Some(usize::from(last))
+    })
+}
+
+/// Returns the rows, or the tables, of a set.
+pub fn members(set: u8) -> impl Iterator<Item = usize> + Clone {
+    (0..2).filter(move |index| set >> index & 1 != 0)
+}
+
+impl ModelState {
+    /// Returns the initial state: all cores know the first change.
+    pub fn start(case: &TransactionCase) -> ModelState {
+        let mut state = ModelState {
+            newest: 1,
+            losses_left: case.losses,
+            crashes_left: case.crashes,
+            ..ModelState::default()
+        };
+        state.changes[1].epochs = [1, 1];
+        for number in &mut state.numbers[..case.cores.len()] {
+            *number = 1;
+        }
+        state
+    }
+
+    /// Returns the newest change that a core knows.
+    pub fn view(&self, core: usize) -> TableEpochs {
+        self.changes[usize::from(self.numbers[core])]
+    }
+
+    /// Returns the newest change.
+    pub fn current(&self) -> TableEpochs {
+        self.changes[usize::from(self.newest)]
+    }
+
+    /// Returns whether a core is removed, whether or not it still runs.
+    pub fn is_removed(&self, core: usize) -> bool {
+        (self.current().removed | self.fenced) >> core & 1 != 0
+    }
+
+    /// Adds a change of `tables`. Returns false if the model has no room for another one.
+    pub fn change(&mut self, tables: u8, mut next: TableEpochs) -> bool {
+        if usize::from(self.newest) + 1 == NUMBERS_MAX {
+            return false;
+        }
+        self.newest += 1;
+        for table in members(tables) {
+            next.epochs[table] = self.newest;
+        }
+        self.changes[usize::from(self.newest)] = next;
+        true
+    }
+}

@@ -1,0 +1,283 @@
+//! Models the walk of a transaction: the primaries of its rows, in one order, acquire their locks
+//! and evaluate the changes. Nothing is logged.
+
+use super::case::{DecisionWay, Transaction, TransactionCase};
+use super::planted::TransactionBug;
+use super::state::{ModelState, Outcome, Part, Stage, history, members};
+
+/// The model of transactions for one small cluster: its possible steps, and the invariants to
+/// check. With `bug`, the model breaks one rule of docs/rules.md.
+#[derive(Clone, Debug)]
+pub struct TransactionRules {
+    /// The cluster, and the events that may happen in it.
+    pub case: TransactionCase,
+    /// The planted bug.
+    pub bug: Option<TransactionBug>,
+}
+
+impl TransactionRules {
+    /// Returns whether this bug is planted.
+    pub fn is(&self, bug: TransactionBug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    /// Returns the transaction of the case.
+    pub fn transaction(&self, number: usize) -> &Transaction {
+        &self.case.transactions[number]
+    }
+
+    /// Returns the tables that a transaction changes, as a set. Row x is of table A, and row y of
+    /// table B.
+    pub fn tables(&self, number: usize) -> u8 {
+        self.transaction(number).changes
+    }
+
+    /// Returns the tables of which a core holds rows, as a set.
+    pub fn holds(&self, core: usize) -> u8 {
+        let holds = |row: &usize| self.case.copies[*row].contains(&core);
+        (0..2).filter(holds).map(|row| 1 << row).sum()
+    }
+
+    /// Returns the cores that had a copy of a row when a transaction began, its primary first. The
+    /// model has no replacements for cores that were lost.
+    pub fn copies<'a>(
+        &'a self,
+        state: &ModelState,
+        number: usize,
+        row: usize,
+    ) -> impl Iterator<Item = usize> + use<'a> {
+        let begun = state.transactions[number].begun;
+        let removed = state.changes[usize::from(begun)].removed;
+        let copies = self.case.copies[row].iter().copied();
+        copies.filter(move |core| removed >> core & 1 == 0)
+    }
+
+    /// Returns the primary of a row for a transaction that has begun.
+    pub fn primary(&self, state: &ModelState, number: usize, row: usize) -> usize {
+        let primary = self.copies(state, number, row).next();
+        primary.expect("no table loses all copies")
+    }
+
+    /// Returns the primaries that the walk of a transaction visits, in order.
+    pub fn walk(&self, state: &ModelState, number: usize) -> Vec<usize> {
+        let transaction = self.transaction(number);
+        let rows = members(transaction.changes);
+        let mut walk: Vec<usize> = rows.map(|row| self.primary(state, number, row)).collect();
+        walk.sort_unstable();
+        walk.dedup();
+        if transaction.backwards && self.is(TransactionBug::WalkUnordered) {
+            walk.reverse();
+        }
+        walk
+    }
+
+    /// Returns the cores that have copies of the rows that a transaction changes: in the order of a
+    /// chain, the primaries first.
+    pub fn members(&self, state: &ModelState, number: usize) -> Vec<usize> {
+        let transaction = self.transaction(number);
+        let mut cores = self.walk(state, number);
+        let changed = members(transaction.changes);
+        for core in changed.flat_map(|row| self.copies(state, number, row)) {
+            if !cores.contains(&core) {
+                cores.push(core);
+            }
+        }
+        cores
+    }
+
+    /// Returns the cores whose votes a transaction needs: its members, and the primaries of the
+    /// rows that it checks.
+    pub fn voters(&self, state: &ModelState, number: usize) -> Vec<usize> {
+        let mut cores = self.members(state, number);
+        for row in members(self.transaction(number).checks) {
+            let core = self.primary(state, number, row);
+            if !cores.contains(&core) {
+                cores.push(core);
+            }
+        }
+        cores
+    }
+
+    /// Returns the core that decides: the last primary, or the end of the chain.
+    pub fn decider(&self, state: &ModelState, number: usize) -> usize {
+        let cores = match self.transaction(number).way {
+            DecisionWay::Chain => self.members(state, number),
+            DecisionWay::AllVotes | DecisionWay::Decision => self.walk(state, number),
+        };
+        *cores.last().expect("it changes a row")
+    }
+
+    /// Returns whether a core runs. A removed server runs until its leases have ended.
+    pub fn runs(&self, state: &ModelState, core: usize) -> bool {
+        state.fenced >> core & 1 == 0
+    }
+
+    /// Returns whether a core takes part in a transaction: all of its tables are in the epochs in
+    /// which it began, and none of them is sealed (R15, R44).
+    pub fn takes_part(&self, state: &ModelState, number: usize, core: usize) -> bool {
+        self.knows_tables(state, (number, core), self.tables(number))
+    }
+
+    /// Returns whether these tables are at a core as they were when a transaction began, and none
+    /// of them is sealed.
+    pub fn knows_tables(
+        &self,
+        state: &ModelState,
+        (number, core): (usize, usize),
+        tables: u8,
+    ) -> bool {
+        let begun = state.transactions[number].begun;
+        let (view, then) = (state.view(core), state.changes[usize::from(begun)]);
+        let same = members(tables).all(|table| view.epochs[table] == then.epochs[table]);
+        begun != 0 && self.runs(state, core) && same && view.sealed & tables == 0
+    }
+
+    /// Returns whether another transaction holds a row at a core.
+    pub fn is_locked(
+        &self,
+        state: &ModelState,
+        (number, core, row): (usize, usize, usize),
+    ) -> bool {
+        let others = 0..self.case.transactions.len();
+        others.filter(|other| *other != number).any(|other| {
+            let part = state.transactions[other].parts[core];
+            let changes = self.transaction(other).changes >> row & 1 != 0;
+            match part.stage {
+                Stage::Walked => changes && self.primary(state, other, row) == core,
+                Stage::Prepared => changes && !part.settled,
+                Stage::Unknown | Stage::Refused => false,
+            }
+        })
+    }
+
+    /// Begins a transaction: its client has read the rows that it checks, each at its primary.
+    pub fn begin(&self, state: &mut ModelState, number: usize) -> bool {
+        let transaction = self.transaction(number);
+        let earlier = self.case.transactions[..number].iter();
+        let attempts = earlier.zip(&state.transactions);
+        let mut attempts = attempts.filter(|(it, _)| it.request == transaction.request);
+        let too_early = attempts.any(|(_, attempt)| attempt.begun == 0);
+        if state.transactions[number].begun != 0 || too_early {
+            return false;
+        }
+        let rows = members(transaction.changes | transaction.checks);
+        let first = rows.clone().next().expect("it has a row");
+        let of = |state: &ModelState, row: usize| {
+            let removed = state.current().removed;
+            let mut copies = self.case.copies[row].iter();
+            *copies
+                .find(|core| removed >> **core & 1 == 0)
+                .expect("no table loses all copies")
+        };
+        let core = of(state, first);
+        let view = state.view(core);
+        if view.sealed & (transaction.changes | transaction.checks) != 0
+            || state.numbers[core] != state.newest
+        {
+            return false;
+        }
+        state.transactions[number].begun = state.numbers[core];
+        for row in members(transaction.checks) {
+            let primary = of(state, row);
+            if self.is_locked(state, (number, primary, row)) {
+                return false;
+            }
+            state.transactions[number].read[row] = state.rows[row][primary];
+        }
+        true
+    }
+
+    /// Returns whether a core knows another attempt of the request that may commit or has
+    /// committed. An attempt that only waits or walks there makes room for this one (R45).
+    fn knows_request(&self, state: &mut ModelState, number: usize, core: usize) -> bool {
+        if self.is(TransactionBug::NameNotLookedUp) {
+            return false;
+        }
+        let request = self.transaction(number).request;
+        let mut known = false;
+        for other in 0..self.case.transactions.len() {
+            if other == number || self.transaction(other).request != request {
+                continue;
+            }
+            let part = &mut state.transactions[other].parts[core];
+            match part.stage {
+                Stage::Prepared => known |= part.outcome != Outcome::Abort,
+                Stage::Walked if other < number => *part = Part::default(),
+                Stage::Walked => known = true,
+                Stage::Unknown | Stage::Refused => {}
+            }
+        }
+        let settled = members(self.transaction(number).changes).any(|row| {
+            let mut changed = history(state.rows[row][core]);
+            changed.any(|it| self.transaction(it).request == request)
+        });
+        known || settled
+    }
+
+    /// Lets the walk of a transaction arrive at its next primary, which waits for the locks and
+    /// evaluates its rows.
+    pub fn visit(&self, state: &mut ModelState, number: usize) -> bool {
+        let now = state.transactions[number];
+        if now.begun == 0 || now.known {
+            return false;
+        }
+        let walk = self.walk(state, number);
+        let Some(core) = walk.get(usize::from(now.walked)).copied() else {
+            return false;
+        };
+        if !self.takes_part(state, number, core) {
+            return false;
+        }
+        if self.knows_request(state, number, core) {
+            state.transactions[number].known = true;
+            return true;
+        }
+        for row in members(self.transaction(number).changes) {
+            if self.primary(state, number, row) != core {
+                continue;
+            }
+            let locked = self.is_locked(state, (number, core, row));
+            if locked && !self.is(TransactionBug::EvaluatedUnlocked) {
+                return false;
+            }
+            state.transactions[number].old[row] = state.rows[row][core];
+        }
+        state.transactions[number].parts[core].stage = Stage::Walked;
+        state.transactions[number].walked += 1;
+        true
+    }
+
+    /// Returns whether the walk of a transaction has ended with a complete prepare.
+    pub fn is_complete(&self, state: &ModelState, number: usize) -> bool {
+        let now = state.transactions[number];
+        now.begun != 0 && usize::from(now.walked) == self.walk(state, number).len()
+    }
+
+    /// Releases the locks of a walk that ended without a prepare.
+    pub fn release(&self, state: &mut ModelState, number: usize, core: usize) -> bool {
+        let now = &mut state.transactions[number];
+        let part = &mut now.parts[core];
+        if !now.known || part.stage != Stage::Walked {
+            return false;
+        }
+        *part = Part::default();
+        true
+    }
+
+    /// Restarts a core: it forgets the locks and evaluations of walks, and that it has refused.
+    pub fn crash(&self, state: &mut ModelState, core: usize) -> bool {
+        if state.crashes_left == 0 || !self.runs(state, core) {
+            return false;
+        }
+        state.crashes_left -= 1;
+        let unlogged = self.is(TransactionBug::VoteBeforeDurable);
+        for transaction in &mut state.transactions {
+            let part = &mut transaction.parts[core];
+            let open = part.stage == Stage::Prepared && part.outcome == Outcome::Undecided;
+            if matches!(part.stage, Stage::Walked | Stage::Refused) || open && unlogged {
+                part.stage = Stage::Unknown;
+            }
+        }
+        true
+    }
+}
