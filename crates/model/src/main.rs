@@ -271,6 +271,8 @@ mod tests {
             "tx-refused",
             "tx-skew",
             "tx-checked",
+            "tx-memory",
+            "tx-memory-decided",
             "tx-chain",
         ];
         let cases = all_cases(None, None);

@@ -10,10 +10,10 @@ mod cargo;
 mod chaos;
 mod ci;
 mod fuzz;
+mod long_tests;
 mod needs;
 mod test_programs;
 mod tidy;
-mod writers;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -106,7 +106,16 @@ pub const COMMANDS: &[XtaskCommand] = &[
                --seed S      repeat the changes of another run as far as processes can\n\n\
                After each round every index must have just the rows that the writers know. One\n\
                round runs in every `cargo xtask ci`.",
-        run: writers::run,
+        run: long_tests::writers,
+    },
+    XtaskCommand {
+        name: "large",
+        summary: "An index is made over a large table and splits while clients write",
+        help: "Usage: cargo xtask large [--rows N]\n\n\
+               --rows N    so many rows (default 10000000, which takes some minutes and 4 GB)\n\n\
+               The index must have just the rows that the writers know. A table of 20,000 rows is\n\
+               part of every `cargo xtask ci`.",
+        run: long_tests::large,
     },
     XtaskCommand {
         name: "foreign",

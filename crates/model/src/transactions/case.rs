@@ -60,6 +60,8 @@ pub struct TransactionCase {
     pub losses: u8,
     /// The number of restarts that may happen.
     pub crashes: u8,
+    /// Whether members vote before their log is durable, so that a restart loses all memory.
+    pub is_volatile: bool,
     /// Whether a coordinator may give up a transaction that it has not decided.
     pub gives_up: bool,
 }
@@ -217,6 +219,46 @@ fn deciding_cases(one: &TransactionCase) -> Vec<TransactionCase> {
     ]
 }
 
+/// Returns the cases of tables whose members vote before their log is durable.
+fn volatile_cases(one: &TransactionCase) -> Vec<TransactionCase> {
+    let [t, u] = [changing("T", 1, X | Y), changing("U", 2, X | Y)];
+    let volatile = TransactionCase {
+        is_volatile: true,
+        ..one.clone()
+    };
+    vec![
+        TransactionCase {
+            name: "tx-memory",
+            about: "a transaction; cores lose their memory, a server is lost",
+            crashes: 2,
+            ..volatile.clone()
+        },
+        TransactionCase {
+            name: "tx-memory-decided",
+            about: "a transaction that needs a durable decision; cores lose their memory",
+            transactions: on_way(DecisionWay::Decision, std::slice::from_ref(&t)),
+            refuses: Some(1),
+            crashes: 2,
+            ..volatile.clone()
+        },
+        TransactionCase {
+            name: "tx-memory-resent",
+            about: "a transaction that its client sends again; a core loses its memory",
+            transactions: vec![t.clone(), changing("T again", 1, X | Y)],
+            losses: 0,
+            ..volatile.clone()
+        },
+        TransactionCase {
+            name: "tx-memory-collide",
+            about: "two transactions over the same two rows; cores lose their memory",
+            transactions: vec![t, u],
+            losses: 0,
+            crashes: 2,
+            ..volatile
+        },
+    ]
+}
+
 /// Returns the cases of the alternative, which is not built: a chain with complete prepares.
 fn chained_cases(one: &TransactionCase) -> Vec<TransactionCase> {
     let two = [changing("T", 1, X | Y), changing("U", 2, X | Y)];
@@ -256,11 +298,13 @@ pub fn cases() -> Vec<TransactionCase> {
         refuses: None,
         losses: 1,
         crashes: 1,
+        is_volatile: false,
         gives_up: false,
     };
     let mut cases = changing_cases(&one);
     cases.extend(colliding_cases(&one));
     cases.extend(deciding_cases(&one));
+    cases.extend(volatile_cases(&one));
     cases.extend(chained_cases(&one));
     cases
 }

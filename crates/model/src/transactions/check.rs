@@ -84,10 +84,8 @@ impl TransactionRules {
             return None;
         }
         let cores = self.members(state, number);
-        let remaining: Vec<usize> = {
-            let all = cores.into_iter();
-            all.filter(|core| !state.is_removed(*core)).collect()
-        };
+        let answers = |core: &usize| !state.is_removed(*core) && state.asking >> core & 1 == 0;
+        let remaining: Vec<usize> = cores.into_iter().filter(answers).collect();
         let shown = |core: usize, row: usize| history(state.rows[row][core]).any(|it| it == number);
         let copies = |core: usize| {
             let rows = members(self.transaction(number).changes);

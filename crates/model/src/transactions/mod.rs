@@ -6,14 +6,15 @@
 //! The third one, a chain with complete prepares, is not built. The design page of 2026-11-28 on
 //! transactions compares them.
 //!
-//! A member that has voted yes or knows an outcome has it durably. A message that was sent can
-//! arrive at any time, and more than once. A message that is lost has not arrived yet.
+//! A member that has voted yes or knows an outcome has it durably, except in the cases in which
+//! cores lose their memory. A message that was sent can arrive at any time, and more than once. A
+//! message that is lost has not arrived yet.
 //!
-//! Left out: indexes and ranges, tables whose members vote before their log is durable, and the
-//! leases, which the model of leases has.
+//! Left out: indexes and ranges, and the leases, which the model of leases has.
 
 mod case;
 mod check;
+mod memory;
 mod planted;
 mod seal;
 mod state;
@@ -51,6 +52,7 @@ impl StateSpace for TransactionRules {
             TransactionStep::Answer(number) => self.answer(state, number),
             TransactionStep::Settle(number, core) => self.settle(state, number, core),
             TransactionStep::Crash(core) => self.crash(state, core),
+            TransactionStep::AskOthers(core) => self.ask_others(state, core),
             TransactionStep::Learn(core) => self.learn(state, core),
             TransactionStep::Resolve(core, number) => self.resolve(state, core, number),
             TransactionStep::Lose(core) => self.lose(state, core),
@@ -64,6 +66,7 @@ impl StateSpace for TransactionRules {
         }
         for core in 0..self.case.cores.len() {
             attempt(TransactionStep::Crash(core));
+            attempt(TransactionStep::AskOthers(core));
             attempt(TransactionStep::Learn(core));
             attempt(TransactionStep::Lose(core));
         }

@@ -36,6 +36,16 @@ planted_bugs! { TransactionBug
     PrepareWaits = "prepare-waits", "R46", "tx-skew";
     /// A walk visits the primaries in another order than the other walks.
     WalkUnordered = "walk-unordered", "R46", "tx-collide";
+    /// A vote counts that a member sent before it lost its memory.
+    EarlierVoteCounts = "vote-of-earlier-life", "R43", "tx-memory-collide";
+    /// A member that has lost its memory judges again, though an earlier vote may have counted.
+    EarlierVoteDropped = "vote-of-earlier-life-dropped", "R43", "tx-memory-decided";
+    /// A decision counts that the coordinator sent before it lost its memory, and no member has.
+    EarlierDecisionCounts = "decision-of-earlier-life", "R43", "tx-memory-decided";
+    /// A coordinator that has lost its memory aborts what all others have prepared.
+    RestartedAborts = "restarted-coordinator-aborts", "R43", "tx-memory";
+    /// A member that has lost its memory reports that it has not prepared.
+    ForgottenIsNone = "forgotten-is-none", "R43", "tx-memory";
     /// A chain's outcome is seen at its end, as soon as the last member has all votes.
     ChainSeenAtEnd = "chain-seen-at-end", "R43", "tx-chain-refused";
 }

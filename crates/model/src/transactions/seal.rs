@@ -15,7 +15,10 @@ impl TransactionRules {
         let full = members(holds).any(|table| {
             let copies = self.case.copies[table].iter();
             let left = copies.filter(|copy| current.removed >> **copy & 1 == 0);
-            state.lost[table] != 0 || left.count() == 1
+            let asks = self.case.copies[table]
+                .iter()
+                .any(|copy| state.asking >> copy & 1 != 0);
+            state.lost[table] != 0 || asks || left.count() == 1
         });
         let gone = current.removed >> core & 1 != 0;
         if state.losses_left == 0 || gone || full {
@@ -74,7 +77,12 @@ impl TransactionRules {
             return None;
         }
         let now = state.transactions[number];
-        let parts: Vec<Part> = remaining.iter().map(|core| now.parts[*core]).collect();
+        let counts = |part: &Part| {
+            let known = part.stage == Stage::Prepared || part.outcome != Outcome::Undecided;
+            !part.forgot || known || self.is(TransactionBug::ForgottenIsNone)
+        };
+        let parts = remaining.iter().map(|core| now.parts[*core]);
+        let parts: Vec<Part> = parts.filter(counts).collect();
         let known = |part: &&Part| part.outcome != Outcome::Undecided;
         if let Some(known) = parts.iter().find(known) {
             return Some(known.outcome);
@@ -102,11 +110,23 @@ impl TransactionRules {
         })
     }
 
+    /// Returns whether a member must resolve a transaction: it has voted yes, or may have forgotten
+    /// that it did and another member has.
+    fn is_open(&self, state: &ModelState, core: usize, number: usize) -> bool {
+        let now = state.transactions[number];
+        let part = now.parts[core];
+        let prepared = |core: &usize| now.parts[*core].stage == Stage::Prepared;
+        let forgot = part.forgot && now.begun != 0 && {
+            let remaining = self.remaining(state, number, core);
+            remaining.contains(&core) && remaining.iter().any(prepared)
+        };
+        (part.stage == Stage::Prepared || forgot) && part.outcome == Outcome::Undecided
+    }
+
     /// Applies the resolution of a transaction at a member.
     pub fn resolve(&self, state: &mut ModelState, core: usize, number: usize) -> bool {
         let view = state.view(core);
-        let part = state.transactions[number].parts[core];
-        let open = part.stage == Stage::Prepared && part.outcome == Outcome::Undecided;
+        let open = self.is_open(state, core, number);
         let sealed = view.sealed & self.tables(number) != 0;
         let gone = view.removed >> core & 1 != 0;
         if !open || !sealed || gone || !self.runs(state, core) {
@@ -115,7 +135,9 @@ impl TransactionRules {
         let Some(outcome) = self.outcome(state, number, core) else {
             return false;
         };
-        state.transactions[number].parts[core].outcome = outcome;
+        let part = &mut state.transactions[number].parts[core];
+        part.stage = Stage::Prepared;
+        part.outcome = outcome;
         true
     }
 
@@ -145,9 +167,7 @@ impl TransactionRules {
         let mut numbers = 0..self.case.transactions.len();
         known
             && numbers.all(|number| {
-                let part = state.transactions[number].parts[core];
-                let open = part.stage == Stage::Prepared && part.outcome == Outcome::Undecided;
-                self.tables(number) & table == 0 || !open
+                self.tables(number) & table == 0 || !self.is_open(state, core, number)
             })
     }
 }

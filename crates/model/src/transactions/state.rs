@@ -30,8 +30,10 @@ pub enum TransactionStep {
     Answer(usize),
     /// A core shows the outcome to readers, and releases the locks.
     Settle(usize, usize),
-    /// A core restarts: it has lost locks and evaluations of walks.
+    /// A core restarts: it has lost locks and evaluations of walks, or all of its memory.
     Crash(usize),
+    /// A core that has lost its memory has the answers of all others.
+    AskOthers(usize),
     /// A core learns of the next change of the configuration.
     Learn(usize),
     /// A core applies the resolution of a transaction.
@@ -85,6 +87,8 @@ packed_structs! {
         outcome: Outcome,
         /// Whether readers see the outcome here.
         settled: bool,
+        /// Whether the core may have forgotten that it took part.
+        forgot: bool,
     }
 
     /// One transaction. Its messages, once sent, may arrive at any time and more than once.
@@ -125,6 +129,8 @@ packed_structs! {
         lost: [u8; 2],
         /// Servers whose leases have ended, as a set.
         fenced: u8,
+        /// Cores that have lost their memory and not asked the others, as a set.
+        asking: u8,
         /// By core: the newest change that it has adopted.
         numbers: [u8; CORES_MAX],
         /// By row and core: the settled value, which lists the transactions that changed it.

@@ -52,6 +52,9 @@ impl TransactionRules {
                 format!("{} settles {}.", core_name(core), name(number))
             }
             TransactionStep::Crash(core) => format!("{} restarts.", core_name(core)),
+            TransactionStep::AskOthers(core) => {
+                format!("{} has the answers of all others.", core_name(core))
+            }
             TransactionStep::Learn(core) => {
                 let next = state.numbers[core] + 1;
                 format!("{} takes up change {next}.", core_name(core))

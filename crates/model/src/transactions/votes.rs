@@ -2,7 +2,7 @@
 
 use super::case::DecisionWay;
 use super::planted::TransactionBug;
-use super::state::{ModelState, Outcome, Stage, TransactionStep, changed, members};
+use super::state::{ModelState, Outcome, Stage, TransactionStep, changed, history, members};
 use super::walk::TransactionRules;
 
 impl TransactionRules {
@@ -263,8 +263,19 @@ impl TransactionRules {
         if !serves && !(may && self.takes_part(state, number, core)) {
             return false;
         }
-        for row in members(self.transaction(number).changes) {
-            if !commits || !self.case.copies[row].contains(&core) {
+        let changed_rows = members(self.transaction(number).changes);
+        let copies = changed_rows.filter(|row| self.case.copies[*row].contains(&core));
+        let mut earlier = copies.clone().flat_map(|row| history(now.old[row]));
+        let waits = |other: usize| {
+            let part = state.transactions[other].parts[core];
+            part.stage == Stage::Prepared && !part.settled
+        };
+        // After a restart several may hold a row. They settle in the order of their versions.
+        if commits && earlier.any(waits) {
+            return false;
+        }
+        for row in copies {
+            if !commits {
                 continue;
             }
             state.replaced_unseen |= state.rows[row][core] != now.old[row];

@@ -107,9 +107,10 @@ impl TransactionRules {
         *cores.last().expect("it changes a row")
     }
 
-    /// Returns whether a core runs. A removed server runs until its leases have ended.
+    /// Returns whether a core takes part in anything. A removed server does until its leases have
+    /// ended.
     pub fn runs(&self, state: &ModelState, core: usize) -> bool {
-        state.fenced >> core & 1 == 0
+        (state.fenced | state.asking) >> core & 1 == 0
     }
 
     /// Returns whether a core takes part in a transaction: all of its tables are in the epochs in
@@ -270,6 +271,9 @@ impl TransactionRules {
             return false;
         }
         state.crashes_left -= 1;
+        if self.case.is_volatile {
+            return self.lose_memory(state, core);
+        }
         let unlogged = self.is(TransactionBug::VoteBeforeDurable);
         for transaction in &mut state.transactions {
             let part = &mut transaction.parts[core];

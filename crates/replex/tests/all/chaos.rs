@@ -44,7 +44,7 @@ const ENDED_WITHIN: Duration = Duration::from_secs(30);
 /// Servers that are lost again and again take no partitions for up to 160 s each time, so that a
 /// drain may outlast one wait.
 const MOVE_WAITS_MAX: u32 = 3;
-/// Ranges of thin indexes have so few entries that they split all the while.
+/// Ranges have so few entries or rows that they split all the while.
 const RANGE_ENTRIES: &str = "24";
 /// The host of the coordinator, after the servers'.
 const COORDINATOR: usize = SERVERS;
@@ -230,7 +230,7 @@ async fn chaos(settings: Settings, hosts: Option<Hosts>) {
     );
 }
 
-/// Returns how many ranges each thin index has that ranges divide.
+/// Returns how many ranges each thin index and copy has that ranges divide.
 fn ranges(configuration: &Configuration) -> impl Iterator<Item = usize> {
     let tables = configuration.tables.iter();
     let replexes = tables.flat_map(|table| &table.layout.replexes);

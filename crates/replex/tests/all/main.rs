@@ -24,6 +24,7 @@ mod frames;
 mod full_disk;
 mod index;
 mod kept_entries;
+mod large_index;
 mod local_entries;
 mod lost_coordinator;
 mod moves;

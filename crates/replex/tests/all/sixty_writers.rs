@@ -41,7 +41,7 @@ const MADE_WITHIN: Duration = Duration::from_secs(120);
 const WRITTEN_WITHIN: Duration = Duration::from_secs(120);
 
 /// Indexes of every kind, by name. The note of a row is of that row only, so that it is unique.
-const INDEXES: [(&str, &str); 11] = [
+const INDEXES: [(&str, &str); 12] = [
     (CHANGING, "INDEX w_changing ON people (score, note)"),
     ("w_ranges", "INDEX w_ranges ON people (score, city DESC)"),
     (
@@ -61,6 +61,10 @@ const INDEXES: [(&str, &str); 11] = [
         "UNIQUE INDEX w_unique ON people USING btree (note)",
     ),
     ("w_copy", "INDEX w_copy ON people USING replex (score, id)"),
+    (
+        "w_ranged_copy",
+        "INDEX w_ranged_copy ON people USING replex (score, city) WITH (ranges = on)",
+    ),
     (
         "w_unique_copy",
         "UNIQUE INDEX w_unique_copy ON people USING replex (note)",
@@ -186,7 +190,11 @@ fn make_all_again(address: &str, mut order: Noise) {
             format!("CREATE {create}"),
         ];
         if name == CHANGING {
-            let kinds = ["replex", "btree INCLUDE (city)"];
+            let kinds = [
+                "replex",
+                "replex WITH (ranges = on)",
+                "btree INCLUDE (city)",
+            ];
             statements.extend(kinds.map(|kind| format!("ALTER INDEX {name} SET USING {kind}")));
         }
         for statement in statements {

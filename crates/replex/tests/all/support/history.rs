@@ -50,8 +50,9 @@ const BY_ID: usize = 0;
 const BY_UNIQUE: usize = 1;
 const BY_PLAIN: usize = 2;
 const BY_ENTRIES: usize = 3;
+const BY_RANGED: usize = 4;
 /// By these positions, what lookups name.
-const INDEXES: [&str; 4] = [TABLE, "by_u", "by_a", "thin_a"];
+const INDEXES: [&str; 5] = [TABLE, "by_u", "by_a", "thin_a", "ranged_a"];
 /// Time for every copy to be read.
 const INSPECT_WITHIN: Duration = Duration::from_secs(120);
 
@@ -222,10 +223,11 @@ fn judge(group: i64, history: &History) {
         partitions: 1,
         partition: Rc::new(|_| 0),
     };
-    let mut copies = vec![copy(BY_ID, &[ID], IndexConstraint::Plain); 4];
+    let mut copies = vec![copy(BY_ID, &[ID], IndexConstraint::Plain); INDEXES.len()];
     copies[BY_UNIQUE] = copy(BY_UNIQUE, &[U], IndexConstraint::Unique);
     copies[BY_PLAIN] = copy(BY_PLAIN, &[A], IndexConstraint::Plain);
     copies[BY_ENTRIES] = copy(BY_ENTRIES, &[A], IndexConstraint::Plain);
+    copies[BY_RANGED] = copy(BY_RANGED, &[A], IndexConstraint::Plain);
     let model = Model::new(copies);
     match check(&model, GroupState::default(), history, STEPS_MAX) {
         Verdict::Linearizable => {}
@@ -240,8 +242,8 @@ fn judge(group: i64, history: &History) {
     }
 }
 
-/// The table: two indexes, one of them unique, a hybrid, and a thin index whose ranges split. It
-/// tolerates the loss of two servers.
+/// The table: two indexes, one of them unique, a hybrid, and a thin index and a further copy whose
+/// ranges split. It tolerates the loss of two servers.
 fn schema() -> Schema {
     let mut builder = SchemaBuilder::new(TABLE);
     for name in COLUMN_NAMES {
@@ -251,6 +253,7 @@ fn schema() -> Schema {
         .primary_key(&["id"])
         .constrained_index("by_u", &["u"], Constraint::Unique)
         .index("by_a", &["a"])
+        .ranged_index(INDEXES[BY_RANGED], &["a"])
         .partitions(4)
         .failures_tolerated(2)
         .build()
@@ -342,7 +345,8 @@ fn draw(noise: &mut Noise, group: i64, tag: i64) -> WorkloadOperation {
         9..11 => WorkloadOperation::Delete(id, None),
         11..14 => read(BY_ID, id),
         14..17 => read(BY_UNIQUE, unique),
-        17..19 => read(BY_ENTRIES, plain),
+        17 => read(BY_ENTRIES, plain),
+        18 => read(BY_RANGED, plain),
         _ => read(BY_PLAIN, plain),
     }
 }
