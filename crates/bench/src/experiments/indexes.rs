@@ -1,5 +1,6 @@
 //! Thin indexes compared with copies: lookups of one row, ranges of 100 rows, overwrites that
-//! change entries, and the making of an index (O1 to O4, O8). O5 is in `index_ranges`.
+//! change entries, and the making of an index (O1 to O4, O8). Copies and thin indexes are read by
+//! the same calls of the client. O5 is in `index_ranges`.
 
 use std::cell::Cell;
 use std::io;
@@ -8,7 +9,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use client::{Client, IfExists, SchemaBuilder, Table, Value};
-use placement::{ColumnType, Durability, ThinIndex, ascending, encode_key};
+use placement::{ColumnType, Durability, Index, ThinIndex, ascending, encode_key};
 use protocol::expression::{Assignment, Expression};
 
 use super::index_ranges;
@@ -35,6 +36,8 @@ const INDEX_COUNTS: [u16; 3] = [0, 1, 8];
 /// The read that a worker repeats.
 #[derive(Clone, Copy)]
 enum IndexedRead {
+    /// One row by a copy that is sorted by the column, as bytes, which S1 measures.
+    BytesByCopy,
     /// One row by a copy that is sorted by the column.
     LookupByCopy,
     /// One row by a thin index, which needs the row.
@@ -45,6 +48,8 @@ enum IndexedRead {
     RangeOfCopy,
     /// A range of rows by a thin index.
     RangeByEntries,
+    /// A range of rows by a copy that ranges divide.
+    RangeByRanges,
 }
 
 struct ReadWorker {
@@ -78,6 +83,7 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let rows = options.rows.max(RANGE_ROWS) / RANGE_ROWS * RANGE_ROWS;
     load(&table, rows).await?;
     let made = make_thin(&clients[0], rows).await?;
+    make_ranged(&clients[0]).await?;
     let table = clients[0].table(TABLE).await.map_err(failed)?;
     reads(options, &cluster, (&table, rows), &mut report).await?;
     overwrites(options, &cluster, &clients[0], &mut report).await?;
@@ -129,6 +135,21 @@ async fn make_thin(client: &Client, rows: u64) -> io::Result<Measurements> {
     Ok(rates)
 }
 
+/// Makes a copy on the full table that ranges divide.
+async fn make_ranged(client: &Client) -> io::Result<()> {
+    let table = client.table(TABLE).await.map_err(failed)?;
+    let mut wanted = table.schema().clone();
+    wanted.indexes.push(Index {
+        name: "ranged".to_owned(),
+        columns: vec![2],
+        constraint: None,
+        partition_columns: None,
+        by_range: true,
+    });
+    let added = client.add_copy(wanted, &|_| {});
+    added.await.map(|_| ()).map_err(failed)
+}
+
 async fn load(table: &Table, rows: u64) -> io::Result<()> {
     let next = Rc::new(Cell::new(0));
     let workers = (0..LOAD_WINDOW).map(|_| LoadWorker {
@@ -149,11 +170,13 @@ async fn reads(
     report: &mut FigureReport,
 ) -> io::Result<()> {
     let reads = [
+        IndexedRead::BytesByCopy,
         IndexedRead::LookupByCopy,
         IndexedRead::LookupByEntry,
         IndexedRead::LookupIncluded,
         IndexedRead::RangeOfCopy,
         IndexedRead::RangeByEntries,
+        IndexedRead::RangeByRanges,
     ];
     let (ids, span) = (cluster.server_ids(), options.span());
     let mut series = reads.map(|_| Series::default());
@@ -168,7 +191,21 @@ async fn reads(
             series.push(measure(vec![worker], span, &ids).await?);
         }
     }
-    let [by_copy, by_entry, included, of_copy, by_entries] = &series;
+    report_reads(&series, report);
+    Ok(())
+}
+
+/// Reports the reads, in the order in which [`reads`] measures them.
+fn report_reads(series: &[Series; 7], report: &mut FigureReport) {
+    let [
+        bytes,
+        by_copy,
+        by_entry,
+        included,
+        of_copy,
+        by_entries,
+        by_ranges,
+    ] = series;
     let copy = ("by a copy", &by_copy.p50_us());
     report.pair(
         ("O1", "≤ 2.2 ×"),
@@ -182,15 +219,27 @@ async fn reads(
         (&included.p50_us(), "µs"),
         copy,
     );
+    report.pair(
+        ("", ""),
+        "the same lookup by a copy, with decoded columns: p50",
+        (&by_copy.p50_us(), "µs"),
+        ("its bytes, as S1 measures", &bytes.p50_us()),
+    );
     report.work("lookup by a thin index", by_entry);
+    let copy = ("one partition of a copy", &of_copy.server_us());
     report.pair(
         ("O4", "≤ 4 ×"),
         &format!("range of {RANGE_ROWS} rows by a thin index: server CPU per row"),
         (&by_entries.server_us(), "µs"),
-        ("one partition of a copy", &of_copy.server_us()),
+        copy,
+    );
+    report.pair(
+        ("", ""),
+        "the same by a copy that ranges divide: server CPU per row",
+        (&by_ranges.server_us(), "µs"),
+        copy,
     );
     report.work("range by a thin index, per row", by_entries);
-    Ok(())
 }
 
 /// Measures overwrites of a table with several numbers of thin indexes.
@@ -299,14 +348,17 @@ impl MeasuredWorker for ReadWorker {
         let first = number / RANGE_ROWS as i64 * RANGE_ROWS as i64;
         let value = [Value::Int64(number)];
         let (found, expected) = match self.read {
-            IndexedRead::LookupByCopy => {
+            IndexedRead::BytesByCopy => {
                 let key = encode_key(value.iter().map(Value::as_ref));
                 let replex = store::replex_of(&self.table, 2);
                 let page = self.table.get_raw(replex, &key, 2).await;
                 (page.map_err(failed)?.count, 1)
             }
-            IndexedRead::LookupByEntry | IndexedRead::LookupIncluded => {
+            IndexedRead::LookupByCopy
+            | IndexedRead::LookupByEntry
+            | IndexedRead::LookupIncluded => {
                 let index = match self.read {
+                    IndexedRead::LookupByCopy => "by_a",
                     IndexedRead::LookupIncluded => "thin_with_all",
                     _ => "thin",
                 };
@@ -318,13 +370,17 @@ impl MeasuredWorker for ReadWorker {
                 let lookup = self.table.lookup("by_group", &group).map_err(failed)?;
                 (lookup.await.map_err(failed)?.len() as u64, RANGE_ROWS)
             }
-            IndexedRead::RangeByEntries => {
+            IndexedRead::RangeByEntries | IndexedRead::RangeByRanges => {
+                let index = match self.read {
+                    IndexedRead::RangeByRanges => "ranged",
+                    _ => "thin",
+                };
                 let (from, to) = (
                     [Value::Int64(first)],
                     [Value::Int64(first + RANGE_ROWS as i64)],
                 );
                 let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
-                let range = self.table.range("thin", from, to).map_err(failed)?;
+                let range = self.table.range(index, from, to).map_err(failed)?;
                 (range.await.map_err(failed)?.len() as u64, RANGE_ROWS)
             }
         };
