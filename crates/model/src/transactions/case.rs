@@ -35,6 +35,8 @@ pub struct Transaction {
     pub changes: u8,
     /// The rows that it has read and checks, as a set.
     pub checks: u8,
+    /// Whether it reads and checks rows at their last copies, instead of the primaries.
+    pub at_copy: bool,
     /// Whether its walk visits the primaries in the wrong order, if the case's bug says so.
     pub backwards: bool,
     /// The way to its decision.
@@ -62,6 +64,10 @@ pub struct TransactionCase {
     pub crashes: u8,
     /// Whether members vote before their log is durable, so that a restart loses all memory.
     pub is_volatile: bool,
+    /// Whether another client reads two rows, one after the other.
+    pub reads: bool,
+    /// Whether every transaction must commit that begins.
+    pub must_commit: bool,
     /// Whether a coordinator may give up a transaction that it has not decided.
     pub gives_up: bool,
 }
@@ -73,6 +79,7 @@ fn changing(name: &'static str, request: u8, changes: u8) -> Transaction {
         request,
         changes,
         checks: 0,
+        at_copy: false,
         backwards: false,
         way: DecisionWay::AllVotes,
     }
@@ -102,6 +109,20 @@ fn changing_cases(one: &TransactionCase) -> Vec<TransactionCase> {
             name: "tx-resent",
             about: "a transaction that its client sends again; a server is lost, a core restarts",
             transactions: vec![t.clone(), changing("T again", 1, X | Y)],
+            ..one.clone()
+        },
+        TransactionCase {
+            name: "tx-one-row",
+            about: "two transactions of row x alone; a server is lost, a core restarts",
+            transactions: vec![changing("T", 1, X), changing("U", 2, X)],
+            ..one.clone()
+        },
+        TransactionCase {
+            name: "tx-one-row-resent",
+            about: "a transaction of row x alone that its client sends again; a core restarts",
+            transactions: vec![changing("T", 1, X), changing("T again", 1, X)],
+            losses: 0,
+            gives_up: true,
             ..one.clone()
         },
         TransactionCase {
@@ -152,6 +173,16 @@ fn colliding_cases(one: &TransactionCase) -> Vec<TransactionCase> {
             ..one.clone()
         },
         TransactionCase {
+            name: "tx-hot",
+            about: "two transactions over the same two rows, without faults: both commit",
+            transactions: two.clone(),
+            losses: 0,
+            crashes: 0,
+            reads: true,
+            must_commit: true,
+            ..one.clone()
+        },
+        TransactionCase {
             name: "tx-single-copies",
             about: "two transactions over rows that have one copy each; a core restarts",
             cores: &["A1", "B1"],
@@ -179,6 +210,10 @@ fn deciding_cases(one: &TransactionCase) -> Vec<TransactionCase> {
         checks,
         way: DecisionWay::Decision,
         ..changing(name, request, changes)
+    };
+    let at_copy = |transaction| Transaction {
+        at_copy: true,
+        ..transaction
     };
     vec![
         TransactionCase {
@@ -211,6 +246,22 @@ fn deciding_cases(one: &TransactionCase) -> Vec<TransactionCase> {
             ..one.clone()
         },
         TransactionCase {
+            name: "tx-skew-copies",
+            about: "the same, with reads and checks at copies",
+            transactions: vec![at_copy(skew("T", 1, X, Y)), at_copy(skew("U", 2, Y, X))],
+            losses: 0,
+            crashes: 2,
+            ..one.clone()
+        },
+        TransactionCase {
+            name: "tx-read",
+            about: "a transaction checks what another one changes, and a client reads both rows",
+            transactions: vec![skew("T", 1, X, Y), changing("W", 2, Y)],
+            losses: 0,
+            reads: true,
+            ..one.clone()
+        },
+        TransactionCase {
             name: "tx-checked",
             about: "a transaction checks what another one changes, on two ways to a decision",
             transactions: vec![skew("T", 1, X, Y), changing("U", 2, X | Y)],
@@ -238,6 +289,14 @@ fn volatile_cases(one: &TransactionCase) -> Vec<TransactionCase> {
             about: "a transaction that needs a durable decision; cores lose their memory",
             transactions: on_way(DecisionWay::Decision, std::slice::from_ref(&t)),
             refuses: Some(1),
+            crashes: 2,
+            ..volatile.clone()
+        },
+        TransactionCase {
+            name: "tx-memory-lost-twice",
+            about: "a transaction, and one of row x alone; two cores lose their memory, two servers are lost",
+            transactions: vec![t.clone(), changing("O", 2, X)],
+            losses: 2,
             crashes: 2,
             ..volatile.clone()
         },
@@ -299,6 +358,8 @@ pub fn cases() -> Vec<TransactionCase> {
         losses: 1,
         crashes: 1,
         is_volatile: false,
+        reads: false,
+        must_commit: false,
         gives_up: false,
     };
     let mut cases = changing_cases(&one);

@@ -29,7 +29,16 @@ impl TransactionRules {
             cores.any(|core| now.parts[core].outcome == outcome)
         };
         let (commit, abort) = (knows(Outcome::Commit), knows(Outcome::Abort));
-        if now.seen_commit && (abort || now.seen_abort) {
+        let request = self.transaction(number).request;
+        let mut others = self.case.transactions.iter().zip(&state.transactions);
+        let other = others.any(|(it, other)| {
+            it.request == request && other.answered && other.decision == Outcome::Abort
+        });
+        if other && now.seen_commit {
+            Some(format!(
+                "I7: {name} is committed, and its client has seen an abort"
+            ))
+        } else if now.seen_commit && (abort || now.seen_abort) {
             Some(format!("I2: {name} was seen committed, and is aborted"))
         } else if now.seen_abort && commit {
             Some(format!("I2: {name} was seen aborted, and is committed"))
@@ -109,8 +118,32 @@ impl TransactionRules {
 
     /// Returns a violation of I19: the committed transactions have no serial order.
     fn unserial(&self, state: &ModelState) -> Option<String> {
-        let count = self.case.transactions.len();
+        let transactions = self.case.transactions.len();
+        let count = transactions + state.reads.len();
         let mut before = vec![vec![false; count]; count];
+        for later in 0..transactions {
+            for first in
+                (0..transactions).filter(|it| state.transactions[later].after >> it & 1 != 0)
+            {
+                before[first][later] = true;
+            }
+        }
+        for (place, read) in state.reads.iter().enumerate().filter(|(_, read)| read.done) {
+            let number = transactions + place;
+            for earlier in transactions..number {
+                before[earlier][number] = true;
+            }
+            let seen: Vec<usize> = history(read.value).collect();
+            for change in self.longest(state, usize::from(read.row)) {
+                match seen.contains(&change) {
+                    true => before[change][number] = true,
+                    false => before[number][change] = true,
+                }
+            }
+            for answered in (0..transactions).filter(|it| read.after >> it & 1 != 0) {
+                before[answered][number] = true;
+            }
+        }
         for row in 0..2 {
             let changes = self.longest(state, row);
             for (place, first) in changes.iter().enumerate() {
@@ -118,7 +151,7 @@ impl TransactionRules {
                     before[*first][*later] = true;
                 }
             }
-            for number in 0..count {
+            for number in 0..transactions {
                 let checks = self.transaction(number).checks >> row & 1 != 0;
                 if !checks || !state.transactions[number].seen_commit {
                     continue;
@@ -140,9 +173,10 @@ impl TransactionRules {
             }
         }
         let cyclic = (0..count).find(|number| before[*number][*number])?;
+        let name = self.case.transactions.get(cyclic).map(|it| it.name);
         Some(format!(
             "I19: {} is before itself in every serial order",
-            self.transaction(cyclic).name
+            name.unwrap_or("a read")
         ))
     }
 
@@ -153,7 +187,11 @@ impl TransactionRules {
             return Some("I16: a table never serves again".into());
         }
         for (number, transaction) in self.case.transactions.iter().enumerate() {
-            let parts = state.transactions[number].parts;
+            let now = state.transactions[number];
+            if self.case.must_commit && now.begun != 0 && !now.seen_commit {
+                return Some(format!("I16: {} does not commit", transaction.name));
+            }
+            let parts = now.parts;
             for core in (0..self.case.cores.len()).filter(|core| !state.is_removed(*core)) {
                 let holds = match parts[core].stage {
                     Stage::Walked => true,

@@ -63,32 +63,41 @@ impl TransactionRules {
         true
     }
 
+    /// Adopts what the others know of a transaction.
     fn adopt(&self, state: &mut ModelState, (number, core): (usize, usize), others: &[usize]) {
         let now = state.transactions[number];
-        if now.begun == 0 || !self.members(state, number).contains(&core) {
+        let cores = self.members(state, number);
+        if now.begun == 0 || now.forgotten || !cores.contains(&core) {
             return;
         }
-        let known = others.iter().map(|other| now.parts[*other].outcome);
-        let known = known.max_by_key(|outcome| *outcome as u8);
-        let known = known.filter(|outcome| *outcome != Outcome::Undecided);
-        let takes_part = self.takes_part(state, number, core);
-        let decides = takes_part
-            && self.is_complete(state, number)
-            && self.decider(state, number) == core
-            && now.decision != Outcome::Abort;
-        let outcome = match known {
-            Some(known) => known,
-            None if decides => self.outcome_of_decider(state, number, core),
-            None => Outcome::Undecided,
-        };
+        let complete = self.is_complete(state, number);
         let coordinator = self.decider(state, number);
-        let has_coordinator = others.contains(&coordinator) && state.asking >> coordinator & 1 == 0;
-        let mut shown = members(self.transaction(number).changes)
-            .filter(|row| self.case.copies[*row].contains(&core))
-            .map(|row| history(state.rows[row][core]).any(|it| it == number));
+        let takes_part = self.takes_part(state, number, core);
+        let has_memory = |it: &usize| others.contains(it) && state.asking >> it & 1 == 0;
+        let has_coordinator = takes_part && has_memory(&coordinator);
+        let known = others.iter().map(|other| now.parts[*other].outcome);
+        let sent = now.decision as u8 * u8::from(has_coordinator);
+        let known = known.max_by_key(|outcome| *outcome as u8);
+        let known = known.filter(|outcome| *outcome as u8 >= sent);
+        let known = known.unwrap_or(now.decision);
+        let decides = takes_part && complete && coordinator == core;
+        let outcome = match known {
+            Outcome::Undecided if decides => self.outcome_of_decider(state, number, core),
+            known => known,
+        };
+        let with_memory = cores.iter().filter(|it| has_memory(it));
+        let all_prepared = with_memory.clone().next().is_some()
+            && with_memory
+                .clone()
+                .all(|it| now.parts[*it].stage == Stage::Prepared);
+        let copies = members(self.transaction(number).changes)
+            .filter(|row| self.case.copies[*row].contains(&core));
+        let mut shown = copies.map(|row| history(state.rows[row][core]).any(|it| it == number));
         let settled = shown.any(|shown| shown);
+        let sealed = state.view(core).sealed & self.tables(number) != 0;
         let now = &mut state.transactions[number];
         let part = &mut now.parts[core];
+        part.forgot = false;
         part.outcome = outcome;
         if outcome == Outcome::Commit {
             part.stage = Stage::Prepared;
@@ -97,23 +106,18 @@ impl TransactionRules {
         if outcome != Outcome::Undecided && takes_part {
             now.reported |= 1 << core;
         }
-        let prepared = others
-            .iter()
-            .any(|it| now.parts[*it].stage == Stage::Prepared);
-        let part = &mut now.parts[core];
-        // Answers of another epoch are void.
-        part.forgot &= !takes_part;
-        if outcome == Outcome::Undecided && takes_part {
+        if outcome == Outcome::Undecided && (takes_part || sealed) {
             match has_coordinator || self.is(TransactionBug::EarlierVoteDropped) {
                 // The coordinator counts no earlier vote, so that the core may judge again.
                 true if self.is(TransactionBug::EarlierVoteCounts) => {}
                 true => now.voted &= !(1 << core),
                 // An earlier vote may have counted, if all others have voted.
-                false if prepared => part.stage = Stage::Prepared,
+                false if all_prepared => part.stage = Stage::Prepared,
                 false => {}
             }
         }
-        if decides && known.is_none() && !self.is(TransactionBug::EarlierDecisionCounts) {
+        let again = decides && known == Outcome::Undecided;
+        if again && !self.is(TransactionBug::EarlierDecisionCounts) {
             now.decision = outcome;
             now.reported = 1 << core;
         }

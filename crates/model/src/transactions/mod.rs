@@ -46,6 +46,10 @@ impl StateSpace for TransactionRules {
             TransactionStep::Release(number, core) => self.release(state, number, core),
             TransactionStep::Prepare(number, core) => self.prepare(state, number, core, false),
             TransactionStep::Refuse(number, core) => self.prepare(state, number, core, true),
+            TransactionStep::Check(number, row) => self.check(state, number, row),
+            TransactionStep::AskMembers(number) => self.ask_members(state, number),
+            TransactionStep::Forget(number) => self.forget(state, number),
+            TransactionStep::Read(core, row) => self.read(state, core, row),
             TransactionStep::Decide(number) => self.decide(state, number),
             TransactionStep::GiveUp(number) => self.give_up(state, number),
             TransactionStep::Deliver(number, core) => self.deliver(state, number, core),
@@ -67,6 +71,8 @@ impl StateSpace for TransactionRules {
         for core in 0..self.case.cores.len() {
             attempt(TransactionStep::Crash(core));
             attempt(TransactionStep::AskOthers(core));
+            attempt(TransactionStep::Read(core, 0));
+            attempt(TransactionStep::Read(core, 1));
             attempt(TransactionStep::Learn(core));
             attempt(TransactionStep::Lose(core));
         }
@@ -80,6 +86,7 @@ impl StateSpace for TransactionRules {
             TransactionStep::Begin(_)
                 | TransactionStep::Refuse(..)
                 | TransactionStep::GiveUp(_)
+                | TransactionStep::Read(..)
                 | TransactionStep::Crash(_)
                 | TransactionStep::Lose(_)
         )

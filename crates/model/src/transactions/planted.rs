@@ -5,15 +5,22 @@ use crate::planted::planted_bugs;
 planted_bugs! { TransactionBug
     /// A primary evaluates a row that another transaction holds.
     EvaluatedUnlocked = "evaluated-without-lock", "R42", "tx-single-copies";
-    /// A primary that has restarted votes yes, though its lock and evaluation are lost, and copies
-    /// do not judge the value that they store.
-    LostEvaluationCounts = "lost-evaluation-counts", "R42", "tx-skew";
+    /// A primary that has restarted votes yes, though its lock and evaluation are lost.
+    LostEvaluationCounts = "lost-evaluation-counts", "R42", "tx-single-copies";
     /// A copy votes yes without comparing its row with the evaluated one.
-    CopyDoesNotJudge = "copy-does-not-judge", "R42", "tx-collide-lost";
+    CopyDoesNotJudge = "copy-does-not-judge", "R42", "tx-one-row";
     /// A check is not compared with what the client has read.
     CheckNotJudged = "check-not-judged", "R41", "tx-skew";
-    /// A check is judged before the transaction holds all of its locks.
-    CheckedBeforeLocks = "checked-before-locks", "R41", "tx-skew";
+    /// A check is judged before all members hold what the transaction changes.
+    CheckedBeforeHeld = "checked-before-held", "R41", "tx-skew-copies";
+    /// An abort that the client has seen is not recorded where the request arrives again.
+    AbortNotRecorded = "abort-not-recorded", "R45", "tx-one-row-resent";
+    /// A member takes a late prepare of a transaction that all have forgotten.
+    LineIgnored = "line-ignored", "R43", "tx-lost-twice";
+    /// A restarted coordinator gives up a transaction whose commit may have been seen.
+    GivesUpAfterRestart = "gives-up-after-restart", "R43", "tx-single-copies";
+    /// A member refuses because of a transaction that is decided and not settled there.
+    RefusesBehindSettling = "refuses-behind-settling", "R46", "tx-hot";
     /// The coordinator decides before all votes are there.
     DecidedEarly = "decided-before-last-vote", "R43", "tx";
     /// A vote counts before it is durable.

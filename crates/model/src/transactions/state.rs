@@ -16,8 +16,10 @@ pub enum TransactionStep {
     Walk(usize),
     /// A core where a walk has ended without a prepare releases the transaction's locks.
     Release(usize, usize),
-    /// A prepare arrives at a core, which judges it.
+    /// A prepare arrives at a member, which judges it.
     Prepare(usize, usize),
+    /// A check of a row is judged.
+    Check(usize, usize),
     /// A prepare arrives at a core, which refuses it because of a constraint.
     Refuse(usize, usize),
     /// The coordinator decides by the votes.
@@ -26,8 +28,14 @@ pub enum TransactionStep {
     GiveUp(usize),
     /// The decision arrives at a core.
     Deliver(usize, usize),
+    /// A coordinator that has restarted asks all members for the decision.
+    AskMembers(usize),
     /// The client is answered.
     Answer(usize),
+    /// All members forget a transaction that is finished everywhere.
+    Forget(usize),
+    /// A client reads a row at a core.
+    Read(usize, usize),
     /// A core shows the outcome to readers, and releases the locks.
     Settle(usize, usize),
     /// A core restarts: it has lost locks and evaluations of walks, or all of its memory.
@@ -103,20 +111,44 @@ packed_structs! {
         read: [u8; 2],
         /// By row: the value on which the primary evaluated the change.
         old: [u8; 2],
-        /// Cores that have ever voted yes, as a set.
+        /// Transactions whose clients had their answers when this one began, as a set.
+        after: u8,
+        /// Members that have ever voted yes, as a set.
         voted: u8,
-        /// Whether a core has voted no.
+        /// Rows whose checks have passed, as a set.
+        checked: u8,
+        /// Whether a member has voted no, or a check has failed.
         refused: bool,
+        /// Whether the coordinator has restarted since, and not asked the members for a decision.
+        unsure: bool,
+        /// Whether the coordinator has restarted since.
+        restarted: bool,
         /// The decision, as the coordinator sends it.
         decision: Outcome,
         /// Cores that have reported the decision as durable, as a set.
         reported: u8,
+        /// Whether the client has its answer.
+        answered: bool,
+        /// Whether all members have forgotten the transaction.
+        forgotten: bool,
         /// Whether a client or a reader may have seen the commit.
         seen_commit: bool,
         /// Whether the client may have received the answer that the transaction aborted.
         seen_abort: bool,
         /// The parts, by core.
         parts: [Part; CORES_MAX],
+    }
+
+    /// One read of the client that only reads.
+    ReadState {
+        /// Whether it has happened.
+        done: bool,
+        /// The row.
+        row: u8,
+        /// The value that it has returned.
+        value: u8,
+        /// Transactions whose clients had their answers when it began, as a set.
+        after: u8,
     }
 
     /// A state of the model.
@@ -137,6 +169,8 @@ packed_structs! {
         rows: [[u8; CORES_MAX]; 2],
         /// By transaction.
         transactions: [TransactionState; TRANSACTIONS_MAX],
+        /// The reads of a client that reads twice, one after the other.
+        reads: [ReadState; 2],
         /// Whether a core has replaced a value that the transaction had not evaluated.
         replaced_unseen: bool,
         /// Losses that may still happen.
@@ -180,6 +214,13 @@ impl ModelState {
             *number = 1;
         }
         state
+    }
+
+    /// Returns the transactions whose clients have their answers, as a set.
+    pub fn answered(&self) -> u8 {
+        let numbers = self.transactions.iter().enumerate();
+        let answered = numbers.filter(|(_, it)| it.answered && it.seen_commit);
+        answered.map(|(number, _)| 1 << number).sum()
     }
 
     /// Returns the newest change that a core knows.

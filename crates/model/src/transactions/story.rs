@@ -38,6 +38,18 @@ impl TransactionRules {
                 name(number),
                 core_name(core)
             ),
+            TransactionStep::Check(number, row) => {
+                let core = self.checker(state, number, row);
+                let row = ["x", "y"][row];
+                format!("{} checks {row} at {}.", name(number), core_name(core))
+            }
+            TransactionStep::AskMembers(number) => {
+                format!("The coordinator of {} asks all members.", name(number))
+            }
+            TransactionStep::Forget(number) => format!("All members forget {}.", name(number)),
+            TransactionStep::Read(core, row) => {
+                format!("A client reads {} at {}.", ["x", "y"][row], core_name(core))
+            }
             TransactionStep::Decide(number) => format!("{} is decided.", name(number)),
             TransactionStep::GiveUp(number) => {
                 format!("The coordinator of {} gives it up.", name(number))

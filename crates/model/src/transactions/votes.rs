@@ -2,7 +2,9 @@
 
 use super::case::DecisionWay;
 use super::planted::TransactionBug;
-use super::state::{ModelState, Outcome, Stage, TransactionStep, changed, history, members};
+use super::state::{
+    ModelState, Outcome, ReadState, Stage, TransactionStep, changed, history, members,
+};
 use super::walk::TransactionRules;
 
 impl TransactionRules {
@@ -16,47 +18,42 @@ impl TransactionRules {
             || earlier.all(|core| voted >> core & 1 != 0)
     }
 
-    /// Returns whether a member can vote yes; none if it must wait first, as only a chain does.
+    /// Returns whether a member can vote yes; none if it must wait first.
     fn judges(&self, state: &ModelState, number: usize, core: usize) -> Option<bool> {
-        let transaction = self.transaction(number);
         let now = state.transactions[number];
-        let chained = transaction.way == DecisionWay::Chain;
+        let chained = self.transaction(number).way == DecisionWay::Chain;
         let mut judged = true;
-        for row in 0..2 {
-            let stored = state.rows[row][core];
-            let is_copy = self.case.copies[row].contains(&core);
-            let is_primary = is_copy && self.primary(state, number, row) == core;
-            if transaction.changes >> row & 1 != 0 && is_copy {
-                let locked = self.is_locked(state, (number, core, row));
-                let walked = now.parts[core].stage == Stage::Walked;
-                let waits = chained || self.is(TransactionBug::PrepareWaits);
+        for row in members(self.transaction(number).changes) {
+            if !self.case.copies[row].contains(&core) {
+                continue;
+            }
+            let locked = self.is_locked(state, (number, core, row));
+            let walked = now.parts[core].stage == Stage::Walked;
+            if self.primary(state, number, row) == core {
                 // A primary that has lost its lock can only refuse.
-                if locked && waits && (walked || !is_primary) {
+                if locked && walked && chained {
                     return None;
                 }
-                judged &= match is_primary {
-                    true => walked || self.is(TransactionBug::LostEvaluationCounts),
-                    false => {
-                        let unjudged = self.is(TransactionBug::CopyDoesNotJudge);
-                        unjudged || !locked && stored == now.old[row]
-                    }
-                };
+                judged &= walked || self.is(TransactionBug::LostEvaluationCounts);
+                continue;
             }
-            if transaction.checks >> row & 1 != 0 && is_primary {
-                let locked = self.is_locked(state, (number, core, row));
-                if locked && self.is(TransactionBug::PrepareWaits) {
-                    return None;
-                }
-                let judges = !self.is(TransactionBug::CheckNotJudged);
-                judged &= !judges || !locked && stored == now.read[row];
+            // Those are decided: the primary has settled them before it evaluated this one.
+            let settling = history(now.old[row]).any(|other| {
+                let part = state.transactions[other].parts[core];
+                part.stage == Stage::Prepared && !part.settled
+            });
+            let waits_behind = settling && !self.is(TransactionBug::RefusesBehindSettling);
+            if locked && (chained || waits_behind || self.is(TransactionBug::PrepareWaits)) {
+                return None;
             }
+            let unjudged = self.is(TransactionBug::CopyDoesNotJudge);
+            judged &= unjudged || !locked && state.rows[row][core] == now.old[row];
         }
         Some(judged)
     }
 
-    /// Delivers the prepare to a core, which votes. A member logs its yes durably. A core that only
-    /// checks logs nothing: the check was true while the transaction held all of its locks, and
-    /// this stays so. With `refuses` the core votes no because of a constraint.
+    /// Delivers the prepare to a member, which votes. It logs a yes durably. With `refuses` it
+    /// votes no because of a constraint.
     pub fn prepare(
         &self,
         state: &mut ModelState,
@@ -65,26 +62,16 @@ impl TransactionRules {
         refuses: bool,
     ) -> bool {
         let now = state.transactions[number];
-        if now.begun == 0 || now.known || !self.voters(state, number).contains(&core) {
+        let late = now.forgotten && !self.is(TransactionBug::LineIgnored);
+        let complete = now.begun != 0 && self.is_complete(state, number);
+        if !complete || now.known || late || !self.members(state, number).contains(&core) {
             return false;
         }
-        let is_member = self.members(state, number).contains(&core);
-        let early = !is_member && self.is(TransactionBug::CheckedBeforeLocks);
         let part = now.parts[core];
-        let new = match is_member {
-            true => matches!(part.stage, Stage::Unknown | Stage::Walked),
-            false => now.voted >> core & 1 == 0,
-        };
-        let checks: u8 = members(self.transaction(number).checks)
-            .filter(|row| self.primary(state, number, *row) == core)
-            .map(|row| 1 << row)
-            .sum();
-        let tables = checks | if is_member { self.tables(number) } else { 0 };
-        let takes_part = self.knows_tables(state, (number, core), tables);
-        let may_refuse = !refuses || self.case.refuses == Some(core) && is_member;
-        let complete = self.is_complete(state, number) || early;
+        let new = matches!(part.stage, Stage::Unknown | Stage::Walked);
+        let may_refuse = !refuses || self.case.refuses == Some(core);
         let undecided = part.outcome == Outcome::Undecided;
-        if !complete || !new || !undecided || !may_refuse || !takes_part {
+        if !new || !undecided || !may_refuse || !self.takes_part(state, number, core) {
             return false;
         }
         if !self.has_come(state, number, core) {
@@ -95,32 +82,64 @@ impl TransactionRules {
         };
         let yes = judged && !refuses;
         let now = &mut state.transactions[number];
-        if is_member {
-            now.parts[core].stage = if yes { Stage::Prepared } else { Stage::Refused };
-        }
+        now.parts[core].stage = if yes { Stage::Prepared } else { Stage::Refused };
         now.voted |= u8::from(yes) << core;
         now.refused |= !yes;
+        true
+    }
+
+    /// Returns the members that have not voted yes.
+    fn missing_votes(&self, state: &ModelState, number: usize) -> usize {
+        let voted = state.transactions[number].voted;
+        let cores = self.members(state, number).into_iter();
+        cores.filter(|core| voted >> core & 1 == 0).count()
+    }
+
+    /// Judges a check, once all members hold what the transaction changes. The check leaves no
+    /// state.
+    pub fn check(&self, state: &mut ModelState, number: usize, row: usize) -> bool {
+        let now = state.transactions[number];
+        let checks = self.transaction(number).checks >> row & 1 != 0;
+        let checked = now.checked >> row & 1 != 0;
+        if now.begun == 0 || !checks || checked || !self.is_complete(state, number) {
+            return false;
+        }
+        let held = self.missing_votes(state, number) == 0;
+        let early = self.is(TransactionBug::CheckedBeforeHeld);
+        let core = self.checker(state, number, row);
+        let known = self.knows_tables(state, (number, core), 1 << row);
+        let open = now.decision == Outcome::Undecided && !now.refused && !now.unsure;
+        if !known || !open || !(held || early) {
+            return false;
+        }
+        let locked = self.is_prepared(state, (Some(number), core, row));
+        if locked && self.is(TransactionBug::PrepareWaits) {
+            return false;
+        }
+        let passed = !locked && state.rows[row][core] == now.read[row];
+        let passed = passed || self.is(TransactionBug::CheckNotJudged);
+        let now = &mut state.transactions[number];
+        now.checked |= u8::from(passed) << row;
+        now.refused |= !passed;
         true
     }
 
     /// Decides by the votes, at the coordinator or at the end of a chain.
     pub fn decide(&self, state: &mut ModelState, number: usize) -> bool {
         let now = state.transactions[number];
-        if now.begun == 0 || !self.is_complete(state, number) {
+        if now.begun == 0 || now.unsure || !self.is_complete(state, number) {
             return false;
         }
         let core = self.decider(state, number);
-        let cores = self.voters(state, number);
-        let missing = cores.iter().filter(|core| now.voted >> **core & 1 == 0);
-        let missing = missing.count();
+        let checks = self.transaction(number).checks;
+        let unchecked = (checks & !now.checked).count_ones() as usize;
+        let missing = self.missing_votes(state, number) + unchecked;
         let early = usize::from(self.is(TransactionBug::DecidedEarly));
         let part = now.parts[core];
         // Checks are not answered any more after the table has changed.
-        let checks = self.transaction(number).checks;
-        let unanswered = !self.knows_tables(state, (number, core), checks);
-        let decision = match (now.refused, missing) {
+        let unanswered = unchecked > 0 && !self.knows_tables(state, (number, core), checks);
+        let decision = match (now.refused || unanswered, missing) {
             (true, _) => Outcome::Abort,
-            (false, 1..) if unanswered => Outcome::Abort,
             (false, missing) if missing <= early && part.stage == Stage::Prepared => {
                 Outcome::Commit
             }
@@ -129,16 +148,23 @@ impl TransactionRules {
         self.note_decision(state, (number, core), decision)
     }
 
-    /// Aborts a transaction at its coordinator, before it has all votes.
+    /// Aborts a transaction at its coordinator, before it has all votes. If the coordinator has
+    /// restarted, the client may have seen a commit that needs no durable decision.
     pub fn give_up(&self, state: &mut ModelState, number: usize) -> bool {
-        let complete = state.transactions[number].begun != 0 && self.is_complete(state, number);
-        if !self.case.gives_up || !complete || self.transaction(number).way == DecisionWay::Chain {
+        let now = state.transactions[number];
+        let complete = now.begun != 0 && self.is_complete(state, number);
+        let way = self.transaction(number).way;
+        let bound = now.restarted && way == DecisionWay::AllVotes;
+        let bound = bound && !self.is(TransactionBug::GivesUpAfterRestart);
+        let may = self.case.gives_up && complete && !now.unsure && !bound;
+        if !may || way == DecisionWay::Chain {
             return false;
         }
         let core = self.decider(state, number);
         self.note_decision(state, (number, core), Outcome::Abort)
     }
 
+    /// Lets the decider send a decision. At the end of a chain it is durable.
     fn note_decision(
         &self,
         state: &mut ModelState,
@@ -146,16 +172,43 @@ impl TransactionRules {
         decision: Outcome,
     ) -> bool {
         let takes_part = self.takes_part(state, number, core);
+        let chained = self.transaction(number).way == DecisionWay::Chain;
         let now = &mut state.transactions[number];
         let decided = now.decision != Outcome::Undecided;
         if decided || !takes_part || now.parts[core].outcome != Outcome::Undecided {
             return false;
         }
         now.decision = decision;
-        now.parts[core].outcome = decision;
-        now.reported |= 1 << core;
-        if now.parts[core].stage != Stage::Prepared {
-            now.parts[core].stage = Stage::Unknown;
+        if chained {
+            now.parts[core].outcome = decision;
+            now.reported |= 1 << core;
+            if now.parts[core].stage != Stage::Prepared {
+                now.parts[core].stage = Stage::Unknown;
+            }
+        }
+        true
+    }
+
+    /// Lets a coordinator that has restarted ask all members. If one has a decision, it stands.
+    /// Otherwise no member accepts a decision any more that was sent before.
+    pub fn ask_members(&self, state: &mut ModelState, number: usize) -> bool {
+        let now = state.transactions[number];
+        if !now.unsure {
+            return false;
+        }
+        let core = self.decider(state, number);
+        let cores = self.members(state, number);
+        let mut known = cores.iter().map(|core| now.parts[*core].outcome);
+        let known = known.find(|outcome| *outcome != Outcome::Undecided);
+        if !self.takes_part(state, number, core) {
+            return false;
+        }
+        let now = &mut state.transactions[number];
+        now.unsure = false;
+        match known {
+            Some(known) => now.decision = known,
+            None if self.is(TransactionBug::EarlierDecisionCounts) => {}
+            None => now.decision = Outcome::Undecided,
         }
         true
     }
@@ -174,6 +227,10 @@ impl TransactionRules {
         let next = cores.get(place + 1);
         let chained = self.transaction(number).way == DecisionWay::Chain;
         let passed = next.is_some_and(|next| now.reported >> next & 1 != 0);
+        let decides = self.decider(state, number) == core;
+        if now.forgotten || decides && now.unsure {
+            return false;
+        }
         let part = &mut state.transactions[number].parts[core];
         let unprepared = now.decision == Outcome::Commit && part.stage != Stage::Prepared;
         if part.outcome != Outcome::Undecided || chained && !passed || unprepared {
@@ -218,24 +275,90 @@ impl TransactionRules {
         }
     }
 
-    /// Answers the client, at the coordinator or at the first member of a chain.
+    /// Answers the client: a commit at the coordinator, an abort at the first primary, where a late
+    /// copy of the request would arrive. In a chain both are answered at the first member.
     pub fn answer(&self, state: &mut ModelState, number: usize) -> bool {
         let now = state.transactions[number];
-        if now.decision == Outcome::Undecided || !self.may_be_seen(state, number) {
+        let decided = now.decision != Outcome::Undecided;
+        if !decided || now.answered || now.forgotten || !self.may_be_seen(state, number) {
             return false;
         }
-        let core = match self.transaction(number).way {
-            DecisionWay::Chain => self.members(state, number)[0],
-            DecisionWay::AllVotes | DecisionWay::Decision => self.decider(state, number),
+        let chained = self.transaction(number).way == DecisionWay::Chain;
+        let commits = now.decision == Outcome::Commit;
+        let first = self.members(state, number)[0];
+        let core = match commits && !chained {
+            true => self.decider(state, number),
+            false => first,
         };
-        if !self.takes_part(state, number, core) {
+        if !self.takes_part(state, number, core) || core != first && now.unsure {
+            return false;
+        }
+        if !commits && !chained && !self.records_abort(state, number, core) {
             return false;
         }
         let now = &mut state.transactions[number];
-        match now.decision {
-            Outcome::Commit => now.seen_commit = true,
-            _ => now.seen_abort = true,
+        now.answered = true;
+        match commits {
+            true => now.seen_commit = true,
+            false => now.seen_abort = true,
         }
+        true
+    }
+
+    /// Returns whether the first primary can record an abort as the result of the request: it knows
+    /// the abort, and no other attempt runs there or has committed.
+    fn records_abort(&self, state: &ModelState, number: usize, core: usize) -> bool {
+        let request = self.transaction(number).request;
+        let mut others = self.case.transactions.iter().enumerate();
+        let other = others.any(|(other, transaction)| {
+            let part = state.transactions[other].parts[core];
+            let active = matches!(part.stage, Stage::Walked | Stage::Prepared);
+            let active = active && part.outcome != Outcome::Abort;
+            let mut rows = state.rows.iter();
+            let shown = rows.any(|row| history(row[core]).any(|it| it == other));
+            other != number && transaction.request == request && (active || shown)
+        });
+        let known = state.transactions[number].parts[core].outcome == Outcome::Abort;
+        known && !other
+    }
+
+    /// Makes all members forget a transaction that has ended at all of them. Late copies of its
+    /// messages are recognised by the line of its coordinator.
+    pub fn forget(&self, state: &mut ModelState, number: usize) -> bool {
+        let now = state.transactions[number];
+        if now.begun == 0 || !now.answered || now.forgotten {
+            return false;
+        }
+        let finished = self.members(state, number).into_iter().all(|core| {
+            let part = now.parts[core];
+            let ended = part.stage != Stage::Prepared || part.settled;
+            part.outcome != Outcome::Undecided && ended && !state.is_removed(core)
+        });
+        if !finished || state.current().sealed != 0 {
+            return false;
+        }
+        let now = &mut state.transactions[number];
+        now.forgotten = true;
+        now.parts = Default::default();
+        true
+    }
+
+    /// Lets the client that only reads read a row at a core. It reads twice.
+    pub fn read(&self, state: &mut ModelState, core: usize, row: usize) -> bool {
+        let next = state.reads.iter().position(|read| !read.done);
+        let answers = self.case.copies[row].contains(&core) && self.runs(state, core);
+        let Some(next) = next.filter(|_| self.case.reads && answers) else {
+            return false;
+        };
+        if self.is_prepared(state, (None, core, row)) {
+            return false;
+        }
+        state.reads[next] = ReadState {
+            done: true,
+            row: row as u8,
+            value: state.rows[row][core],
+            after: state.answered(),
+        };
         true
     }
 
@@ -255,7 +378,7 @@ impl TransactionRules {
         let seen = match part.outcome {
             Outcome::Undecided => false,
             Outcome::Commit => now.seen_commit,
-            Outcome::Abort => now.seen_abort,
+            Outcome::Abort => self.may_be_seen(state, number),
         };
         let implied = commits && self.transaction(number).way == DecisionWay::AllVotes;
         let early = part.outcome != Outcome::Undecided && self.is(TransactionBug::SettledEarly);
@@ -284,7 +407,6 @@ impl TransactionRules {
         let now = &mut state.transactions[number];
         now.parts[core].settled = true;
         now.seen_commit |= commits;
-        now.seen_abort |= part.outcome == Outcome::Abort;
         true
     }
 
@@ -295,7 +417,11 @@ impl TransactionRules {
             TransactionStep::Walk(number),
             TransactionStep::Decide(number),
             TransactionStep::GiveUp(number),
+            TransactionStep::AskMembers(number),
             TransactionStep::Answer(number),
+            TransactionStep::Forget(number),
+            TransactionStep::Check(number, 0),
+            TransactionStep::Check(number, 1),
         ] {
             attempt(step);
         }

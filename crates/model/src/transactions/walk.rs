@@ -85,17 +85,15 @@ impl TransactionRules {
         cores
     }
 
-    /// Returns the cores whose votes a transaction needs: its members, and the primaries of the
-    /// rows that it checks.
-    pub fn voters(&self, state: &ModelState, number: usize) -> Vec<usize> {
-        let mut cores = self.members(state, number);
-        for row in members(self.transaction(number).checks) {
-            let core = self.primary(state, number, row);
-            if !cores.contains(&core) {
-                cores.push(core);
-            }
+    /// Returns the core at which a transaction reads and checks a row.
+    pub fn checker(&self, state: &ModelState, number: usize, row: usize) -> usize {
+        match self.transaction(number).at_copy {
+            true => self
+                .copies(state, number, row)
+                .last()
+                .expect("a copy is left"),
+            false => self.primary(state, number, row),
         }
-        cores
     }
 
     /// Returns the core that decides: the last primary, or the end of the chain.
@@ -133,6 +131,21 @@ impl TransactionRules {
         begun != 0 && self.runs(state, core) && same && view.sealed & tables == 0
     }
 
+    /// Returns whether another transaction has voted yes on a row at a core and is not settled.
+    /// Reads wait for it.
+    pub fn is_prepared(
+        &self,
+        state: &ModelState,
+        (number, core, row): (Option<usize>, usize, usize),
+    ) -> bool {
+        let mut others = self.case.transactions.iter().enumerate();
+        others.any(|(other, transaction)| {
+            let part = state.transactions[other].parts[core];
+            let holds = part.stage == Stage::Prepared && !part.settled;
+            Some(other) != number && holds && transaction.changes >> row & 1 != 0
+        })
+    }
+
     /// Returns whether another transaction holds a row at a core.
     pub fn is_locked(
         &self,
@@ -151,39 +164,30 @@ impl TransactionRules {
         })
     }
 
-    /// Begins a transaction: its client has read the rows that it checks, each at its primary.
+    /// Begins a transaction: its client has read the rows that it checks, and sends it. It sends a
+    /// request again only while it has no answer.
     pub fn begin(&self, state: &mut ModelState, number: usize) -> bool {
         let transaction = self.transaction(number);
         let earlier = self.case.transactions[..number].iter();
         let attempts = earlier.zip(&state.transactions);
         let mut attempts = attempts.filter(|(it, _)| it.request == transaction.request);
-        let too_early = attempts.any(|(_, attempt)| attempt.begun == 0);
-        if state.transactions[number].begun != 0 || too_early {
+        let impossible = attempts.any(|(_, it)| it.begun == 0 || it.answered);
+        if state.transactions[number].begun != 0 || impossible {
             return false;
         }
-        let rows = members(transaction.changes | transaction.checks);
-        let first = rows.clone().next().expect("it has a row");
-        let of = |state: &ModelState, row: usize| {
-            let removed = state.current().removed;
-            let mut copies = self.case.copies[row].iter();
-            *copies
-                .find(|core| removed >> **core & 1 == 0)
-                .expect("no table loses all copies")
-        };
-        let core = of(state, first);
-        let view = state.view(core);
-        if view.sealed & (transaction.changes | transaction.checks) != 0
-            || state.numbers[core] != state.newest
-        {
+        let tables = transaction.changes | transaction.checks;
+        if state.current().sealed & tables != 0 {
             return false;
         }
-        state.transactions[number].begun = state.numbers[core];
+        state.transactions[number].begun = state.newest;
+        state.transactions[number].after = state.answered();
         for row in members(transaction.checks) {
-            let primary = of(state, row);
-            if self.is_locked(state, (number, primary, row)) {
+            let core = self.checker(state, number, row);
+            let known = self.knows_tables(state, (number, core), 1 << row);
+            if !known || self.is_prepared(state, (Some(number), core, row)) {
                 return false;
             }
-            state.transactions[number].read[row] = state.rows[row][primary];
+            state.transactions[number].read[row] = state.rows[row][core];
         }
         true
     }
@@ -195,7 +199,14 @@ impl TransactionRules {
             return false;
         }
         let request = self.transaction(number).request;
-        let mut known = false;
+        // The first primary has recorded an abort that the client may have seen.
+        let mut closed = (0..self.case.transactions.len()).filter(|other| {
+            let it = state.transactions[*other];
+            let closed = it.answered && it.decision == Outcome::Abort;
+            closed && self.transaction(*other).request == request
+        });
+        let closed = closed.any(|other| self.walk(state, other)[0] == core);
+        let mut known = closed && !self.is(TransactionBug::AbortNotRecorded);
         for other in 0..self.case.transactions.len() {
             if other == number || self.transaction(other).request != request {
                 continue;
@@ -275,6 +286,9 @@ impl TransactionRules {
             return self.lose_memory(state, core);
         }
         let unlogged = self.is(TransactionBug::VoteBeforeDurable);
+        for number in 0..self.case.transactions.len() {
+            self.forget_votes(state, (number, core));
+        }
         for transaction in &mut state.transactions {
             let part = &mut transaction.parts[core];
             let open = part.stage == Stage::Prepared && part.outcome == Outcome::Undecided;
@@ -283,5 +297,25 @@ impl TransactionRules {
             }
         }
         true
+    }
+
+    /// Makes a coordinator that restarts forget its votes and a decision that it has not logged.
+    fn forget_votes(&self, state: &mut ModelState, (number, core): (usize, usize)) {
+        let chained = self.transaction(number).way == DecisionWay::Chain;
+        let begun = state.transactions[number].begun != 0;
+        let over = state.transactions[number].forgotten;
+        if chained || !begun || over || !self.is_complete(state, number) {
+            return;
+        }
+        let decides = self.decider(state, number) == core;
+        let now = &mut state.transactions[number];
+        if decides && now.parts[core].outcome == Outcome::Undecided {
+            now.checked = 0;
+            now.unsure = true;
+            now.restarted = true;
+            let others = (0..).zip(&now.parts).filter(|(other, _)| *other != core);
+            let mut stages = others.map(|(_, part)| part.stage);
+            now.refused = stages.any(|stage| stage == Stage::Refused);
+        }
     }
 }
