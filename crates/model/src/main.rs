@@ -274,6 +274,8 @@ mod tests {
             "tx-skew",
             "tx-skew-copies",
             "tx-read",
+            "tx-read-lost",
+            "tx-memory-read",
             "tx-checked",
             "tx-memory",
             "tx-memory-decided",

@@ -35,8 +35,10 @@ pub struct Transaction {
     pub changes: u8,
     /// The rows that it has read and checks, as a set.
     pub checks: u8,
-    /// Whether it reads and checks rows at their last copies, instead of the primaries.
-    pub at_copy: bool,
+    /// Whether it reads the rows that it checks at their last copies, instead of the primaries.
+    pub reads_at_copy: bool,
+    /// Whether the last copies judge its checks, instead of the primaries.
+    pub checks_at_copy: bool,
     /// Whether its walk visits the primaries in the wrong order, if the case's bug says so.
     pub backwards: bool,
     /// The way to its decision.
@@ -68,6 +70,8 @@ pub struct TransactionCase {
     pub reads: bool,
     /// Whether every transaction must commit that begins.
     pub must_commit: bool,
+    /// Whether primaries may drop walks at any time.
+    pub drops_walks: bool,
     /// Whether a coordinator may give up a transaction that it has not decided.
     pub gives_up: bool,
 }
@@ -79,7 +83,8 @@ fn changing(name: &'static str, request: u8, changes: u8) -> Transaction {
         request,
         changes,
         checks: 0,
-        at_copy: false,
+        reads_at_copy: false,
+        checks_at_copy: false,
         backwards: false,
         way: DecisionWay::AllVotes,
     }
@@ -119,9 +124,10 @@ fn changing_cases(one: &TransactionCase) -> Vec<TransactionCase> {
         },
         TransactionCase {
             name: "tx-one-row-resent",
-            about: "a transaction of row x alone that its client sends again; a core restarts",
+            about: "a transaction of row x alone that its client sends again; a server is lost",
             transactions: vec![changing("T", 1, X), changing("T again", 1, X)],
-            losses: 0,
+            crashes: 0,
+            drops_walks: true,
             gives_up: true,
             ..one.clone()
         },
@@ -203,18 +209,9 @@ fn colliding_cases(one: &TransactionCase) -> Vec<TransactionCase> {
     ]
 }
 
-/// Returns the cases whose commits need a durable decision.
-fn deciding_cases(one: &TransactionCase) -> Vec<TransactionCase> {
+/// Returns the cases of a copy that may refuse, so that commits need a durable decision.
+fn refused_cases(one: &TransactionCase) -> Vec<TransactionCase> {
     let t = changing("T", 1, X | Y);
-    let skew = |name, request, changes, checks| Transaction {
-        checks,
-        way: DecisionWay::Decision,
-        ..changing(name, request, changes)
-    };
-    let at_copy = |transaction| Transaction {
-        at_copy: true,
-        ..transaction
-    };
     vec![
         TransactionCase {
             name: "tx-refused",
@@ -231,6 +228,25 @@ fn deciding_cases(one: &TransactionCase) -> Vec<TransactionCase> {
             losses: 2,
             ..one.clone()
         },
+    ]
+}
+
+/// Returns the cases of transactions that check rows.
+fn checking_cases(one: &TransactionCase) -> Vec<TransactionCase> {
+    let skew = |name, request, changes, checks| Transaction {
+        checks,
+        way: DecisionWay::Decision,
+        ..changing(name, request, changes)
+    };
+    let read_at_copy = |transaction| Transaction {
+        reads_at_copy: true,
+        ..transaction
+    };
+    let checked_at_copy = |transaction| Transaction {
+        checks_at_copy: true,
+        ..transaction
+    };
+    vec![
         TransactionCase {
             name: "tx-skew",
             about: "two transactions, each changes one row and checks the other; cores restart",
@@ -247,8 +263,11 @@ fn deciding_cases(one: &TransactionCase) -> Vec<TransactionCase> {
         },
         TransactionCase {
             name: "tx-skew-copies",
-            about: "the same, with reads and checks at copies",
-            transactions: vec![at_copy(skew("T", 1, X, Y)), at_copy(skew("U", 2, Y, X))],
+            about: "the same, with checks at copies and a read at one",
+            transactions: vec![
+                checked_at_copy(read_at_copy(skew("T", 1, X, Y))),
+                checked_at_copy(skew("U", 2, Y, X)),
+            ],
             losses: 0,
             crashes: 2,
             ..one.clone()
@@ -258,6 +277,14 @@ fn deciding_cases(one: &TransactionCase) -> Vec<TransactionCase> {
             about: "a transaction checks what another one changes, and a client reads both rows",
             transactions: vec![skew("T", 1, X, Y), changing("W", 2, Y)],
             losses: 0,
+            reads: true,
+            ..one.clone()
+        },
+        TransactionCase {
+            name: "tx-read-lost",
+            about: "the same; a server is lost that may still answer reads",
+            transactions: vec![skew("T", 1, X, Y), changing("W", 2, Y)],
+            crashes: 0,
             reads: true,
             ..one.clone()
         },
@@ -298,6 +325,21 @@ fn volatile_cases(one: &TransactionCase) -> Vec<TransactionCase> {
             transactions: vec![t.clone(), changing("O", 2, X)],
             losses: 2,
             crashes: 2,
+            ..volatile.clone()
+        },
+        TransactionCase {
+            name: "tx-memory-read",
+            about: "a transaction checks what another one changes, a client reads; a core loses its memory",
+            transactions: vec![
+                Transaction {
+                    checks: Y,
+                    way: DecisionWay::Decision,
+                    ..changing("T", 1, X)
+                },
+                changing("W", 2, Y),
+            ],
+            losses: 0,
+            reads: true,
             ..volatile.clone()
         },
         TransactionCase {
@@ -360,11 +402,13 @@ pub fn cases() -> Vec<TransactionCase> {
         is_volatile: false,
         reads: false,
         must_commit: false,
+        drops_walks: false,
         gives_up: false,
     };
     let mut cases = changing_cases(&one);
     cases.extend(colliding_cases(&one));
-    cases.extend(deciding_cases(&one));
+    cases.extend(refused_cases(&one));
+    cases.extend(checking_cases(&one));
     cases.extend(volatile_cases(&one));
     cases.extend(chained_cases(&one));
     cases

@@ -100,9 +100,10 @@ impl TransactionRules {
             let rows = members(self.transaction(number).changes);
             rows.filter(move |row| self.case.copies[*row].contains(&core))
         };
-        let seen = remaining
-            .iter()
-            .any(|core| copies(*core).any(|row| shown(*core, row)));
+        let seen = now.seen_commit
+            || remaining
+                .iter()
+                .any(|core| copies(*core).any(|row| shown(*core, row)));
         let hides = |core: &&usize| {
             let part = now.parts[**core];
             let holds = part.stage == Stage::Prepared && !part.settled;

@@ -110,7 +110,12 @@ impl TransactionRules {
             match has_coordinator || self.is(TransactionBug::EarlierVoteDropped) {
                 // The coordinator counts no earlier vote, so that the core may judge again.
                 true if self.is(TransactionBug::EarlierVoteCounts) => {}
-                true => now.voted &= !(1 << core),
+                true => {
+                    now.voted &= !(1 << core);
+                    if !self.is(TransactionBug::CheckOutlivesVote) {
+                        now.checked = 0;
+                    }
+                }
                 // An earlier vote may have counted, if all others have voted.
                 false if all_prepared => part.stage = Stage::Prepared,
                 false => {}

@@ -48,6 +48,8 @@ impl StateSpace for TransactionRules {
             TransactionStep::Refuse(number, core) => self.prepare(state, number, core, true),
             TransactionStep::Check(number, row) => self.check(state, number, row),
             TransactionStep::AskMembers(number) => self.ask_members(state, number),
+            TransactionStep::DropWalk(number, core) => self.drop_walk(state, number, core),
+            TransactionStep::Close(number, core) => self.close(state, number, core),
             TransactionStep::Forget(number) => self.forget(state, number),
             TransactionStep::Read(core, row) => self.read(state, core, row),
             TransactionStep::Decide(number) => self.decide(state, number),
@@ -87,6 +89,7 @@ impl StateSpace for TransactionRules {
                 | TransactionStep::Refuse(..)
                 | TransactionStep::GiveUp(_)
                 | TransactionStep::Read(..)
+                | TransactionStep::DropWalk(..)
                 | TransactionStep::Crash(_)
                 | TransactionStep::Lose(_)
         )

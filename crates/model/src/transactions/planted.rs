@@ -15,6 +15,10 @@ planted_bugs! { TransactionBug
     CheckedBeforeHeld = "checked-before-held", "R41", "tx-skew-copies";
     /// An abort that the client has seen is not recorded where the request arrives again.
     AbortNotRecorded = "abort-not-recorded", "R45", "tx-one-row-resent";
+    /// An abort that the client has seen is recorded at the first primary alone.
+    AbortRecordedOnce = "abort-recorded-once", "R45", "tx-one-row-resent";
+    /// A check that has passed counts, though a vote of a member was void afterwards.
+    CheckOutlivesVote = "check-outlives-vote", "R41", "tx-memory-read";
     /// A member takes a late prepare of a transaction that all have forgotten.
     LineIgnored = "line-ignored", "R43", "tx-lost-twice";
     /// A restarted coordinator gives up a transaction whose commit may have been seen.
@@ -39,8 +43,8 @@ planted_bugs! { TransactionBug
     AllVotesForgotten = "all-votes-forgotten", "R43", "tx";
     /// A second attempt of a request begins beside the first one.
     NameNotLookedUp = "name-not-looked-up", "R45", "tx-resent";
-    /// A member waits for a lock with a prepare, instead of refusing.
-    PrepareWaits = "prepare-waits", "R46", "tx-skew";
+    /// A check waits for another transaction, instead of failing.
+    CheckWaits = "check-waits", "R46", "tx-skew";
     /// A walk visits the primaries in another order than the other walks.
     WalkUnordered = "walk-unordered", "R46", "tx-collide";
     /// A vote counts that a member sent before it lost its memory.

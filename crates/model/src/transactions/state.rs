@@ -30,6 +30,10 @@ pub enum TransactionStep {
     Deliver(usize, usize),
     /// A coordinator that has restarted asks all members for the decision.
     AskMembers(usize),
+    /// A primary drops a walk that has taken too long.
+    DropWalk(usize, usize),
+    /// A member records that no attempt of an aborted request may commit any more.
+    Close(usize, usize),
     /// The client is answered.
     Answer(usize),
     /// All members forget a transaction that is finished everywhere.
@@ -127,6 +131,8 @@ packed_structs! {
         decision: Outcome,
         /// Cores that have reported the decision as durable, as a set.
         reported: u8,
+        /// Members that have recorded the abort as the request's result, as a set.
+        closed: u8,
         /// Whether the client has its answer.
         answered: bool,
         /// Whether all members have forgotten the transaction.

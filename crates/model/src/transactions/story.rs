@@ -13,6 +13,7 @@ fn outcome_words(outcome: Outcome) -> &'static str {
 
 impl TransactionRules {
     /// Returns a description of a step.
+    // tidy: long — a dispatching match: a text for each kind of step.
     pub fn step_in_words(&self, state: &ModelState, step: TransactionStep) -> String {
         let name = |number: usize| self.transaction(number).name;
         let core_name = |core: usize| self.case.cores[core];
@@ -45,6 +46,12 @@ impl TransactionRules {
             }
             TransactionStep::AskMembers(number) => {
                 format!("The coordinator of {} asks all members.", name(number))
+            }
+            TransactionStep::DropWalk(number, core) => {
+                format!("{} drops the walk of {}.", core_name(core), name(number))
+            }
+            TransactionStep::Close(number, core) => {
+                format!("{} records that {} aborts.", core_name(core), name(number))
             }
             TransactionStep::Forget(number) => format!("All members forget {}.", name(number)),
             TransactionStep::Read(core, row) => {

@@ -37,13 +37,13 @@ impl TransactionRules {
                 judged &= walked || self.is(TransactionBug::LostEvaluationCounts);
                 continue;
             }
-            // Those are decided: the primary has settled them before it evaluated this one.
+            // The primary has settled these before it evaluated this one, so they are decided.
             let settling = history(now.old[row]).any(|other| {
                 let part = state.transactions[other].parts[core];
                 part.stage == Stage::Prepared && !part.settled
             });
             let waits_behind = settling && !self.is(TransactionBug::RefusesBehindSettling);
-            if locked && (chained || waits_behind || self.is(TransactionBug::PrepareWaits)) {
+            if locked && (chained || waits_behind) {
                 return None;
             }
             let unjudged = self.is(TransactionBug::CopyDoesNotJudge);
@@ -80,7 +80,7 @@ impl TransactionRules {
         let Some(judged) = self.judges(state, number, core) else {
             return false;
         };
-        let yes = judged && !refuses;
+        let yes = judged && !refuses && !self.is_closed(state, number, core);
         let now = &mut state.transactions[number];
         now.parts[core].stage = if yes { Stage::Prepared } else { Stage::Refused };
         now.voted |= u8::from(yes) << core;
@@ -113,7 +113,11 @@ impl TransactionRules {
             return false;
         }
         let locked = self.is_prepared(state, (Some(number), core, row));
-        if locked && self.is(TransactionBug::PrepareWaits) {
+        // Transactions whose changes the client has read are decided.
+        let mut settling =
+            history(now.read[row]).map(|other| state.transactions[other].parts[core]);
+        let settling = settling.any(|part| part.stage == Stage::Prepared && !part.settled);
+        if locked && (settling || self.is(TransactionBug::CheckWaits)) {
             return false;
         }
         let passed = !locked && state.rows[row][core] == now.read[row];
@@ -247,7 +251,11 @@ impl TransactionRules {
     /// Returns whether f + 1 members of each table have reported the decision, or all members of a
     /// table that has fewer. Each table tolerates one failure.
     fn is_durable(&self, state: &ModelState, number: usize) -> bool {
-        let reported = state.transactions[number].reported;
+        self.is_known_to(state, number, state.transactions[number].reported)
+    }
+
+    /// Returns whether a set of cores has f + 1 members of each table, or all of them.
+    fn is_known_to(&self, state: &ModelState, number: usize, reported: u8) -> bool {
         let cores = self.members(state, number);
         members(self.tables(number)).all(|table| {
             let holders = cores
@@ -293,7 +301,7 @@ impl TransactionRules {
         if !self.takes_part(state, number, core) || core != first && now.unsure {
             return false;
         }
-        if !commits && !chained && !self.records_abort(state, number, core) {
+        if !commits && !chained && !self.is_recorded(state, number) {
             return false;
         }
         let now = &mut state.transactions[number];
@@ -305,21 +313,54 @@ impl TransactionRules {
         true
     }
 
-    /// Returns whether the first primary can record an abort as the result of the request: it knows
-    /// the abort, and no other attempt runs there or has committed.
-    fn records_abort(&self, state: &ModelState, number: usize, core: usize) -> bool {
+    /// Returns whether another attempt of the request is prepared at a core, or has committed
+    /// there.
+    fn runs_elsewhere(&self, state: &ModelState, number: usize, core: usize) -> bool {
         let request = self.transaction(number).request;
         let mut others = self.case.transactions.iter().enumerate();
-        let other = others.any(|(other, transaction)| {
+        others.any(|(other, transaction)| {
             let part = state.transactions[other].parts[core];
             let active = matches!(part.stage, Stage::Walked | Stage::Prepared);
             let active = active && part.outcome != Outcome::Abort;
             let mut rows = state.rows.iter();
             let shown = rows.any(|row| history(row[core]).any(|it| it == other));
             other != number && transaction.request == request && (active || shown)
-        });
-        let known = state.transactions[number].parts[core].outcome == Outcome::Abort;
-        known && !other
+        })
+    }
+
+    /// Records at a member that the request has aborted: no attempt of it is prepared there any
+    /// more. The first primary asks for this, after it has recorded the abort itself.
+    pub fn close(&self, state: &mut ModelState, number: usize, core: usize) -> bool {
+        let now = state.transactions[number];
+        let chained = self.transaction(number).way == DecisionWay::Chain;
+        let cores = self.members(state, number);
+        let aborts = now.begun != 0 && now.decision == Outcome::Abort && !now.forgotten;
+        if chained || !aborts || !cores.contains(&core) || now.closed >> core & 1 != 0 {
+            return false;
+        }
+        let first = cores[0];
+        let known = now.parts[first].outcome == Outcome::Abort;
+        let asked = core == first || now.closed >> first & 1 != 0;
+        let open = self.runs_elsewhere(state, number, core);
+        if !known || !asked || open || !self.takes_part(state, number, core) {
+            return false;
+        }
+        state.transactions[number].closed |= 1 << core;
+        true
+    }
+
+    /// Returns whether the client may see an abort: the first primary has recorded it. If the
+    /// remaining members could commit another attempt after a loss, f + 1 have recorded it.
+    fn is_recorded(&self, state: &ModelState, number: usize) -> bool {
+        let closed = state.transactions[number].closed;
+        let cores = self.members(state, number);
+        if self.is(TransactionBug::AbortNotRecorded) {
+            return true;
+        }
+        let first = closed >> cores[0] & 1 != 0;
+        let once = self.is(TransactionBug::AbortRecordedOnce);
+        let all_votes = self.transaction(number).way == DecisionWay::AllVotes && !once;
+        first && (!all_votes || self.is_known_to(state, number, closed))
     }
 
     /// Makes all members forget a transaction that has ended at all of them. Late copies of its
@@ -431,6 +472,8 @@ impl TransactionRules {
             attempt(TransactionStep::Refuse(number, core));
             attempt(TransactionStep::Deliver(number, core));
             attempt(TransactionStep::Settle(number, core));
+            attempt(TransactionStep::DropWalk(number, core));
+            attempt(TransactionStep::Close(number, core));
             attempt(TransactionStep::Resolve(core, number));
         }
     }

@@ -85,15 +85,26 @@ impl TransactionRules {
         cores
     }
 
-    /// Returns the core at which a transaction reads and checks a row.
-    pub fn checker(&self, state: &ModelState, number: usize, row: usize) -> usize {
-        match self.transaction(number).at_copy {
+    /// Returns the last copy of a row for a transaction, or its primary.
+    fn copy_or_primary(
+        &self,
+        state: &ModelState,
+        (number, row): (usize, usize),
+        at_copy: bool,
+    ) -> usize {
+        match at_copy {
             true => self
                 .copies(state, number, row)
                 .last()
                 .expect("a copy is left"),
             false => self.primary(state, number, row),
         }
+    }
+
+    /// Returns the core that judges the check of a row.
+    pub fn checker(&self, state: &ModelState, number: usize, row: usize) -> usize {
+        let at_copy = self.transaction(number).checks_at_copy;
+        self.copy_or_primary(state, (number, row), at_copy)
     }
 
     /// Returns the core that decides: the last primary, or the end of the chain.
@@ -182,7 +193,7 @@ impl TransactionRules {
         state.transactions[number].begun = state.newest;
         state.transactions[number].after = state.answered();
         for row in members(transaction.checks) {
-            let core = self.checker(state, number, row);
+            let core = self.copy_or_primary(state, (number, row), transaction.reads_at_copy);
             let known = self.knows_tables(state, (number, core), 1 << row);
             if !known || self.is_prepared(state, (Some(number), core, row)) {
                 return false;
@@ -192,6 +203,13 @@ impl TransactionRules {
         true
     }
 
+    /// Returns whether a core has recorded an abort as the result of the request.
+    pub fn is_closed(&self, state: &ModelState, number: usize, core: usize) -> bool {
+        let request = self.transaction(number).request;
+        let mut attempts = self.case.transactions.iter().zip(&state.transactions);
+        attempts.any(|(it, attempt)| it.request == request && attempt.closed >> core & 1 != 0)
+    }
+
     /// Returns whether a core knows another attempt of the request that may commit or has
     /// committed. An attempt that only waits or walks there makes room for this one (R45).
     fn knows_request(&self, state: &mut ModelState, number: usize, core: usize) -> bool {
@@ -199,14 +217,7 @@ impl TransactionRules {
             return false;
         }
         let request = self.transaction(number).request;
-        // The first primary has recorded an abort that the client may have seen.
-        let mut closed = (0..self.case.transactions.len()).filter(|other| {
-            let it = state.transactions[*other];
-            let closed = it.answered && it.decision == Outcome::Abort;
-            closed && self.transaction(*other).request == request
-        });
-        let closed = closed.any(|other| self.walk(state, other)[0] == core);
-        let mut known = closed && !self.is(TransactionBug::AbortNotRecorded);
+        let mut known = self.is_closed(state, number, core);
         for other in 0..self.case.transactions.len() {
             if other == number || self.transaction(other).request != request {
                 continue;
@@ -274,6 +285,16 @@ impl TransactionRules {
         }
         *part = Part::default();
         true
+    }
+
+    /// Drops a walk at a primary, which has held its locks for too long.
+    pub fn drop_walk(&self, state: &mut ModelState, number: usize, core: usize) -> bool {
+        let part = &mut state.transactions[number].parts[core];
+        let walked = part.stage == Stage::Walked;
+        if self.case.drops_walks && walked {
+            *part = Part::default();
+        }
+        self.case.drops_walks && walked
     }
 
     /// Restarts a core: it forgets the locks and evaluations of walks, and that it has refused.
