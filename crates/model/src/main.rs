@@ -269,7 +269,7 @@ mod tests {
             "tx-collide",
             "tx-both",
             "tx-refused",
-            "tx-hot",
+            "tx-hot-read",
             "tx-one-row-resent",
             "tx-skew",
             "tx-skew-copies",

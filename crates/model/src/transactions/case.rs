@@ -184,6 +184,15 @@ fn colliding_cases(one: &TransactionCase) -> Vec<TransactionCase> {
             transactions: two.clone(),
             losses: 0,
             crashes: 0,
+            must_commit: true,
+            ..one.clone()
+        },
+        TransactionCase {
+            name: "tx-hot-read",
+            about: "two transactions over the same two rows, and a client reads both rows",
+            transactions: two.clone(),
+            losses: 0,
+            crashes: 0,
             reads: true,
             must_commit: true,
             ..one.clone()
@@ -218,6 +227,15 @@ fn refused_cases(one: &TransactionCase) -> Vec<TransactionCase> {
             about: "a transaction that a copy may refuse; a server is lost, a core restarts",
             transactions: on_way(DecisionWay::Decision, &[t]),
             refuses: Some(1),
+            ..one.clone()
+        },
+        TransactionCase {
+            name: "tx-late",
+            about: "a transaction that its coordinator may give up; copies of messages come late",
+            transactions: on_way(DecisionWay::Decision, &[changing("T", 1, X | Y)]),
+            losses: 0,
+            crashes: 0,
+            gives_up: true,
             ..one.clone()
         },
         TransactionCase {

@@ -20,7 +20,7 @@ planted_bugs! { TransactionBug
     /// A check that has passed counts, though a vote of a member was void afterwards.
     CheckOutlivesVote = "check-outlives-vote", "R41", "tx-memory-read";
     /// A member takes a late prepare of a transaction that all have forgotten.
-    LineIgnored = "line-ignored", "R43", "tx-lost-twice";
+    LineIgnored = "line-ignored", "R43", "tx-late";
     /// A restarted coordinator gives up a transaction whose commit may have been seen.
     GivesUpAfterRestart = "gives-up-after-restart", "R43", "tx-single-copies";
     /// A member refuses because of a transaction that is decided and not settled there.
@@ -42,7 +42,7 @@ planted_bugs! { TransactionBug
     /// seen the commit.
     AllVotesForgotten = "all-votes-forgotten", "R43", "tx";
     /// A second attempt of a request begins beside the first one.
-    NameNotLookedUp = "name-not-looked-up", "R45", "tx-resent";
+    NameNotLookedUp = "name-not-looked-up", "R45", "tx-one-row-resent";
     /// A check waits for another transaction, instead of failing.
     CheckWaits = "check-waits", "R46", "tx-skew";
     /// A walk visits the primaries in another order than the other walks.
