@@ -29,7 +29,7 @@ const WRITERS: &[LongOption] = &[
 const LARGE: &[LongOption] = &[LongOption {
     name: "--rows",
     variable: "REPLEX_LARGE_ROWS",
-    default: Some(10_000_000),
+    default: Some(1_000_000),
 }];
 
 /// Runs the test of sixty writers for several rounds.

@@ -112,7 +112,7 @@ pub const COMMANDS: &[XtaskCommand] = &[
         name: "large",
         summary: "An index is made over a large table and splits while clients write",
         help: "Usage: cargo xtask large [--rows N]\n\n\
-               --rows N    so many rows (default 10000000, which takes some minutes and 4 GB)\n\n\
+               --rows N    so many rows (default 1000000, which takes some minutes)\n\n\
                The index must have just the rows that the writers know. A table of 20,000 rows is\n\
                part of every `cargo xtask ci`.",
         run: long_tests::large,

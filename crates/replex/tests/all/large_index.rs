@@ -26,8 +26,10 @@ const WRITERS: i64 = 8;
 const PAUSE: Duration = Duration::from_millis(1);
 /// A range has at most this part of the rows.
 const RANGES: i64 = 16;
-/// How long all ranges may take to split, at the least, and for each million rows more.
+/// How long all ranges may take to split, at the least, and for each million rows more. Each split
+/// copies half of a range, with pauses for the clients of the core.
 const SPLIT_WITHIN: Duration = Duration::from_secs(60);
+const SPLIT_WITHIN_PER_MILLION: Duration = Duration::from_secs(600);
 /// The positions of the columns.
 const ID: usize = 0;
 const A: usize = 1;
@@ -187,7 +189,8 @@ fn ranges(configuration: &Configuration) -> usize {
 
 async fn wait_until_split(cluster: &mut Cluster, rows: i64) {
     let begun = Instant::now();
-    let patience = SPLIT_WITHIN * (1 + u32::try_from(rows / 1_000_000).unwrap());
+    let millions = u32::try_from(rows / 1_000_000).unwrap();
+    let patience = SPLIT_WITHIN + SPLIT_WITHIN_PER_MILLION * millions;
     loop {
         let split = |configuration: &Configuration| ranges(configuration) as i64 >= RANGES / 2;
         match cluster.wait_until("the index is split", split).await {
