@@ -86,14 +86,19 @@ fn number(value: &Value) -> i64 {
     }
 }
 
-/// Reads the whole index and compares it with the rows that the writers know.
-async fn expect_rows(table: &Table, rows: i64, changed: &BTreeMap<i64, i64>) {
+/// Reads the whole index and compares it with the rows that the writers know. If the read fails,
+/// for example because a range splits meanwhile, the caller begins it again.
+async fn expect_rows(
+    table: &Table,
+    rows: i64,
+    changed: &BTreeMap<i64, i64>,
+) -> Result<(), client::Error> {
     let range = table.range("by_a", Bound::Unbounded, Bound::Unbounded);
     let range = range.unwrap().projection([ID as u16, A as u16]);
     let mut coming = range.rows().unwrap();
     let mut seen = vec![false; rows as usize];
     let mut last = (i64::MIN, i64::MIN);
-    while let Some(row) = coming.next().await.unwrap() {
+    while let Some(row) = coming.next().await? {
         let (id, a) = (number(&row.values[0]), number(&row.values[1]));
         let expected = changed.get(&id).copied().unwrap_or_else(|| first_a(id));
         assert_eq!(a, expected, "of row {id}");
@@ -108,6 +113,7 @@ async fn expect_rows(table: &Table, rows: i64, changed: &BTreeMap<i64, i64>) {
         "{} are missing: {shown:?}",
         missing.len()
     );
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -147,16 +153,7 @@ async fn an_index_splits_while_its_table_is_written() {
         writing.spawn(write(table.clone(), first, rows, Arc::clone(&over)));
     }
     let begun = Instant::now();
-    let mut wanted = table.schema().clone();
-    wanted.thin.push(ThinIndex {
-        name: "by_a".into(),
-        columns: ascending(&[A]),
-        included: Vec::new(),
-        by_range: true,
-        unique: false,
-        copies: 1,
-    });
-    client.add_copy(wanted, &|_| {}).await.unwrap();
+    add_index(&client, &table).await;
     let made = begun.elapsed();
     wait_until_split(&mut cluster, rows).await;
     println!(
@@ -167,15 +164,34 @@ async fn an_index_splits_while_its_table_is_written() {
     over.store(true, Ordering::Relaxed);
     let changed = writing.join_all().await.into_iter().flatten();
     let changed: BTreeMap<i64, i64> = changed.collect();
-    client.refresh().await.unwrap();
-    let table = client.table("large").await.unwrap();
-    let begun = Instant::now();
-    expect_rows(&table, rows, &changed).await;
+    let mut begun = Instant::now();
+    loop {
+        client.refresh().await.unwrap();
+        let table = client.table("large").await.unwrap();
+        match expect_rows(&table, rows, &changed).await {
+            Ok(()) => break,
+            Err(error) => assert!(error.retry() != Retry::Never, "{error}"),
+        }
+        begun = Instant::now();
+    }
     println!(
         "the index has all {rows} rows, {} of them changed meanwhile; read in {:.1?}",
         changed.len(),
         begun.elapsed()
     );
+}
+
+async fn add_index(client: &Client, table: &Table) {
+    let mut wanted = table.schema().clone();
+    wanted.thin.push(ThinIndex {
+        name: "by_a".into(),
+        columns: ascending(&[A]),
+        included: Vec::new(),
+        by_range: true,
+        unique: false,
+        copies: 1,
+    });
+    client.add_copy(wanted, &|_| {}).await.unwrap();
 }
 
 /// Returns the number of ranges of the index; 0 while one is split or merged.
