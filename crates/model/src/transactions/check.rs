@@ -117,63 +117,39 @@ impl TransactionRules {
         ))
     }
 
-    /// Returns a violation of I19: the committed transactions have no serial order.
+    /// Returns a violation of I19: the committed transactions and the reads have no serial order
+    /// that respects real time.
     fn unserial(&self, state: &ModelState) -> Option<String> {
         let transactions = self.case.transactions.len();
-        let count = transactions + state.reads.len();
-        let mut before = vec![vec![false; count]; count];
-        for later in 0..transactions {
-            for first in
-                (0..transactions).filter(|it| state.transactions[later].after >> it & 1 != 0)
-            {
-                before[first][later] = true;
-            }
-        }
-        for (place, read) in state.reads.iter().enumerate().filter(|(_, read)| read.done) {
-            let number = transactions + place;
-            for earlier in transactions..number {
-                before[earlier][number] = true;
-            }
-            let seen: Vec<usize> = history(read.value).collect();
-            for change in self.longest(state, usize::from(read.row)) {
-                match seen.contains(&change) {
-                    true => before[change][number] = true,
-                    false => before[number][change] = true,
-                }
-            }
-            for answered in (0..transactions).filter(|it| read.after >> it & 1 != 0) {
-                before[answered][number] = true;
-            }
+        let mut order = SerialOrder::new(transactions + state.reads.len());
+        for (later, transaction) in state.transactions[..transactions].iter().enumerate() {
+            order.add_all(transaction.after, later);
         }
         for row in 0..2 {
             let changes = self.longest(state, row);
             for (place, first) in changes.iter().enumerate() {
                 for later in &changes[place + 1..] {
-                    before[*first][*later] = true;
+                    order.add(*first, *later);
                 }
             }
-            for number in 0..transactions {
-                let checks = self.transaction(number).checks >> row & 1 != 0;
-                if !checks || !state.transactions[number].seen_commit {
-                    continue;
-                }
-                let read: Vec<usize> = history(state.transactions[number].read[row]).collect();
-                for change in changes.iter().filter(|change| **change != number) {
-                    match read.contains(change) {
-                        true => before[*change][number] = true,
-                        false => before[number][*change] = true,
-                    }
+            for (number, transaction) in self.case.transactions.iter().enumerate() {
+                let now = state.transactions[number];
+                if transaction.checks >> row & 1 != 0 && now.seen_commit {
+                    order.add_read(number, now.read[row], &changes);
                 }
             }
         }
-        for middle in 0..count {
-            for first in 0..count {
-                for last in 0..count {
-                    before[first][last] |= before[first][middle] && before[middle][last];
-                }
+        let done = state.reads.iter().enumerate().filter(|(_, read)| read.done);
+        for (place, read) in done {
+            let number = transactions + place;
+            if place > 0 {
+                order.add(number - 1, number);
             }
+            order.add_all(read.after, number);
+            let changes = self.longest(state, usize::from(read.row));
+            order.add_read(number, read.value, &changes);
         }
-        let cyclic = (0..count).find(|number| before[*number][*number])?;
+        let cyclic = order.cycle()?;
         let name = self.case.transactions.get(cyclic).map(|it| it.name);
         Some(format!(
             "I19: {} is before itself in every serial order",
@@ -208,5 +184,55 @@ impl TransactionRules {
             }
         }
         None
+    }
+}
+
+/// Which transactions and reads must be before which others.
+struct SerialOrder {
+    before: Vec<Vec<bool>>,
+}
+
+impl SerialOrder {
+    fn new(count: usize) -> SerialOrder {
+        SerialOrder {
+            before: vec![vec![false; count]; count],
+        }
+    }
+
+    fn add(&mut self, first: usize, later: usize) {
+        self.before[first][later] = true;
+    }
+
+    /// Adds that the transactions of a set are before another one.
+    fn add_all(&mut self, first: u8, later: usize) {
+        for first in (0..8).filter(|it| first >> it & 1 != 0) {
+            self.add(first, later);
+        }
+    }
+
+    /// Adds that `reader` has read a value, after which others of these changes came.
+    fn add_read(&mut self, reader: usize, value: u8, changes: &[usize]) {
+        let seen: Vec<usize> = history(value).collect();
+        for change in changes.iter().filter(|change| **change != reader) {
+            match seen.contains(change) {
+                true => self.add(*change, reader),
+                false => self.add(reader, *change),
+            }
+        }
+    }
+
+    /// Returns one that must be before itself, if there is one.
+    fn cycle(mut self) -> Option<usize> {
+        let count = self.before.len();
+        for middle in 0..count {
+            for first in 0..count {
+                for last in 0..count {
+                    if self.before[first][middle] && self.before[middle][last] {
+                        self.add(first, last);
+                    }
+                }
+            }
+        }
+        (0..count).find(|number| self.before[*number][*number])
     }
 }

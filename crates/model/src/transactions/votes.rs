@@ -424,7 +424,8 @@ impl TransactionRules {
         let implied = commits && self.transaction(number).way == DecisionWay::AllVotes;
         let early = part.outcome != Outcome::Undecided && self.is(TransactionBug::SettledEarly);
         let may = seen || implied || early;
-        if !serves && !(may && self.takes_part(state, number, core)) {
+        let may = serves || may && self.takes_part(state, number, core);
+        if !may {
             return false;
         }
         let changed_rows = members(self.transaction(number).changes);
