@@ -197,8 +197,8 @@ mod tests {
             found,
             ["1: R1 names no guard: write `*Guard:*` and the check that notices a breach"]
         );
-        assert_eq!(messages("- **R40** One decision.\n", ""), [""; 0]);
-        let found = messages("- **R40** One decision. *Guard:* `vote-changes`.\n", "");
+        assert_eq!(messages("- **R50** One schema.\n", ""), [""; 0]);
+        let found = messages("- **R50** One schema. *Guard:* `vote-changes`.\n", "");
         assert!(found[0].contains("remove it from UNGUARDED"), "{found:?}");
     }
 
