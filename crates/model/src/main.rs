@@ -6,6 +6,7 @@
 //! is our own code and not a library, because it must keep few bytes for each state to visit many
 //! states.
 
+mod changes;
 mod commit;
 mod cuts;
 mod fills;

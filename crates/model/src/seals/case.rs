@@ -1,8 +1,6 @@
 //! The cases of the model of seals: two tables, cores that hold one or both of them, operations on
 //! one or both, and the events that may happen.
 
-/// An upper bound for the number of cores in a case.
-pub const CORES_MAX: usize = 5;
 /// An upper bound for the number of operations in a case.
 pub const OPERATIONS_MAX: usize = 2;
 /// Table A, as a set of tables.

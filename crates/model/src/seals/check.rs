@@ -2,7 +2,8 @@
 //! other table, and that all operations end.
 
 use super::operation::SealRules;
-use super::state::{SealOutcome, SealStage, SealState, SealStep};
+use super::state::{SealStage, SealState, SealStep};
+use crate::changes::{Outcome, contradiction};
 use crate::search::StateSpace;
 
 impl SealRules {
@@ -16,11 +17,10 @@ impl SealRules {
         })
     }
 
-    fn knows(&self, state: &SealState, operation: usize, outcome: SealOutcome) -> bool {
-        let gone = state.current().removed | state.fenced;
+    fn knows(&self, state: &SealState, operation: usize, outcome: Outcome) -> bool {
         let members = self.operation(operation).members.iter();
         let mut parts = members.zip(&state.operations[operation].parts);
-        parts.any(|(core, part)| gone >> core & 1 == 0 && part.outcome == outcome)
+        parts.any(|(core, part)| !state.changes.is_removed(*core) && part.outcome == outcome)
     }
 
     /// Returns a violation of I2 or I3: an outcome that was seen or decided is reversed, or the
@@ -28,29 +28,21 @@ impl SealRules {
     fn contradicted(&self, state: &SealState, operation: usize) -> Option<String> {
         let name = self.operation(operation).name;
         let now = state.operations[operation];
-        let commit = self.knows(state, operation, SealOutcome::Commit);
-        let abort = self.knows(state, operation, SealOutcome::Abort);
-        if now.seen_commit && (abort || now.seen_abort) {
-            Some(format!("I2: {name} was seen committed, and is aborted"))
-        } else if now.seen_abort && commit {
-            Some(format!("I2: {name} was seen aborted, and is committed"))
-        } else if commit && abort {
-            Some(format!("I3: {name} is both committed and aborted"))
-        } else {
-            None
-        }
+        let knows = |outcome| self.knows(state, operation, outcome);
+        let known = (knows(Outcome::Commit), knows(Outcome::Abort));
+        contradiction(name, (now.seen_commit, now.seen_abort), known)
     }
 
     /// Returns a violation of I1: a remaining member has not prepared a committed operation.
     fn unprepared(&self, state: &SealState, operation: usize) -> Option<String> {
         let now = state.operations[operation];
-        if !now.seen_commit && !self.knows(state, operation, SealOutcome::Commit) {
+        if !now.seen_commit && !self.knows(state, operation, Outcome::Commit) {
             return None;
         }
-        let gone = state.current().removed | state.fenced;
         let members = self.operation(operation).members.iter().zip(&now.parts);
-        let mut missing = members
-            .filter(|(core, part)| gone >> **core & 1 == 0 && part.stage != SealStage::Prepared);
+        let mut missing = members.filter(|(core, part)| {
+            !state.changes.is_removed(**core) && part.stage != SealStage::Prepared
+        });
         let (core, _) = missing.next()?;
         Some(format!(
             "I1: {} is committed, and {} has not prepared it",
@@ -64,8 +56,8 @@ impl SealRules {
     fn stopped(&self, state: &SealState, operation: usize) -> Option<String> {
         let chosen = self.operation(operation);
         let now = state.operations[operation];
-        let then = state.changes[usize::from(now.begun)];
-        let current = state.current();
+        let then = state.changes.of(now.begun);
+        let current = state.changes.current();
         let tables = (0..2).filter(|table| chosen.tables >> table & 1 != 0);
         let same = |epochs: [u8; 2]| {
             let mut tables = tables.clone();
@@ -73,7 +65,7 @@ impl SealRules {
         };
         let places = self.places(state, operation);
         let mut members = places.iter().map(|place| chosen.members[*place]);
-        let known = members.all(|core| same(state.view(core).epochs));
+        let known = members.all(|core| same(state.changes.view(core).epochs));
         let sealed = current.sealed & chosen.tables != 0;
         let concerned = sealed || !same(current.epochs) || !known;
         if now.begun == 0 || concerned || !self.is_unfinished(state, operation) {
@@ -95,7 +87,7 @@ impl SealRules {
     /// Returns a description of the work that is unfinished in a state in which only faults can
     /// still happen.
     pub fn unfinished(&self, state: &SealState) -> Option<String> {
-        if state.current().sealed != 0 {
+        if state.changes.current().sealed != 0 {
             return Some("I16: a table never serves again".into());
         }
         let mut operations = 0..self.case.operations.len();

@@ -6,7 +6,8 @@
 
 use super::case::{SealCase, SealedOperation, Way};
 use super::planted::SealBug;
-use super::state::{SealOutcome, SealPart, SealStage, SealState};
+use super::state::{SealPart, SealStage, SealState};
+use crate::changes::Outcome;
 
 /// The model of seals for one small cluster: its possible steps, and the invariants to check. With
 /// `bug`, the model breaks one rule of docs/rules.md.
@@ -41,7 +42,7 @@ impl SealRules {
     /// replacements for members that were lost earlier.
     pub fn places(&self, state: &SealState, operation: usize) -> Vec<usize> {
         let begun = state.operations[operation].begun;
-        let removed = state.changes[usize::from(begun)].removed;
+        let removed = state.changes.of(begun).removed;
         let members = self.operation(operation).members;
         let there = |place: &usize| removed >> members[*place] & 1 == 0;
         (0..members.len()).filter(there).collect()
@@ -49,14 +50,14 @@ impl SealRules {
 
     /// Returns whether a core runs. A removed server runs until its leases have ended.
     pub fn runs(&self, state: &SealState, core: usize) -> bool {
-        state.fenced >> core & 1 == 0
+        state.changes.fenced >> core & 1 == 0
     }
 
     /// Returns whether a core takes part in an operation: all tables of the operation are in the
     /// epochs in which it began, and none of them is sealed (R15, R44).
     pub fn takes_part(&self, state: &SealState, operation: usize, core: usize) -> bool {
         let begun = state.operations[operation].begun;
-        let (view, then) = (state.view(core), state.changes[usize::from(begun)]);
+        let (view, then) = (state.changes.view(core), state.changes.of(begun));
         let mut tables = self.operation(operation).tables;
         let mut stopped = view.sealed & tables;
         if self.is(SealBug::OwnTableOnly) || self.is(SealBug::AbsenceDoesNotBind) {
@@ -70,7 +71,7 @@ impl SealRules {
         let same = matters.all(|table| view.epochs[table] == then.epochs[table]);
         let same = match self.bug {
             Some(SealBug::StaleEpochAccepted) => true,
-            Some(SealBug::OneEpochForAll) => state.numbers[core] == begun,
+            Some(SealBug::OneEpochForAll) => state.changes.numbers[core] == begun,
             _ => same,
         };
         self.runs(state, core) && same && stopped == 0
@@ -80,11 +81,11 @@ impl SealRules {
     pub fn begin(&self, state: &mut SealState, operation: usize) -> bool {
         let place = self.first(operation);
         let core = self.operation(operation).members[place];
-        let stopped = state.view(core).sealed & self.operation(operation).tables != 0;
+        let stopped = state.changes.view(core).sealed & self.operation(operation).tables != 0;
         if state.operations[operation].begun != 0 || stopped || !self.runs(state, core) {
             return false;
         }
-        state.operations[operation].begun = state.numbers[core];
+        state.operations[operation].begun = state.changes.numbers[core];
         self.vote(state, operation, place);
         true
     }
@@ -113,7 +114,7 @@ impl SealRules {
             Way::Fanned(_) => now.begun != 0,
         };
         let part = now.parts[place];
-        let new = part.stage == SealStage::Unknown && part.outcome == SealOutcome::Undecided;
+        let new = part.stage == SealStage::Unknown && part.outcome == Outcome::Undecided;
         let may_refuse = !refuses || self.case.refuses == Some(core);
         if !sent || !new || !may_refuse || !self.takes_part(state, operation, core) {
             return false;
@@ -141,23 +142,23 @@ impl SealRules {
         let votes = places.iter().filter(|place| now.voted >> **place & 1 != 0);
         let missing = (places.len() - votes.count()) as u32;
         let early = u32::from(fanned && self.is(SealBug::DecidedEarly));
-        let decided = now.decision != SealOutcome::Undecided;
+        let decided = now.decision != Outcome::Undecided;
         let ready = now.parts[place].stage == SealStage::Prepared && now.begun != 0;
         if decided || !ready || !self.takes_part(state, operation, members[place]) {
             return false;
         }
         let decision = match (now.refused, missing <= early) {
-            (true, _) => SealOutcome::Abort,
-            (false, true) => SealOutcome::Commit,
+            (true, _) => Outcome::Abort,
+            (false, true) => Outcome::Commit,
             (false, false) => return false,
         };
         let operation = &mut state.operations[operation];
         operation.decision = decision;
         operation.parts[place].outcome = decision;
         // An abort is what follows from no decision at all: nothing has to be durable first.
-        operation.seen_abort |= decision == SealOutcome::Abort;
+        operation.seen_abort |= decision == Outcome::Abort;
         // A chain's outcome is seen at its decider (x = n).
-        operation.seen_commit |= decision == SealOutcome::Commit && !fanned;
+        operation.seen_commit |= decision == Outcome::Commit && !fanned;
         true
     }
 
@@ -167,7 +168,7 @@ impl SealRules {
         let members = self.operation(operation).members;
         let sent = match self.operation(operation).way {
             Way::Chain => {
-                let removed = state.current().removed | state.fenced;
+                let removed = state.changes.current().removed | state.changes.fenced;
                 let mut below =
                     (place + 1..members.len()).filter(|below| removed >> members[*below] & 1 == 0);
                 below
@@ -177,8 +178,8 @@ impl SealRules {
             Way::Fanned(_) => true,
         };
         let part = &mut state.operations[operation].parts[place];
-        let known = part.outcome != SealOutcome::Undecided || part.stage == SealStage::Unknown;
-        let decided = now.decision != SealOutcome::Undecided;
+        let known = part.outcome != Outcome::Undecided || part.stage == SealStage::Unknown;
+        let decided = now.decision != Outcome::Undecided;
         if !decided || !sent || known {
             return false;
         }
@@ -198,7 +199,7 @@ impl SealRules {
             let holders = places.iter().filter(holds);
             let knowing = holders
                 .clone()
-                .filter(|place| now.parts[**place].outcome == SealOutcome::Commit);
+                .filter(|place| now.parts[**place].outcome == Outcome::Commit);
             // Where a table has lost a server before, fewer are left (R5).
             knowing.count() >= holders.count().min(2)
         };
@@ -207,7 +208,7 @@ impl SealRules {
             false => (0..2).all(|table| knowing(1 << table)),
         };
         let fanned = chosen.way != Way::Chain;
-        let decided = now.decision == SealOutcome::Commit && !now.seen_commit;
+        let decided = now.decision == Outcome::Commit && !now.seen_commit;
         // A removed coordinator answers under its lease, whatever the others do.
         if !fanned || !decided || !durable || !self.takes_part(state, operation, coordinator) {
             return false;
@@ -218,12 +219,11 @@ impl SealRules {
 
     /// Returns whether an operation has begun and has not ended at some remaining member.
     pub fn is_unfinished(&self, state: &SealState, operation: usize) -> bool {
-        let gone = state.current().removed | state.fenced;
         let members = self.operation(operation).members.iter();
         let mut parts = members.zip(&state.operations[operation].parts);
         parts.any(|(core, part): (&usize, &SealPart)| {
-            let open = part.stage != SealStage::Unknown && part.outcome == SealOutcome::Undecided;
-            gone >> core & 1 == 0 && open
+            let open = part.stage != SealStage::Unknown && part.outcome == Outcome::Undecided;
+            !state.changes.is_removed(*core) && open
         })
     }
 }

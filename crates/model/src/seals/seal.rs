@@ -4,62 +4,53 @@
 use super::case::Way;
 use super::operation::SealRules;
 use super::planted::SealBug;
-use super::state::{SealOutcome, SealPart, SealStage, SealState, TableEpochs};
+use super::state::{SealPart, SealStage, SealState};
+use crate::changes::{Outcome, TableEpochs, members};
 
 impl SealRules {
     /// Loses a server: all tables that it holds are sealed. No table loses more than it tolerates.
     pub fn lose(&self, state: &mut SealState, core: usize) -> bool {
-        let current = state.current();
+        let current = state.changes.current();
         let holds = self.case.holds[core];
-        let tables = (0..2).filter(|table| holds >> table & 1 != 0);
-        let full = tables.clone().any(|table| state.lost[table] != 0);
+        let full = members(holds).any(|table| state.changes.lost[table] != 0);
         let gone = current.removed >> core & 1 != 0;
         if state.losses_left == 0 || gone || full {
             return false;
         }
         state.losses_left -= 1;
-        for table in tables {
-            state.lost[table] |= 1 << core;
-        }
-        state.change(
-            holds,
-            TableEpochs {
-                sealed: current.sealed | holds,
-                removed: current.removed | 1 << core,
-                ..current
-            },
-        )
+        state.changes.lose(core, holds)
     }
 
     /// Seals a table for a change without a lost server.
     pub fn change(&self, state: &mut SealState, table: u8) -> bool {
-        let current = state.current();
+        let current = state.changes.current();
         if state.changes_left == 0 {
             return false;
         }
         state.changes_left -= 1;
         let sealed = current.sealed | table;
-        state.change(table, TableEpochs { sealed, ..current })
+        state.changes.add(table, TableEpochs { sealed, ..current })
     }
 
     /// Moves a core to the next change. If the change contains a seal, the core's seal is durable
     /// at once (R16).
     pub fn learn(&self, state: &mut SealState, core: usize) -> bool {
-        state.numbers[core] += 1;
-        let next = state.numbers[core];
-        let removed = next <= state.newest && state.view(core).removed >> core & 1 != 0;
-        next <= state.newest && !removed
+        state.changes.numbers[core] += 1;
+        let next = state.changes.numbers[core];
+        let removed =
+            next <= state.changes.newest && state.changes.view(core).removed >> core & 1 != 0;
+        next <= state.changes.newest && !removed
     }
 
     /// Restarts a core of another table, which forgets the seal that it has answered.
     pub fn forget_seal(&self, state: &mut SealState, core: usize) -> bool {
-        let view = state.view(core);
+        let view = state.changes.view(core);
         let other = view.sealed != 0 && view.sealed & self.case.holds[core] == 0;
         if !self.is(SealBug::SealForgotten) || state.forgets_left == 0 || !other {
             return false;
         }
         state.forgets_left -= 1;
-        state.numbers[core] -= 1;
+        state.changes.numbers[core] -= 1;
         true
     }
 
@@ -80,9 +71,9 @@ impl SealRules {
 
     /// Returns the outcome by what members report who know the same epochs of the operation's
     /// tables; none while a report is missing.
-    fn outcome(&self, state: &SealState, operation: usize, core: usize) -> Option<SealOutcome> {
+    fn outcome(&self, state: &SealState, operation: usize, core: usize) -> Option<Outcome> {
         let chosen = self.operation(operation);
-        let view = state.view(core);
+        let view = state.changes.view(core);
         let sealed = view.sealed & chosen.tables;
         let mut asked = self.asked(operation, view, sealed);
         let matters = match self.is(SealBug::ReportsOfAnyEpoch) {
@@ -90,7 +81,7 @@ impl SealRules {
             false => chosen.tables,
         };
         let answered = asked.all(|(_, member)| {
-            let reported = state.view(member);
+            let reported = state.changes.view(member);
             let mut tables = (0..2).filter(|table| matters >> table & 1 != 0);
             let same = tables.all(|table| reported.epochs[table] == view.epochs[table]);
             same && (matters != 0 || reported.sealed & sealed == sealed)
@@ -101,7 +92,7 @@ impl SealRules {
         let parts = &state.operations[operation].parts;
         let asked = self.asked(operation, view, sealed);
         let asked: Vec<SealPart> = asked.map(|(place, _)| parts[place]).collect();
-        let known = |part: &&SealPart| part.outcome != SealOutcome::Undecided;
+        let known = |part: &&SealPart| part.outcome != Outcome::Undecided;
         if let Some(known) = asked.iter().find(known) {
             return Some(known.outcome);
         }
@@ -111,8 +102,8 @@ impl SealRules {
         // outcome is seen at the decider, votes that cover all that can refuse decide (R4).
         let commits = chosen.way == Way::Chain || self.is(SealBug::PreparedByAllCommits);
         match all && commits {
-            true => Some(SealOutcome::Commit),
-            false => Some(SealOutcome::Abort),
+            true => Some(Outcome::Commit),
+            false => Some(Outcome::Abort),
         }
     }
 
@@ -122,19 +113,19 @@ impl SealRules {
         let Some(place) = chosen.members.iter().position(|member| *member == core) else {
             return false;
         };
-        let view = state.view(core);
+        let view = state.changes.view(core);
         let mut sealed = view.sealed & chosen.tables;
         if self.is(SealBug::OwnTableOnly) {
             sealed &= self.case.holds[core];
         }
         let part = state.operations[operation].parts[place];
-        let open = part.stage != SealStage::Unknown && part.outcome == SealOutcome::Undecided;
+        let open = part.stage != SealStage::Unknown && part.outcome == Outcome::Undecided;
         if !open || !self.runs(state, core) || view.removed >> core & 1 != 0 {
             return false;
         }
         let outcome = match sealed {
             0 if self.is(SealBug::OthersCleared) && view.sealed & self.case.holds[core] != 0 => {
-                Some(SealOutcome::Abort)
+                Some(Outcome::Abort)
             }
             0 => None,
             _ => self.outcome(state, operation, core),
@@ -144,7 +135,7 @@ impl SealRules {
         };
         state.operations[operation].parts[place].outcome = outcome;
         if self.is(SealBug::SeenBeforeServing) {
-            state.operations[operation].seen_commit |= outcome == SealOutcome::Commit;
+            state.operations[operation].seen_commit |= outcome == Outcome::Commit;
         }
         true
     }
@@ -153,8 +144,7 @@ impl SealRules {
     /// it has durably resolved these operations, and the leases of its lost servers have ended.
     /// Clients may see the outcomes after this step.
     pub fn serve(&self, state: &mut SealState, table: u8) -> bool {
-        let current = state.current();
-        let index = usize::from(table - 1);
+        let current = state.changes.current();
         let ready = (0..self.case.cores.len()).all(|core| {
             let removed = current.removed >> core & 1 != 0;
             let holds = self.case.holds[core] & table != 0;
@@ -173,23 +163,19 @@ impl SealRules {
             if chosen.tables & table != 0 {
                 let (mut commits, mut aborts) = (false, false);
                 for outcome in outcomes {
-                    commits |= outcome == SealOutcome::Commit;
-                    aborts |= outcome == SealOutcome::Abort;
+                    commits |= outcome == Outcome::Commit;
+                    aborts |= outcome == Outcome::Abort;
                 }
                 operation.seen_commit |= commits;
                 operation.seen_abort |= aborts;
             }
         }
-        state.lost[index] = 0;
-        let waiting = state.lost[0] | state.lost[1];
-        state.fenced |= current.removed & !waiting;
-        let sealed = current.sealed & !table;
-        state.change(table, TableEpochs { sealed, ..current })
+        state.changes.serve(table)
     }
 
     fn has_resolved(&self, state: &SealState, core: usize, table: u8) -> bool {
         let index = usize::from(table - 1);
-        if state.view(core).epochs[index] != state.current().epochs[index] {
+        if state.changes.view(core).epochs[index] != state.changes.current().epochs[index] {
             return false;
         }
         let mut operations = 0..self.case.operations.len();
@@ -201,7 +187,7 @@ impl SealRules {
                     return true;
                 };
                 let part = state.operations[operation].parts[place];
-                part.stage == SealStage::Unknown || part.outcome != SealOutcome::Undecided
+                part.stage == SealStage::Unknown || part.outcome != Outcome::Undecided
             })
     }
 }

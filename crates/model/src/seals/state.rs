@@ -1,11 +1,9 @@
 //! One state: the changes so far, the changes that each core knows, and each core's state of each
 //! operation.
 
-use super::case::{CORES_MAX, OPERATIONS_MAX, SealCase};
+use super::case::{OPERATIONS_MAX, SealCase};
+use crate::changes::{CORES_MAX, Changes, Outcome};
 use crate::packing::{packed_enums, packed_structs};
-
-/// The largest number of changes in a case, including the initial state.
-pub const NUMBERS_MAX: usize = 10;
 
 /// One step of the model. Cores and operations are indexes into the case, members are indexes into
 /// an operation's list of members.
@@ -47,35 +45,15 @@ packed_enums! {
         /// The member has voted no.
         Refused,
     }
-
-    /// The outcome of an operation, if it is known.
-    SealOutcome {
-        /// The outcome is not known.
-        Undecided,
-        /// The operation commits.
-        Commit,
-        /// The operation aborts.
-        Abort,
-    }
 }
 
 packed_structs! {
-    /// The epochs that the coordinator states in one change.
-    TableEpochs {
-        /// By table: the number of the last change that concerned it.
-        epochs: [u8; 2],
-        /// Tables whose chains are blocked, as a set.
-        sealed: u8,
-        /// Servers that were removed, as a set.
-        removed: u8,
-    }
-
     /// One member's part in an operation.
     SealPart {
         /// How far it has come.
         stage: SealStage,
         /// The outcome, durably.
-        outcome: SealOutcome,
+        outcome: Outcome,
     }
 
     /// One operation. Its messages, once sent, may arrive at any time and more than once.
@@ -87,7 +65,7 @@ packed_structs! {
         /// Whether a member has voted no.
         refused: bool,
         /// The decision, as its decider sends it.
-        decision: SealOutcome,
+        decision: Outcome,
         /// Whether a client or a reader may have seen the commit.
         seen_commit: bool,
         /// Whether the client may have received the answer that the operation aborted.
@@ -98,16 +76,8 @@ packed_structs! {
 
     /// A state of the model.
     SealState {
-        /// The number of the newest change.
-        newest: u8,
-        /// By number.
-        changes: [TableEpochs; NUMBERS_MAX],
-        /// By table: servers that it has lost since it last served, as a set.
-        lost: [u8; 2],
-        /// Servers whose leases have ended, as a set.
-        fenced: u8,
-        /// By core: the newest change that it has taken up.
-        numbers: [u8; CORES_MAX],
+        /// The changes of the configuration.
+        changes: Changes,
         /// By operation.
         operations: [OperationState; OPERATIONS_MAX],
         /// Losses that may still happen.
@@ -122,40 +92,12 @@ packed_structs! {
 impl SealState {
     /// Returns the initial state: all cores know the first change.
     pub fn start(case: &SealCase) -> SealState {
-        let mut state = SealState {
-            newest: 1,
+        SealState {
+            changes: Changes::first(case.cores.len()),
             losses_left: case.losses,
             changes_left: case.changes,
             forgets_left: 1,
             ..SealState::default()
-        };
-        state.changes[1].epochs = [1, 1];
-        for number in &mut state.numbers[..case.cores.len()] {
-            *number = 1;
         }
-        state
-    }
-
-    /// Returns the newest change that a core knows.
-    pub fn view(&self, core: usize) -> TableEpochs {
-        self.changes[usize::from(self.numbers[core])]
-    }
-
-    /// Returns the newest change.
-    pub fn current(&self) -> TableEpochs {
-        self.changes[usize::from(self.newest)]
-    }
-
-    /// Adds a change of `tables`. Returns false if the case permits no further change.
-    pub fn change(&mut self, tables: u8, mut next: TableEpochs) -> bool {
-        if usize::from(self.newest) + 1 == NUMBERS_MAX {
-            return false;
-        }
-        self.newest += 1;
-        for table in (0..2).filter(|table| tables >> table & 1 != 0) {
-            next.epochs[table] = self.newest;
-        }
-        self.changes[usize::from(self.newest)] = next;
-        true
     }
 }

@@ -1,7 +1,8 @@
 //! Describes each step of a counterexample, and the state that the step changes.
 
 use super::operation::SealRules;
-use super::state::{SealOutcome, SealStage, SealState, SealStep};
+use super::state::{SealStage, SealState, SealStep};
+use crate::changes::Outcome;
 
 fn table_name(table: u8) -> &'static str {
     if table == 1 { "A" } else { "B" }
@@ -44,7 +45,7 @@ impl SealRules {
                 format!("The client of {} is answered.", name(operation))
             }
             SealStep::Learn(core) => {
-                let next = state.numbers[core] + 1;
+                let next = state.changes.numbers[core] + 1;
                 format!("{} takes up change {next}.", core_name(core))
             }
             SealStep::Resolve(core, operation) => {
@@ -62,8 +63,8 @@ impl SealRules {
     /// Returns a description of the changes that a step has made.
     pub fn changes_in_words(&self, before: &SealState, after: &SealState) -> Vec<String> {
         let mut changes = Vec::new();
-        if before.newest != after.newest {
-            let current = after.current();
+        if before.changes.newest != after.changes.newest {
+            let current = after.changes.current();
             let sealed = [1, 2]
                 .into_iter()
                 .filter(|table| current.sealed & table != 0);
@@ -72,7 +73,7 @@ impl SealRules {
                 true => "nothing is sealed".into(),
                 false => format!("sealed: {}", sealed.join(" and ")),
             };
-            changes.push(format!("change {}, {sealed}", after.newest));
+            changes.push(format!("change {}, {sealed}", after.changes.newest));
         }
         for (number, chosen) in self.case.operations.iter().enumerate() {
             let (was, is) = (before.operations[number], after.operations[number]);
@@ -84,11 +85,11 @@ impl SealRules {
                 }
                 if was.outcome != is.outcome {
                     changes.push(match is.outcome {
-                        SealOutcome::Undecided => format!("{member} forgets {}", chosen.name),
-                        SealOutcome::Commit => {
+                        Outcome::Undecided => format!("{member} forgets {}", chosen.name),
+                        Outcome::Commit => {
                             format!("{member} knows that {} commits", chosen.name)
                         }
-                        SealOutcome::Abort => format!("{member} knows that {} aborts", chosen.name),
+                        Outcome::Abort => format!("{member} knows that {} aborts", chosen.name),
                     });
                 }
             }

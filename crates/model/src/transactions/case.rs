@@ -1,8 +1,6 @@
 //! The cases of the model of transactions: two rows in two tables, cores with copies of them,
 //! transactions that change or check one or both rows, and the faults that may happen.
 
-/// An upper bound for the number of cores in a case.
-pub const CORES_MAX: usize = 5;
 /// An upper bound for the number of transactions in a case.
 pub const TRANSACTIONS_MAX: usize = 3;
 /// Row x, of table A, as a set of rows or of tables.

@@ -2,8 +2,9 @@
 //! readers see a transaction's changes together, and the transactions have a serial order. Checks
 //! at rest that everything has ended.
 
-use super::state::{ModelState, Outcome, Stage, history, members};
+use super::state::{ModelState, Stage, history};
 use super::walk::TransactionRules;
+use crate::changes::{Outcome, contradiction, members};
 
 impl TransactionRules {
     /// Returns a description of the property that a state violates, if it violates one.
@@ -25,34 +26,28 @@ impl TransactionRules {
         let name = self.transaction(number).name;
         let now = state.transactions[number];
         let knows = |outcome: Outcome| {
-            let mut cores = (0..self.case.cores.len()).filter(|core| !state.is_removed(*core));
+            let mut cores =
+                (0..self.case.cores.len()).filter(|core| !state.changes.is_removed(*core));
             cores.any(|core| now.parts[core].outcome == outcome)
         };
-        let (commit, abort) = (knows(Outcome::Commit), knows(Outcome::Abort));
+        let known = (knows(Outcome::Commit), knows(Outcome::Abort));
         let request = self.transaction(number).request;
         let mut others = self.case.transactions.iter().zip(&state.transactions);
         let other = others.any(|(it, other)| {
             it.request == request && other.answered && other.decision == Outcome::Abort
         });
         if other && now.seen_commit {
-            Some(format!(
+            return Some(format!(
                 "I7: {name} is committed, and its client has seen an abort"
-            ))
-        } else if now.seen_commit && (abort || now.seen_abort) {
-            Some(format!("I2: {name} was seen committed, and is aborted"))
-        } else if now.seen_abort && commit {
-            Some(format!("I2: {name} was seen aborted, and is committed"))
-        } else if commit && abort {
-            Some(format!("I3: {name} is both committed and aborted"))
-        } else {
-            None
+            ));
         }
+        contradiction(name, (now.seen_commit, now.seen_abort), known)
     }
 
     /// Returns the settled value of a row at each remaining core with a copy.
     fn values(&self, state: &ModelState, row: usize) -> Vec<u8> {
         let copies = self.case.copies[row].iter();
-        let remaining = copies.filter(|core| !state.is_removed(**core));
+        let remaining = copies.filter(|core| !state.changes.is_removed(**core));
         remaining.map(|core| state.rows[row][*core]).collect()
     }
 
@@ -93,7 +88,8 @@ impl TransactionRules {
             return None;
         }
         let cores = self.members(state, number);
-        let answers = |core: &usize| !state.is_removed(*core) && state.asking >> core & 1 == 0;
+        let answers =
+            |core: &usize| !state.changes.is_removed(*core) && state.asking >> core & 1 == 0;
         let remaining: Vec<usize> = cores.into_iter().filter(answers).collect();
         let shown = |core: usize, row: usize| history(state.rows[row][core]).any(|it| it == number);
         let copies = |core: usize| {
@@ -106,8 +102,7 @@ impl TransactionRules {
                 .any(|core| copies(*core).any(|row| shown(*core, row)));
         let hides = |core: &&usize| {
             let part = now.parts[**core];
-            let holds = part.stage == Stage::Prepared && !part.settled;
-            !holds && copies(**core).any(|row| !shown(**core, row))
+            !part.holds() && copies(**core).any(|row| !shown(**core, row))
         };
         let hidden = remaining.iter().find(hides).filter(|_| seen)?;
         Some(format!(
@@ -160,7 +155,7 @@ impl TransactionRules {
     /// Returns a description of the work that is unfinished in a state in which only faults can
     /// still happen.
     pub fn unfinished(&self, state: &ModelState) -> Option<String> {
-        if state.current().sealed != 0 {
+        if state.changes.current().sealed != 0 {
             return Some("I16: a table never serves again".into());
         }
         for (number, transaction) in self.case.transactions.iter().enumerate() {
@@ -169,13 +164,8 @@ impl TransactionRules {
                 return Some(format!("I16: {} does not commit", transaction.name));
             }
             let parts = now.parts;
-            for core in (0..self.case.cores.len()).filter(|core| !state.is_removed(*core)) {
-                let holds = match parts[core].stage {
-                    Stage::Walked => true,
-                    Stage::Prepared => !parts[core].settled,
-                    Stage::Unknown | Stage::Refused => false,
-                };
-                if holds {
+            for core in (0..self.case.cores.len()).filter(|core| !state.changes.is_removed(*core)) {
+                if parts[core].stage == Stage::Walked || parts[core].holds() {
                     return Some(format!(
                         "I11, I16: {} keeps its locks at {} for ever",
                         transaction.name, self.case.cores[core]

@@ -5,8 +5,9 @@
 
 use super::case::DecisionWay;
 use super::planted::TransactionBug;
-use super::state::{ModelState, Outcome, Part, Stage, history, members};
+use super::state::{ModelState, Part, Stage, history};
 use super::walk::TransactionRules;
+use crate::changes::{Outcome, members};
 
 impl TransactionRules {
     /// Restarts a core, which loses everything that it had in memory.
@@ -14,10 +15,10 @@ impl TransactionRules {
         let others = self.holds(core);
         let mut cores = 0..self.case.cores.len();
         let full = cores.any(|other| {
-            let gone = state.is_removed(other) || state.asking >> other & 1 != 0;
+            let gone = state.changes.is_removed(other) || state.asking >> other & 1 != 0;
             gone && self.holds(other) & others != 0
         });
-        if full || state.is_removed(core) {
+        if full || state.changes.is_removed(core) {
             return false;
         }
         state.asking |= 1 << core;
@@ -38,14 +39,17 @@ impl TransactionRules {
     /// rows and the outcomes that they know. They ignore what it sent before it restarted.
     pub fn ask_others(&self, state: &mut ModelState, core: usize) -> bool {
         let asks = state.asking >> core & 1 != 0;
-        if !asks || state.is_removed(core) || state.numbers[core] != state.newest {
+        if !asks
+            || state.changes.is_removed(core)
+            || state.changes.numbers[core] != state.changes.newest
+        {
             return false;
         }
         let mut others: Vec<usize> = (0..self.case.cores.len()).collect();
-        others.retain(|other| *other != core && !state.is_removed(*other));
+        others.retain(|other| *other != core && !state.changes.is_removed(*other));
         if others
             .iter()
-            .any(|other| state.numbers[*other] != state.newest)
+            .any(|other| state.changes.numbers[*other] != state.changes.newest)
         {
             return false;
         }
@@ -75,11 +79,12 @@ impl TransactionRules {
         let takes_part = self.takes_part(state, number, core);
         let has_memory = |it: &usize| others.contains(it) && state.asking >> it & 1 == 0;
         let has_coordinator = takes_part && has_memory(&coordinator);
-        let known = others.iter().map(|other| now.parts[*other].outcome);
-        let sent = now.decision as u8 * u8::from(has_coordinator);
-        let known = known.max_by_key(|outcome| *outcome as u8);
-        let known = known.filter(|outcome| *outcome as u8 >= sent);
-        let known = known.unwrap_or(now.decision);
+        let mut logged = others.iter().map(|other| now.parts[*other].outcome);
+        let known = match logged.find(|outcome| *outcome != Outcome::Undecided) {
+            Some(known) => known,
+            None if has_coordinator => now.decision,
+            None => Outcome::Undecided,
+        };
         let decides = takes_part && complete && coordinator == core;
         let outcome = match known {
             Outcome::Undecided if decides => self.outcome_of_decider(state, number, core),
@@ -94,7 +99,7 @@ impl TransactionRules {
             .filter(|row| self.case.copies[*row].contains(&core));
         let mut shown = copies.map(|row| history(state.rows[row][core]).any(|it| it == number));
         let settled = shown.any(|shown| shown);
-        let sealed = state.view(core).sealed & self.tables(number) != 0;
+        let sealed = state.changes.view(core).sealed & self.tables(number) != 0;
         let now = &mut state.transactions[number];
         let part = &mut now.parts[core];
         part.forgot = false;

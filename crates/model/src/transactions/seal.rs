@@ -3,14 +3,15 @@
 
 use super::case::DecisionWay;
 use super::planted::TransactionBug;
-use super::state::{ModelState, Outcome, Part, Stage, TableEpochs, members};
+use super::state::{ModelState, Part, Stage};
 use super::walk::TransactionRules;
+use crate::changes::{Outcome, members};
 
 impl TransactionRules {
     /// Removes a server, and seals all tables that it holds. No table loses more than it tolerates,
     /// or its last copy.
     pub fn lose(&self, state: &mut ModelState, core: usize) -> bool {
-        let current = state.current();
+        let current = state.changes.current();
         let holds = self.holds(core);
         let full = members(holds).any(|table| {
             let copies = self.case.copies[table].iter();
@@ -18,31 +19,23 @@ impl TransactionRules {
             let asks = self.case.copies[table]
                 .iter()
                 .any(|copy| state.asking >> copy & 1 != 0);
-            state.lost[table] != 0 || asks || left.count() == 1
+            state.changes.lost[table] != 0 || asks || left.count() == 1
         });
         let gone = current.removed >> core & 1 != 0;
         if state.losses_left == 0 || gone || full {
             return false;
         }
         state.losses_left -= 1;
-        for table in members(holds) {
-            state.lost[table] |= 1 << core;
-        }
-        let next = TableEpochs {
-            sealed: current.sealed | holds,
-            removed: current.removed | 1 << core,
-            ..current
-        };
-        state.change(holds, next)
+        state.changes.lose(core, holds)
     }
 
     /// Moves a core to the next change. It drops the walks that the change concerns.
     pub fn learn(&self, state: &mut ModelState, core: usize) -> bool {
-        if state.numbers[core] == state.newest {
+        if state.changes.numbers[core] == state.changes.newest {
             return false;
         }
-        state.numbers[core] += 1;
-        if state.view(core).removed >> core & 1 != 0 {
+        state.changes.numbers[core] += 1;
+        if state.changes.view(core).removed >> core & 1 != 0 {
             return false;
         }
         for number in 0..self.case.transactions.len() {
@@ -58,7 +51,7 @@ impl TransactionRules {
 
     /// Returns the members of a transaction that are not removed, in the order of a chain.
     fn remaining(&self, state: &ModelState, number: usize, core: usize) -> Vec<usize> {
-        let removed = state.view(core).removed;
+        let removed = state.changes.view(core).removed;
         let mut cores = self.members(state, number);
         cores.retain(|core| removed >> core & 1 == 0);
         cores
@@ -66,11 +59,11 @@ impl TransactionRules {
 
     /// Returns the outcome by the reports of all remaining members; none while one is missing.
     fn outcome(&self, state: &ModelState, number: usize, core: usize) -> Option<Outcome> {
-        let view = state.view(core);
+        let view = state.changes.view(core);
         let remaining = self.remaining(state, number, core);
         let tables = self.tables(number);
         let answered = remaining.iter().all(|member| {
-            let reported = state.view(*member).epochs;
+            let reported = state.changes.view(*member).epochs;
             members(tables).all(|table| reported[table] == view.epochs[table])
         });
         if !answered {
@@ -125,7 +118,7 @@ impl TransactionRules {
 
     /// Applies the resolution of a transaction at a member.
     pub fn resolve(&self, state: &mut ModelState, core: usize, number: usize) -> bool {
-        let view = state.view(core);
+        let view = state.changes.view(core);
         let open = self.is_open(state, core, number);
         let sealed = view.sealed & self.tables(number) != 0;
         let gone = view.removed >> core & 1 != 0;
@@ -144,7 +137,7 @@ impl TransactionRules {
     /// Lets a table serve once all remaining cores have resolved, and the leases of its lost
     /// servers have ended.
     pub fn serve(&self, state: &mut ModelState, table: u8) -> bool {
-        let current = state.current();
+        let current = state.changes.current();
         let ready = (0..self.case.cores.len()).all(|core| {
             let removed = current.removed >> core & 1 != 0;
             removed || self.has_resolved(state, core, table)
@@ -152,18 +145,12 @@ impl TransactionRules {
         if current.sealed & table == 0 || !ready {
             return false;
         }
-        for table in members(table) {
-            state.lost[table] = 0;
-        }
-        let waiting = state.lost[0] | state.lost[1];
-        state.fenced |= current.removed & !waiting;
-        let sealed = current.sealed & !table;
-        state.change(table, TableEpochs { sealed, ..current })
+        state.changes.serve(table)
     }
 
     fn has_resolved(&self, state: &ModelState, core: usize, table: u8) -> bool {
-        let epochs = state.current().epochs;
-        let known = members(table).all(|it| state.view(core).epochs[it] == epochs[it]);
+        let epochs = state.changes.current().epochs;
+        let known = members(table).all(|it| state.changes.view(core).epochs[it] == epochs[it]);
         let mut numbers = 0..self.case.transactions.len();
         known
             && numbers.all(|number| {

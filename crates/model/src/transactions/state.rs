@@ -1,11 +1,9 @@
 //! One state: the changes of the configuration so far, the changes that each core knows, the rows
 //! at each core, and each core's state of each transaction.
 
-use super::case::{CORES_MAX, TRANSACTIONS_MAX, TransactionCase};
+use super::case::{TRANSACTIONS_MAX, TransactionCase};
+use crate::changes::{CORES_MAX, Changes, Outcome};
 use crate::packing::{packed_enums, packed_structs};
-
-/// The largest number of changes in a case, including the initial state.
-pub const NUMBERS_MAX: usize = 8;
 
 /// One step of the model. Cores and transactions are indexes into the case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,29 +66,9 @@ packed_enums! {
         /// The core has voted no. It has no record of this.
         Refused,
     }
-
-    /// The outcome of a transaction, if it is known.
-    Outcome {
-        /// The outcome is not known.
-        Undecided,
-        /// The transaction commits.
-        Commit,
-        /// The transaction aborts.
-        Abort,
-    }
 }
 
 packed_structs! {
-    /// The epochs that the coordinator of the cluster states in one change.
-    TableEpochs {
-        /// By table: the number of the last change that concerned it.
-        epochs: [u8; 2],
-        /// Tables that are sealed, as a set.
-        sealed: u8,
-        /// Servers that were removed, as a set.
-        removed: u8,
-    }
-
     /// One core's part in a transaction.
     Part {
         /// How far it has come.
@@ -159,18 +137,10 @@ packed_structs! {
 
     /// A state of the model.
     ModelState {
-        /// The number of the newest change.
-        newest: u8,
-        /// By number.
-        changes: [TableEpochs; NUMBERS_MAX],
-        /// By table: servers that it has lost since it last served, as a set.
-        lost: [u8; 2],
-        /// Servers whose leases have ended, as a set.
-        fenced: u8,
+        /// The changes of the configuration.
+        changes: Changes,
         /// Cores that have lost their memory and not asked the others, as a set.
         asking: u8,
-        /// By core: the newest change that it has adopted.
-        numbers: [u8; CORES_MAX],
         /// By row and core: the settled value, which lists the transactions that changed it.
         rows: [[u8; CORES_MAX]; 2],
         /// By transaction.
@@ -201,25 +171,22 @@ pub fn history(value: u8) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Returns the rows, or the tables, of a set.
-pub fn members(set: u8) -> impl Iterator<Item = usize> + Clone {
-    (0..2).filter(move |index| set >> index & 1 != 0)
+impl Part {
+    /// Returns whether the core has voted yes, and has not shown the outcome.
+    pub fn holds(&self) -> bool {
+        self.stage == Stage::Prepared && !self.settled
+    }
 }
 
 impl ModelState {
     /// Returns the initial state: all cores know the first change.
     pub fn start(case: &TransactionCase) -> ModelState {
-        let mut state = ModelState {
-            newest: 1,
+        ModelState {
+            changes: Changes::first(case.cores.len()),
             losses_left: case.losses,
             crashes_left: case.crashes,
             ..ModelState::default()
-        };
-        state.changes[1].epochs = [1, 1];
-        for number in &mut state.numbers[..case.cores.len()] {
-            *number = 1;
         }
-        state
     }
 
     /// Returns the transactions whose clients have their answers, as a set.
@@ -227,33 +194,5 @@ impl ModelState {
         let numbers = self.transactions.iter().enumerate();
         let answered = numbers.filter(|(_, it)| it.answered && it.seen_commit);
         answered.map(|(number, _)| 1 << number).sum()
-    }
-
-    /// Returns the newest change that a core knows.
-    pub fn view(&self, core: usize) -> TableEpochs {
-        self.changes[usize::from(self.numbers[core])]
-    }
-
-    /// Returns the newest change.
-    pub fn current(&self) -> TableEpochs {
-        self.changes[usize::from(self.newest)]
-    }
-
-    /// Returns whether a core is removed, whether or not it still runs.
-    pub fn is_removed(&self, core: usize) -> bool {
-        (self.current().removed | self.fenced) >> core & 1 != 0
-    }
-
-    /// Adds a change of `tables`. Returns false if the model has no room for another one.
-    pub fn change(&mut self, tables: u8, mut next: TableEpochs) -> bool {
-        if usize::from(self.newest) + 1 == NUMBERS_MAX {
-            return false;
-        }
-        self.newest += 1;
-        for table in members(tables) {
-            next.epochs[table] = self.newest;
-        }
-        self.changes[usize::from(self.newest)] = next;
-        true
     }
 }

@@ -1,7 +1,8 @@
 //! Describes each step of a counterexample, and the state that the step changes.
 
-use super::state::{ModelState, Outcome, Stage, TransactionStep, history};
+use super::state::{ModelState, Stage, TransactionStep, history};
 use super::walk::TransactionRules;
+use crate::changes::Outcome;
 
 fn outcome_words(outcome: Outcome) -> &'static str {
     match outcome {
@@ -75,7 +76,7 @@ impl TransactionRules {
                 format!("{} has the answers of all others.", core_name(core))
             }
             TransactionStep::Learn(core) => {
-                let next = state.numbers[core] + 1;
+                let next = state.changes.numbers[core] + 1;
                 format!("{} takes up change {next}.", core_name(core))
             }
             TransactionStep::Resolve(core, number) => {
@@ -94,14 +95,14 @@ impl TransactionRules {
     /// Returns a description of the changes that a step has made.
     pub fn changes_in_words(&self, before: &ModelState, after: &ModelState) -> Vec<String> {
         let mut changes = Vec::new();
-        if before.newest != after.newest {
-            let text = match after.current().sealed {
+        if before.changes.newest != after.changes.newest {
+            let text = match after.changes.current().sealed {
                 0 => "nothing is sealed",
                 1 => "table A is sealed",
                 2 => "table B is sealed",
                 _ => "both tables are sealed",
             };
-            changes.push(format!("change {}: {text}", after.newest));
+            changes.push(format!("change {}: {text}", after.changes.newest));
         }
         for (number, chosen) in self.case.transactions.iter().enumerate() {
             let (was, is) = (before.transactions[number], after.transactions[number]);

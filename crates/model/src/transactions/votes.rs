@@ -2,10 +2,9 @@
 
 use super::case::DecisionWay;
 use super::planted::TransactionBug;
-use super::state::{
-    ModelState, Outcome, ReadState, Stage, TransactionStep, changed, history, members,
-};
+use super::state::{ModelState, ReadState, Stage, TransactionStep, changed, history};
 use super::walk::TransactionRules;
+use crate::changes::{Outcome, members};
 
 impl TransactionRules {
     /// Returns whether a core may judge the prepare: in a chain all earlier members must have voted
@@ -38,10 +37,8 @@ impl TransactionRules {
                 continue;
             }
             // The primary has settled these before it evaluated this one, so they are decided.
-            let settling = history(now.old[row]).any(|other| {
-                let part = state.transactions[other].parts[core];
-                part.stage == Stage::Prepared && !part.settled
-            });
+            let settling =
+                history(now.old[row]).any(|other| state.transactions[other].parts[core].holds());
             let waits_behind = settling && !self.is(TransactionBug::RefusesBehindSettling);
             if locked && (chained || waits_behind) {
                 return None;
@@ -116,7 +113,7 @@ impl TransactionRules {
         // Transactions whose changes the client has read are decided.
         let mut settling =
             history(now.read[row]).map(|other| state.transactions[other].parts[core]);
-        let settling = settling.any(|part| part.stage == Stage::Prepared && !part.settled);
+        let settling = settling.any(|part| part.holds());
         if locked && (settling || self.is(TransactionBug::CheckWaits)) {
             return false;
         }
@@ -372,10 +369,9 @@ impl TransactionRules {
         }
         let finished = self.members(state, number).into_iter().all(|core| {
             let part = now.parts[core];
-            let ended = part.stage != Stage::Prepared || part.settled;
-            part.outcome != Outcome::Undecided && ended && !state.is_removed(core)
+            part.outcome != Outcome::Undecided && !part.holds() && !state.changes.is_removed(core)
         });
-        if !finished || state.current().sealed != 0 {
+        if !finished || state.changes.current().sealed != 0 {
             return false;
         }
         let now = &mut state.transactions[number];
@@ -408,12 +404,12 @@ impl TransactionRules {
     pub fn settle(&self, state: &mut ModelState, number: usize, core: usize) -> bool {
         let now = state.transactions[number];
         let part = now.parts[core];
-        if part.stage != Stage::Prepared || part.settled || !self.runs(state, core) {
+        if !part.holds() || !self.runs(state, core) {
             return false;
         }
         let commits = part.outcome == Outcome::Commit;
         let tables = self.tables(number);
-        let (view, then) = (state.view(core), state.changes[usize::from(now.begun)]);
+        let (view, then) = (state.changes.view(core), state.changes.of(now.begun));
         let later = members(tables).any(|table| view.epochs[table] > then.epochs[table]);
         let serves = later && view.sealed & tables == 0;
         let seen = match part.outcome {
@@ -431,10 +427,7 @@ impl TransactionRules {
         let changed_rows = members(self.transaction(number).changes);
         let copies = changed_rows.filter(|row| self.case.copies[*row].contains(&core));
         let mut earlier = copies.clone().flat_map(|row| history(now.old[row]));
-        let waits = |other: usize| {
-            let part = state.transactions[other].parts[core];
-            part.stage == Stage::Prepared && !part.settled
-        };
+        let waits = |other: usize| state.transactions[other].parts[core].holds();
         // After a restart several may hold a row. They settle in the order of their versions.
         if commits && earlier.any(waits) {
             return false;

@@ -3,7 +3,8 @@
 
 use super::case::{DecisionWay, Transaction, TransactionCase};
 use super::planted::TransactionBug;
-use super::state::{ModelState, Outcome, Part, Stage, history, members};
+use super::state::{ModelState, Part, Stage, history};
+use crate::changes::{Outcome, members};
 
 /// The model of transactions for one small cluster: its possible steps, and the invariants to
 /// check. With `bug`, the model breaks one rule of docs/rules.md.
@@ -47,7 +48,7 @@ impl TransactionRules {
         row: usize,
     ) -> impl Iterator<Item = usize> + use<'a> {
         let begun = state.transactions[number].begun;
-        let removed = state.changes[usize::from(begun)].removed;
+        let removed = state.changes.of(begun).removed;
         let copies = self.case.copies[row].iter().copied();
         copies.filter(move |core| removed >> core & 1 == 0)
     }
@@ -119,7 +120,7 @@ impl TransactionRules {
     /// Returns whether a core takes part in anything. A removed server does until its leases have
     /// ended.
     pub fn runs(&self, state: &ModelState, core: usize) -> bool {
-        (state.fenced | state.asking) >> core & 1 == 0
+        (state.changes.fenced | state.asking) >> core & 1 == 0
     }
 
     /// Returns whether a core takes part in a transaction: all of its tables are in the epochs in
@@ -137,7 +138,7 @@ impl TransactionRules {
         tables: u8,
     ) -> bool {
         let begun = state.transactions[number].begun;
-        let (view, then) = (state.view(core), state.changes[usize::from(begun)]);
+        let (view, then) = (state.changes.view(core), state.changes.of(begun));
         let same = members(tables).all(|table| view.epochs[table] == then.epochs[table]);
         begun != 0 && self.runs(state, core) && same && view.sealed & tables == 0
     }
@@ -151,8 +152,7 @@ impl TransactionRules {
     ) -> bool {
         let mut others = self.case.transactions.iter().enumerate();
         others.any(|(other, transaction)| {
-            let part = state.transactions[other].parts[core];
-            let holds = part.stage == Stage::Prepared && !part.settled;
+            let holds = state.transactions[other].parts[core].holds();
             Some(other) != number && holds && transaction.changes >> row & 1 != 0
         })
     }
@@ -163,16 +163,13 @@ impl TransactionRules {
         state: &ModelState,
         (number, core, row): (usize, usize, usize),
     ) -> bool {
-        let others = 0..self.case.transactions.len();
-        others.filter(|other| *other != number).any(|other| {
-            let part = state.transactions[other].parts[core];
+        let mut others = (0..self.case.transactions.len()).filter(|other| *other != number);
+        let walks = others.any(|other| {
+            let walked = state.transactions[other].parts[core].stage == Stage::Walked;
             let changes = self.transaction(other).changes >> row & 1 != 0;
-            match part.stage {
-                Stage::Walked => changes && self.primary(state, other, row) == core,
-                Stage::Prepared => changes && !part.settled,
-                Stage::Unknown | Stage::Refused => false,
-            }
-        })
+            walked && changes && self.primary(state, other, row) == core
+        });
+        walks || self.is_prepared(state, (Some(number), core, row))
     }
 
     /// Begins a transaction: its client has read the rows that it checks, and sends it. It sends a
@@ -187,10 +184,10 @@ impl TransactionRules {
             return false;
         }
         let tables = transaction.changes | transaction.checks;
-        if state.current().sealed & tables != 0 {
+        if state.changes.current().sealed & tables != 0 {
             return false;
         }
-        state.transactions[number].begun = state.newest;
+        state.transactions[number].begun = state.changes.newest;
         state.transactions[number].after = state.answered();
         for row in members(transaction.checks) {
             let core = self.copy_or_primary(state, (number, row), transaction.reads_at_copy);
