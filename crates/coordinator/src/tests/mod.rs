@@ -308,8 +308,12 @@ fn table(name: &str, failures: u8) -> Schema {
 }
 
 fn create(name: &str, failures: u8) -> Request {
+    create_as(table(name, failures))
+}
+
+fn create_as(schema: Schema) -> Request {
     Request::CreateTable {
-        schema: table(name, failures),
+        schema,
         if_not_exists: false,
     }
 }

@@ -27,20 +27,9 @@ fn scene_of_single_partitions() -> Scene {
     (1..=3).for_each(|id| scene.join(id));
     let mut schema = table("flights", 1);
     schema.partitions = 1;
-    create_as(&mut scene, schema);
+    scene.ask_from(CLIENT, create_as(schema));
     add_thin(&mut scene, 1);
     scene
-}
-
-fn create_as(scene: &mut Scene, schema: Schema) {
-    let if_not_exists = false;
-    scene.ask_from(
-        CLIENT,
-        Request::CreateTable {
-            schema,
-            if_not_exists,
-        },
-    );
 }
 
 /// Adds a thin index with this many copies to the table, and fills it.
@@ -273,7 +262,7 @@ fn split_ranges_of_a_copy(servers: u32) -> usize {
     (1..=servers).for_each(|id| scene.join(id));
     let mut schema = table("flights", 1);
     schema.indexes[0].by_range = true;
-    create_as(&mut scene, schema);
+    scene.ask_from(CLIENT, create_as(schema));
     let by_tail = |scene: &Scene| flights(scene).layout.replexes[1].ranges.clone().unwrap();
     // Most of them are parts of the first range, so that one core gives again and again.
     for key in [90, 80, 70, 60, 50, 95, 40, 30] {
@@ -433,13 +422,13 @@ fn the_number_of_partitions_changes_beside_a_copy_that_stays() {
         (1..=2).for_each(|id| scene.join(id));
         let mut schema = table("flights", 1);
         schema.indexes[0].by_range = true;
-        create_as(&mut scene, schema);
+        scene.ask_from(CLIENT, create_as(schema));
         // Other tables make the server without ranges look full, or the one with ranges.
         for number in 0..also {
             let mut other = table(&format!("other_{number}"), 0);
             other.indexes.clear();
             other.partitions = 1;
-            create_as(&mut scene, other);
+            scene.ask_from(CLIENT, create_as(other));
         }
         // The first change makes the number of the primary copy the last one, and the second one
         // makes it 0 again.
