@@ -25,6 +25,7 @@ use tokio::task::JoinHandle;
 
 use crate::support;
 use crate::support::etcd::{self, Etcd};
+use crate::support::rows::number;
 
 /// Writes that must be acknowledged before the next thing goes wrong.
 const STEPS: i64 = 200;
@@ -126,13 +127,6 @@ impl Load {
         let inspector = Inspector::new(cluster.coordinator_addresses(), within).await;
         let copies = inspector.unwrap().sums("load").await.unwrap();
         assert!(are_equal(&copies), "{copies:#?}");
-    }
-}
-
-fn number(value: &Value) -> i64 {
-    match value {
-        Value::Int64(number) => *number,
-        other => panic!("{other:?}"),
     }
 }
 

@@ -22,7 +22,7 @@ const NOTE_BYTES: usize = 1000;
 async fn an_index_is_made_under_load_though_processes_are_killed() {
     let (mut cluster, client, table) = people(4, Durability::Replicated).await;
     let address = cluster.coordinator_address().to_owned();
-    fill(&table, ROWS, WRITERS, person).await;
+    fill(&table, 0..ROWS, WRITERS, person).await;
 
     let over = Arc::new(AtomicBool::new(false));
     let writer = insert_until(table.clone(), ROWS, person, Arc::clone(&over));
@@ -145,7 +145,7 @@ async fn a_thin_index_has_no_long_keys() {
 async fn an_index_changes_its_kind_under_load_though_its_client_is_killed() {
     let (mut cluster, client, table) = people(3, Durability::Replicated).await;
     let address = cluster.coordinator_address().to_owned();
-    fill(&table, ROWS, WRITERS, person).await;
+    fill(&table, 0..ROWS, WRITERS, person).await;
     let sql = |text: &str| support::run_well(&["sql", "-C", &address, "-c", text]);
     sql("CREATE INDEX of_note ON people (note)");
     client.refresh().await.unwrap();
@@ -207,7 +207,7 @@ async fn an_index_changes_its_kind_under_load_though_its_client_is_killed() {
 async fn a_value_may_go_to_another_row_while_its_unique_index_is_made() {
     let (mut cluster, client, table) = people(3, Durability::Replicated).await;
     let address = cluster.coordinator_address().to_owned();
-    fill(&table, ROWS, WRITERS, |id| badged(id, id)).await;
+    fill(&table, 0..ROWS, WRITERS, |id| badged(id, id)).await;
 
     let over = Arc::new(AtomicBool::new(false));
     let mut writers = tokio::task::JoinSet::new();

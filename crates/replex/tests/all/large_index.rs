@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use client::{Client, ConnectOptions, IfExists, RequestResult, Retry, SchemaBuilder, Table};
@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 
 use crate::support;
 use crate::support::noise::Noise;
+use crate::support::rows::{self, number};
 
 const ROWS_DEFAULT: i64 = 20_000;
 const LOADERS: i64 = 64;
@@ -42,22 +43,15 @@ fn first_a(id: i64) -> i64 {
 /// if it runs twice.
 fn is_done(asked: Result<RequestResult, client::Error>) -> bool {
     match asked {
-        Ok(_) => true,
+        Ok(result) => result.took_effect(),
         Err(error) if error.retry() == Retry::Never => panic!("{error}"),
         Err(_) => false,
     }
 }
 
-async fn load(table: Table, first: i64, rows: i64, loaded: Arc<AtomicI64>) {
-    for id in (first..rows).step_by(LOADERS as usize) {
-        let note = Value::Text(format!("row number {id}"));
-        let row = [Value::Int64(id), Value::Int64(first_a(id)), note];
-        while !is_done(table.insert(&row).await) {}
-        let count = loaded.fetch_add(1, Ordering::Relaxed) + 1;
-        if count % (rows / 10) == 0 {
-            println!("{count} of {rows} rows");
-        }
-    }
+fn row(id: i64) -> Vec<Value> {
+    let note = Value::Text(format!("row number {id}"));
+    vec![Value::Int64(id), Value::Int64(first_a(id)), note]
 }
 
 /// Changes the indexed column of rows of its own until it is over. Returns the last values.
@@ -77,13 +71,6 @@ async fn write(table: Table, first: i64, rows: i64, over: Arc<AtomicBool>) -> BT
         tokio::time::sleep(PAUSE).await;
     }
     values
-}
-
-fn number(value: &Value) -> i64 {
-    match value {
-        Value::Int64(number) => *number,
-        other => panic!("{other:?} is no number"),
-    }
 }
 
 /// Reads the whole index and compares it with the rows that the writers know. If the read fails,
@@ -139,12 +126,13 @@ async fn an_index_splits_while_its_table_is_written() {
         .build()
         .unwrap();
     let table = client.create_table(schema, IfExists::Fail).await.unwrap();
-    let (begun, loaded) = (Instant::now(), Arc::default());
-    let mut loading = JoinSet::new();
-    for first in 0..LOADERS {
-        loading.spawn(load(table.clone(), first, rows, Arc::clone(&loaded)));
+    let begun = Instant::now();
+    for tenth in 0..10 {
+        let ids = rows * tenth / 10..rows * (tenth + 1) / 10;
+        let loaded = ids.end;
+        rows::fill(&table, ids, LOADERS, row).await;
+        println!("{loaded} of {rows} rows");
     }
-    loading.join_all().await;
     println!("{rows} rows are loaded after {:.1?}", begun.elapsed());
 
     let over = Arc::new(AtomicBool::new(false));

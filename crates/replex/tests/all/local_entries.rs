@@ -29,7 +29,7 @@ async fn lookups_by_an_index_that_came_late_need_no_scan_when_a_server_is_lost()
     let schema = support::people(1, Durability::Replicated);
     let wanted = with_index(&schema, "by_note");
     let table = client.create_table(schema, IfExists::Fail).await.unwrap();
-    fill(&table, ROWS, WRITERS, person).await;
+    fill(&table, 0..ROWS, WRITERS, person).await;
     let over = Arc::new(AtomicBool::new(false));
     let writer = insert_until(table.clone(), ROWS, person, Arc::clone(&over));
     let writer = tokio::spawn(writer);

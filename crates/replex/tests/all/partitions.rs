@@ -29,7 +29,7 @@ async fn full_table(cluster: &Cluster) -> (Client, Table) {
     let client = Client::connect(options).await.unwrap();
     let schema = support::people(1, Durability::Replicated);
     let table = client.create_table(schema, IfExists::Fail).await.unwrap();
-    fill(&table, ROWS, WRITERS, person).await;
+    fill(&table, 0..ROWS, WRITERS, person).await;
     (client, table)
 }
 

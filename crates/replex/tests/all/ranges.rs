@@ -15,6 +15,7 @@ use sql::SqlSession;
 use tokio::sync::mpsc;
 
 use crate::support;
+use crate::support::rows::number;
 use crate::support::statements::{run, session};
 
 const ROWS: i64 = 60;
@@ -44,13 +45,6 @@ async fn move_rows(address: String, mut permits: mpsc::Receiver<()>) -> usize {
         }
     }
     moves
-}
-
-fn number(value: &Value) -> i64 {
-    match value {
-        Value::Int64(number) => *number,
-        other => panic!("{other:?} is no number"),
-    }
 }
 
 /// Checks rows of number and key: each once, those that stayed, none from outside, in order.

@@ -214,9 +214,9 @@ async fn rows_that_came_later_are_passed_page_by_page() {
         .unwrap();
     let client = connect(&cluster).await;
     let table = client.create_table(schema, IfExists::Fail).await.unwrap();
-    support::rows::fill(&table, 3, 1, |id| vec![Value::Int64(-id)]).await;
+    support::rows::fill(&table, 0..3, 1, |id| vec![Value::Int64(-id)]).await;
     let snapshot = client.snapshot(&[&table]).await.unwrap();
-    support::rows::fill(&table, LATER, 64, |id| vec![Value::Int64(id + 1)]).await;
+    support::rows::fill(&table, 0..LATER, 64, |id| vec![Value::Int64(id + 1)]).await;
     // More keys than a page looks at have no row at the version.
     for descending in [false, true] {
         let scan = table.scan().at(&snapshot);

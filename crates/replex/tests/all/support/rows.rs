@@ -41,13 +41,21 @@ pub async fn insert(table: &Table, ids: Range<i64>) {
     }
 }
 
-/// Rows from number 0 on, by so many writers at a time.
-pub async fn fill(table: &Table, rows: i64, writers: i64, row: fn(i64) -> Vec<Value>) {
+/// The number in a value.
+pub fn number(value: &Value) -> i64 {
+    match value {
+        Value::Int64(number) => *number,
+        other => panic!("{other:?} is no number"),
+    }
+}
+
+/// Rows with these numbers, by so many writers at a time.
+pub async fn fill(table: &Table, ids: Range<i64>, writers: i64, row: fn(i64) -> Vec<Value>) {
     let mut filling = JoinSet::new();
     for writer in 0..writers {
-        let table = table.clone();
+        let (table, own) = (table.clone(), ids.start + writer..ids.end);
         filling.spawn(async move {
-            for id in (writer..rows).step_by(writers as usize) {
+            for id in own.step_by(writers as usize) {
                 let result = table.insert(&row(id)).await.unwrap();
                 assert!(
                     matches!(result, RequestResult::Applied { .. }),
