@@ -51,8 +51,10 @@ pub enum BenchCommand {
     Tables,
     /// Lists, ranges and counts over several partitions: Q1.
     Statements,
-    /// Thin indexes compared with copies, and with several ranges: O1 to O5, O8.
+    /// Thin indexes compared with copies, and with several ranges: O1 to O5.
     Indexes,
+    /// A thin index that is made over a full table, with and without load: O8.
+    IndexBuilding,
     /// Opening snapshots, and writes while snapshots are opened: Q2, Q3.
     Snapshots,
     /// Load, A, B, C, D and F with rows of 100 B and 1 kB: S7, S8.
@@ -105,6 +107,7 @@ pub fn run(arguments: &MeasureArguments) -> io::Result<()> {
             BenchCommand::HotKey,
             BenchCommand::Statements,
             BenchCommand::Indexes,
+            BenchCommand::IndexBuilding,
             BenchCommand::Snapshots,
             BenchCommand::Ycsb,
             BenchCommand::Servers,
@@ -151,6 +154,10 @@ fn measure(
                 ("statements", experiments::statements::run(options).await?)
             }
             BenchCommand::Indexes => ("indexes", experiments::indexes::run(options).await?),
+            BenchCommand::IndexBuilding => (
+                "index-building",
+                experiments::index_building::run(options).await?,
+            ),
             BenchCommand::Snapshots => ("snapshots", experiments::snapshots::run(options).await?),
             BenchCommand::Ycsb => ("ycsb", experiments::ycsb::run(options).await?),
             BenchCommand::Scans => ("scans", experiments::scans::run(options).await?),

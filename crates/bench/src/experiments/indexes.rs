@@ -1,12 +1,12 @@
 //! Thin indexes compared with copies: lookups of one row, ranges of 100 rows, overwrites that
-//! change entries, and the making of an index (O1 to O4, O8). Copies and thin indexes are read by
-//! the same calls of the client. O5 is in `index_ranges`.
+//! change entries (O1 to O4). Copies and thin indexes are read by the same calls of the client. O5
+//! is in `index_ranges`.
 
 use std::cell::Cell;
 use std::io;
 use std::ops::Bound;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use client::{Client, IfExists, SchemaBuilder, Table, Value};
 use placement::{ColumnType, Durability, Index, ThinIndex, ascending, encode_key};
@@ -16,7 +16,6 @@ use super::index_ranges;
 use crate::distribution::BenchRandom;
 use crate::measure::{MeasuredWorker, Series, run as measure};
 use crate::options::MeasureOptions;
-use crate::pairs::Measurements;
 use crate::processes::{BenchCluster, ServerKind};
 use crate::report::FigureReport;
 use crate::store::{self, applied, failed};
@@ -82,13 +81,11 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     // Whole groups.
     let rows = options.rows.max(RANGE_ROWS) / RANGE_ROWS * RANGE_ROWS;
     load(&table, rows).await?;
-    let made = make_thin(&clients[0], rows).await?;
+    make_thin(&clients[0]).await?;
     make_ranged(&clients[0]).await?;
     let table = clients[0].table(TABLE).await.map_err(failed)?;
     reads(options, &cluster, (&table, rows), &mut report).await?;
     overwrites(options, &cluster, &clients[0], &mut report).await?;
-    let what = format!("a thin index over {rows} rows is made: rows");
-    report.plain("O8", &what, &made, "1/s");
     drop(cluster);
     index_ranges::run(options, &mut report).await?;
     Ok(report)
@@ -113,9 +110,8 @@ async fn read_table(client: &Client) -> io::Result<Table> {
     created.await.map_err(failed)
 }
 
-/// Makes the thin indexes on the full table, and returns the rows per second.
-async fn make_thin(client: &Client, rows: u64) -> io::Result<Measurements> {
-    let mut rates = Measurements::default();
+/// Makes the thin indexes on the full table.
+async fn make_thin(client: &Client) -> io::Result<()> {
     let indexes = [("thin", Vec::new()), ("thin_with_all", vec![1, 3])];
     for (name, included) in indexes {
         let table = client.table(TABLE).await.map_err(failed)?;
@@ -128,11 +124,9 @@ async fn make_thin(client: &Client, rows: u64) -> io::Result<Measurements> {
             unique: false,
             copies: 1,
         });
-        let begun = Instant::now();
         client.add_copy(wanted, &|_| {}).await.map_err(failed)?;
-        rates.push(rows as f64 / begun.elapsed().as_secs_f64());
     }
-    Ok(rates)
+    Ok(())
 }
 
 /// Makes a copy on the full table that ranges divide.

@@ -5,6 +5,7 @@ pub mod changes;
 mod failures;
 pub mod hot_key;
 pub mod import;
+pub mod index_building;
 pub mod index_ranges;
 pub mod indexes;
 pub mod insert;

@@ -74,7 +74,6 @@ impl TransactionRules {
         if now.begun == 0 || now.forgotten || !cores.contains(&core) {
             return;
         }
-        let complete = self.is_complete(state, number);
         let coordinator = self.decider(state, number);
         let takes_part = self.takes_part(state, number, core);
         let has_memory = |it: &usize| others.contains(it) && state.asking >> it & 1 == 0;
@@ -85,7 +84,7 @@ impl TransactionRules {
             None if has_coordinator => now.decision,
             None => Outcome::Undecided,
         };
-        let decides = takes_part && complete && coordinator == core;
+        let decides = takes_part && now.sent && coordinator == core;
         let outcome = match known {
             Outcome::Undecided if decides => self.outcome_of_decider(state, number, core),
             known => known,

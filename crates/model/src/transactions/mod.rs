@@ -43,6 +43,7 @@ impl StateSpace for TransactionRules {
         match step {
             TransactionStep::Begin(number) => self.begin(state, number),
             TransactionStep::Walk(number) => self.visit(state, number),
+            TransactionStep::Send(number) => self.send(state, number),
             TransactionStep::Release(number, core) => self.release(state, number, core),
             TransactionStep::Prepare(number, core) => self.prepare(state, number, core, false),
             TransactionStep::Refuse(number, core) => self.prepare(state, number, core, true),

@@ -12,6 +12,8 @@ pub enum TransactionStep {
     Begin(usize),
     /// The walk of a transaction arrives at its next primary.
     Walk(usize),
+    /// The walk comes back to the coordinator, which sends the complete prepare.
+    Send(usize),
     /// A core where a walk has ended without a prepare releases the transaction's locks.
     Release(usize, usize),
     /// A prepare arrives at a member, which judges it.
@@ -89,6 +91,8 @@ packed_structs! {
         walked: u8,
         /// Whether the walk ended because the request was known.
         known: bool,
+        /// Whether the coordinator has sent the complete prepare.
+        sent: bool,
         /// By row: the value that the client has read, if the transaction checks it.
         read: [u8; 2],
         /// By row: the value on which the primary evaluated the change.

@@ -29,6 +29,9 @@ impl TransactionRules {
                     core_name(core)
                 )
             }
+            TransactionStep::Send(number) => {
+                format!("The coordinator of {} sends the prepare.", name(number))
+            }
             TransactionStep::Release(number, core) => {
                 format!("{} releases the walk of {}.", core_name(core), name(number))
             }

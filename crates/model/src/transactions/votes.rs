@@ -60,8 +60,7 @@ impl TransactionRules {
     ) -> bool {
         let now = state.transactions[number];
         let late = now.forgotten && !self.is(TransactionBug::LineIgnored);
-        let complete = now.begun != 0 && self.is_complete(state, number);
-        if !complete || now.known || late || !self.members(state, number).contains(&core) {
+        if !now.sent || late || !self.members(state, number).contains(&core) {
             return false;
         }
         let part = now.parts[core];
@@ -98,7 +97,7 @@ impl TransactionRules {
         let now = state.transactions[number];
         let checks = self.transaction(number).checks >> row & 1 != 0;
         let checked = now.checked >> row & 1 != 0;
-        if now.begun == 0 || !checks || checked || !self.is_complete(state, number) {
+        if !now.sent || !checks || checked {
             return false;
         }
         let held = self.missing_votes(state, number) == 0;
@@ -128,7 +127,7 @@ impl TransactionRules {
     /// Decides by the votes, at the coordinator or at the end of a chain.
     pub fn decide(&self, state: &mut ModelState, number: usize) -> bool {
         let now = state.transactions[number];
-        if now.begun == 0 || now.unsure || !self.is_complete(state, number) {
+        if !now.sent || now.unsure {
             return false;
         }
         let core = self.decider(state, number);
@@ -153,11 +152,10 @@ impl TransactionRules {
     /// restarted, the client may have seen a commit that needs no durable decision.
     pub fn give_up(&self, state: &mut ModelState, number: usize) -> bool {
         let now = state.transactions[number];
-        let complete = now.begun != 0 && self.is_complete(state, number);
         let way = self.transaction(number).way;
         let bound = now.restarted && way == DecisionWay::AllVotes;
         let bound = bound && !self.is(TransactionBug::GivesUpAfterRestart);
-        let may = self.case.gives_up && complete && !now.unsure && !bound;
+        let may = self.case.gives_up && now.sent && !now.unsure && !bound;
         if !may || way == DecisionWay::Chain {
             return false;
         }
@@ -280,8 +278,7 @@ impl TransactionRules {
         }
     }
 
-    /// Answers the client: a commit at the coordinator, an abort at the first primary, where a late
-    /// copy of the request would arrive. In a chain both are answered at the first member.
+    /// Answers the client at the first primary, where a late copy of the request would arrive.
     pub fn answer(&self, state: &mut ModelState, number: usize) -> bool {
         let now = state.transactions[number];
         let decided = now.decision != Outcome::Undecided;
@@ -291,11 +288,7 @@ impl TransactionRules {
         let chained = self.transaction(number).way == DecisionWay::Chain;
         let commits = now.decision == Outcome::Commit;
         let first = self.members(state, number)[0];
-        let core = match commits && !chained {
-            true => self.decider(state, number),
-            false => first,
-        };
-        if !self.takes_part(state, number, core) || core != first && now.unsure {
+        if !self.takes_part(state, number, first) || !chained && now.unsure {
             return false;
         }
         if !commits && !chained && !self.is_recorded(state, number) {
@@ -450,6 +443,7 @@ impl TransactionRules {
         for step in [
             TransactionStep::Begin(number),
             TransactionStep::Walk(number),
+            TransactionStep::Send(number),
             TransactionStep::Decide(number),
             TransactionStep::GiveUp(number),
             TransactionStep::AskMembers(number),

@@ -108,13 +108,14 @@ impl TransactionRules {
         self.copy_or_primary(state, (number, row), at_copy)
     }
 
-    /// Returns the core that decides: the last primary, or the end of the chain.
+    /// Returns the core that decides: the first primary, or the end of the chain.
     pub fn decider(&self, state: &ModelState, number: usize) -> usize {
-        let cores = match self.transaction(number).way {
-            DecisionWay::Chain => self.members(state, number),
-            DecisionWay::AllVotes | DecisionWay::Decision => self.walk(state, number),
+        let cores = self.members(state, number);
+        let decider = match self.transaction(number).way {
+            DecisionWay::Chain => cores.last(),
+            DecisionWay::AllVotes | DecisionWay::Decision => cores.first(),
         };
-        *cores.last().expect("it changes a row")
+        *decider.expect("it changes a row")
     }
 
     /// Returns whether a core takes part in anything. A removed server does until its leases have
@@ -267,20 +268,37 @@ impl TransactionRules {
         true
     }
 
-    /// Returns whether the walk of a transaction has ended with a complete prepare.
-    pub fn is_complete(&self, state: &ModelState, number: usize) -> bool {
+    /// Lets the walk come back to the coordinator, its first primary. It sends the prepare to all
+    /// members, if it still has its lock and evaluation.
+    pub fn send(&self, state: &mut ModelState, number: usize) -> bool {
         let now = state.transactions[number];
-        now.begun != 0 && usize::from(now.walked) == self.walk(state, number).len()
-    }
-
-    /// Releases the locks of a walk that ended without a prepare.
-    pub fn release(&self, state: &mut ModelState, number: usize, core: usize) -> bool {
-        let now = &mut state.transactions[number];
-        let part = &mut now.parts[core];
-        if !now.known || part.stage != Stage::Walked {
+        if now.begun == 0 || now.known || now.sent {
             return false;
         }
-        *part = Part::default();
+        let walk = self.walk(state, number);
+        let complete = usize::from(now.walked) == walk.len();
+        let first = walk[0];
+        let walked = now.parts[first].stage == Stage::Walked;
+        if !complete || !walked || !self.takes_part(state, number, first) {
+            return false;
+        }
+        state.transactions[number].sent = true;
+        true
+    }
+
+    /// Releases the locks of a walk that ended without a prepare, or whose first primary has lost
+    /// it.
+    pub fn release(&self, state: &mut ModelState, number: usize, core: usize) -> bool {
+        let now = state.transactions[number];
+        if now.parts[core].stage != Stage::Walked {
+            return false;
+        }
+        let first = self.walk(state, number)[0];
+        let lost = !now.sent && now.parts[first].stage != Stage::Walked;
+        if !now.known && !lost {
+            return false;
+        }
+        state.transactions[number].parts[core] = Part::default();
         true
     }
 
@@ -322,7 +340,7 @@ impl TransactionRules {
         let chained = self.transaction(number).way == DecisionWay::Chain;
         let begun = state.transactions[number].begun != 0;
         let over = state.transactions[number].forgotten;
-        if chained || !begun || over || !self.is_complete(state, number) {
+        if chained || !begun || over || !state.transactions[number].sent {
             return;
         }
         let decides = self.decider(state, number) == core;

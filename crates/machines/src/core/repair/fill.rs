@@ -47,8 +47,8 @@ use crate::core::step::Step;
 /// stored: to log it and put it costs about five times what it costs to look at it.
 const TAKEN_TIMES: u64 = 5;
 
-/// How many times as long as the last page took a busy core waits before the next one. With one, a
-/// fill took a third of the time, and requests waited longer.
+/// How many times as long as a page took a busy core waits for it afterwards. With one, a fill took
+/// a third of the time, and requests waited longer.
 const PAUSE_ROUNDS: u64 = 3;
 
 /// How long a core counts as busy after the last operation of a client.
@@ -64,6 +64,8 @@ pub(crate) struct Fills {
     partitions: BTreeMap<PartitionId, Fill>,
     /// Pages are requested no sooner (`CoreLimits::fill_bytes_per_second`).
     next_page_us: u64,
+    /// The last page arrived at this time.
+    page_us: u64,
     /// The core counts as busy with operations of clients until this time.
     busy_until_us: u64,
     /// The time at which the next rows are to be requested at the latest.
@@ -423,9 +425,11 @@ impl CoreMachine {
 
     /// Delays the next page after one that has arrived `round_us` after its request.
     ///
-    /// If the core is busy, the delay is at least [`PAUSE_ROUNDS`] times as long as that. So it
-    /// awaits about one page at a time, and pages become rarer where requests and messages wait for
-    /// cores or processors. A page that several partitions requested together counts once.
+    /// If the core is busy, the delay is at least [`PAUSE_ROUNDS`] times as long as the page took.
+    /// So pages become rarer where requests and messages wait for cores or processors. A page takes
+    /// the time since its request or, if later, since the page before: pages that are awaited
+    /// together wait for one another, and each counts for its own time only. A page that several
+    /// partitions requested together counts once.
     pub(crate) fn throttle(
         &mut self,
         now: ClockReading,
@@ -438,7 +442,10 @@ impl CoreMachine {
         let is_busy = now.monotonic_us < self.fills.busy_until_us;
         let pauses = is_busy && looked_at_bytes > 0;
         let rounds = if pauses { PAUSE_ROUNDS } else { 0 };
-        let pause_us = (bytes.saturating_mul(1_000_000) / per_second).max(rounds * round_us);
+        let since_page_us = now.monotonic_us.saturating_sub(self.fills.page_us);
+        self.fills.page_us = now.monotonic_us;
+        let page_us = round_us.min(since_page_us);
+        let pause_us = (bytes.saturating_mul(1_000_000) / per_second).max(rounds * page_us);
         self.fills.next_page_us = self.fills.next_page_us.max(now.monotonic_us) + pause_us;
         self.counters.fill_bytes += looked_at_bytes;
     }
