@@ -403,7 +403,32 @@ impl Coordinator {
                 free_us = free_us.max(at_us.saturating_sub(ago_us) + after_us);
             }
         }
-        Some(free_us)
+        self.others_have_resolved(table).then_some(free_us)
+    }
+
+    /// Returns whether the cores that do not hold a table have resolved the transactions that touch
+    /// it (R44): they have its epoch, and report nothing that is open. Until then the holders must
+    /// remember the outcomes.
+    fn others_have_resolved(&self, table: &PlacedTable) -> bool {
+        let holders = table.holders();
+        let servers = self.state.configuration.servers.iter();
+        let up = servers.filter(|server| server.state == ServerState::Up);
+        let mut cores = up.flat_map(|server| {
+            let numbers = 0..server.cores.len();
+            numbers.map(|core| CoreId {
+                server: server.id,
+                core: u16::try_from(core).expect("a server has few cores"),
+            })
+        });
+        cores.all(|core| {
+            let report = self.seals.reports.get(&core);
+            holders.contains(&core)
+                || report.is_some_and(|report| {
+                    let seal = report.seals.get(&table.id);
+                    let is_open = seal.is_some_and(|seal| seal.stage != SealStage::Resolved);
+                    report.epoch >= table.epoch && !is_open
+                })
+        })
     }
 
     fn notify_stuck(&mut self, output: &mut CoordinatorOutput) {

@@ -20,3 +20,4 @@ pub mod operation;
 pub mod planted;
 pub mod record;
 pub mod state;
+pub mod transaction;

@@ -28,6 +28,7 @@ use crate::identity::{
 };
 use crate::operation::{Decision, Mutation, Prepare, RequestResult};
 use crate::record::SavedCompletion;
+use crate::transaction::{Transact, TransactionMessage};
 
 pub use checksum::{ChecksumPart, ChecksumRead};
 pub use coordinator::{
@@ -134,6 +135,8 @@ pub enum Request {
     Release(HoldRelease),
     /// Opens, keeps or closes a snapshot. Sent to a core of one of its tables.
     Snapshot(SnapshotRequest),
+    /// Runs a transaction. Sent to the first core of its walk.
+    Transact(Transact),
 }
 
 /// An operation. The client repeats it under the same name until it knows the result (R13).
@@ -332,7 +335,7 @@ pub enum Room {
 }
 
 /// The messages between cores.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum PeerMessage {
     /// Phase 1: to the next partition of the chain.
     Prepare(Arc<Prepare>),
@@ -573,6 +576,8 @@ pub enum PeerMessage {
     },
     /// Answers `AskSealed`: one such operation.
     Witness {
+        /// The sealed table. A transaction can have members of other tables.
+        table: TableId,
         /// The attempt it answers.
         attempt: u64,
         /// The operation with all votes that the sender knows; its own is the last.
@@ -595,6 +600,8 @@ pub enum PeerMessage {
     },
     /// Opens, keeps or ends a snapshot.
     Snapshot(SnapshotMessage),
+    /// About a transaction.
+    Transaction(TransactionMessage),
 }
 
 impl PeerMessage {
@@ -602,9 +609,9 @@ impl PeerMessage {
     /// none.
     pub fn table(&self) -> Option<TableId> {
         match self {
-            PeerMessage::Prepare(prepare)
-            | PeerMessage::Adopt { prepare, .. }
-            | PeerMessage::Witness { prepare, .. } => Some(prepare.table),
+            PeerMessage::Prepare(prepare) | PeerMessage::Adopt { prepare, .. } => {
+                Some(prepare.table)
+            }
             PeerMessage::Decision { to, .. }
             | PeerMessage::Settled { to, .. }
             | PeerMessage::Reported { to, .. } => Some(to.table),
@@ -613,6 +620,7 @@ impl PeerMessage {
             PeerMessage::Recover { table, .. }
             | PeerMessage::RecoverEnd { table, .. }
             | PeerMessage::AskSealed { table, .. }
+            | PeerMessage::Witness { table, .. }
             | PeerMessage::WitnessEnd { table, .. } => Some(*table),
             PeerMessage::Copy { from, .. } => Some(from.table),
             PeerMessage::Copied { of, .. }
@@ -628,7 +636,8 @@ impl PeerMessage {
             | PeerMessage::LeaseRequest { .. }
             | PeerMessage::LeaseGrant { .. }
             | PeerMessage::NewerEpoch { .. }
-            | PeerMessage::Snapshot(_) => None,
+            | PeerMessage::Snapshot(_)
+            | PeerMessage::Transaction(_) => None,
         }
     }
 
@@ -662,7 +671,8 @@ impl PeerMessage {
             | PeerMessage::AskSealed { .. }
             | PeerMessage::Witness { .. }
             | PeerMessage::WitnessEnd { .. }
-            | PeerMessage::Snapshot(_) => false,
+            | PeerMessage::Snapshot(_)
+            | PeerMessage::Transaction(_) => false,
         }
     }
 }
@@ -696,7 +706,7 @@ wire_struct!(Welcome {
     epoch
 });
 wire_enum!(Request { 0 => Execute(execute), 1 => Read(read), 2 => Checksum(read), 3 => Status,
-    4 => Release(release), 5 => Snapshot(request), 6 => Statistics(read) });
+    4 => Release(release), 5 => Snapshot(request), 6 => Statistics(read), 7 => Transact(transact) });
 wire_struct!(Execute {
     request,
     acknowledged_below,
@@ -757,7 +767,7 @@ wire_enum!(PeerMessage {
     7 => Adopt { attempt, prepare, decision }, 8 => RecoverEnd { table, attempt, count, finished_below },
     9 => LeaseRequest { sent_us, room, finished_below }, 10 => LeaseGrant { sent_us, room },
     11 => NewerEpoch { epoch }, 12 => AskSealed { table, attempt },
-    13 => Witness { attempt, prepare, decision },
+    13 => Witness { table, attempt, prepare, decision },
     14 => WitnessEnd { table, attempt, count, forgot_nothing },
     15 => Reported { operation, to, side },
     16 => Copy { of, from, start }, 17 => Copied { of, from, start, page, sum, looked },
@@ -769,4 +779,5 @@ wire_enum!(PeerMessage {
     23 => Compared { of, question, list, changes, differing, page, looked_at_bytes },
     24 => Changes { of, question, list, since },
     25 => Changed { of, question, list, page, gone, until, is_all }, 26 => Snapshot(message),
+    27 => Transaction(message),
 });

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use crate::codec::{Bytes, wire_enum, wire_struct};
 use crate::expression::{Assignment, Expression};
 use crate::identity::{Epoch, FinishedLine, OperationId, PartitionId, RequestId, TableId, Version};
+use crate::transaction::{TransactionPart, TransactionResult};
 
 /// A change of one row, which its primary key identifies.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,13 +96,19 @@ pub enum RequestResult {
     /// The request waited too long behind another operation, and nothing was changed. Retry it as a
     /// new request (R8).
     Conflict,
+    /// The result of a transaction.
+    Transaction(TransactionResult),
 }
 
 impl RequestResult {
     /// Returns whether the request changed something. If not, only the head knows the result. If
     /// the head is lost, the next head evaluates the request again.
     pub fn took_effect(&self) -> bool {
-        matches!(self, RequestResult::Applied { .. })
+        match self {
+            RequestResult::Applied { .. } => true,
+            RequestResult::Transaction(result) => result.is_committed(),
+            _ => false,
+        }
     }
 }
 
@@ -187,6 +194,9 @@ pub struct Prepare {
     pub changes: Vec<RowChange>,
     /// The requests that the operation completes.
     pub requests: Vec<RequestRecord>,
+    /// Set if the operation is a transaction. Its members are of all its tables, the chain is not
+    /// one, and `votes` has the vote of the one member whose part this is.
+    pub transaction: Option<TransactionPart>,
 }
 
 impl Prepare {
@@ -201,9 +211,30 @@ impl Prepare {
         &self.members[self.chain().len()..]
     }
 
+    /// Returns the tables of a transaction's members, ascending.
+    pub fn tables(&self) -> Vec<TableId> {
+        let mut tables: Vec<TableId> = self.members.iter().map(|member| member.table).collect();
+        tables.sort_unstable();
+        tables.dedup();
+        tables
+    }
+
+    /// Returns whether the operation has a member of one of these tables.
+    pub fn touches(&self, concerns: impl Fn(TableId) -> bool) -> bool {
+        match self.transaction {
+            Some(_) => self.members.iter().any(|member| concerns(member.table)),
+            None => concerns(self.table),
+        }
+    }
+
     /// Returns whether the numbers of members and side members fit together. Others come from a
     /// faulty sender.
     pub fn is_consistent(&self) -> bool {
+        if let Some(part) = &self.transaction {
+            let (member, unchanged) = (usize::from(part.member), usize::from(part.unchanged));
+            let fits = member < self.members.len() && unchanged <= self.members.len();
+            return fits && self.sides == 0 && self.side.is_none() && self.votes.len() <= 1;
+        }
         let sides = usize::from(self.sides);
         let has_side = self.side.is_none_or(|side| side < self.sides);
         sides <= 2 * placement::THIN_MAX && sides < self.members.len() && has_side
@@ -212,18 +243,19 @@ impl Prepare {
     /// Returns the index in `members` of the member that receives this prepare; none if there is no
     /// such member.
     pub fn receiver(&self) -> Option<usize> {
-        match self.side {
-            Some(side) => Some(self.chain().len() + usize::from(side)),
-            None => Some(self.votes.len()).filter(|it| *it < self.chain().len()),
+        match (&self.transaction, self.side) {
+            (Some(part), _) => Some(usize::from(part.member)),
+            (None, Some(side)) => Some(self.chain().len() + usize::from(side)),
+            (None, None) => Some(self.votes.len()).filter(|it| *it < self.chain().len()),
         }
     }
 
     /// Returns the index in `members` of the member that has this prepare with its own vote; none
     /// if no member has.
     pub fn holder(&self) -> Option<usize> {
-        let own = match self.side {
-            Some(_) => self.receiver(),
-            None => self
+        let own = match (&self.transaction, self.side) {
+            (Some(_), _) | (None, Some(_)) => self.receiver(),
+            (None, None) => self
                 .votes
                 .len()
                 .checked_sub(1)
@@ -259,6 +291,7 @@ wire_enum!(RequestResult {
     5 => NotDense { replex, expected },
     6 => Invalid { message },
     7 => Conflict,
+    8 => Transaction(result),
 });
 wire_enum!(OldRow {
     0 => Absent,
@@ -289,6 +322,7 @@ wire_struct!(Prepare {
     votes,
     changes,
     requests,
+    transaction,
 });
 wire_enum!(Decision { 0 => Commit, 1 => Abort(reason) });
 
@@ -308,6 +342,7 @@ mod tests {
             votes: alloc::vec![Vote::Yes; votes],
             changes: Vec::new(),
             requests: Vec::new(),
+            transaction: None,
         }
     }
 

@@ -38,6 +38,32 @@ macro_rules! bugs {
 }
 
 bugs! {
+    /// The walk of a transaction does not look up whether its request has ended before.
+    AttemptNotLookedUp = "attempt-not-looked-up", "R45";
+    /// A walk goes on that holds keys while a snapshot is opened.
+    WalkSurvivesHold = "walk-survives-hold", "R36";
+    /// A coordinator decides before the last member of a transaction has voted.
+    DecidesBeforeLastVote = "decides-before-last-vote", "R43";
+    /// A coordinator commits without the checks of a transaction.
+    ChecksNotJudged = "checks-not-judged", "R41";
+    /// Clients see the commit of a transaction before it is durable in f + 1 failure domains.
+    CommitSeenBeforeKept = "commit-seen-before-kept", "R43";
+    /// A member takes a late part of a transaction that has ended everywhere.
+    LineOfTransactionsIgnored = "line-of-transactions-ignored", "R43";
+    /// A primary votes yes although it has lost the evaluation of its rows.
+    LostEvaluationCounts = "evaluation-lost", "R42";
+    /// A member of a transaction waits for operations that are undecided.
+    PartWaits = "part-waits", "R46";
+    /// A waiting read does not wait for a transaction that has held its keys since before.
+    ReadIgnoresPart = "read-ignores-part", "R10";
+    /// A member of a transaction sends its vote before it is on disk.
+    VoteBeforeDisk = "vote-before-disk", "R43";
+    /// A member shows the decision of a transaction as soon as it has it.
+    SettledBeforeKept = "settled-before-kept", "R43";
+    /// The seal of a table asks only cores that hold the table.
+    SealAsksOwnTableOnly = "seal-asks-own-table", "R44";
+    /// The resolution of a transaction aborts what a member knows to be committed.
+    ResolutionForgetsCommit = "resolution-forgets-commit", "R43";
     /// A decision moves up past a member whose own prepare is not durable yet.
     DecisionOvertakesPrepare = "decision-overtakes-prepare", "R1";
     /// A member votes again on a prepare that arrives twice, instead of repeating its vote.

@@ -20,6 +20,7 @@ use protocol::message::{
     Refusal, Reply, Request, RowPage, SnapshotFailure, SnapshotReply, SnapshotUse,
 };
 use protocol::operation::{Mutation, RequestResult};
+use protocol::transaction::{RowCheck, TransactionChange};
 
 /// Identifies a submitted operation. The driver chooses the number and never reuses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -34,6 +35,15 @@ pub enum SessionOperation {
         table: TableId,
         /// The mutations: one for now, at least one.
         mutations: Vec<Mutation>,
+    },
+    /// A transaction, which the core of its first primary runs exactly once (R45). At least one
+    /// change.
+    Transact {
+        /// The changes, in order.
+        changes: Vec<TransactionChange>,
+        /// What must be as the caller has read it. The epoch is that of the configuration from which
+        /// the partitions were chosen.
+        checks: Vec<RowCheck>,
     },
     /// A read of one page of one partition. Its epoch is that of the configuration from which the
     /// copy was chosen, because numbers of copies are reused. The machine sends it with the table's
@@ -171,7 +181,7 @@ pub struct MomentPages {
 /// The outcome of an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SessionOutcome {
-    /// The result of an `Execute`.
+    /// The result of an `Execute` or a `Transact`.
     Executed(RequestResult),
     /// A page of rows.
     Rows(RowPage),

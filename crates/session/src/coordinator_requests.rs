@@ -108,6 +108,7 @@ impl SessionMachine {
                 reads.any(|read| tables.contains(&read.partition.table))
             }
             SessionOperation::Execute { .. }
+            | SessionOperation::Transact { .. }
             | SessionOperation::Checksum(_)
             | SessionOperation::Statistics(_)
             | SessionOperation::Status(_)
@@ -157,7 +158,8 @@ impl SessionMachine {
             SessionOperation::Moment(reads) => reads
                 .iter()
                 .find_map(|read| is_stale(read.partition, read.epoch)),
-            SessionOperation::Execute { .. }
+            SessionOperation::Transact { .. }
+            | SessionOperation::Execute { .. }
             | SessionOperation::Status(_)
             | SessionOperation::OpenSnapshot(_)
             | SessionOperation::KeepSnapshot(_)

@@ -46,7 +46,10 @@ impl SessionMachine {
                 self.on_refusal(now_us, correlation, flight, refusal, output);
                 return;
             }
-            (SessionOperation::Execute { .. }, Reply::Executed(result)) => {
+            (
+                SessionOperation::Execute { .. } | SessionOperation::Transact { .. },
+                Reply::Executed(result),
+            ) => {
                 if !result.took_effect() && self.may_run_later(correlation, flight) {
                     self.forget_attempt(correlation);
                     if self.requests[&flight.ticket].flying.is_empty() {
@@ -146,7 +149,7 @@ impl SessionMachine {
         let uncertain = pending.uncertain();
         let flying = !pending.flying.is_empty();
         let redirected = pending.place == RequestPhase::Parted;
-        let writes = matches!(pending.operation, SessionOperation::Execute { .. });
+        let writes = pending.writes();
         let opens = matches!(pending.operation, SessionOperation::OpenSnapshot(_));
         pending.last = Some(refusal.clone());
         match refusal {

@@ -112,11 +112,11 @@ struct Pending {
     /// The time of the request's timer, if it has one.
     wake_us: Option<u64>,
     place: RequestPhase,
-    /// The name of an `Execute`, which is assigned at the first attempt.
+    /// The name of a write, which is assigned at the first attempt.
     name: Option<RequestId>,
     /// Attempts without an answer, oldest first.
     flying: Vec<u64>,
-    /// The newest attempt of an `Execute` that was lost without an answer, and may have run; 0 if
+    /// The newest attempt of a write that was lost without an answer, and may have run; 0 if
     /// there is none.
     lost: u64,
     /// The number of attempts, and of the refusals among them.
@@ -224,13 +224,20 @@ impl Pending {
     }
 
     fn lacks_name(&self) -> bool {
-        self.name.is_none() && matches!(self.operation, SessionOperation::Execute { .. })
+        self.name.is_none() && self.writes()
+    }
+
+    /// Returns whether the request may change rows.
+    fn writes(&self) -> bool {
+        matches!(
+            self.operation,
+            SessionOperation::Execute { .. } | SessionOperation::Transact { .. }
+        )
     }
 
     /// Returns whether the request may have taken effect, as far as this machine knows.
     fn uncertain(&self) -> bool {
-        matches!(self.operation, SessionOperation::Execute { .. })
-            && (self.lost > 0 || !self.flying.is_empty())
+        self.writes() && (self.lost > 0 || !self.flying.is_empty())
     }
 }
 
@@ -538,6 +545,11 @@ impl SessionMachine {
     fn table_epoch(&self, ticket: Ticket) -> Epoch {
         let table = match &self.requests[&ticket].operation {
             SessionOperation::Execute { table, .. } => *table,
+            SessionOperation::Transact { changes, checks } => {
+                let tables = routing::tables_of(changes, checks).into_iter();
+                let epochs = tables.map(|table| self.epoch_of(table));
+                return epochs.max().unwrap_or(Epoch(0));
+            }
             SessionOperation::Read(read) => read.partition.table,
             SessionOperation::Checksum(read) => read.partition.table,
             SessionOperation::Statistics(read) => read.partition.table,

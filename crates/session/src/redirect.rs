@@ -121,14 +121,20 @@ impl SessionMachine {
     /// Returns a server without which a write through this head cannot complete: the head's own
     /// server, or a server of the table whose loss blocks the table.
     pub(super) fn lost_to_write(&self, ticket: Ticket, head: CoreId) -> Option<ServerId> {
-        let SessionOperation::Execute { table, .. } = &self.requests[&ticket].operation else {
-            return None;
+        let tables = match &self.requests[&ticket].operation {
+            SessionOperation::Execute { table, .. } => BTreeSet::from([*table]),
+            SessionOperation::Transact { changes, checks } => {
+                super::routing::tables_of(changes, checks)
+            }
+            _ => return None,
         };
-        let lost = self.lost.get(table)?;
-        let table = self.configuration.as_ref()?.table(*table)?;
-        let seals = table.sealing.is_some();
-        let mut lost = lost.iter().copied();
-        lost.find(|server| seals || *server == head.server)
+        let configuration = self.configuration.as_ref()?;
+        tables.into_iter().find_map(|table| {
+            let lost = self.lost.get(&table)?;
+            let seals = configuration.table(table)?.sealing.is_some();
+            let mut lost = lost.iter().copied();
+            lost.find(|server| seals || *server == head.server)
+        })
     }
 
     /// Returns whether a core is not suspected.
@@ -327,6 +333,14 @@ impl SessionMachine {
             }
             SessionOperation::Execute { table, mutations } => {
                 let partition = super::routing::head(configuration, *table, mutations);
+                let partition = partition.expect("it was routed");
+                (
+                    partition,
+                    stands_still(configuration, partition.table, server),
+                )
+            }
+            SessionOperation::Transact { changes, .. } => {
+                let partition = super::routing::first_of_walk(configuration, changes);
                 let partition = partition.expect("it was routed");
                 (
                     partition,

@@ -9,6 +9,7 @@ use protocol::message::{
     StatisticsRead,
 };
 use protocol::operation::Mutation;
+use protocol::transaction::{RowCheck, Transact, TransactionChange};
 
 use super::{SessionFailure, SessionMachine, SessionOperation, Ticket};
 
@@ -48,6 +49,37 @@ pub(super) fn head(
     })
 }
 
+/// Returns the primary partition of the change of a transaction at which the walk begins: that with
+/// the lowest core.
+pub(super) fn first_of_walk(
+    configuration: &Configuration,
+    changes: &[TransactionChange],
+) -> Result<PartitionId, SessionFailure> {
+    let mut first: Option<(CoreId, PartitionId)> = None;
+    for change in changes {
+        let partition = head(
+            configuration,
+            change.table,
+            core::slice::from_ref(&change.mutation),
+        )?;
+        let core = core_of(configuration, partition)?;
+        if first.is_none_or(|(known, _)| core < known) {
+            first = Some((core, partition));
+        }
+    }
+    let first = first.ok_or_else(|| SessionFailure::Invalid {
+        message: "a transaction has at least one change".into(),
+    })?;
+    Ok(first.1)
+}
+
+/// Returns the tables of a transaction, ascending.
+pub(super) fn tables_of(changes: &[TransactionChange], checks: &[RowCheck]) -> BTreeSet<TableId> {
+    let changed = changes.iter().map(|change| change.table);
+    let checked = checks.iter().map(|check| check.partition.table);
+    changed.chain(checked).collect()
+}
+
 /// Returns a missing server without which a requested snapshot cannot be opened. It may be the
 /// server of the opener, which then cannot refuse the snapshot itself.
 pub(super) fn missing_for(
@@ -77,6 +109,13 @@ pub(super) fn target(
         }
         SessionOperation::Release(release) => release.partition,
         SessionOperation::Execute { table, mutations } => head(configuration, *table, mutations)?,
+        SessionOperation::Transact { changes, checks } => {
+            for table in tables_of(changes, checks) {
+                let gone = SessionFailure::TableGone { table };
+                configuration.table(table).ok_or(gone)?;
+            }
+            first_of_walk(configuration, changes)?
+        }
         SessionOperation::Read(read) => read.partition,
         SessionOperation::Checksum(read) => read.partition,
         SessionOperation::Statistics(read) => read.partition,
@@ -139,6 +178,19 @@ impl SessionMachine {
                     table: *table,
                     partition: partition.expect("it was routed"),
                     mutations: mutations.clone(),
+                })
+            }
+            SessionOperation::Transact { changes, checks } => {
+                let name = pending.name.expect("it was named before it is sent");
+                let tables = tables_of(changes, checks).into_iter();
+                let partition = first_of_walk(configuration, changes);
+                Request::Transact(Transact {
+                    request: name,
+                    acknowledged_below: self.numbering.acknowledged_below(name),
+                    epochs: tables.map(|table| (table, self.epoch_of(table))).collect(),
+                    partition: partition.expect("it was routed"),
+                    changes: changes.clone(),
+                    checks: checks.clone(),
                 })
             }
             SessionOperation::Read(read) => Request::Read(Read {

@@ -107,7 +107,7 @@ pub struct LogRecord {
 }
 
 /// A message to another core.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PeerSend {
     /// The receiver. It may be this core itself: then the driver passes the message back as
     /// [`CoreInput::Peer`].

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 
 use placement::tables::{Tables, TablesError};
-use protocol::identity::{ClockReading, CoreId, Position};
+use protocol::identity::{ClockReading, CoreId, Epoch, Position, TableId};
 use protocol::message::{PeerHeader, PeerMessage, Reply, Request};
 use protocol::planted::{self, Bug};
 
@@ -84,11 +84,15 @@ impl CoreMachine {
         request: Request,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
-        if matches!(request, Request::Execute(_) | Request::Read(_)) {
+        if matches!(
+            request,
+            Request::Execute(_) | Request::Read(_) | Request::Transact(_)
+        ) {
             self.fills.note_operation(step.now);
         }
         match request {
             Request::Execute(execute) => self.execute(asker, execute, step),
+            Request::Transact(transact) => self.transact(asker, transact, step),
             Request::Read(read) => self.read(asker, read, step),
             Request::Checksum(read) => self.checksum(asker, &read, step),
             Request::Statistics(read) => self.statistics(asker, &read, step),
@@ -125,6 +129,7 @@ impl CoreMachine {
         self.hurry(now, |member| {
             configuration.takes_part(core, &member.prepare.members)
         });
+        self.hurry_transactions(now, |members, _| configuration.takes_part(core, members));
         self.ask_again(core, output);
         self.ask_cover_again(now, core, output);
     }
@@ -180,6 +185,9 @@ impl CoreMachine {
             return Admission::Drop;
         }
         self.notice_epoch(header.epoch, output);
+        if let PeerMessage::Transaction(message) = message {
+            return self.admit_of_tables(header, &message.epochs, output);
+        }
         let own = self.view.epoch();
         let Some(table) = message.table() else {
             let is_current = match message {
@@ -216,6 +224,34 @@ impl CoreMachine {
             self.ask_sealed_of(peer, Some(table), output);
         }
         match stands_still && message.is_of_chain() {
+            true => Admission::Drop,
+            false => Admission::Handle,
+        }
+    }
+
+    /// Returns whether this core handles a message about a transaction: it must have the same epoch
+    /// of each of the tables as the sender (R15, R44).
+    fn admit_of_tables(
+        &mut self,
+        header: PeerHeader,
+        epochs: &[(TableId, Epoch)],
+        output: &mut CoreOutput,
+    ) -> Admission {
+        if planted::is(Bug::EpochUnchecked) {
+            return Admission::Handle;
+        }
+        let is_early = |(table, epoch): &(TableId, Epoch)| *epoch > self.view.table_epoch(*table);
+        if epochs.iter().any(is_early) {
+            return Admission::Keep;
+        }
+        let is_current =
+            |(table, epoch): &(TableId, Epoch)| *epoch == self.view.table_epoch(*table);
+        if !epochs.iter().all(is_current) {
+            self.reject_epoch(header, output);
+            return Admission::Drop;
+        }
+        let mut tables = epochs.iter().map(|(table, _)| *table);
+        match tables.any(|table| self.stands_still(table)) {
             true => Admission::Drop,
             false => Admission::Handle,
         }
@@ -293,11 +329,13 @@ impl CoreMachine {
                 Ok(())
             }
             PeerMessage::Witness {
+                table,
                 attempt,
                 prepare,
                 decision,
             } => {
-                self.on_witness(step.now, (peer, attempt), prepare, decision, step.output);
+                let of = (peer, table, attempt);
+                self.on_witness(step.now, of, prepare, decision, step.output);
                 Ok(())
             }
             PeerMessage::WitnessEnd {
@@ -328,6 +366,7 @@ impl CoreMachine {
                 Ok(())
             }
             PeerMessage::Snapshot(message) => self.on_snapshot_message(peer, message, step),
+            PeerMessage::Transaction(message) => self.on_transaction(peer, message, step),
             PeerMessage::NewerEpoch { .. } => unreachable!("handled before"),
             PeerMessage::Copy { of, from, start } => self.on_copy(peer, of, from, start, step),
             PeerMessage::Copied {

@@ -16,6 +16,8 @@ enum Duty {
     Confirm,
     /// Sends messages again that have had no answer for long.
     Retry,
+    /// Repeats messages about transactions, and begins attempts that have paused.
+    RepeatTransactions,
     /// Asks covers for rows that partitions lack, and asks the givers of partitions that move here.
     Fill,
     /// Adds missing local entries.
@@ -34,9 +36,10 @@ enum Duty {
 
 impl Duty {
     /// All duties, in the order in which a tick performs them.
-    const ALL: [Duty; 9] = [
+    const ALL: [Duty; 10] = [
         Duty::Confirm,
         Duty::Retry,
+        Duty::RepeatTransactions,
         Duty::Fill,
         Duty::MakeEntries,
         Duty::WatchRanges,
@@ -71,6 +74,7 @@ impl CoreMachine {
         match duty {
             Duty::Confirm => self.confirmations.due_us(),
             Duty::Retry => self.operations.next_retry_us(),
+            Duty::RepeatTransactions => self.transactions.due_us(),
             Duty::Fill => self.fills.due_us(),
             Duty::MakeEntries => self.making.due_us(),
             Duty::WatchRanges => self.ranges.due_us(),
@@ -89,6 +93,7 @@ impl CoreMachine {
         match duty {
             Duty::Confirm => self.send_confirmations(step),
             Duty::Retry => self.retry(step),
+            Duty::RepeatTransactions => self.repeat_transactions(step),
             Duty::Fill => {
                 self.ask_covers(step.now, step.output);
                 Ok(())
@@ -108,6 +113,8 @@ impl CoreMachine {
                 self.recover_again(step.output);
                 self.ask_sealed(None, step.output);
                 self.refuse_old_requests(step.now, step.output);
+                self.drop_old_walks(step)?;
+                self.ask_coordinators(step.now, step.output);
                 self.drop_reads(None, step)?;
                 self.end_long_waits(step)
             }

@@ -103,7 +103,10 @@ impl Member {
         let partition = prepare.members[place];
         let changes = prepare.changes.iter();
         let parts = changes.map(|change| table.part(partition, change));
-        let (effects, held): (Vec<_>, Vec<_>) = parts.unzip();
+        let (effects, mut held): (Vec<_>, Vec<_>) = parts.unzip();
+        if let Some(part) = &prepare.transaction {
+            held.push(part.still.iter().map(|pk| pk.0.clone()).collect());
+        }
         let held = match <[_; 1]>::try_from(held) {
             Ok([held]) => held,
             Err(several) => {
@@ -158,7 +161,12 @@ impl Member {
         if self.is_side() {
             return;
         }
+        let is_transaction = self.is_transaction();
         let prepare = Arc::make_mut(&mut self.prepare);
+        if is_transaction {
+            prepare.votes = alloc::vec![vote];
+            return;
+        }
         assert_eq!(prepare.votes.len(), self.place, "votes come in chain order");
         prepare.votes.push(vote);
     }
@@ -217,7 +225,8 @@ impl Member {
     pub fn has_skipped(&self) -> bool {
         let settles = self.settled || self.settle_waits || self.settles_at_decision();
         let waits = self.decision.is_some() && !settles && !self.in_order;
-        waits && !self.table.sync && !self.is_decider() && !self.is_side()
+        let in_chain = !self.is_side() && !self.is_transaction();
+        waits && !self.table.sync && !self.is_decider() && in_chain
     }
 
     /// Returns the decision, if there is one.
@@ -283,6 +292,11 @@ impl Member {
         self.prepare.members[self.place]
     }
 
+    /// Returns whether this is a member of a transaction, which is in no chain (R40).
+    pub fn is_transaction(&self) -> bool {
+        self.prepare.transaction.is_some()
+    }
+
     /// Returns whether this is a side member: a partition of a thin index.
     pub fn is_side(&self) -> bool {
         self.prepare.side.is_some()
@@ -324,15 +338,19 @@ impl Member {
     /// Returns whether the member may vote no. Members after position k only confirm that they have
     /// the operation, so a member that has lost such a vote gives the same again (R3).
     pub fn may_refuse(&self) -> bool {
-        !self.is_side() && self.replex_position() <= self.table.last_voter
+        let is_voter = self.replex_position() <= self.table.last_voter;
+        self.is_transaction() || !self.is_side() && is_voter
     }
 
     pub fn is_decider(&self) -> bool {
-        self.place + 1 == self.prepare.chain().len()
+        !self.is_transaction() && self.place + 1 == self.prepare.chain().len()
     }
 
     /// Returns the previous member of the chain; none at the head and at side members.
     pub fn previous(&self) -> Option<PartitionId> {
+        if self.is_transaction() {
+            return None;
+        }
         let chain = self.prepare.chain();
         let previous = self.place.checked_sub(1)?;
         chain.get(previous).copied().filter(|_| !self.is_side())
@@ -349,13 +367,16 @@ impl Member {
 
     /// Returns the next member of the chain; none at the decider and at side members.
     pub fn next(&self) -> Option<PartitionId> {
+        if self.is_transaction() {
+            return None;
+        }
         self.prepare.chain().get(self.place + 1).copied()
     }
 
     /// Returns whether the outcome may be visible as soon as the member has the decision, without a
     /// durable record `Decided`.
     pub fn settles_at_decision(&self) -> bool {
-        self.table.settles_at_decision()
+        !self.is_transaction() && self.table.settles_at_decision()
     }
 
     /// Returns the position that must be durable before the decision may pass up (R1). At a member
@@ -391,7 +412,8 @@ impl Member {
         let before = self
             .previous()
             .map_or(0, |partition| self.table.position(partition));
-        !self.is_side() && self.replex_position() == x && before < x
+        let in_chain = !self.is_side() && !self.is_transaction();
+        in_chain && self.replex_position() == x && before < x
     }
 
     /// Returns how soon the record `Decided` must be on disk. At a member where the decision says

@@ -11,6 +11,7 @@
 //! | `repair` | rows that a partition lacks: filled from a cover, taken over, local entries |
 //! | `epoch` | from one configuration to the next |
 //! | `restart` | checkpoint, log, and what peers remember |
+//! | `transactions` | operations of several rows |
 //! | `snapshots` | the state of tables at one version, for reads of many pages |
 //! | `leases` | until when this core may serve |
 //!
@@ -44,6 +45,7 @@ mod snapshots;
 mod status;
 mod step;
 mod table;
+mod transactions;
 mod versions;
 mod view;
 
@@ -85,6 +87,7 @@ use restart::recovery::RecoveryState;
 use snapshots::{Openings, Participation};
 use status::Counters;
 use step::Step;
+use transactions::Transactions;
 use versions::VersionClock;
 use view::ClusterView;
 
@@ -107,6 +110,8 @@ pub struct CoreMachine {
     /// Requests in progress at this core as head.
     requests: Requests,
     versions: VersionClock,
+    /// Walks of transactions, and the transactions that this core coordinates.
+    transactions: Transactions,
     /// Operations of this core as head.
     operations: OwnOperations,
     /// The operations that other heads have finished.
@@ -159,6 +164,7 @@ impl CoreMachine {
             members: Members::default(),
             sessions: Sessions::default(),
             requests: Requests::default(),
+            transactions: Transactions::default(),
             versions: VersionClock::default(),
             operations: OwnOperations::new(identity),
             finished: FinishedLines::default(),

@@ -37,6 +37,9 @@ pub(crate) struct Counters {
     pub fetch_rows_looked_at: u64,
     pub matched_rows: u64,
     pub entries_made: u64,
+    /// Transactions that this core has coordinated, and their attempts.
+    pub transactions: u64,
+    pub attempts: u64,
 }
 
 /// The amount of work in progress in a machine.
@@ -82,7 +85,7 @@ impl CoreMachine {
             .waited_in()
             .flat_map(|partition| partition.queues.values());
         Backlog {
-            operations: self.members.len(),
+            operations: self.members.len() + self.transactions.count(),
             oldest: self.members.keys().next().copied(),
             undecided: self
                 .members
@@ -131,6 +134,8 @@ impl CoreMachine {
             ),
             ("conflicts", counters.conflicts),
             ("resent", counters.resent),
+            ("transactions", counters.transactions),
+            ("transaction_attempts", counters.attempts),
             ("stale_epochs", counters.stale_epochs),
             ("early_messages", counters.early_messages),
             ("adopted", counters.adopted),

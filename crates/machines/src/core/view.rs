@@ -155,6 +155,11 @@ impl ClusterView {
         servers.find(|server| table.lost.contains(server))
     }
 
+    /// Returns the newest incarnation of a core that this one knows.
+    pub fn incarnation(&self, core: CoreId) -> Incarnation {
+        self.incarnations.get(&core).copied().unwrap_or_default()
+    }
+
     /// Records a core's incarnation. Returns false if a later one is known, because then the core
     /// has restarted.
     pub fn notice_incarnation(&mut self, core: CoreId, incarnation: Incarnation) -> bool {

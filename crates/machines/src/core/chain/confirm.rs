@@ -73,7 +73,8 @@ impl CoreMachine {
         key: MemberKey,
         output: &mut CoreOutput,
     ) {
-        let Some(member) = self.members.get_mut(&key) else {
+        let member = self.members.get_mut(&key);
+        let Some(member) = member.filter(|it| !it.is_transaction()) else {
             return;
         };
         let below = member.others_durable();
@@ -303,6 +304,15 @@ impl CoreMachine {
                 continue;
             };
             // Finished means settled everywhere; only the record of it was lost here.
+            if member.is_transaction() && self.any_stands_still(&member.prepare.tables()) {
+                continue;
+            }
+            if member.is_transaction() && member.decision().is_none() {
+                // It came late, after this core had reported that it knows nothing.
+                self.release(key, step)?;
+                self.members.remove(&key);
+                continue;
+            }
             if !member.is_settled() {
                 assert!(
                     member.decision().is_some(),
@@ -366,7 +376,7 @@ impl CoreMachine {
         let first = (operation, PartitionId::default());
         let members = self.members.range(first..);
         let mut own = members.take_while(|(key, _)| key.0 == operation);
-        let head = own.find(|(_, member)| member.place == 0);
+        let head = own.find(|(_, member)| member.place == 0 && !member.is_transaction());
         head.map(|(key, _)| *key)
     }
 

@@ -26,7 +26,7 @@ use crate::core::chain::evaluate::{self, MutationOutcome};
 use crate::core::chain::sessions::RequestStatus;
 use crate::core::contract::CoreOutput;
 use crate::core::member::MemberKey;
-use crate::core::partition::queue::QueuedRequest;
+use crate::core::partition::queue::{Queued, QueuedRequest};
 use crate::core::partition::rows::stored_row;
 use crate::core::step::Step;
 use crate::core::table::TableInfo;
@@ -86,21 +86,21 @@ impl CoreMachine {
             self.refuse(asker, Refusal::Overloaded, step.output);
             return Ok(());
         }
-        queue.push_back(QueuedRequest {
+        queue.push_back(Queued::Request(QueuedRequest {
             request,
             acknowledged_below,
             digest,
             mutation,
             since_us: step.now.monotonic_us,
             alone: false,
-        });
+        }));
         self.requests.begin(request, digest, asker);
         self.start_queue(partition, &pk, step)
     }
 
     /// Answers a request that has ended with its first result. Adds the client to those that wait
     /// for a request that is running (R13). Returns false if the request is new.
-    fn is_known(
+    pub(crate) fn is_known(
         &mut self,
         now: ClockReading,
         asker: ReplyDestination,
@@ -155,25 +155,16 @@ impl CoreMachine {
         epoch: protocol::identity::Epoch,
         partition: PartitionId,
     ) -> Result<(), Refusal> {
-        self.check_held(now, epoch, partition)?;
-        let fill = self.fills.get(&partition);
-        let not_filled = fill.is_some_and(|fill| !fill.takes_requests());
-        let table = partition.table;
-        if self.recovers(table) || self.stands_still(table) || not_filled {
-            return Err(Refusal::NotServing);
-        }
+        self.check_taking(now, epoch, partition)?;
         let invalid = |message: &str| {
             Err(Refusal::Invalid {
                 message: message.into(),
             })
         };
         let [mutation] = mutations else {
-            return invalid("an operation has one mutation; several come with a later release");
+            return invalid("an operation has one mutation: several are a transaction");
         };
         let table = &self.partitions[&partition].table;
-        if !table.is_primary(partition) {
-            return invalid("an operation goes to a partition of the primary replex");
-        }
         match primary_partition(table, &mutation.pk) {
             None => invalid("the primary key does not decode"),
             Some(number) if number != partition.number => Err(Refusal::WrongPartition),
@@ -181,8 +172,30 @@ impl CoreMachine {
         }
     }
 
+    /// Checks that a primary partition of this core may begin operations now.
+    pub(crate) fn check_taking(
+        &self,
+        now: ClockReading,
+        epoch: protocol::identity::Epoch,
+        partition: PartitionId,
+    ) -> Result<(), Refusal> {
+        self.check_held(now, epoch, partition)?;
+        let fill = self.fills.get(&partition);
+        let not_filled = fill.is_some_and(|fill| !fill.takes_requests());
+        let table = partition.table;
+        if self.recovers(table) || self.stands_still(table) || not_filled {
+            return Err(Refusal::NotServing);
+        }
+        match self.partitions[&partition].table.is_primary(partition) {
+            true => Ok(()),
+            false => Err(Refusal::Invalid {
+                message: "an operation goes to a partition of the primary replex".into(),
+            }),
+        }
+    }
+
     /// Checks that there is room for a new request.
-    fn check_room(&self) -> Result<(), Refusal> {
+    pub(crate) fn check_room(&self) -> Result<(), Refusal> {
         if self.space.own() == Room::Full {
             let server = self.identity.core.server;
             return Err(Refusal::DiskFull { server });
@@ -265,6 +278,15 @@ impl CoreMachine {
             }
             let partition = self.partitions.get_mut(&id).expect("it was just there");
             let queue = partition.queues.get_mut(pk).expect("it was just there");
+            if let Some(Queued::Walk(operation)) = queue.front() {
+                let operation = *operation;
+                queue.pop_front();
+                if queue.is_empty() {
+                    partition.queues.remove(pk);
+                }
+                self.grant_to_walk(operation, (id, pk.to_vec()), step)?;
+                continue;
+            }
             let table = Arc::clone(&partition.table);
             let stored = step.tables.value(id.rows_table(), pk)?;
             let fold = fold(
@@ -363,7 +385,7 @@ impl CoreMachine {
 
     /// Returns the server of the first member of a chain whose disk has less room than needed; none
     /// if all have enough.
-    fn without_room(&self, chain: &[PartitionId], needed: Room) -> Option<ServerId> {
+    pub(crate) fn without_room(&self, chain: &[PartitionId], needed: Room) -> Option<ServerId> {
         let places = chain.iter().filter_map(|id| self.view.place(*id));
         let mut cores = places.map(|place| place.core);
         let room = |core: &CoreId| match *core == self.identity.core {
@@ -411,6 +433,7 @@ impl CoreMachine {
             votes: Vec::new(),
             changes: alloc::vec![change],
             requests,
+            transaction: None,
         };
         assert_eq!(prepare.members[0], id, "the head is the primary partition");
         if queued.len() > 1 {
@@ -515,10 +538,10 @@ impl CoreMachine {
         let pk = folded[0].mutation.pk.0.clone();
         let queue = partition.queues.entry(pk).or_default();
         for queued in folded.into_iter().rev() {
-            queue.push_front(QueuedRequest {
+            queue.push_front(Queued::Request(QueuedRequest {
                 alone: true,
                 ..queued
-            });
+            }));
         }
     }
 
@@ -533,7 +556,7 @@ impl CoreMachine {
     }
 
     /// Sends a request's result to all clients that wait for it.
-    fn answer_waiters(
+    pub(crate) fn answer_waiters(
         &mut self,
         request: RequestId,
         result: RequestResult,
@@ -559,7 +582,8 @@ impl CoreMachine {
             .partitions
             .waited_in()
             .flat_map(|partition| partition.queues.values());
-        queues.flatten().any(|queued| queued.request == request)
+        let mut requests = queues.flatten().filter_map(Queued::request);
+        requests.any(|queued| queued.request == request) || self.coordinates(request)
     }
 
     /// Refuses a request that will not end at this core: the waiting clients receive the reason.
@@ -582,11 +606,13 @@ impl CoreMachine {
         for id in self.partitions.waited_in_ids() {
             let partition = self.partitions.get_mut(&id).expect("it is held");
             for queue in partition.queues.values_mut() {
-                while queue
-                    .front()
-                    .is_some_and(|queued| queued.since_us < deadline)
-                {
-                    late.extend(queue.pop_front());
+                // A walk ends its wait itself.
+                let is_late = |queued: &Queued| {
+                    let request = queued.request();
+                    request.is_some_and(|queued| queued.since_us < deadline)
+                };
+                while queue.front().is_some_and(is_late) {
+                    late.extend(queue.pop_front().and_then(Queued::into_request));
                 }
             }
             partition.queues.retain(|_, queue| !queue.is_empty());
@@ -610,7 +636,7 @@ struct Fold {
 fn fold(
     table: &TableInfo,
     partition: PartitionId,
-    queue: &mut VecDeque<QueuedRequest>,
+    queue: &mut VecDeque<Queued>,
     stored: Option<&[u8]>,
     count_max: usize,
 ) -> Fold {
@@ -620,13 +646,17 @@ fn fold(
         image: None,
         writes: false,
     };
-    while let Some(queued) = queue.front() {
+    let take = |queue: &mut VecDeque<Queued>| {
+        let queued = queue.pop_front().and_then(Queued::into_request);
+        queued.expect("it was in front")
+    };
+    while let Some(queued) = queue.front().and_then(Queued::request) {
         if fold.ended.len() == count_max || (queued.alone && !fold.ended.is_empty()) {
             break;
         }
         match evaluate::apply(table, partition, &queued.mutation, image.as_deref()) {
             MutationOutcome::Ended(result) => {
-                let queued = queue.pop_front().expect("it was in front");
+                let queued = take(queue);
                 fold.ended.push((queued, result));
             }
             MutationOutcome::Write(new) => {
@@ -637,7 +667,7 @@ fn fold(
                 if fold.writes && !free {
                     break;
                 }
-                let queued = queue.pop_front().expect("it was in front");
+                let queued = take(queue);
                 let alone = queued.alone;
                 let applied = RequestResult::Applied {
                     version: Version::default(),
@@ -665,7 +695,7 @@ fn record_of(queued: &QueuedRequest, result: RequestResult) -> RequestRecord {
 }
 
 /// Returns the primary partition of a memcomparable pk; none if it does not decode.
-fn primary_partition(table: &TableInfo, pk: &[u8]) -> Option<u32> {
+pub(crate) fn primary_partition(table: &TableInfo, pk: &[u8]) -> Option<u32> {
     let columns = &table.schema.primary_key;
     let types: Vec<ColumnType> = columns
         .iter()

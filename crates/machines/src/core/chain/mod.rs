@@ -4,7 +4,7 @@
 //! whose partitions take part beside the chain.
 
 mod confirm;
-mod evaluate;
+pub(crate) mod evaluate;
 mod head;
 pub(crate) mod operations;
 mod relay;
@@ -13,4 +13,6 @@ pub(crate) mod sessions;
 mod settle;
 pub(crate) mod sides;
 mod unavailable_rows;
-mod votes;
+pub(crate) mod votes;
+
+pub(crate) use head::primary_partition;

@@ -28,7 +28,7 @@ impl CoreMachine {
         prepare: Arc<Prepare>,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
-        if !prepare.is_consistent() {
+        if !prepare.is_consistent() || prepare.transaction.is_some() {
             return Ok(());
         }
         let operation = prepare.operation;
@@ -98,6 +98,9 @@ impl CoreMachine {
         if self.stands_still(key.1.table) {
             return Ok(());
         }
+        if self.members[&key].is_transaction() {
+            return self.acquire_part(key, step);
+        }
         let member = self.members.get_mut(&key).expect("callers have the member");
         assert!(member.prepared_at().is_none(), "an operation votes once");
         let partition = self
@@ -142,6 +145,9 @@ impl CoreMachine {
         key: MemberKey,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
+        if self.members[&key].is_transaction() {
+            return self.refuse_part(key, RequestResult::Conflict, step);
+        }
         self.counters.conflicts += 1;
         self.cast(key, Vote::No(RequestResult::Conflict), step)?;
         self.release(key, step)
@@ -250,7 +256,7 @@ impl CoreMachine {
             return Ok(());
         };
         // A side member takes only an outcome that clients may see (R48).
-        if member.is_side() && !incoming.settled {
+        if member.is_side() && !incoming.settled || member.is_transaction() {
             return Ok(());
         }
         if member.prepared_at().is_none() {

@@ -70,6 +70,14 @@ impl Sessions {
         }
     }
 
+    /// Returns the result of a request that took effect; none if no effect is known.
+    pub fn effect_of(&self, request: RequestId) -> Option<RequestResult> {
+        let session = self.sessions.get(&request.session)?;
+        let completed = session.completed.get(&request.number)?;
+        let result = &completed.result;
+        result.took_effect().then(|| result.clone())
+    }
+
     /// Drops the records of requests that the client has acknowledged.
     pub fn acknowledge(&mut self, session: SessionId, below: u64) {
         if session < self.floor {

@@ -50,6 +50,13 @@ impl CoreMachine {
             Some(Decision::Commit) => self.counters.commits += 1,
             _ => self.counters.aborts += 1,
         }
+        if member.is_transaction() {
+            self.release(key, step)?;
+            if self.members.contains_key(&key) {
+                self.report_part(key, step.output);
+            }
+            return Ok(());
+        }
         if member.place == 0 {
             self.finish_requests(step.now, key, step.output);
             self.settle_sides(key, step.output);
@@ -91,8 +98,8 @@ impl CoreMachine {
         };
         member.held.iter().any(|held| {
             partition.locks.other_holders(held, key.0).any(|other| {
-                let other = &self.members[&(other, key.1)];
-                !other.is_settled() && other.newest_version() < version
+                let other = self.members.get(&(other, key.1));
+                other.is_some_and(|it| !it.is_settled() && it.newest_version() < version)
             })
         })
     }
@@ -120,9 +127,12 @@ impl CoreMachine {
             true => member.collisions(tables)?,
             false => Vec::new(),
         };
-        let head = member.prepare.members[0];
+        let part = member.prepare.transaction.as_ref();
+        let head = part.map_or(member.prepare.members[0], |part| part.head);
         let requests = &member.prepare.requests;
         match member.decision() {
+            // The coordinator records it.
+            Some(Decision::Abort(_)) if part.is_some() => {}
             // Folded requests that abort are evaluated again, one by one: no result yet. Nor is the
             // end of an epoch one, where no message reports it: a next head may know nothing of it.
             Some(Decision::Abort(reason)) => {

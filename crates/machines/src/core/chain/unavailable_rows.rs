@@ -9,7 +9,7 @@ use protocol::message::Refusal;
 
 use crate::core::CoreMachine;
 use crate::core::contract::CoreOutput;
-use crate::core::partition::queue::QueuedRequest;
+use crate::core::partition::queue::{Queued, QueuedRequest};
 use crate::core::step::Step;
 
 impl CoreMachine {
@@ -31,7 +31,8 @@ impl CoreMachine {
         let mut members = self.members.values();
         let member = members.find(|member| {
             let mut requests = member.prepare.requests.iter();
-            member.place == 0 && requests.any(|it| it.request == request)
+            let heads = member.place == 0 || member.is_transaction();
+            heads && requests.any(|it| it.request == request)
         })?;
         self.view.lost_in(&member.prepare.members)
     }
@@ -44,7 +45,8 @@ impl CoreMachine {
         if !self.view.has_lost() {
             return Ok(());
         }
-        let heads = self.members.values().filter(|member| member.place == 0);
+        let heads = self.members.values();
+        let heads = heads.filter(|member| member.place == 0 || member.is_transaction());
         let stuck = heads.filter_map(|member| {
             let server = self.view.lost_in(&member.prepare.members)?;
             Some((member.prepare.clone(), server))
@@ -74,8 +76,15 @@ impl CoreMachine {
     ) {
         let partition = self.partitions.get_mut(&id).expect("callers hold it");
         let queue = partition.queues.remove(pk).unwrap_or_default();
+        let (walks, requests): (Vec<Queued>, Vec<Queued>) = queue
+            .into_iter()
+            .partition(|queued| matches!(queued, Queued::Walk(_)));
+        if !walks.is_empty() {
+            partition.queues.insert(pk.to_vec(), walks.into());
+        }
+        let requests = requests.into_iter().filter_map(Queued::into_request);
         let begun = false;
-        self.refuse_undone(queue, &Refusal::Lost { server, begun }, output);
+        self.refuse_undone(requests, &Refusal::Lost { server, begun }, output);
     }
 
     /// Refuses requests that have not begun.

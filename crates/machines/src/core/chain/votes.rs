@@ -4,6 +4,8 @@
 //! of constraint would be one more arm here, with its key in `table`. The head itself checks the
 //! constraint of the primary replex, the pk, when it evaluates the request.
 
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
 use placement::tables::{Tables, TablesError};
@@ -20,6 +22,13 @@ pub(crate) fn judge<T: Tables>(member: &Member, tables: &T) -> Result<Vote, Tabl
     let Some(constraint) = member.table.replexes[replex].constraint else {
         return Ok(Vote::Yes);
     };
+    if member.prepare.changes.len() > 1 {
+        let reason = match constraint {
+            Constraint::Unique => duplicate_of_several(member, tables)?,
+            Constraint::Dense => not_dense_together(member, tables)?,
+        };
+        return Ok(reason.map_or(Vote::Yes, Vote::No));
+    }
     for (change, effect) in member.prepare.changes.iter().zip(&member.effects) {
         let reason = match constraint {
             Constraint::Unique if effect.put.is_some() => duplicate(member, change, tables)?,
@@ -31,6 +40,98 @@ pub(crate) fn judge<T: Tables>(member: &Member, tables: &T) -> Result<Vote, Tabl
         }
     }
     Ok(Vote::Yes)
+}
+
+/// Returns the result `Duplicate` if the changes of a transaction leave two rows with the same key;
+/// none otherwise. A key can pass from one row to another.
+fn duplicate_of_several<T: Tables>(
+    member: &Member,
+    tables: &T,
+) -> Result<Option<RequestResult>, TablesError> {
+    let partition = member.partition();
+    let replex = usize::from(partition.replex);
+    let changes = || member.prepare.changes.iter().zip(&member.effects);
+    let leaving: BTreeSet<&[u8]> = changes()
+        .filter_map(|(_, effect)| effect.remove.as_deref())
+        .collect();
+    let mut entering: BTreeSet<Vec<u8>> = BTreeSet::new();
+    for (change, effect) in changes() {
+        let row = member.table.new_row(change).filter(|_| effect.put.is_some());
+        let key = row.and_then(|row| member.table.constrained_key(replex, &row));
+        let Some(key) = key else {
+            continue;
+        };
+        let mut other = !entering.insert(key.clone());
+        let end = prefix_end(&key);
+        let rows = partition.rows_table();
+        tables.scan(rows, &key, end.as_deref(), &mut |entry, _| {
+            other |= entry[key.len()..] != *change.pk.0 && !leaving.contains(entry);
+            match other {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })?;
+        if other && !planted::is(Bug::UniqueUnchecked) {
+            return Ok(Some(RequestResult::Duplicate {
+                replex: partition.replex,
+                key: key.into(),
+            }));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns a result that refuses the changes of a transaction if they leave a group of a dense index
+/// with a gap; none otherwise.
+fn not_dense_together<T: Tables>(
+    member: &Member,
+    tables: &T,
+) -> Result<Option<RequestResult>, TablesError> {
+    let partition = member.partition();
+    let replex = usize::from(partition.replex);
+    let table = &member.table;
+    let place = |row: &RowView<'_>| {
+        let here = table.layout.partition_of_row(replex, row) == partition.number;
+        let group = table.constrained_key(replex, row).filter(|_| here)?;
+        Some((group, table.dense_value(replex, row)))
+    };
+    // By group: the values that leave, and those that enter.
+    let mut groups: BTreeMap<Vec<u8>, [BTreeSet<i64>; 2]> = BTreeMap::new();
+    for change in &member.prepare.changes {
+        if matches!(change.old, protocol::operation::OldRow::SameKeys { .. }) {
+            continue;
+        }
+        if let Some((group, value)) = table.old_row(change).and_then(|row| place(&row)) {
+            groups.entry(group).or_default()[0].insert(value);
+        }
+        if let Some((group, value)) = table.new_row(change).and_then(|row| place(&row))
+            && !groups.entry(group.clone()).or_default()[1].insert(value)
+        {
+            let last = last_of_group(member, &group, tables)?;
+            return Ok(Some(RequestResult::NotDense {
+                replex: partition.replex,
+                expected: last + 1,
+            }));
+        }
+    }
+    for (group, [leaves, enters]) in groups {
+        let last = last_of_group(member, &group, tables)?;
+        let left: BTreeSet<i64> = leaves.difference(&enters).copied().collect();
+        let new: BTreeSet<i64> = enters.difference(&leaves).copied().collect();
+        let difference = new.len() as i64 - left.len() as i64;
+        let next_last = last + difference;
+        // What leaves is the end of the group, and what enters follows it.
+        let ends = left.iter().all(|value| (next_last + 1..=last).contains(value));
+        let follows = new.iter().all(|value| (last + 1..=next_last).contains(value));
+        let one_way = left.is_empty() || new.is_empty();
+        if !ends || !follows || !one_way {
+            return Ok(Some(RequestResult::NotDense {
+                replex: partition.replex,
+                expected: last + 1,
+            }));
+        }
+    }
+    Ok(None)
 }
 
 /// Returns the result `Duplicate` if another row has the same key; none otherwise.

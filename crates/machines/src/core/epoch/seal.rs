@@ -18,9 +18,10 @@ use placement::{Durability, prove};
 use protocol::configuration::Server;
 use protocol::identity::{ClockReading, CoreId, Epoch, OperationId, Position, ServerId, TableId};
 use protocol::message::{PeerMessage, Refusal, SealReport, SealStage};
-use protocol::operation::{Decision, Prepare};
+use protocol::operation::{Decision, Prepare, RequestResult};
 use protocol::planted::{self, Bug};
 use protocol::record::Record;
+use protocol::transaction::TransactionResult;
 
 use crate::core::CoreMachine;
 use crate::core::contract::{CoreOutput, PeerSend};
@@ -159,7 +160,10 @@ impl CoreMachine {
     ) -> Result<(), TablesError> {
         let own = self.identity.core;
         let sealed = tables.iter().filter_map(|id| self.view.table(*id));
-        let sealed = sealed.filter(|table| table.sealing.is_some() && table.holders.contains(&own));
+        let sealed = sealed.filter(|table| table.sealing.is_some());
+        let sealed = sealed.filter(|table| {
+            table.holders.contains(&own) || !self.parts_touching(table.id).is_empty()
+        });
         let sealed: Vec<Arc<TableInfo>> = sealed.map(Arc::clone).collect();
         if sealed.is_empty() {
             return Ok(());
@@ -177,10 +181,8 @@ impl CoreMachine {
             self.sealing
                 .note(sealed_at, epoch, (table.id, forgot_nothing));
             let sealing = table.sealing.as_ref().expect("it is sealed");
-            let peers = self.peers_of(table.id);
-            let remaining = peers.filter(|core| !sealing.removes(core.server));
             let seal = Seal {
-                inquiry: Inquiry::new(Question::Sealed, table.id, remaining),
+                inquiry: Inquiry::new(Question::Sealed, table.id, core::iter::empty()),
                 vouched_us: self.leases.last_vouched_us(&sealing.removed),
                 sealed_at,
                 forgot_nothing,
@@ -195,10 +197,55 @@ impl CoreMachine {
         self.confirmations.forget_gathered(&ids);
         for table in &sealed {
             self.drop_unvoted(table.id, step)?;
+            self.review_witnesses(table.id);
             self.ask_sealed(Some(table.id), step.output);
             self.seal_goes_on(table.id, step.now, step.output);
         }
         Ok(())
+    }
+
+    /// Reviews whom seals ask, because the configuration has changed: a server can be removed whose
+    /// tables are others.
+    pub(crate) fn review_seals(&mut self, now: ClockReading, output: &mut CoreOutput) {
+        let tables: Vec<TableId> = self.sealing.current.keys().copied().collect();
+        for table in tables {
+            self.review_witnesses(table);
+            self.ask_sealed(Some(table), output);
+            self.seal_goes_on(table, now, output);
+        }
+    }
+
+    /// Determines whom the seal of a table asks: the remaining cores that hold the table, if this
+    /// core does, and those that take part in a transaction which touches the table (R44). Returns
+    /// whether there is a new one.
+    fn review_witnesses(&mut self, id: TableId) -> bool {
+        let own = self.identity.core;
+        let Some(table) = self.view.table(id).map(Arc::clone) else {
+            return false;
+        };
+        let mut cores: BTreeSet<CoreId> = BTreeSet::new();
+        if table.holders.contains(&own) {
+            let holders = table.holders.iter();
+            cores.extend(holders.filter(|core| !self.view.removes(id, core.server)));
+        }
+        let Some(seal) = self.sealing.current.get(&id) else {
+            return false;
+        };
+        let own_parts = self.members.values().map(|member| &member.prepare);
+        let witnessed = seal.witnesses.values().flat_map(BTreeMap::values);
+        let prepares = own_parts.chain(witnessed.map(|witness| &witness.prepare));
+        let linked = prepares.filter(|prepare| {
+            let touches = prepare.touches(|table| table == id);
+            touches && prepare.transaction.is_some() && !planted::is(Bug::SealAsksOwnTableOnly)
+        });
+        for member in linked.flat_map(|prepare| &prepare.members) {
+            let place = self.view.place(*member);
+            let place = place.filter(|it| !self.view.removes(member.table, it.core.server));
+            cores.extend(place.map(|place| place.core));
+        }
+        cores.remove(&own);
+        let seal = self.sealing.current.get_mut(&id).expect("it was just there");
+        seal.inquiry.set_peers(&cores)
     }
 
     /// Returns whether this core knows all that it ever voted on in a table that it seals now.
@@ -218,13 +265,13 @@ impl CoreMachine {
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         let members = self.members.iter();
-        let members = members.filter(|(key, _)| key.1.table == table);
+        let members = members.filter(|(_, it)| it.prepare.touches(|touched| touched == table));
         let unvoted = members.filter(|(_, member)| member.prepared_at().is_none());
         let unvoted: Vec<MemberKey> = unvoted.map(|(key, _)| *key).collect();
         for key in unvoted {
             self.release(key, step)?;
             let member = self.members.remove(&key).expect("it was just listed");
-            if member.place == 0 {
+            if member.place == 0 && !member.is_transaction() {
                 self.operations.end(key.0);
                 self.requests.unfold(key.0);
                 for request in &member.prepare.requests {
@@ -267,6 +314,15 @@ impl CoreMachine {
         output: &mut CoreOutput,
     ) {
         let Some(seal) = self.sealing.current.get_mut(&table) else {
+            // A core that neither holds the table nor takes part in a transaction that touches it
+            // has nothing to report, and takes part in none of this epoch any more.
+            let known = self.view.table(table);
+            let is_sealed = known.is_some_and(|known| {
+                known.sealing.is_some() && !known.holders.contains(&self.identity.core)
+            });
+            if is_sealed {
+                self.testify(from, (table, attempt), output);
+            }
             return;
         };
         if self.log.durable() < seal.sealed_at && !planted::is(Bug::SealReportedEarly) {
@@ -278,7 +334,7 @@ impl CoreMachine {
 
     fn testify(&self, to: CoreId, (table, attempt): (TableId, u64), output: &mut CoreOutput) {
         let seal = self.sealing.current.get(&table);
-        let forgot_nothing = seal.is_some_and(|seal| seal.forgot_nothing);
+        let forgot_nothing = seal.is_none_or(|seal| seal.forgot_nothing);
         let mut count = 0;
         let mut send = |message| {
             let after = Position(0);
@@ -286,11 +342,13 @@ impl CoreMachine {
         };
         for (key, member) in self.members.iter() {
             let configuration = self.view.configuration();
-            if key.1.table != table || !configuration.takes_part(to, &member.prepare.members) {
+            let touches = member.prepare.touches(|touched| touched == table);
+            if !touches || !configuration.takes_part(to, &member.prepare.members) {
                 continue;
             }
             count += 1;
             send(PeerMessage::Witness {
+                table,
                 attempt,
                 prepare: Arc::clone(&member.prepare),
                 decision: self.known_decision(key),
@@ -318,12 +376,11 @@ impl CoreMachine {
     pub(crate) fn on_witness(
         &mut self,
         now: ClockReading,
-        (from, attempt): (CoreId, u64),
+        (from, table, attempt): (CoreId, TableId, u64),
         prepare: Arc<Prepare>,
         decision: Option<(Decision, Option<Epoch>)>,
         output: &mut CoreOutput,
     ) {
-        let table = prepare.table;
         let Some(seal) = self.sealing.current.get_mut(&table) else {
             return;
         };
@@ -336,7 +393,11 @@ impl CoreMachine {
             return;
         }
         let places = seal.witnesses.entry(operation).or_default();
+        let is_transaction = prepare.transaction.is_some();
         places.insert(place, Witness { prepare, decision });
+        if is_transaction && self.review_witnesses(table) {
+            self.ask_sealed(Some(table), output);
+        }
         self.seal_goes_on(table, now, output);
     }
 
@@ -401,8 +462,9 @@ impl CoreMachine {
     /// reported their records.
     fn resolve(&mut self, table: TableId, now: ClockReading, output: &mut CoreOutput) {
         let seal = &self.sealing.current[&table];
-        let known = self.members.keys().filter(|key| key.1.table == table);
-        let known = known.map(|key| key.0);
+        let members = self.members.iter();
+        let known = members.filter(|(_, it)| it.prepare.touches(|touched| touched == table));
+        let known = known.map(|(key, _)| key.0);
         let operations: BTreeSet<OperationId> =
             known.chain(seal.witnesses.keys().copied()).collect();
         let outcomes: Vec<_> = operations
@@ -449,6 +511,10 @@ impl CoreMachine {
         let prepares = own.map(|key| &self.members[&key].prepare);
         let prepares = prepares.chain(witnessed.map(|witness| &witness.prepare));
         let prepare = prepares.max_by_key(|prepare| prepare.votes.len())?;
+        if prepare.transaction.is_some() {
+            let outcome = self.resolution_of_transaction(operation, prepare, witnesses);
+            return Some((Arc::clone(prepare), outcome));
+        }
         let table = self.view.table(prepare.table)?;
         let mut parts = Vec::with_capacity(prepare.members.len());
         for (place, partition) in prepare.members.iter().enumerate() {
@@ -472,6 +538,62 @@ impl CoreMachine {
         }
         let outcome = outcome(table, prepare.chain(), &parts);
         Some((Arc::clone(prepare), outcome))
+    }
+
+    /// Returns a transaction's outcome by what all remaining members report: it commits if one of
+    /// them knows that. Clients can have seen a commit only once it was durable in f + 1 failure
+    /// domains of each table that is changed. So it aborts if one of these tables has lost fewer.
+    fn resolution_of_transaction(
+        &self,
+        operation: OperationId,
+        prepare: &Prepare,
+        witnesses: Option<&BTreeMap<usize, Witness>>,
+    ) -> Resolution {
+        let mut decisions = Vec::new();
+        for (place, member) in prepare.members.iter().enumerate() {
+            decisions.extend(self.known_decision(&(operation, *member)));
+            let server = self.view.place(*member).map(|it| it.core.server);
+            let is_gone = server.is_none_or(|server| self.view.removes(member.table, server));
+            let witness = witnesses.and_then(|places| places.get(&place));
+            let witness = witness.filter(|_| !is_gone);
+            decisions.extend(witness.and_then(|witness| witness.decision.clone()));
+        }
+        let commits = decisions.iter().any(|(known, _)| *known == Decision::Commit);
+        if commits && !planted::is(Bug::ResolutionForgetsCommit) {
+            return Resolution::Decided(Decision::Commit);
+        }
+        if let Some((known, _)) = decisions.into_iter().find(|(_, resolved)| resolved.is_none()) {
+            return Resolution::Decided(known);
+        }
+        let unchanged = prepare.transaction.as_ref().map_or(0, |part| part.unchanged);
+        let changed = prepare.members.len() - usize::from(unchanged);
+        let mut domains: BTreeMap<TableId, [BTreeSet<&str>; 2]> = BTreeMap::new();
+        for member in &prepare.members[..changed] {
+            let (table, place) = (self.view.table(member.table), self.view.place(*member));
+            let (Some(table), Some(place)) = (table, place) else {
+                continue;
+            };
+            let server = self.view.configuration().server(place.core.server);
+            let is_thin = table.replexes[usize::from(member.replex)].is_thin();
+            if let Some(server) = server.filter(|_| !is_thin) {
+                let [all, left] = domains.entry(member.table).or_default();
+                all.insert(&server.domain);
+                if !self.view.removes(member.table, server.id) {
+                    left.insert(&server.domain);
+                }
+            }
+        }
+        let knows = |(table, [all, left]): (&TableId, &[BTreeSet<&str>; 2])| {
+            let table = self.view.table(*table).expect("it was just there");
+            let kept = usize::from(table.schema.failures_tolerated) + 1;
+            all.len() - left.len() < kept.min(all.len())
+        };
+        let result = TransactionResult::conflict(prepare.table);
+        let abort = Decision::Abort(RequestResult::Transaction(result));
+        match domains.is_empty() || domains.iter().any(knows) {
+            true => Resolution::Decided(abort),
+            false => Resolution::Stuck,
+        }
     }
 
     fn own_members(&self, operation: OperationId) -> impl Iterator<Item = MemberKey> {
@@ -523,12 +645,21 @@ impl CoreMachine {
         output: &mut CoreOutput,
     ) -> Option<Position> {
         let resolved_in = Some(self.epoch());
+        let is_transaction = prepare.transaction.is_some();
         let table = self.view.table(prepare.table).map(Arc::clone);
-        let known = with_known_votes(Arc::clone(prepare), Some(decision), table.as_deref());
+        let table = table.filter(|_| !is_transaction);
+        let known = match is_transaction {
+            true => Arc::clone(prepare),
+            false => with_known_votes(Arc::clone(prepare), Some(decision), table.as_deref()),
+        };
         let mut last = None;
         for (place, partition) in prepare.members.iter().enumerate() {
             let key = (prepare.operation, *partition);
             if !self.partitions.contains_key(partition) {
+                continue;
+            }
+            if is_transaction && !self.members.contains_key(&key) {
+                // What commits has the durable vote of every member: this one was finished.
                 continue;
             }
             if !self.members.contains_key(&key) {
@@ -608,8 +739,17 @@ impl CoreMachine {
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         let others_too = planted::is(Bug::SealConcernsAll);
-        let concerns = |key: &MemberKey| tables.contains(&key.1.table) || others_too;
-        let members = self.members.iter().filter(|(key, _)| concerns(key));
+        let concerns = |machine: &Self, key: &MemberKey| {
+            let member = &machine.members[key];
+            if !member.is_transaction() {
+                return tables.contains(&key.1.table) || others_too;
+            }
+            // Its outcome may be seen once all of its tables serve.
+            let touched = member.prepare.tables();
+            let touches = touched.iter().any(|table| tables.contains(table));
+            touches && !machine.any_other_sealed(&touched, tables)
+        };
+        let members = self.members.iter().filter(|(key, _)| concerns(self, key));
         let members = members.filter(|(_, member)| !member.is_settled());
         let members = members.filter(|(_, member)| !others_too || member.decision().is_some());
         let mut open: Vec<_> = members
@@ -627,13 +767,14 @@ impl CoreMachine {
             }
         }
         let keys = self.members.keys().copied();
-        let keys: Vec<MemberKey> = keys.filter(concerns).collect();
+        let keys: Vec<MemberKey> = keys.filter(|key| concerns(self, key)).collect();
         for key in keys {
             let member = self.members.remove(&key).expect("it was just listed");
-            if member.place == 0 {
+            if member.place == 0 && !member.is_transaction() {
                 self.operations.end(key.0);
             }
         }
+        self.end_resolved(tables, step);
         self.confirmations.forget_gathered(tables);
         for table in tables {
             self.side_reports.forget_table(*table);

@@ -71,6 +71,8 @@ impl CoreMachine {
         }
         let sealed = self.unseal(&changed);
         self.seal(&changed, step)?;
+        self.review_seals(step.now, step.output);
+        self.end_walks_of(&changed, step)?;
         let open = changed.into_iter().filter(|id| !self.stands_still(*id));
         let open: BTreeSet<TableId> = open.collect();
         for (id, pk) in self.partitions.queued_pks() {
@@ -79,6 +81,9 @@ impl CoreMachine {
             }
         }
         self.hurry(step.now, |member| open.contains(&member.prepare.table));
+        self.hurry_transactions(step.now, |_, tables| {
+            tables.iter().any(|table| open.contains(table))
+        });
         self.restart_recovery(&open, step)?;
         self.review_fills(&open, step)?;
         self.refuse_lost(step)?;
@@ -197,7 +202,7 @@ impl CoreMachine {
         for key in gone {
             let member = self.members.remove(&key).expect("it was just listed");
             self.requests.unfold(key.0);
-            if member.place > 0 {
+            if member.place > 0 || member.is_transaction() {
                 continue;
             }
             self.operations.end(key.0);

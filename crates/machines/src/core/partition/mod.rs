@@ -26,7 +26,7 @@ use crate::core::view::ClusterView;
 use entries::EntryOrders;
 use locks::Locks;
 use peers::PeerCounts;
-use queue::QueuedRequest;
+use queue::Queued;
 use ranges::{Hold, WaitingRead};
 use recent::RecentChanges;
 
@@ -47,9 +47,9 @@ pub(crate) struct Partition {
     pub recent: RecentChanges,
     /// Operations that wait for an earlier read or hold of the same keys. They hold no key.
     pub behind_reads: VecDeque<OperationId>,
-    /// Only for primary partitions: waiting requests by pk, in order of arrival (R6). No queue is
-    /// empty.
-    pub queues: BTreeMap<Vec<u8>, VecDeque<QueuedRequest>>,
+    /// Only for primary partitions: waiting requests and walks by pk, in order of arrival (R6). No
+    /// queue is empty.
+    pub queues: BTreeMap<Vec<u8>, VecDeque<Queued>>,
 }
 
 impl Partition {

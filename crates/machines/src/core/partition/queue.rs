@@ -1,7 +1,33 @@
-//! A request that waits for its pk, and has not been evaluated yet.
+//! What waits for a pk: requests that have not been evaluated yet, and walks of transactions.
 
-use protocol::identity::RequestId;
+use protocol::identity::{OperationId, RequestId};
 use protocol::operation::Mutation;
+
+/// An entry of a queue. The first one has the next turn.
+#[derive(Clone, Debug)]
+pub(crate) enum Queued {
+    Request(QueuedRequest),
+    /// The walk of a transaction, which then holds the key until the transaction has ended (R42).
+    Walk(OperationId),
+}
+
+impl Queued {
+    /// Returns the request, if this is one.
+    pub fn request(&self) -> Option<&QueuedRequest> {
+        match self {
+            Queued::Request(request) => Some(request),
+            Queued::Walk(_) => None,
+        }
+    }
+
+    /// Takes the request, if this is one.
+    pub fn into_request(self) -> Option<QueuedRequest> {
+        match self {
+            Queued::Request(request) => Some(request),
+            Queued::Walk(_) => None,
+        }
+    }
+}
 
 /// A request that waits for its pk.
 #[derive(Clone, Debug)]

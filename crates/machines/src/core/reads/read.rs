@@ -117,7 +117,12 @@ impl CoreMachine {
             }
         };
         let Ok(Some(at)) = self.version_of(now, read.snapshot, read.partition.table) else {
-            return holders.into_iter().collect();
+            // A walk that holds a key has changed nothing yet.
+            let has_voted = |holder: &OperationId| {
+                let member = (*holder, read.partition);
+                self.members.contains_key(&member)
+            };
+            return holders.into_iter().filter(has_voted).collect();
         };
         if planted::is(Bug::SnapshotDoesNotWait) {
             return BTreeSet::new();

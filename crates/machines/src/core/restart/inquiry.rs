@@ -63,6 +63,17 @@ impl Inquiry {
         self.peers = peers.map(|core| (core, BTreeMap::new())).collect();
     }
 
+    /// Asks just these peers from now on. Keeps what those have answered that were asked before.
+    /// Returns whether there is a new one.
+    pub fn set_peers(&mut self, peers: &BTreeSet<CoreId>) -> bool {
+        self.peers.retain(|core, _| peers.contains(core));
+        let known = self.peers.len();
+        for core in peers {
+            self.peers.entry(*core).or_default();
+        }
+        self.peers.len() > known
+    }
+
     /// Asks all peers that have not reported completely.
     pub fn ask_all(&mut self, output: &mut CoreOutput) {
         let peers: Vec<CoreId> = self.peers.keys().copied().collect();

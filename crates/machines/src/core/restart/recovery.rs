@@ -99,6 +99,10 @@ impl CoreMachine {
             let member = self.members.get_mut(&key).expect("it was just listed");
             member.since_us = step.now.monotonic_us;
             member.confirm_again();
+            if member.is_transaction() {
+                member.retry_due_us = step.now.monotonic_us + self.limits.retry_us;
+                continue;
+            }
             if member.place == 0 {
                 self.watch(key, step.now.monotonic_us + self.limits.retry_us);
             }
@@ -115,6 +119,7 @@ impl CoreMachine {
         if planted::is(Bug::CompletionsNotRestored) {
             self.sessions = Default::default();
         }
+        self.resume_transactions(step.now);
         if !planted::is(Bug::RecoverySkipped) {
             self.begin_recovery(step.output);
         }
@@ -211,6 +216,9 @@ impl CoreMachine {
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         let came_from = |member: &Member| {
+            if member.is_transaction() {
+                return member.prepare.operation.head == from;
+            }
             let count = if member.is_side() { 1 } else { member.place };
             let before = &member.prepare.members[..count];
             self.view.configuration().takes_part(from, before)
@@ -247,6 +255,8 @@ impl CoreMachine {
             .members
             .iter()
             .filter(|(key, member)| key.1.table == table && member.prepared_at().is_some())
+            // Their votes and decisions are on disk.
+            .filter(|(_, member)| !member.is_transaction())
         {
             if !self
                 .view
@@ -313,6 +323,7 @@ impl CoreMachine {
             return Ok(());
         };
         let holder = prepare.holder().filter(|_| prepare.is_consistent());
+        let holder = holder.filter(|_| prepare.transaction.is_none());
         let Some(sender) = holder else {
             return Ok(());
         };

@@ -147,9 +147,13 @@ impl CoreMachine {
     /// Takes up a decision; true if it may be settled with that.
     fn replay_decision(&mut self, key: MemberKey, decision: Decision, position: Position) -> bool {
         // Decisions of an epoch's end are settled when the next epoch serves.
-        let resolved_in = self.sealing.sealed_epoch(key.1.table);
         let Some(member) = self.members.get_mut(&key) else {
             return false;
+        };
+        let tables = member.prepare.tables().into_iter();
+        let resolved_in = match member.is_transaction() {
+            true => tables.filter_map(|it| self.sealing.sealed_epoch(it)).max(),
+            false => self.sealing.sealed_epoch(key.1.table),
         };
         if member.is_settled() || member.decision().is_some() && resolved_in.is_none() {
             return false;
@@ -197,7 +201,10 @@ impl CoreMachine {
             .partitions
             .get_mut(&key.1)
             .expect("members' partitions are held");
-        let vote = member.prepare.votes.get(place);
+        let vote = match member.is_transaction() {
+            true => member.prepare.votes.first(),
+            false => member.prepare.votes.get(place),
+        };
         let voted_no = vote.is_some_and(|vote| *vote != Vote::Yes);
         let is_released = partition.is_thin() && planted::is(Bug::UniqueEntriesReleased);
         let waits = !voted_no && !is_released && !planted::is(Bug::ReadBeforeRecovery);
@@ -206,7 +213,9 @@ impl CoreMachine {
         }
         member.grant_all();
         member.prepare_at(position);
-        if place == 0 {
+        if member.is_transaction() {
+            // `resume_transactions` takes up those that this core coordinates.
+        } else if place == 0 {
             self.operations.resume(key.0);
             let prepare = Arc::clone(&member.prepare);
             self.resume_requests(&prepare);

@@ -258,7 +258,7 @@ impl CoreMachine {
                 snapshot,
                 tables,
                 hold_us,
-            } => self.on_hold((from, snapshot), &tables, hold_us, step),
+            } => self.on_hold((from, snapshot), &tables, hold_us, step)?,
             SnapshotMessage::Close {
                 snapshot,
                 at,
@@ -304,14 +304,14 @@ impl CoreMachine {
         tables: &[(TableId, Epoch)],
         hold_us: u64,
         step: &mut Step<'_, T>,
-    ) {
+    ) -> Result<(), TablesError> {
         if let Err(reason) = self.may_hold(snapshot, tables) {
             send(
                 from,
                 SnapshotMessage::Refused { snapshot, reason },
                 step.output,
             );
-            return;
+            return Ok(());
         }
         let participation = &mut self.participation;
         let name = (snapshot.incarnation, snapshot.number);
@@ -324,6 +324,8 @@ impl CoreMachine {
             interrupted: None,
             waits_for: None,
         });
+        let tables = tables.iter().map(|(table, _)| *table).collect();
+        self.drop_walks_that_hold(&tables, step)
     }
 
     /// Returns whether this core may hold for an opening, or the reason why it may not. It must not

@@ -22,6 +22,7 @@ use protocol::message::*;
 use protocol::operation::*;
 use protocol::record::{PartitionStart, Record, SavedCompletion};
 use protocol::state::{CoordinatorState, CopyChange, CopyRequest, FolderTrust, ServerMember};
+use protocol::transaction::*;
 
 /// Bytes to decide by; zeros without end once they are used up.
 pub struct Source<'a> {
@@ -233,8 +234,16 @@ generate_struct! {
     Mutation { pk, action }
     RowChange { pk, version, old, new }
     RequestRecord { request, acknowledged_below, digest, result }
+    Transact { request, acknowledged_below, epochs, partition, changes, checks }
+    TransactionChange { table, mutation, must_apply }
+    RowCheck { partition, key, version }
+    TransactionPart { member, unchanged, head, still }
+    Walk { request, digest, route, place, changes, evaluated, outcomes }
+    EvaluatedRow { table, change }
+    TransactionMessage { operation, epochs, content }
     Prepare {
         operation, epoch, finished_below, table, members, sides, side, votes, changes, requests,
+        transaction,
     }
     Hello { cluster, core }
     Welcome { cluster, core, epoch }
@@ -298,7 +307,20 @@ generate_enum! {
     }
     RequestResult {
         Applied { version }, Kept, NotFound, ConditionFailed, Duplicate { replex, key },
-        NotDense { replex, expected }, Invalid { message }, Conflict,
+        NotDense { replex, expected }, Invalid { message }, Conflict, Transaction(result),
+    }
+    ChangeOutcome { Applied, Kept, NotFound, ConditionFailed }
+    TransactionResult { Committed { version, outcomes }, Aborted { table, reason } }
+    AbortReason {
+        Duplicate { replex, key }, NotDense { replex, expected }, Invalid { message },
+        NotApplied { change, outcome }, Changed { check }, Conflict,
+    }
+    WalkEnd { Known(result), Aborted(result), Refused(refusal), Dropped }
+    TransactionContent {
+        Walk(walk), Walked(walk), WalkEnded(end), DropWalk, Prepare(prepare),
+        Voted { member, vote }, Check { checks }, Checked { passed, failed },
+        Decision { to, decision, settled }, Kept { member }, Ended { member }, Ask { member },
+        Over { to }, AskDecision { to }, Known { member, decision },
     }
     OldRow { Absent, SameKeys { version }, Keys { version, row } }
     Vote { Yes, No(reason) }
@@ -310,7 +332,7 @@ generate_enum! {
     }
     Request {
         Execute(execute), Read(read), Checksum(read), Status, Release(release), Snapshot(request),
-        Statistics(read),
+        Statistics(read), Transact(transact),
     }
     SnapshotRequest { Open { reader, tables }, Keep(share), Close(share) }
     SnapshotReply { Opened(opened), Kept, Closed }
@@ -349,8 +371,9 @@ generate_enum! {
         Compared { of, question, list, changes, differing, page, looked_at_bytes },
         Changes { of, question, list, since },
         Changed { of, question, list, page, gone, until, is_all },
-        AskSealed { table, attempt }, Witness { attempt, prepare, decision },
+        AskSealed { table, attempt }, Witness { table, attempt, prepare, decision },
         WitnessEnd { table, attempt, count, forgot_nothing }, Snapshot(message),
+        Transaction(message),
     }
     FolderTrust { Newest, Void, Voided, Any }
     SealStage { Sealing, Resolved, Stuck }

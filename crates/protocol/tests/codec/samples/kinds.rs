@@ -6,6 +6,7 @@ use protocol::message::{
     SnapshotMessage, SnapshotReply, SnapshotRequest,
 };
 use protocol::operation::{Action, RequestResult};
+use protocol::transaction::{TransactionContent, TransactionMessage, TransactionResult};
 
 macro_rules! kinds {
     ($($pattern:pat => $name:literal,)*) => {
@@ -43,6 +44,9 @@ kinds! {
     (Message::Request(Request::Snapshot(SnapshotRequest::Open { .. })), _) => "request-snapshot-open",
     (Message::Request(Request::Snapshot(SnapshotRequest::Keep(_))), _) => "request-snapshot-keep",
     (Message::Request(Request::Snapshot(SnapshotRequest::Close(_))), _) => "request-snapshot-close",
+    (Message::Request(Request::Transact(_)), _) => "request-transact",
+    (Message::Reply(Reply::Executed(RequestResult::Transaction(TransactionResult::Committed { .. }))), _) => "reply-committed",
+    (Message::Reply(Reply::Executed(RequestResult::Transaction(TransactionResult::Aborted { .. }))), _) => "reply-aborted",
     (Message::Reply(Reply::Executed(RequestResult::Applied { .. })), _) => "reply-applied",
     (Message::Reply(Reply::Executed(RequestResult::Kept)), _) => "reply-kept",
     (Message::Reply(Reply::Executed(RequestResult::NotFound)), _) => "reply-not-found",
@@ -103,6 +107,21 @@ kinds! {
     (Message::Peer(_, PeerMessage::Snapshot(SnapshotMessage::Refused { .. })), _) => "peer-snapshot-refused",
     (Message::Peer(_, PeerMessage::Snapshot(SnapshotMessage::Keep { .. })), _) => "peer-snapshot-keep",
     (Message::Peer(_, PeerMessage::Snapshot(SnapshotMessage::End { .. })), _) => "peer-snapshot-end",
+    (Message::Peer(_, PeerMessage::Transaction(TransactionMessage { content: TransactionContent::Walk(_), .. })), _) => "peer-walk",
+    (Message::Peer(_, PeerMessage::Transaction(TransactionMessage { content: TransactionContent::Walked(_), .. })), _) => "peer-walked",
+    (Message::Peer(_, PeerMessage::Transaction(TransactionMessage { content: TransactionContent::WalkEnded(_), .. })), _) => "peer-walk-ended",
+    (Message::Peer(_, PeerMessage::Transaction(TransactionMessage { content: TransactionContent::DropWalk, .. })), _) => "peer-drop-walk",
+    (Message::Peer(_, PeerMessage::Transaction(TransactionMessage { content: TransactionContent::Prepare(_), .. })), _) => "peer-part",
+    (Message::Peer(_, PeerMessage::Transaction(TransactionMessage { content: TransactionContent::Voted { .. }, .. })), _) => "peer-voted",
+    (Message::Peer(_, PeerMessage::Transaction(TransactionMessage { content: TransactionContent::Check { .. }, .. })), _) => "peer-check",
+    (Message::Peer(_, PeerMessage::Transaction(TransactionMessage { content: TransactionContent::Checked { .. }, .. })), _) => "peer-checked",
+    (Message::Peer(_, PeerMessage::Transaction(TransactionMessage { content: TransactionContent::Decision { .. }, .. })), _) => "peer-outcome",
+    (Message::Peer(_, PeerMessage::Transaction(TransactionMessage { content: TransactionContent::Kept { .. }, .. })), _) => "peer-kept",
+    (Message::Peer(_, PeerMessage::Transaction(TransactionMessage { content: TransactionContent::Ended { .. }, .. })), _) => "peer-ended",
+    (Message::Peer(_, PeerMessage::Transaction(TransactionMessage { content: TransactionContent::Ask { .. }, .. })), _) => "peer-ask",
+    (Message::Peer(_, PeerMessage::Transaction(TransactionMessage { content: TransactionContent::Over { .. }, .. })), _) => "peer-over",
+    (Message::Peer(_, PeerMessage::Transaction(TransactionMessage { content: TransactionContent::AskDecision { .. }, .. })), _) => "peer-ask-decision",
+    (Message::Peer(_, PeerMessage::Transaction(TransactionMessage { content: TransactionContent::Known { .. }, .. })), _) => "peer-known",
     (Message::Ask(CoordinatorRequest::Join { .. }), _) => "ask-join",
     (Message::Ask(CoordinatorRequest::Heartbeat { .. }), _) => "ask-heartbeat",
     (Message::Ask(CoordinatorRequest::Fetch { .. }), _) => "ask-fetch",

@@ -8,6 +8,7 @@ pub mod kinds;
 mod reads;
 mod replacing;
 mod snapshots;
+mod transactions;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use protocol::state::{CoordinatorState, CopyChange, CopyRequest, FolderTrust, Se
 use reads::reads;
 use replacing::{fills, moves, seals};
 use snapshots::snapshots;
+use transactions::transactions;
 
 /// A table with copies of every kind.
 pub fn schema() -> Schema {
@@ -365,6 +367,7 @@ pub fn prepare() -> Arc<Prepare> {
                 version: Version(1 << 40),
             },
         }],
+        transaction: None,
     })
 }
 
@@ -376,6 +379,7 @@ pub fn samples() -> BTreeMap<&'static str, Message> {
         requests(),
         reads(),
         snapshots(),
+        transactions(),
         replies(),
         refusals(),
         peers(),

@@ -21,6 +21,7 @@ pub fn seals() -> Vec<(&'static str, Message)> {
         (
             "peer-witness",
             PeerMessage::Witness {
+                table: TableId(3),
                 attempt: 3,
                 prepare: prepare(),
                 decision: Some((Decision::Commit, Some(Epoch(5)))),

@@ -1,0 +1,117 @@
+//! A new configuration: walks of its tables end, and a seal of a table stops all transactions that
+//! touch it, at all of their members (R44).
+//!
+//! A table's epoch can also change without a seal, when a server returns. Then transactions whose
+//! prepare was sent go on: votes and decisions are on disk, and the messages carry the present
+//! epochs.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use placement::tables::{Tables, TablesError};
+use protocol::identity::{OperationId, TableId};
+use protocol::message::Refusal;
+use protocol::operation::{Decision, RequestResult};
+use protocol::transaction::TransactionResult;
+
+use crate::core::CoreMachine;
+use crate::core::member::MemberKey;
+use crate::core::step::Step;
+
+use super::coordinator::Stage;
+
+impl CoreMachine {
+    /// Ends walks of tables that differ in a new configuration. Their clients choose the first core
+    /// of the walk again.
+    pub(crate) fn end_walks_of<T: Tables>(
+        &mut self,
+        changed: &BTreeSet<TableId>,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let touches = |tables: &[TableId]| tables.iter().any(|table| changed.contains(table));
+        let coordinated = self.transactions.coordinated.iter();
+        let concerned = coordinated.filter(|(_, coordinated)| touches(&coordinated.tables));
+        let concerned: Vec<(OperationId, Stage)> = concerned
+            .map(|(operation, coordinated)| (*operation, coordinated.stage.clone()))
+            .collect();
+        for (operation, stage) in concerned {
+            match stage {
+                Stage::Pausing | Stage::Walking => {
+                    let request = self.forget_attempt(operation, step)?;
+                    let request = request.expect("it was just listed").request();
+                    let epoch = self.view.epoch();
+                    self.refuse_running(request, &Refusal::StaleEpoch { epoch }, step.output);
+                }
+                Stage::Voting | Stage::Checking => self.end_without_table(operation, step)?,
+                Stage::Asking | Stage::Decided(_) => {}
+            }
+        }
+        self.drop_walks_of(changed, step)
+    }
+
+    /// Aborts a transaction whose prepare was sent, if one of its tables was dropped.
+    fn end_without_table<T: Tables>(
+        &mut self,
+        operation: OperationId,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let tables = &self.transactions.coordinated[&operation].tables;
+        let dropped = tables.iter().find(|table| self.view.table(**table).is_none());
+        let Some(dropped) = dropped.copied() else {
+            return Ok(());
+        };
+        let result = TransactionResult::conflict(dropped);
+        let decision = Decision::Abort(RequestResult::Transaction(result));
+        self.decide_transaction(operation, decision, step)
+    }
+
+    /// Returns the members of undecided or unsettled transactions that touch a table.
+    pub(crate) fn parts_touching(&self, table: TableId) -> Vec<MemberKey> {
+        let parts = self.members.iter().filter(|(key, member)| {
+            member.is_transaction()
+                && key.1.table != table
+                && member.prepare.touches(|touched| touched == table)
+        });
+        parts.map(|(key, _)| *key).collect()
+    }
+
+    /// Ends the coordination of transactions that a resolution has decided: their tables serve
+    /// again. A client whose transaction was aborted sends it again.
+    pub(crate) fn end_resolved<T: Tables>(
+        &mut self,
+        tables: &BTreeSet<TableId>,
+        step: &mut Step<'_, T>,
+    ) {
+        let coordinated = self.transactions.coordinated.iter();
+        let resolved = coordinated.filter(|(_, coordinated)| {
+            let touches = coordinated.tables.iter().any(|table| tables.contains(table));
+            touches && !self.any_other_sealed(&coordinated.tables, tables)
+        });
+        let resolved: Vec<OperationId> = resolved.map(|(operation, _)| *operation).collect();
+        for operation in resolved {
+            let coordinated = self.transactions.coordinated.remove(&operation);
+            let request = coordinated.expect("it was just listed").request();
+            self.operations.end(operation);
+            match self.sessions.effect_of(request) {
+                Some(result) => {
+                    let terms = (self.log.last(), None);
+                    self.answer_waiters(request, result, terms, step.output);
+                }
+                None => {
+                    let epoch = self.view.epoch();
+                    self.refuse_running(request, &Refusal::StaleEpoch { epoch }, step.output);
+                }
+            }
+        }
+    }
+
+    /// Returns whether one of a transaction's tables other than these is sealed, in the log or in
+    /// the configuration. While the log is read, the configuration is a later one.
+    pub(crate) fn any_other_sealed(&self, of: &[TableId], other_than: &BTreeSet<TableId>) -> bool {
+        let mut others = of.iter().filter(|table| !other_than.contains(table));
+        others.any(|table| {
+            let is_known = !self.log.is_replaying() && self.view.stands_still(*table);
+            is_known || self.sealing.sealed_epoch(*table).is_some()
+        })
+    }
+}

@@ -1,0 +1,117 @@
+//! Checks: after all members have voted yes, rows that the client has read are compared with what
+//! it has read (R41).
+//!
+//! At that moment every member holds what the transaction writes, which is its place in the serial
+//! order. A check leaves no state, and holds no key.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use placement::tables::{Tables, TablesError};
+use protocol::identity::{CoreId, OperationId, Position, TableId, Version};
+use protocol::operation::{Decision, RequestResult};
+use protocol::transaction::{AbortReason, RowCheck, TransactionContent, TransactionResult};
+
+use crate::core::CoreMachine;
+use crate::core::contract::CoreOutput;
+use crate::core::partition::rows::stored_row;
+use crate::core::step::Step;
+
+use super::coordinator::{Coordinated, Stage};
+
+impl CoreMachine {
+    /// Asks for the checks that have not passed.
+    pub(super) fn ask_for_checks(
+        &self,
+        operation: OperationId,
+        coordinated: &Coordinated,
+        output: &mut CoreOutput,
+    ) {
+        let mut by_core: BTreeMap<CoreId, Vec<(u32, RowCheck)>> = BTreeMap::new();
+        for (number, check) in (0..).zip(&coordinated.checks) {
+            if coordinated.passed.contains(&number) {
+                continue;
+            }
+            if let Some(place) = self.view.place(check.partition) {
+                let checks = by_core.entry(place.core).or_default();
+                checks.push((number, check.clone()));
+            }
+        }
+        for (core, checks) in by_core {
+            let of = (operation, &coordinated.tables[..]);
+            let content = TransactionContent::Check { checks };
+            self.send_transaction(core, of, Position(0), content, output);
+        }
+    }
+
+    /// Judges checks. They count as reads: they need the lease, and a partition that serves.
+    pub(super) fn on_check<T: Tables>(
+        &mut self,
+        from: CoreId,
+        (operation, tables): (OperationId, &[TableId]),
+        checks: &[(u32, RowCheck)],
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let mut passed = Vec::with_capacity(checks.len());
+        let mut failed = None;
+        for (number, check) in checks {
+            let epoch = self.view.table_epoch(check.partition.table);
+            if self.check_readable(step.now, epoch, check.partition).is_err() {
+                // Asked again, it may serve.
+                continue;
+            }
+            match self.passes(operation, check, step)? {
+                true => passed.push(*number),
+                false => failed = Some((*number, check.partition.table)),
+            }
+        }
+        let content = TransactionContent::Checked { passed, failed };
+        self.send_transaction(from, (operation, tables), Position(0), content, step.output);
+        Ok(())
+    }
+
+    /// Returns whether a row is as the client has read it, and no other operation has voted on it.
+    fn passes<T: Tables>(
+        &self,
+        operation: OperationId,
+        check: &RowCheck,
+        step: &mut Step<'_, T>,
+    ) -> Result<bool, TablesError> {
+        let id = check.partition;
+        let holders = self.partitions[&id].locks.holders(&check.key);
+        let is_held = holders.iter().any(|holder| {
+            *holder != operation && self.members.contains_key(&(*holder, id))
+        });
+        let mut version: Option<Version> = None;
+        step.tables
+            .read(id.rows_table(), &check.key, &mut |value| {
+                version = Some(stored_row(value).0);
+            })?;
+        Ok(!is_held && version == check.version)
+    }
+
+    /// Handles the answer to some checks.
+    pub(super) fn on_checked<T: Tables>(
+        &mut self,
+        operation: OperationId,
+        passed: &[u32],
+        failed: Option<(u32, TableId)>,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let coordinated = self.transactions.coordinated.get_mut(&operation);
+        let Some(coordinated) = coordinated.filter(|it| it.stage == Stage::Checking) else {
+            return Ok(());
+        };
+        if let Some((check, table)) = failed {
+            let reason = AbortReason::Changed { check };
+            let result = TransactionResult::Aborted { table, reason };
+            let reason = RequestResult::Transaction(result);
+            return self.decide_transaction(operation, Decision::Abort(reason), step);
+        }
+        coordinated.passed.extend(passed);
+        match coordinated.passed.len() == coordinated.checks.len() {
+            true => self.decide_transaction(operation, Decision::Commit, step),
+            false => Ok(()),
+        }
+    }
+}

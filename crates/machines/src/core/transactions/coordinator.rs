@@ -1,0 +1,909 @@
+//! The coordinator of a transaction: the core of its first primary. It names the attempt, sends the
+//! prepare to all members, collects the votes, and decides (R40, R43).
+//!
+//! All of its messages may be lost: it repeats them until it has every answer. A transaction that
+//! another operation has made abort begins again under a new name, until the request has waited as
+//! long as any request may wait.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use placement::tables::{Tables, TablesError};
+use placement::Durability;
+use protocol::codec::Bytes;
+use protocol::identity::{
+    ClockReading, CoreId, OperationId, PartitionId, Position, RequestId, TableId, Version,
+};
+use protocol::message::{Refusal, Room};
+use protocol::operation::{Decision, Prepare, RequestRecord, RequestResult, RowChange, Vote};
+use protocol::planted::{self, Bug};
+use protocol::record::Record;
+use protocol::transaction::{
+    ChangeOutcome, RowCheck, Transact, TransactionChange, TransactionContent, TransactionPart,
+    TransactionResult, Walk, WalkEnd,
+};
+
+use crate::core::CoreMachine;
+use crate::core::contract::CoreOutput;
+use crate::core::step::Step;
+
+/// The pause before the second attempt. Each further attempt pauses one more time as long.
+const PAUSE_US: u64 = 500;
+/// The longest pause between two attempts, in the same unit.
+const PAUSES_MAX: u64 = 40;
+
+/// A transaction that this core coordinates, from its request until it has ended at all members.
+#[derive(Debug)]
+pub(super) struct Coordinated {
+    request: RequestRecord,
+    /// The partition under which the request was sent: of this core.
+    at: PartitionId,
+    pub tables: Vec<TableId>,
+    changes: Vec<TransactionChange>,
+    pub checks: Vec<RowCheck>,
+    route: Vec<CoreId>,
+    pub stage: Stage,
+    /// When the request arrived.
+    since_us: u64,
+    attempts: u64,
+    members: Vec<MemberProgress>,
+    /// How many of the members, at the end, are not changed.
+    unchanged: usize,
+    /// The checks that have passed, by index.
+    pub passed: BTreeSet<u32>,
+    /// Whether clients may see the decision.
+    is_seen: bool,
+    /// The time of the next repetition, or of the next attempt.
+    pub due_us: u64,
+    retry_us: u64,
+}
+
+/// How far a transaction has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Another operation was in its way: it begins again later.
+    Pausing,
+    Walking,
+    Voting,
+    /// All members have voted yes.
+    Checking,
+    /// The coordinator has restarted, and asks the members for a decision.
+    Asking,
+    Decided(Decision),
+}
+
+/// What the coordinator knows of one member.
+#[derive(Debug)]
+struct MemberProgress {
+    id: PartitionId,
+    /// Its part of the prepare; none after a restart, when votes are not asked for any more.
+    prepare: Option<Arc<Prepare>>,
+    has_voted: bool,
+    /// It has answered the question of a restarted coordinator.
+    has_answered: bool,
+    /// It has the decision durably.
+    has_kept: bool,
+    /// It has settled, or knows nothing of the transaction.
+    has_ended: bool,
+}
+
+impl MemberProgress {
+    fn new(id: PartitionId, prepare: Option<Arc<Prepare>>) -> MemberProgress {
+        MemberProgress {
+            id,
+            prepare,
+            has_voted: false,
+            has_answered: false,
+            has_kept: false,
+            has_ended: false,
+        }
+    }
+}
+
+impl Coordinated {
+    /// Returns the name of the request.
+    pub fn request(&self) -> RequestId {
+        self.request.request
+    }
+
+    fn member_mut(&mut self, id: PartitionId) -> Option<&mut MemberProgress> {
+        self.members.iter_mut().find(|member| member.id == id)
+    }
+
+    fn decision(&self) -> Option<&Decision> {
+        match &self.stage {
+            Stage::Decided(decision) => Some(decision),
+            _ => None,
+        }
+    }
+
+    fn all(&self, is: impl Fn(&MemberProgress) -> bool) -> bool {
+        self.members.iter().all(is)
+    }
+}
+
+impl CoreMachine {
+    /// Begins the first attempt of a request.
+    pub(super) fn begin_transaction<T: Tables>(
+        &mut self,
+        (transact, digest): (Transact, u64),
+        route: Vec<CoreId>,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let tables = transact.epochs.iter().map(|(table, _)| *table).collect();
+        let coordinated = Coordinated {
+            request: RequestRecord {
+                request: transact.request,
+                acknowledged_below: transact.acknowledged_below,
+                digest,
+                result: RequestResult::Conflict,
+            },
+            at: transact.partition,
+            tables,
+            changes: transact.changes,
+            checks: transact.checks,
+            route,
+            stage: Stage::Walking,
+            since_us: step.now.monotonic_us,
+            attempts: 0,
+            members: Vec::new(),
+            unchanged: 0,
+            passed: BTreeSet::new(),
+            is_seen: false,
+            due_us: 0,
+            retry_us: 0,
+        };
+        self.begin_attempt(coordinated, step)
+    }
+
+    /// Begins an attempt under a new name: its walk visits this core first.
+    fn begin_attempt<T: Tables>(
+        &mut self,
+        mut coordinated: Coordinated,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let operation = self.operations.begin();
+        coordinated.stage = Stage::Walking;
+        coordinated.attempts += 1;
+        coordinated.retry_us = self.limits.retry_us;
+        coordinated.due_us = step.now.monotonic_us + self.limits.retry_us;
+        let walk = Walk {
+            request: coordinated.request.request,
+            digest: coordinated.request.digest,
+            route: coordinated.route.clone(),
+            place: 0,
+            changes: coordinated.changes.clone(),
+            evaluated: Vec::new(),
+            outcomes: Vec::new(),
+        };
+        let tables = coordinated.tables.clone();
+        self.counters.transactions += u64::from(coordinated.attempts == 1);
+        self.counters.attempts += 1;
+        self.transactions.coordinated.insert(operation, coordinated);
+        self.on_walk(operation, (walk, tables), step)
+    }
+
+    /// Handles a walk that has visited all primaries: sends every member its part of the prepare.
+    pub(super) fn on_walked<T: Tables>(
+        &mut self,
+        operation: OperationId,
+        walk: Walk,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let coordinated = self.transactions.coordinated.get(&operation);
+        let Some(coordinated) = coordinated.filter(|it| it.stage == Stage::Walking) else {
+            let is_known = coordinated.is_some();
+            let tables: BTreeSet<TableId> = walk.changes.iter().map(|it| it.table).collect();
+            let tables: Vec<TableId> = tables.into_iter().collect();
+            if !is_known {
+                self.drop_remote_walks(operation, (&walk.route, &tables), step.output);
+            }
+            return Ok(());
+        };
+        let tables = coordinated.tables.clone();
+        // The first primary must not have lost its evaluation.
+        if !self.has_walk(operation) {
+            return self.end_attempt(operation, TransactionResult::conflict(tables[0]), step);
+        }
+        let parts = self.parts(&walk);
+        if let Some(refusal) = self.refusal_of_parts(&parts, &walk) {
+            return self.refuse_transaction(operation, &refusal, step);
+        }
+        let coordinated = &self.transactions.coordinated[&operation];
+        let versions = walk.evaluated.iter().map(|row| row.change.version);
+        let version = versions.max().unwrap_or(Version(0));
+        let mut outcomes = walk.outcomes;
+        outcomes.sort_unstable_by_key(|(index, _)| *index);
+        let outcomes: Vec<ChangeOutcome> = outcomes.into_iter().map(|(_, it)| it).collect();
+        let mut record = coordinated.request.clone();
+        record.result =
+            RequestResult::Transaction(TransactionResult::Committed { version, outcomes });
+        let members: Vec<PartitionId> = parts.iter().map(|part| part.id).collect();
+        let unchanged = parts.iter().filter(|part| part.changes.is_empty()).count();
+        let finished_below = self.own_finished();
+        let mut progress = Vec::with_capacity(parts.len());
+        for (number, part) in parts.into_iter().enumerate() {
+            let prepare = Prepare {
+                operation,
+                epoch: self.view.epoch(),
+                finished_below,
+                table: part.id.table,
+                members: members.clone(),
+                sides: 0,
+                side: None,
+                votes: Vec::new(),
+                changes: part.changes,
+                requests: alloc::vec![record.clone()],
+                transaction: Some(TransactionPart {
+                    member: u16::try_from(number).expect("partitions are few"),
+                    unchanged: u16::try_from(unchanged).expect("partitions are few"),
+                    head: part.head,
+                    still: part.still,
+                }),
+            };
+            progress.push(MemberProgress::new(part.id, Some(Arc::new(prepare))));
+        }
+        let coordinated = self.transactions.coordinated.get_mut(&operation);
+        let coordinated = coordinated.expect("it was just there");
+        coordinated.request = record;
+        coordinated.members = progress;
+        coordinated.unchanged = unchanged;
+        coordinated.stage = Stage::Voting;
+        self.hurry_transaction(step.now, operation);
+        self.repeat_transaction(operation, step)
+    }
+
+    /// Returns the parts of an evaluated transaction: the partitions that it changes, ascending,
+    /// then the primaries whose rows all stay as they are.
+    fn parts(&self, walk: &Walk) -> Vec<Part> {
+        let mut parts: BTreeMap<PartitionId, Part> = BTreeMap::new();
+        let mut changed: BTreeSet<(TableId, &[u8])> = BTreeSet::new();
+        for row in &walk.evaluated {
+            let table = self.view.table(row.table).expect("walks end with a table's epoch");
+            let (members, _) = table.members(&row.change);
+            let head = self.head_of(row.table, &row.change.pk);
+            changed.insert((row.table, &row.change.pk));
+            for id in members {
+                let part = parts.entry(id).or_insert_with(|| Part::new(id, head));
+                part.changes.push(row.change.clone());
+            }
+        }
+        let changed_count = parts.len();
+        let mut still: BTreeMap<PartitionId, Part> = BTreeMap::new();
+        for change in &walk.changes {
+            let pk = &change.mutation.pk;
+            let head = self.head_of(change.table, pk);
+            if changed.contains(&(change.table, pk)) {
+                continue;
+            }
+            let part = match parts.get_mut(&head) {
+                Some(part) => part,
+                None => still.entry(head).or_insert_with(|| Part::new(head, head)),
+            };
+            if !part.still.contains(pk) {
+                part.still.push(pk.clone());
+            }
+        }
+        let mut parts: Vec<Part> = parts.into_values().collect();
+        debug_assert_eq!(parts.len(), changed_count);
+        parts.extend(still.into_values());
+        for part in &mut parts {
+            let table = self.view.table(part.id.table);
+            if table.is_some_and(|table| table.is_primary(part.id)) {
+                part.head = part.id;
+            }
+        }
+        parts
+    }
+
+    fn head_of(&self, table: TableId, pk: &[u8]) -> PartitionId {
+        let table = self.view.table(table).expect("walks end with a table's epoch");
+        let number = crate::core::chain::primary_partition(table, pk);
+        let number = number.expect("it was decoded on arrival");
+        table.partition(table.layout.primary(), number)
+    }
+
+    /// Returns the reason why the members of a transaction cannot take part: a server is lost, or a
+    /// disk has no room.
+    fn refusal_of_parts(&self, parts: &[Part], walk: &Walk) -> Option<Refusal> {
+        let members: Vec<PartitionId> = parts.iter().map(|part| part.id).collect();
+        let begun = false;
+        let lost = members
+            .iter()
+            .find_map(|id| self.view.lost_in(core::slice::from_ref(id)));
+        if let Some(server) = lost {
+            return Some(Refusal::Lost { server, begun });
+        }
+        let grows = walk.evaluated.iter().any(|row| row.change.new.is_some());
+        let needed = if grows { Room::Free } else { Room::Reserve };
+        let server = self.without_room(&members, needed)?;
+        Some(Refusal::DiskFull { server })
+    }
+
+    /// Handles the report that a walk has ended early.
+    pub(super) fn on_walk_ended<T: Tables>(
+        &mut self,
+        operation: OperationId,
+        end: WalkEnd,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let coordinated = self.transactions.coordinated.get(&operation);
+        let Some(coordinated) = coordinated.filter(|it| it.stage == Stage::Walking) else {
+            // A primary that has dropped its walk votes no.
+            return Ok(());
+        };
+        let table = coordinated.tables[0];
+        match end {
+            WalkEnd::Known(result) => {
+                let request = coordinated.request.request;
+                self.forget_attempt(operation, step)?;
+                let lease_us = (!result.took_effect())
+                    .then(|| self.lease_until_us(step.now, table));
+                let terms = (self.log.last(), lease_us);
+                self.answer_waiters(request, result, terms, step.output);
+                Ok(())
+            }
+            WalkEnd::Aborted(result) => self.end_attempt(operation, result, step),
+            WalkEnd::Refused(refusal) => self.refuse_transaction(operation, &refusal, step),
+            WalkEnd::Dropped => {
+                self.end_attempt(operation, TransactionResult::conflict(table), step)
+            }
+        }
+    }
+
+    /// Ends an attempt before its prepare: drops its walk everywhere, and ends the request with
+    /// this result, or begins again after a conflict.
+    fn end_attempt<T: Tables>(
+        &mut self,
+        operation: OperationId,
+        result: TransactionResult,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let Some(coordinated) = self.forget_attempt(operation, step)? else {
+            return Ok(());
+        };
+        if result.is_conflict() {
+            return self.pause(coordinated, step);
+        }
+        self.end_aborted(&coordinated, result, step);
+        Ok(())
+    }
+
+    /// Refuses a transaction that has not begun to commit. The client repeats it.
+    fn refuse_transaction<T: Tables>(
+        &mut self,
+        operation: OperationId,
+        refusal: &Refusal,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        if let Some(coordinated) = self.forget_attempt(operation, step)? {
+            self.refuse_running(coordinated.request.request, refusal, step.output);
+        }
+        Ok(())
+    }
+
+    /// Forgets an attempt of which no member has voted, and drops its walk everywhere.
+    pub(super) fn forget_attempt<T: Tables>(
+        &mut self,
+        operation: OperationId,
+        step: &mut Step<'_, T>,
+    ) -> Result<Option<Coordinated>, TablesError> {
+        let Some(coordinated) = self.transactions.coordinated.remove(&operation) else {
+            return Ok(None);
+        };
+        self.operations.end(operation);
+        let (route, tables) = (&coordinated.route, &coordinated.tables);
+        self.drop_remote_walks(operation, (route, tables), step.output);
+        self.drop_walk(operation, step)?;
+        Ok(Some(coordinated))
+    }
+
+    fn drop_remote_walks(
+        &self,
+        operation: OperationId,
+        (route, tables): (&[CoreId], &[TableId]),
+        output: &mut CoreOutput,
+    ) {
+        for core in route.iter().filter(|core| **core != self.identity.core) {
+            let content = TransactionContent::DropWalk;
+            self.send_transaction(*core, (operation, tables), Position(0), content, output);
+        }
+    }
+
+    /// Lets a transaction begin again after a pause, unless it has taken too long.
+    fn pause<T: Tables>(
+        &mut self,
+        mut coordinated: Coordinated,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let now_us = step.now.monotonic_us;
+        let is_late = now_us.saturating_sub(coordinated.since_us) > self.limits.wait_us_max;
+        if is_late {
+            self.counters.conflicts += 1;
+            let result = TransactionResult::conflict(coordinated.tables[0]);
+            self.end_aborted(&coordinated, result, step);
+            return Ok(());
+        }
+        let operation = self.operations.begin();
+        coordinated.stage = Stage::Pausing;
+        coordinated.members.clear();
+        coordinated.passed.clear();
+        let pauses = coordinated.attempts.min(PAUSES_MAX);
+        // Two that are in each other's way do not begin again together.
+        let skew_us = operation.sequence % 8 * PAUSE_US / 8;
+        coordinated.due_us = now_us + pauses * PAUSE_US + skew_us;
+        self.transactions.coordinated.insert(operation, coordinated);
+        Ok(())
+    }
+
+    /// Ends the request of an aborted transaction: records the result and answers. That it was
+    /// aborted is known here alone, so it is answered under the lease (R45).
+    fn end_aborted<T: Tables>(
+        &mut self,
+        coordinated: &Coordinated,
+        result: TransactionResult,
+        step: &mut Step<'_, T>,
+    ) {
+        let mut request = coordinated.request.clone();
+        request.result = RequestResult::Transaction(result);
+        let at = coordinated.at;
+        self.sessions.complete(at, &request, &request.result);
+        let record = Record::Completed {
+            partition: at,
+            requests: alloc::vec![request.clone()],
+        };
+        let position = self.append(&record, Durability::Sync, step.output);
+        let terms = (position, Some(self.lease_until_us(step.now, at.table)));
+        self.answer_waiters(request.request, request.result, terms, step.output);
+    }
+
+    /// Handles a member's vote.
+    pub(super) fn on_voted<T: Tables>(
+        &mut self,
+        (operation, id): (OperationId, PartitionId),
+        vote: Vote,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let coordinated = self.transactions.coordinated.get_mut(&operation);
+        let Some(coordinated) = coordinated.filter(|it| it.stage == Stage::Voting) else {
+            return Ok(());
+        };
+        let early = planted::is(Bug::DecidesBeforeLastVote);
+        let Some(member) = coordinated.member_mut(id) else {
+            return Ok(());
+        };
+        if let Vote::No(reason) = vote {
+            let result = TransactionResult::refused(id.table, reason);
+            let reason = RequestResult::Transaction(result);
+            return self.decide_transaction(operation, Decision::Abort(reason), step);
+        }
+        member.has_voted = true;
+        let missing = coordinated.members.iter().filter(|it| !it.has_voted).count();
+        if missing > usize::from(early) {
+            return Ok(());
+        }
+        if coordinated.checks.is_empty() || planted::is(Bug::ChecksNotJudged) {
+            return self.decide_transaction(operation, Decision::Commit, step);
+        }
+        coordinated.stage = Stage::Checking;
+        self.hurry_transaction(step.now, operation);
+        self.repeat_transaction(operation, step)
+    }
+
+    /// Decides a transaction, and sends the decision to its members.
+    pub(super) fn decide_transaction<T: Tables>(
+        &mut self,
+        operation: OperationId,
+        decision: Decision,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let coordinated = self.transactions.coordinated.get_mut(&operation);
+        let coordinated = coordinated.expect("callers have it");
+        let aborts = match &decision {
+            Decision::Commit => None,
+            Decision::Abort(RequestResult::Transaction(result)) => Some(result.clone()),
+            Decision::Abort(_) => Some(TransactionResult::conflict(coordinated.tables[0])),
+        };
+        coordinated.stage = Stage::Decided(decision);
+        for member in &mut coordinated.members {
+            member.prepare = None;
+        }
+        if let Some(result) = aborts {
+            coordinated.is_seen = true;
+            self.drop_walk(operation, step)?;
+            let coordinated = &self.transactions.coordinated[&operation];
+            let (route, tables) = (&coordinated.route, &coordinated.tables);
+            self.drop_remote_walks(operation, (route, tables), step.output);
+            self.end_request(operation, result, step)?;
+        }
+        self.see_if_durable(operation, step)?;
+        self.hurry_transaction(step.now, operation);
+        self.repeat_transaction(operation, step)
+    }
+
+    /// Ends the request of a transaction that was aborted after its prepare, or lets it begin again
+    /// under another name. The members of this attempt are still to be told.
+    fn end_request<T: Tables>(
+        &mut self,
+        operation: OperationId,
+        result: TransactionResult,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let old = self.transactions.coordinated.get_mut(&operation);
+        let old = old.expect("callers have it");
+        let next = Coordinated {
+            request: old.request.clone(),
+            at: old.at,
+            tables: old.tables.clone(),
+            changes: core::mem::take(&mut old.changes),
+            checks: core::mem::take(&mut old.checks),
+            route: old.route.clone(),
+            stage: Stage::Pausing,
+            since_us: old.since_us,
+            attempts: old.attempts,
+            members: Vec::new(),
+            unchanged: 0,
+            passed: BTreeSet::new(),
+            is_seen: false,
+            due_us: 0,
+            retry_us: 0,
+        };
+        // After a restart nobody remembers the changes. The client sends them again.
+        let is_resumed = next.changes.is_empty();
+        match result.is_conflict() {
+            true if is_resumed => {
+                let refusal = Refusal::NotServing;
+                self.refuse_running(next.request.request, &refusal, step.output);
+                Ok(())
+            }
+            true => self.pause(next, step),
+            false => {
+                self.end_aborted(&next, result, step);
+                Ok(())
+            }
+        }
+    }
+
+    /// Handles a member's report that it has the decision durably.
+    pub(super) fn on_kept<T: Tables>(
+        &mut self,
+        (operation, id): (OperationId, PartitionId),
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let coordinated = self.transactions.coordinated.get_mut(&operation);
+        let member = coordinated.and_then(|coordinated| {
+            coordinated.decision()?;
+            coordinated.member_mut(id)
+        });
+        let Some(member) = member else {
+            return Ok(());
+        };
+        member.has_kept = true;
+        self.see_if_durable(operation, step)
+    }
+
+    /// Lets clients see a commit once it is durable in f + 1 failure domains of each table that it
+    /// changes (R43).
+    fn see_if_durable<T: Tables>(
+        &mut self,
+        operation: OperationId,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let coordinated = &self.transactions.coordinated[&operation];
+        if coordinated.is_seen || coordinated.decision() != Some(&Decision::Commit) {
+            return Ok(());
+        }
+        if !self.is_kept_widely(coordinated) && !planted::is(Bug::CommitSeenBeforeKept) {
+            return Ok(());
+        }
+        let (request, tables) = (coordinated.request.clone(), coordinated.tables.clone());
+        let members: Vec<PartitionId> = coordinated.members.iter().map(|it| it.id).collect();
+        let at = coordinated.at;
+        let coordinated = self.transactions.coordinated.get_mut(&operation);
+        coordinated.expect("it was just there").is_seen = true;
+        // Before the client sends the request again.
+        self.sessions.complete(at, &request, &request.result);
+        for id in members {
+            let content = TransactionContent::Decision {
+                to: id,
+                decision: Decision::Commit,
+                settled: true,
+            };
+            self.send_to_member(id, (operation, &tables), content, step.output);
+        }
+        let terms = (Position(0), None);
+        self.answer_waiters(request.request, request.result, terms, step.output);
+        Ok(())
+    }
+
+    /// Returns whether members in f + 1 failure domains of each changed table have the decision
+    /// durably: of copies, for an entry of a thin index is none.
+    fn is_kept_widely(&self, coordinated: &Coordinated) -> bool {
+        let changed = coordinated.members.len() - coordinated.unchanged;
+        let mut domains: BTreeMap<TableId, [BTreeSet<&str>; 2]> = BTreeMap::new();
+        for member in &coordinated.members[..changed] {
+            let table = self.view.table(member.id.table);
+            let place = self.view.place(member.id);
+            let server = place.and_then(|place| {
+                let configuration = self.view.configuration();
+                configuration.server(place.core.server)
+            });
+            let (Some(table), Some(server)) = (table, server) else {
+                continue;
+            };
+            if table.replexes[usize::from(member.id.replex)].is_thin() {
+                continue;
+            }
+            let [all, kept] = domains.entry(member.id.table).or_default();
+            all.insert(&server.domain);
+            if member.has_kept || member.has_ended {
+                kept.insert(&server.domain);
+            }
+        }
+        domains.iter().all(|(table, [all, kept])| {
+            let table = self.view.table(*table).expect("it was just there");
+            let needed = usize::from(table.schema.failures_tolerated) + 1;
+            kept.len() >= needed.min(all.len())
+        })
+    }
+
+    /// Handles a member's report that the transaction has ended there.
+    pub(super) fn on_ended<T: Tables>(
+        &mut self,
+        (operation, id): (OperationId, PartitionId),
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let coordinated = self.transactions.coordinated.get_mut(&operation);
+        let Some(coordinated) = coordinated.filter(|it| it.decision().is_some()) else {
+            return Ok(());
+        };
+        if let Some(member) = coordinated.member_mut(id) {
+            member.has_ended = true;
+        }
+        self.see_if_durable(operation, step)?;
+        self.end_if_over(step.now, operation);
+        Ok(())
+    }
+
+    /// Forgets a transaction that has ended at all members, and draws the line below it.
+    fn end_if_over(&mut self, now: ClockReading, operation: OperationId) {
+        let coordinated = &self.transactions.coordinated[&operation];
+        let is_gone = |id: PartitionId| self.view.place(id).is_none();
+        let is_over = coordinated.is_seen && coordinated.all(|it| it.has_ended || is_gone(it.id));
+        if !is_over {
+            return;
+        }
+        let members = coordinated.members.iter();
+        let places = members.filter_map(|member| self.view.place(member.id));
+        let cores: Vec<CoreId> = places.map(|place| place.core).collect();
+        self.transactions.coordinated.remove(&operation);
+        self.operations.end(operation);
+        self.confirmations.send_by(now.monotonic_us + self.limits.confirm_us);
+        self.confirmations.owe(cores);
+    }
+
+    /// Makes the messages of a transaction due again soon.
+    pub(super) fn hurry_transaction(&mut self, now: ClockReading, operation: OperationId) {
+        let retry_us = self.limits.retry_us;
+        if let Some(coordinated) = self.transactions.coordinated.get_mut(&operation) {
+            coordinated.retry_us = retry_us;
+            coordinated.due_us = now.monotonic_us + retry_us;
+        }
+    }
+
+    /// Repeats the messages of the transactions whose time has come.
+    pub(crate) fn repeat_transactions<T: Tables>(
+        &mut self,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let now_us = step.now.monotonic_us;
+        let due = self.transactions.coordinated.iter();
+        let due = due.filter(|(_, coordinated)| coordinated.due_us <= now_us);
+        let due: Vec<OperationId> = due.map(|(operation, _)| *operation).collect();
+        for operation in due {
+            let Some(coordinated) = self.transactions.coordinated.get_mut(&operation) else {
+                continue;
+            };
+            if coordinated.stage == Stage::Pausing {
+                let coordinated = self.transactions.coordinated.remove(&operation);
+                self.operations.end(operation);
+                self.begin_attempt(coordinated.expect("it was just there"), step)?;
+                continue;
+            }
+            coordinated.due_us = now_us + coordinated.retry_us;
+            coordinated.retry_us = (coordinated.retry_us * 2).min(self.limits.retry_us * 16);
+            let is_late = now_us.saturating_sub(coordinated.since_us) > self.limits.wait_us_max;
+            let table = coordinated.tables[0];
+            if is_late && coordinated.stage == Stage::Walking {
+                self.end_attempt(operation, TransactionResult::conflict(table), step)?;
+                continue;
+            }
+            self.counters.resent += 1;
+            self.repeat_transaction(operation, step)?;
+        }
+        Ok(())
+    }
+
+    /// Sends what the members have not answered.
+    pub(super) fn repeat_transaction<T: Tables>(
+        &mut self,
+        operation: OperationId,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let coordinated = &self.transactions.coordinated[&operation];
+        let tables = coordinated.tables.clone();
+        if self.any_stands_still(&tables) {
+            return Ok(());
+        }
+        let of = (operation, &tables[..]);
+        match &coordinated.stage {
+            Stage::Pausing => {}
+            Stage::Walking => return self.repeat_walk(operation, step),
+            Stage::Voting => {
+                for member in coordinated.members.iter().filter(|it| !it.has_voted) {
+                    let prepare = member.prepare.clone().expect("votes are being collected");
+                    let content = TransactionContent::Prepare(prepare);
+                    self.send_to_member(member.id, of, content, step.output);
+                }
+            }
+            Stage::Checking => self.ask_for_checks(operation, coordinated, step.output),
+            Stage::Asking => {
+                for member in coordinated.members.iter().filter(|it| !it.has_answered) {
+                    let content = TransactionContent::AskDecision { to: member.id };
+                    self.send_to_member(member.id, of, content, step.output);
+                }
+            }
+            Stage::Decided(decision) => {
+                for member in coordinated.members.iter().filter(|it| !it.has_ended) {
+                    let content = TransactionContent::Decision {
+                        to: member.id,
+                        decision: decision.clone(),
+                        settled: coordinated.is_seen,
+                    };
+                    self.send_to_member(member.id, of, content, step.output);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the messages due at once that a peer may have missed.
+    pub(crate) fn hurry_transactions(
+        &mut self,
+        now: ClockReading,
+        concerns: impl Fn(&[PartitionId], &[TableId]) -> bool,
+    ) {
+        let retry_us = self.limits.retry_us;
+        for coordinated in self.transactions.coordinated.values_mut() {
+            let members: Vec<PartitionId> = coordinated.members.iter().map(|it| it.id).collect();
+            let waits = coordinated.stage != Stage::Pausing;
+            if waits && (members.is_empty() || concerns(&members, &coordinated.tables)) {
+                coordinated.retry_us = retry_us;
+                coordinated.due_us = now.monotonic_us;
+            }
+        }
+    }
+
+    /// Answers a member that has heard nothing for long.
+    pub(super) fn on_ask(
+        &mut self,
+        from: CoreId,
+        (operation, member): (OperationId, PartitionId),
+        output: &mut CoreOutput,
+    ) {
+        // An operation whose members are in the log of this core is known from its start on.
+        if self.transactions.coordinated.contains_key(&operation)
+            || operation.head != self.identity.core
+        {
+            return;
+        }
+        let content = TransactionContent::Over { to: member };
+        let of = (operation, core::slice::from_ref(&member.table));
+        self.send_transaction(from, of, Position(0), content, output);
+    }
+
+    /// Handles a member's answer to a coordinator that has restarted.
+    pub(super) fn on_known<T: Tables>(
+        &mut self,
+        (operation, id): (OperationId, PartitionId),
+        decision: Option<Decision>,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let coordinated = self.transactions.coordinated.get_mut(&operation);
+        let Some(coordinated) = coordinated.filter(|it| it.stage == Stage::Asking) else {
+            return Ok(());
+        };
+        let table = coordinated.tables[0];
+        if let Some(member) = coordinated.member_mut(id) {
+            member.has_answered = true;
+        }
+        let is_complete = coordinated.all(|member| member.has_answered);
+        let abort = || {
+            let result = TransactionResult::conflict(table);
+            Decision::Abort(RequestResult::Transaction(result))
+        };
+        match decision {
+            Some(decision) => self.decide_transaction(operation, decision, step),
+            // No member has one, and none accepts one that was sent before the restart.
+            None if is_complete => self.decide_transaction(operation, abort(), step),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the transactions up again that this core coordinated before it restarted, from the
+    /// members in its log.
+    pub(crate) fn resume_transactions(&mut self, now: ClockReading) {
+        let own = self.identity.core;
+        let mut resumed: Vec<Coordinated> = Vec::new();
+        let mut names = Vec::new();
+        for (key, member) in self.members.iter() {
+            let prepare = &member.prepare;
+            let is_own = key.0.head == own && prepare.transaction.is_some();
+            if !is_own || names.last() == Some(&key.0) {
+                continue;
+            }
+            let Some(request) = prepare.requests.first() else {
+                continue;
+            };
+            let unchanged = prepare.transaction.as_ref().map_or(0, |part| part.unchanged);
+            names.push(key.0);
+            resumed.push(Coordinated {
+                request: request.clone(),
+                at: key.1,
+                tables: prepare.tables(),
+                changes: Vec::new(),
+                checks: Vec::new(),
+                route: Vec::new(),
+                stage: Stage::Asking,
+                since_us: now.monotonic_us,
+                attempts: 1,
+                members: prepare
+                    .members
+                    .iter()
+                    .map(|id| MemberProgress::new(*id, None))
+                    .collect(),
+                unchanged: usize::from(unchanged),
+                passed: BTreeSet::new(),
+                is_seen: false,
+                due_us: now.monotonic_us,
+                retry_us: self.limits.retry_us,
+            });
+        }
+        for (operation, coordinated) in names.into_iter().zip(resumed) {
+            self.operations.resume(operation);
+            let request = &coordinated.request;
+            let is_known = self.sessions.effect_of(request.request).is_some();
+            if !is_known {
+                self.requests.resume(request.request, request.digest);
+            }
+            self.transactions.coordinated.insert(operation, coordinated);
+        }
+    }
+
+    /// Returns whether this core coordinates the request of a transaction.
+    pub(crate) fn coordinates(&self, request: RequestId) -> bool {
+        let mut coordinated = self.transactions.coordinated.values();
+        coordinated.any(|it| it.request.request == request)
+    }
+}
+
+/// The part of one member in an evaluated transaction.
+struct Part {
+    id: PartitionId,
+    head: PartitionId,
+    changes: Vec<RowChange>,
+    /// The pks of rows that were evaluated here and stay as they are.
+    still: Vec<Bytes>,
+}
+
+impl Part {
+    fn new(id: PartitionId, head: PartitionId) -> Part {
+        Part {
+            id,
+            head,
+            changes: Vec::new(),
+            still: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! A client's transaction, at the core of its first primary.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use placement::tables::{Tables, TablesError};
+use protocol::codec::Wire;
+use protocol::identity::{CoreId, PartitionId, TableId};
+use protocol::message::Refusal;
+use protocol::transaction::{
+    CHANGE_BYTES_MAX, CHANGES_MAX, CHECKS_MAX, Transact, TransactionChange,
+};
+
+use crate::core::CoreMachine;
+use crate::core::answers::ReplyDestination;
+use crate::core::chain::{evaluate, primary_partition};
+use crate::core::step::Step;
+
+impl CoreMachine {
+    /// Handles a client's `Transact`: checks it, and begins its walk at this core.
+    pub(crate) fn transact<T: Tables>(
+        &mut self,
+        asker: ReplyDestination,
+        transact: Transact,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        self.counters.requests += 1;
+        for (_, epoch) in &transact.epochs {
+            self.notice_epoch(*epoch, step.output);
+        }
+        let route = match self.admit_transaction(&transact) {
+            Ok(route) => route,
+            Err(refusal) => {
+                self.refuse(asker, refusal, step.output);
+                return Ok(());
+            }
+        };
+        let request = transact.request;
+        self.sessions
+            .acknowledge(request.session, transact.acknowledged_below);
+        let digest = digest(&transact);
+        let named = (request, transact.partition.table);
+        if self.is_known(step.now, asker, named, digest, step.output) {
+            return Ok(());
+        }
+        if let Err(refusal) = self.check_room() {
+            self.refuse(asker, refusal, step.output);
+            return Ok(());
+        }
+        self.requests.begin(request, digest, asker);
+        self.begin_transaction((transact, digest), route, step)
+    }
+
+    /// Checks that a transaction may begin here. Returns the cores of its primaries, ascending.
+    fn admit_transaction(&self, transact: &Transact) -> Result<Vec<CoreId>, Refusal> {
+        let invalid = |message: String| Refusal::Invalid { message };
+        let counts = [
+            (transact.changes.len(), CHANGES_MAX, "changes"),
+            (transact.checks.len(), CHECKS_MAX, "checks"),
+        ];
+        for (count, most, what) in counts {
+            if count > most {
+                let text = format!("the transaction has {count} {what}; at most {most} are possible");
+                return Err(invalid(text));
+            }
+        }
+        if transact.changes.is_empty() {
+            return Err(invalid("a transaction without changes needs no commit".into()));
+        }
+        for (table, epoch) in &transact.epochs {
+            let known = self.view.table_epoch(*table);
+            if *epoch != known {
+                return Err(Refusal::StaleEpoch { epoch: known });
+            }
+        }
+        let named: BTreeSet<TableId> = transact.epochs.iter().map(|(table, _)| *table).collect();
+        let checked = transact.checks.iter().map(|check| check.partition.table);
+        let mut used = transact.changes.iter().map(|change| change.table);
+        if !used.all(|table| named.contains(&table)) || !checked.into_iter().all(|it| named.contains(&it)) {
+            return Err(invalid("the transaction names no epoch of one of its tables".into()));
+        }
+        let mut bytes = 0;
+        let mut cores = BTreeSet::new();
+        for change in &transact.changes {
+            bytes += change.mutation.to_bytes().len();
+            let primary = self.primary_of(change)?;
+            let place = self.view.place(primary).ok_or(Refusal::WrongPartition)?;
+            let table = self.view.table(change.table).ok_or(Refusal::WrongPartition)?;
+            evaluate::check(table, &change.mutation).map_err(invalid)?;
+            cores.insert(place.core);
+        }
+        if bytes > CHANGE_BYTES_MAX {
+            let text = format!(
+                "the changes of the transaction have {bytes} bytes; at most {CHANGE_BYTES_MAX} are \
+                 possible"
+            );
+            return Err(invalid(text));
+        }
+        let is_here = cores.first() == Some(&self.identity.core)
+            && self.partitions.contains_key(&transact.partition);
+        match is_here {
+            true => Ok(cores.into_iter().collect()),
+            false => Err(Refusal::WrongPartition),
+        }
+    }
+
+    /// Returns the primary partition of a change.
+    ///
+    /// # Errors
+    /// The table is not known, or the primary key does not decode.
+    pub(super) fn primary_of(&self, change: &TransactionChange) -> Result<PartitionId, Refusal> {
+        let table = self.view.table(change.table);
+        let table = table.ok_or(Refusal::WrongPartition)?;
+        let number = primary_partition(table, &change.mutation.pk);
+        let number = number.ok_or_else(|| Refusal::Invalid {
+            message: "the primary key does not decode".into(),
+        })?;
+        Ok(table.partition(table.layout.primary(), number))
+    }
+}
+
+/// Returns a hash of a transaction's body.
+fn digest(transact: &Transact) -> u64 {
+    let mut bytes = Vec::with_capacity(1024);
+    transact.changes.encode(&mut bytes);
+    transact.checks.encode(&mut bytes);
+    xxhash_rust::xxh3::xxh3_64(&bytes)
+}

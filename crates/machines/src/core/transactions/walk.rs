@@ -1,0 +1,421 @@
+//! The walk of a transaction at one core: it waits for the keys of all rows whose primaries are
+//! here, and evaluates the changes with the keys held (R42).
+//!
+//! The keys are waited for in the queues of requests, first come first served. A walk enters all of
+//! its queues at a core at once, and visits cores in ascending order, so that walks do not wait for
+//! one another in a cycle (R46). Nothing is logged: a walk may be dropped at any moment, and its
+//! primaries then refuse the prepare.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use placement::tables::{Tables, TablesError};
+use protocol::identity::{ClockReading, CoreId, OperationId, PartitionId, Position, TableId, Version};
+use protocol::message::Refusal;
+use protocol::operation::{RequestResult, RowChange};
+use protocol::planted::{self, Bug};
+use protocol::transaction::{
+    AbortReason, ChangeOutcome, EvaluatedRow, TransactionContent, TransactionResult, Walk, WalkEnd,
+};
+
+use crate::core::CoreMachine;
+use crate::core::chain::evaluate::{self, MutationOutcome};
+use crate::core::chain::sessions::RequestStatus;
+use crate::core::partition::queue::Queued;
+use crate::core::partition::rows::stored_row;
+use crate::core::step::Step;
+
+/// A row of this core in a walk: its primary partition and pk.
+type WalkKey = (PartitionId, Vec<u8>);
+
+/// A walk at this core.
+#[derive(Debug)]
+pub(super) struct LocalWalk {
+    walk: Walk,
+    tables: Vec<TableId>,
+    /// The rows of this core, with the indexes of their changes.
+    rows: BTreeMap<WalkKey, Vec<usize>>,
+    /// The rows whose keys it waits for.
+    waits_for: BTreeSet<WalkKey>,
+    /// The walk with the rows of this core, once they are evaluated.
+    evaluated: Option<Walk>,
+    since_us: u64,
+}
+
+impl LocalWalk {
+    /// Returns whether the walk holds a key of one of these tables.
+    fn holds_any(&self, concerns: impl Fn(TableId) -> bool) -> bool {
+        let mut held = self.rows.keys().filter(|key| !self.waits_for.contains(*key));
+        held.any(|(id, _)| concerns(id.table))
+    }
+}
+
+impl CoreMachine {
+    /// Handles the walk of a transaction that arrives at this core.
+    pub(super) fn on_walk<T: Tables>(
+        &mut self,
+        operation: OperationId,
+        (walk, tables): (Walk, Vec<TableId>),
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        if operation.order() < self.finished_below(operation.head) {
+            return Ok(());
+        }
+        if self.transactions.walks.contains_key(&operation) {
+            // It was sent again: its result may be lost.
+            return self.repeat_walk(operation, step);
+        }
+        let place = usize::from(walk.place);
+        if walk.route.get(place) != Some(&self.identity.core) {
+            return Ok(());
+        }
+        let mut rows: BTreeMap<WalkKey, Vec<usize>> = BTreeMap::new();
+        for (index, change) in walk.changes.iter().enumerate() {
+            let primary = match self.primary_of(change) {
+                Ok(primary) => primary,
+                Err(refusal) => {
+                    let end = WalkEnd::Refused(refusal);
+                    return self.end_walk((operation, &tables), end, step);
+                }
+            };
+            if self.view.place(primary).map(|place| place.core) == Some(self.identity.core) {
+                let key = (primary, change.mutation.pk.0.clone());
+                rows.entry(key).or_default().push(index);
+            }
+        }
+        for (primary, pk) in rows.keys() {
+            if let Err(refusal) = self.check_walk(step.now, *primary, pk) {
+                let end = WalkEnd::Refused(refusal);
+                return self.end_walk((operation, &tables), end, step);
+            }
+        }
+        let waits_for: BTreeSet<WalkKey> = rows.keys().cloned().collect();
+        let local = LocalWalk {
+            walk,
+            tables,
+            rows,
+            waits_for: waits_for.clone(),
+            evaluated: None,
+            since_us: step.now.monotonic_us,
+        };
+        self.transactions.walks.insert(operation, local);
+        for (primary, pk) in &waits_for {
+            self.partitions.note_waiting(*primary);
+            let partition = self.partitions.get_mut(primary).expect("just checked");
+            let queue = partition.queues.entry(pk.clone()).or_default();
+            queue.push_back(Queued::Walk(operation));
+        }
+        for (primary, pk) in waits_for {
+            self.start_queue(primary, &pk, step)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that a walk may wait for a row here.
+    fn check_walk(
+        &self,
+        now: ClockReading,
+        primary: PartitionId,
+        pk: &[u8],
+    ) -> Result<(), Refusal> {
+        let epoch = self.view.table_epoch(primary.table);
+        self.check_taking(now, epoch, primary)?;
+        let queue = self.partitions[&primary].queues.get(pk);
+        let is_full = queue.is_some_and(|queue| queue.len() >= self.limits.requests_per_key_max);
+        let walks = self.transactions.walks.len();
+        match is_full || walks >= self.limits.operations_max {
+            true => Err(Refusal::Overloaded),
+            false => Ok(()),
+        }
+    }
+
+    /// Lets a walk hold the key that it has waited for. Evaluates its rows once it holds all keys.
+    pub(crate) fn grant_to_walk<T: Tables>(
+        &mut self,
+        operation: OperationId,
+        key: WalkKey,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let Some(local) = self.transactions.walks.get_mut(&operation) else {
+            return Ok(());
+        };
+        if !local.waits_for.remove(&key) {
+            return Ok(());
+        }
+        let is_complete = local.waits_for.is_empty();
+        let partition = self.partitions.get_mut(&key.0).expect("its queue was there");
+        partition.locks.force(&key.1, operation);
+        match is_complete {
+            true => self.evaluate_walk(operation, step),
+            false => Ok(()),
+        }
+    }
+
+    /// Evaluates the rows of this core. All keys are held.
+    fn evaluate_walk<T: Tables>(
+        &mut self,
+        operation: OperationId,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let local = &self.transactions.walks[&operation];
+        let (request, digest) = (local.walk.request, local.walk.digest);
+        let tables = local.tables.clone();
+        let end = match self.sessions.known(request, digest) {
+            RequestStatus::New => None,
+            // Without effect it was only this core's word, and another attempt may still commit.
+            RequestStatus::Completed(result) => Some(WalkEnd::Known(result.clone())),
+            RequestStatus::Mismatch => Some(WalkEnd::Refused(Refusal::RequestMismatch)),
+            RequestStatus::Ended => Some(WalkEnd::Refused(Refusal::SessionEnded)),
+        };
+        let end = end.filter(|_| !planted::is(Bug::AttemptNotLookedUp));
+        if let Some(end) = end {
+            self.drop_walk(operation, step)?;
+            return self.end_walk((operation, &tables), end, step);
+        }
+        let mut walk = local.walk.clone();
+        let rows = local.rows.clone();
+        for ((primary, pk), changes) in rows {
+            match self.evaluate_row((primary, &pk), &changes, &mut walk, step)? {
+                Ok(Some(change)) => walk.evaluated.push(EvaluatedRow {
+                    table: primary.table,
+                    change,
+                }),
+                Ok(None) => {}
+                Err(reason) => {
+                    let result = TransactionResult::Aborted {
+                        table: primary.table,
+                        reason,
+                    };
+                    self.drop_walk(operation, step)?;
+                    return self.end_walk((operation, &tables), WalkEnd::Aborted(result), step);
+                }
+            }
+        }
+        let local = self.transactions.walks.get_mut(&operation);
+        local.expect("it is evaluated").evaluated = Some(walk.clone());
+        self.pass_walk_on(operation, walk, step)
+    }
+
+    /// Evaluates the changes of one row, one after the other. Returns the change of the row, if it
+    /// changes, or the reason why the transaction aborts.
+    fn evaluate_row<T: Tables>(
+        &mut self,
+        (primary, pk): (PartitionId, &[u8]),
+        changes: &[usize],
+        walk: &mut Walk,
+        step: &mut Step<'_, T>,
+    ) -> Result<Result<Option<RowChange>, AbortReason>, TablesError> {
+        let table = self.partitions[&primary].table.clone();
+        let stored = step.tables.value(primary.rows_table(), pk)?;
+        let before = stored.as_deref().map(stored_row);
+        let mut image = before.map(|(_, row)| row.to_vec());
+        let mut writes = false;
+        for index in changes {
+            let change = &walk.changes[*index];
+            let outcome = match evaluate::apply(&table, primary, &change.mutation, image.as_deref())
+            {
+                MutationOutcome::Write(new) => {
+                    image = new;
+                    writes = true;
+                    ChangeOutcome::Applied
+                }
+                MutationOutcome::Ended(RequestResult::Kept) => ChangeOutcome::Kept,
+                MutationOutcome::Ended(RequestResult::NotFound) => ChangeOutcome::NotFound,
+                MutationOutcome::Ended(RequestResult::ConditionFailed) => {
+                    ChangeOutcome::ConditionFailed
+                }
+                MutationOutcome::Ended(refused) => {
+                    return Ok(Err(match TransactionResult::refused(primary.table, refused) {
+                        TransactionResult::Aborted { reason, .. } => reason,
+                        TransactionResult::Committed { .. } => AbortReason::Conflict,
+                    }));
+                }
+            };
+            let change_number = u32::try_from(*index).expect("changes are limited");
+            if change.must_apply && outcome != ChangeOutcome::Applied {
+                return Ok(Err(AbortReason::NotApplied {
+                    change: change_number,
+                    outcome,
+                }));
+            }
+            walk.outcomes.push((change_number, outcome));
+        }
+        if !writes || before.is_none() && image.is_none() {
+            return Ok(Ok(None));
+        }
+        let old_version = before.map_or(Version(0), |(version, _)| version);
+        self.versions.see(old_version);
+        Ok(Ok(Some(RowChange {
+            pk: pk.into(),
+            version: self.versions.next(step.now),
+            old: evaluate::old_row(&table, before, image.as_deref()),
+            new: image.map(Into::into),
+        })))
+    }
+
+    /// Passes a walk on again that is evaluated here.
+    pub(super) fn repeat_walk<T: Tables>(
+        &mut self,
+        operation: OperationId,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let local = self.transactions.walks.get(&operation);
+        match local.and_then(|local| local.evaluated.clone()) {
+            Some(evaluated) => self.pass_walk_on(operation, evaluated, step),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends an evaluated walk to the next core, or back to the coordinator.
+    fn pass_walk_on<T: Tables>(
+        &mut self,
+        operation: OperationId,
+        mut walk: Walk,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let tables = self.transactions.walks[&operation].tables.clone();
+        walk.place += 1;
+        let next = walk.route.get(usize::from(walk.place)).copied();
+        let (to, content) = match next {
+            Some(next) => (next, TransactionContent::Walk(walk)),
+            None if operation.head == self.identity.core => {
+                return self.on_walked(operation, walk, step);
+            }
+            None => (operation.head, TransactionContent::Walked(walk)),
+        };
+        self.send_transaction(to, (operation, &tables), Position(0), content, step.output);
+        Ok(())
+    }
+
+    /// Reports to the coordinator that a walk ends here.
+    fn end_walk<T: Tables>(
+        &mut self,
+        (operation, tables): (OperationId, &[TableId]),
+        end: WalkEnd,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        if operation.head == self.identity.core {
+            return self.on_walk_ended(operation, end, step);
+        }
+        let (to, content) = (operation.head, TransactionContent::WalkEnded(end));
+        self.send_transaction(to, (operation, tables), Position(0), content, step.output);
+        Ok(())
+    }
+
+    /// Drops a walk: leaves its queues, and releases the keys that it holds.
+    pub(super) fn drop_walk<T: Tables>(
+        &mut self,
+        operation: OperationId,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let Some(local) = self.transactions.walks.remove(&operation) else {
+            return Ok(());
+        };
+        for (primary, pk) in local.rows.keys() {
+            let Some(partition) = self.partitions.get_mut(primary) else {
+                continue;
+            };
+            if let Some(queue) = partition.queues.get_mut(pk) {
+                queue.retain(|queued| !matches!(queued, Queued::Walk(it) if *it == operation));
+                if queue.is_empty() {
+                    partition.queues.remove(pk);
+                }
+            }
+            let waiter = partition.locks.release(pk, operation);
+            if let Some(waiter) = waiter {
+                self.wake((waiter, *primary), step)?;
+            }
+            self.start_queue(*primary, pk, step)?;
+        }
+        Ok(())
+    }
+
+    /// Drops the walks that hold keys of these tables, because operations on them are held back.
+    /// The versions that such a walk has given would be too low for what begins afterwards (R36).
+    pub(crate) fn drop_walks_that_hold<T: Tables>(
+        &mut self,
+        tables: &BTreeSet<TableId>,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        if planted::is(Bug::WalkSurvivesHold) {
+            return Ok(());
+        }
+        self.drop_walks(step, |_, local| {
+            local.holds_any(|table| tables.contains(&table))
+        })
+    }
+
+    /// Drops the walks of these tables, whose epochs have changed.
+    pub(super) fn drop_walks_of<T: Tables>(
+        &mut self,
+        tables: &BTreeSet<TableId>,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        self.drop_walks(step, |_, local| {
+            local.tables.iter().any(|table| tables.contains(table))
+        })
+    }
+
+    /// Drops the walks that have taken too long, or whose coordinator has restarted.
+    pub(crate) fn drop_old_walks<T: Tables>(
+        &mut self,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let now_us = step.now.monotonic_us;
+        let deadline_us = now_us.saturating_sub(self.limits.wait_us_max);
+        let restarted: BTreeSet<CoreId> = self.restarted_coordinators();
+        self.drop_walks(step, |operation, local| {
+            local.since_us < deadline_us || restarted.contains(&operation.head)
+        })
+    }
+
+    /// Returns the coordinators of walks of whose later incarnation this core knows.
+    fn restarted_coordinators(&self) -> BTreeSet<CoreId> {
+        let walks = self.transactions.walks.keys();
+        let restarted = walks.filter(|operation| {
+            self.view.incarnation(operation.head) > operation.incarnation
+        });
+        restarted.map(|operation| operation.head).collect()
+    }
+
+    fn drop_walks<T: Tables>(
+        &mut self,
+        step: &mut Step<'_, T>,
+        is_void: impl Fn(&OperationId, &LocalWalk) -> bool,
+    ) -> Result<(), TablesError> {
+        let walks = self.transactions.walks.iter();
+        let void = walks.filter(|(operation, local)| is_void(operation, local));
+        let void: Vec<(OperationId, Vec<TableId>)> = void
+            .map(|(operation, local)| (*operation, local.tables.clone()))
+            .collect();
+        for (operation, tables) in void {
+            self.drop_walk(operation, step)?;
+            self.end_walk((operation, &tables), WalkEnd::Dropped, step)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the keys of a partition over from an evaluated walk, for the member that votes now.
+    /// Returns none if the walk is not here any more, so that its evaluation is lost.
+    pub(super) fn take_walk(
+        &mut self,
+        operation: OperationId,
+        partition: PartitionId,
+    ) -> Option<Vec<Vec<u8>>> {
+        let walks = &mut self.transactions.walks;
+        let local = walks.get_mut(&operation)?;
+        local.evaluated.as_ref()?;
+        let taken = local.rows.extract_if(.., |(id, _), _| *id == partition);
+        let taken: Vec<Vec<u8>> = taken.map(|((_, pk), _)| pk).collect();
+        if local.rows.is_empty() {
+            walks.remove(&operation);
+        }
+        (!taken.is_empty()).then_some(taken)
+    }
+
+    /// Returns whether a walk of this operation is evaluated here and was not dropped.
+    pub(super) fn has_walk(&self, operation: OperationId) -> bool {
+        let local = self.transactions.walks.get(&operation);
+        local.is_some_and(|local| local.evaluated.is_some())
+    }
+}
