@@ -7,8 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use placement::Durability;
-use protocol::identity::{CoreId, Epoch, OperationId, PartitionId, Position, RequestId, TableId};
-use protocol::operation::{Decision, Prepare, RequestRecord, RequestResult, Vote};
+use protocol::codec::Bytes;
+use protocol::identity::{
+    CoreId, Epoch, OperationId, PartitionId, Position, RequestId, TableId, Version,
+};
+use protocol::operation::{Decision, Prepare, RequestRecord, RequestResult, RowChange, Vote};
 use protocol::record::Record;
 
 /// All records on all disks.
@@ -44,8 +47,14 @@ pub struct CompletionRecord {
 /// One operation in the ledger, with the log records that its members have.
 #[derive(Debug)]
 pub struct LedgerOperation {
-    /// The prepare in the operation's first record.
+    /// The prepare in the operation's first record. Of a transaction it has only the changes of one
+    /// member.
     pub prepare: Arc<Prepare>,
+    /// The lowest version of the changes of a table, once a member has logged them: of a
+    /// transaction a primary, for a copy can log its part after a primary has refused.
+    pub begun: BTreeMap<TableId, Version>,
+    /// All changes of rows that members have logged, by table and pk.
+    pub changes: BTreeMap<(TableId, Bytes), RowChange>,
     /// The members, by index in the chain.
     pub members: Vec<LedgerMember>,
     /// The replex, from 0, that knows a decision before any client may see it (x of R3), where that
@@ -70,10 +79,26 @@ pub struct LedgerOperation {
 impl LedgerOperation {
     /// Returns whether clients may see a decision once it is logged at this partition.
     pub fn shows(&self, partition: PartitionId) -> bool {
+        if self.is_transaction() {
+            return false;
+        }
         self.visible_at.is_none_or(|replex| {
             let mut chain = self.prepare.members.iter();
             chain.find(|id| id.replex == replex) == Some(&partition)
         })
+    }
+
+    /// Returns whether the operation is a transaction.
+    pub fn is_transaction(&self) -> bool {
+        self.prepare.transaction.is_some()
+    }
+
+    /// Returns the members that the operation changes. Of a transaction the last ones may stay.
+    pub fn changed(&self) -> impl Iterator<Item = (&LedgerMember, &PartitionId)> {
+        let part = self.prepare.transaction.as_ref();
+        let unchanged = part.map_or(0, |part| usize::from(part.unchanged));
+        let count = self.members.len() - unchanged;
+        self.members.iter().zip(&self.prepare.members).take(count)
     }
 
     /// Forgets the decision if no client can have seen it and no core has it any more. The
@@ -137,6 +162,8 @@ impl Ledger {
                     }
                     LedgerOperation {
                         prepare: Arc::clone(prepare),
+                        begun: BTreeMap::new(),
+                        changes: BTreeMap::new(),
                         members: vec![LedgerMember::default(); prepare.members.len()],
                         visible_at,
                         decision: None,
@@ -147,6 +174,16 @@ impl Ledger {
                         served_in: Epoch(0),
                     }
                 });
+                let part = prepare.transaction.as_ref();
+                let begins = part.is_none_or(|part| part.head == *partition);
+                for change in prepare.changes.iter().filter(|_| begins) {
+                    let lowest = entry.begun.entry(prepare.table).or_insert(change.version);
+                    *lowest = (*lowest).min(change.version);
+                }
+                for change in &prepare.changes {
+                    let row = (prepare.table, change.pk.clone());
+                    entry.changes.insert(row, change.clone());
+                }
                 if let Some(place) = place(entry, *partition) {
                     let member = &mut entry.members[place];
                     member.prepared = Some((core, position));
@@ -168,19 +205,20 @@ impl Ledger {
                         entry.members[place].decision = Some(decision.clone());
                     }
                     // An epoch's end may decide otherwise what no client has seen.
-                    let sealed = (core, partition.table);
-                    let sealing = self.sealing.contains_key(&sealed);
-                    if let Some((_, awaited)) = self.sealing.get(&sealed) {
+                    let awaited = awaited(&self.sealing, core, (entry, *partition));
+                    let sealing = awaited.is_some();
+                    if let Some(awaited) = awaited {
                         entry.resolved = true;
                         // Unless a later epoch serves than the one that a removed member waits for.
-                        if entry.served_in <= *awaited {
+                        if entry.served_in <= awaited {
                             entry.decision = Some(decision.clone());
                         }
                     }
                     entry.decision.get_or_insert_with(|| decision.clone());
                     // An epoch's end may decide otherwise before, whatever a crash takes back.
                     let visible = entry.shows(*partition);
-                    entry.seen |= !sealing && (visible || !self.forgets);
+                    let forgets = self.forgets || entry.is_transaction();
+                    entry.seen |= !sealing && (visible || !forgets);
                     entry.visible |= !sealing && visible;
                 }
                 self.note(core, position, *operation, *partition);
@@ -255,20 +293,30 @@ impl Ledger {
     pub fn served(
         &mut self,
         (core, epoch): (CoreId, Epoch),
+        tables: &[TableId],
         holds: impl Fn(PartitionId) -> bool,
     ) -> Result<(), String> {
         for (operation, entry) in &mut self.operations {
+            // Clients see a transaction once all of its tables serve.
+            let touches = entry.prepare.touches(|table| tables.contains(&table));
+            let all = PartitionId::default();
+            let is_transaction = entry.is_transaction();
+            if !touches || is_transaction && awaited(&self.sealing, core, (entry, all)).is_some() {
+                continue;
+            }
             let members = entry.members.iter().zip(&entry.prepare.members);
             let own = members.filter(|(member, partition)| {
                 let here = member.prepared.is_some_and(|(at, _)| at == core);
-                here && holds(**partition)
+                let concerns = is_transaction || tables.contains(&partition.table);
+                here && concerns && holds(**partition)
             });
             let decisions: Vec<Decision> = own
                 .filter_map(|(member, _)| member.decision.clone())
                 .collect();
             for decision in decisions {
                 let before = entry.decision.replace(decision.clone());
-                if entry.visible && before.as_ref() != Some(&decision) {
+                let is_same = before.as_ref().is_some_and(|it| same(entry, it, &decision));
+                if entry.visible && !is_same {
                     return Err(format!(
                         "{operation:?} was seen as {before:?}, now an epoch serves in which it is \
                          {decision:?}"
@@ -283,10 +331,22 @@ impl Ledger {
         Ok(())
     }
 
-    /// Returns the epoch of a table that will serve once a core has decided the remaining
-    /// operations of earlier epochs, if the core is in this state.
-    pub fn awaited(&self, core: CoreId, table: TableId) -> Option<Epoch> {
-        self.sealing.get(&(core, table)).map(|(_, epoch)| *epoch)
+    /// Returns the epoch that will serve once a core has decided the remaining operations of earlier
+    /// epochs, if the core is in this state for a member's table, or for any table of a transaction.
+    pub fn awaited(
+        &self,
+        core: CoreId,
+        (entry, partition): (&LedgerOperation, PartitionId),
+    ) -> Option<Epoch> {
+        awaited(&self.sealing, core, (entry, partition))
+    }
+
+    /// Records that clients may see the decision of a transaction.
+    pub fn show(&mut self, operation: OperationId) {
+        if let Some(entry) = self.operations.get_mut(&operation) {
+            entry.seen = true;
+            entry.visible = true;
+        }
     }
 
     /// Returns whether a core's seal of a table is durable.
@@ -370,6 +430,30 @@ impl Ledger {
             .recent
             .push((at, operation, member));
     }
+}
+
+/// Returns the epoch that a core waits for which has sealed the table of an operation's member, or
+/// any table of a transaction.
+fn awaited(
+    sealing: &BTreeMap<(CoreId, TableId), (Position, Epoch)>,
+    core: CoreId,
+    (entry, partition): (&LedgerOperation, PartitionId),
+) -> Option<Epoch> {
+    let tables = match entry.is_transaction() {
+        true => entry.prepare.tables(),
+        false => vec![partition.table],
+    };
+    let sealed = tables
+        .iter()
+        .filter_map(|table| sealing.get(&(core, *table)));
+    sealed.map(|(_, epoch)| *epoch).max()
+}
+
+/// Returns whether two decisions on an operation are the same. The reason why a transaction aborts
+/// is known to its coordinator alone.
+pub fn same(entry: &LedgerOperation, one: &Decision, other: &Decision) -> bool {
+    let kind = std::mem::discriminant::<Decision>;
+    one == other || entry.is_transaction() && kind(one) == kind(other)
 }
 
 /// Returns the index of a partition in an operation's members, counted from 0; none if the

@@ -75,9 +75,43 @@ pub enum WorkloadOperation {
     ReadAll,
     /// A change of the table's copies. Contains the era that it begins.
     Change(usize),
+    /// The part of a transaction that concerns one group.
+    Transaction(GroupTransaction),
+}
+
+/// The part of a transaction that concerns one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupTransaction {
+    /// The writes, and whether the transaction aborts if one does not apply.
+    pub writes: Vec<(WorkloadOperation, bool)>,
+    /// Rows that must be as the client has read them, by id; none must not exist.
+    pub checks: Vec<(i64, Option<ModelRow>)>,
 }
 
 impl WorkloadOperation {
+    /// Returns the id of the row that a write names.
+    pub fn id(&self) -> i64 {
+        match self {
+            WorkloadOperation::Insert(row)
+            | WorkloadOperation::InsertOrKeep(row)
+            | WorkloadOperation::Upsert(row, ..) => row[ID],
+            WorkloadOperation::Update(id, ..) | WorkloadOperation::Delete(id, _) => *id,
+            _ => unreachable!("only writes name a row"),
+        }
+    }
+
+    /// Returns whether the operation is a write of one row.
+    pub fn is_write(&self) -> bool {
+        matches!(
+            self,
+            WorkloadOperation::Insert(_)
+                | WorkloadOperation::InsertOrKeep(_)
+                | WorkloadOperation::Upsert(..)
+                | WorkloadOperation::Update(..)
+                | WorkloadOperation::Delete(..)
+        )
+    }
+
     /// Returns whether the operation only reads.
     pub fn is_read(&self) -> bool {
         matches!(
@@ -127,6 +161,10 @@ pub enum Observation {
     Ranges(Vec<Vec<ModelRow>>),
     /// How many rows a read found.
     Count(u64),
+    /// A transaction committed. Contains what each of its writes has shown.
+    Committed(Vec<Observation>),
+    /// A transaction aborted, because the write at this index did not apply.
+    Unapplied(usize, Box<Observation>),
 }
 
 /// The constraint of an index.
@@ -213,7 +251,7 @@ impl Object for Model {
     }
 
     fn only_looks(&self, _: &WorkloadOperation, seen: &Observation) -> bool {
-        *seen != Observation::Applied
+        !matches!(seen, Observation::Applied | Observation::Committed(_))
     }
 }
 
@@ -263,6 +301,9 @@ impl Model {
         if seen == Some(&Observation::Nothing) {
             return Some(rows.clone());
         }
+        if let WorkloadOperation::Transaction(transaction) = operation {
+            return self.after_transaction((era, rows), transaction, seen);
+        }
         let agrees = |expected: &Observation| seen.is_none_or(|seen| seen == expected);
         // A row that keeps its key, which others have, too, may be judged or not: there is a copy
         // being made that cannot be, because of them.
@@ -278,6 +319,125 @@ impl Model {
                 reasons.any(agrees).then(|| rows.clone())
             }
         }
+    }
+
+    /// Returns the rows after the part of a transaction in this group; none if it cannot have this
+    /// result. What its constraints demand holds for what it leaves.
+    fn after_transaction(
+        &self,
+        (era, rows): (usize, &GroupRows),
+        transaction: &GroupTransaction,
+        seen: Option<&Observation>,
+    ) -> Option<GroupRows> {
+        let agrees = |expected: &Observation| seen.is_none_or(|seen| seen == expected);
+        let mut left = rows.clone();
+        let mut shown = Vec::new();
+        let mut reasons = Vec::new();
+        // The rows whose evaluation has failed: what follows on them is not evaluated.
+        let mut failed: Vec<i64> = Vec::new();
+        for (index, (write, must_apply)) in transaction.writes.iter().enumerate() {
+            let id = write.id();
+            if failed.contains(&id) {
+                continue;
+            }
+            match self.proposal((era, &left), write) {
+                Ok((old, new)) => {
+                    left = replaced(&left, old, new);
+                    shown.push(Observation::Applied);
+                }
+                Err(duplicate @ Observation::Duplicate(..)) => {
+                    failed.push(id);
+                    reasons.push((duplicate, true));
+                }
+                Err(outcome) if *must_apply => {
+                    failed.push(id);
+                    reasons.push((Observation::Unapplied(index, Box::new(outcome)), true));
+                }
+                Err(outcome) => shown.push(outcome),
+            }
+        }
+        if reasons.is_empty() {
+            reasons = self.violations_left((era, rows), &left);
+        }
+        let is_unchanged = |(id, row): &(i64, Option<ModelRow>)| {
+            rows.iter().find(|known| known[ID] == *id) == row.as_ref()
+        };
+        let may_commit = !reasons.iter().any(|(_, is_certain)| *is_certain)
+            && transaction.checks.iter().all(is_unchanged);
+        if may_commit && agrees(&Observation::Committed(shown)) {
+            return Some(left);
+        }
+        let aborts = seen.is_none() || reasons.iter().any(|(reason, _)| agrees(reason));
+        aborts.then(|| rows.clone())
+    }
+
+    /// Returns every reason to refuse the rows that a transaction leaves, and whether a member
+    /// certainly does.
+    fn violations_left(
+        &self,
+        (era, rows): (usize, &GroupRows),
+        left: &GroupRows,
+    ) -> Vec<(Observation, bool)> {
+        let before = |id: i64| rows.iter().find(|row| row[ID] == id);
+        let changed = left.iter().filter(|row| before(row[ID]) != Some(row));
+        let changed: Vec<&ModelRow> = changed.collect();
+        let mut violations = Vec::new();
+        for &replex in &self.eras[era] {
+            let copy = &self.copies[replex];
+            let key = |row: &ModelRow| self.key(replex, row);
+            match copy.demand {
+                IndexConstraint::Plain => {}
+                IndexConstraint::Unique => {
+                    for new in &changed {
+                        let taken = left
+                            .iter()
+                            .any(|row| row[ID] != new[ID] && key(row) == key(new));
+                        if taken && !self.key_has_null(replex, new) {
+                            let old = before(new[ID]);
+                            let keeps = old.is_some_and(|old| key(old) == key(new));
+                            let seen = Observation::Duplicate(copy.number, key(new));
+                            violations.push((seen, !keeps));
+                        }
+                    }
+                }
+                IndexConstraint::Dense => {
+                    let places = |rows: &GroupRows| {
+                        let places = rows.iter().map(key);
+                        places.collect::<std::collections::BTreeSet<Vec<i64>>>()
+                    };
+                    let (old, new) = (places(rows), places(left));
+                    let leaves: Vec<Vec<i64>> = old.difference(&new).cloned().collect();
+                    let enters: Vec<Vec<i64>> = new.difference(&old).cloned().collect();
+                    let group = |key: &Vec<i64>| key[..key.len() - 1].to_vec();
+                    let mut groups: Vec<Vec<i64>> =
+                        leaves.iter().chain(&enters).map(group).collect();
+                    // Two rows of one place.
+                    let doubled = left.len() != new.len();
+                    if doubled {
+                        groups.extend(changed.iter().map(|row| group(&key(row))));
+                    }
+                    groups.sort_unstable();
+                    groups.dedup();
+                    for of in groups {
+                        let in_group = |key: &&Vec<i64>| group(key) == of;
+                        let count = old.iter().filter(in_group).count() as i64;
+                        let last = |key: &Vec<i64>| key[key.len() - 1];
+                        let out: Vec<i64> = leaves.iter().filter(in_group).map(last).collect();
+                        let into: Vec<i64> = enters.iter().filter(in_group).map(last).collect();
+                        let next = count + into.len() as i64 - out.len() as i64;
+                        let ends = out.iter().all(|value| (next + 1..=count).contains(value));
+                        let follows = into.iter().all(|value| (count + 1..=next).contains(value));
+                        let one_way = out.is_empty() || into.is_empty();
+                        let twice = left.iter().filter(|row| group(&key(row)) == of).count()
+                            != new.iter().filter(in_group).count();
+                        if !ends || !follows || !one_way || twice {
+                            violations.push((Observation::NotDense(copy.number, count + 1), true));
+                        }
+                    }
+                }
+            }
+        }
+        violations
     }
 
     /// Returns the rows of a range, in its order.
@@ -347,6 +507,7 @@ impl Model {
             WorkloadOperation::Read(_)
             | WorkloadOperation::Statement(_)
             | WorkloadOperation::ReadAll
+            | WorkloadOperation::Transaction(_)
             | WorkloadOperation::Change(_) => unreachable!("only writes propose something"),
         }
     }

@@ -75,6 +75,8 @@ pub struct Workload {
     pub hot: f64,
     /// The fraction of updates and deletes that have a condition.
     pub conditional: f64,
+    /// The fraction of writes that are part of a transaction.
+    pub transactions: f64,
     /// The fraction of reads that may be stale.
     pub stale: f64,
     /// The fraction of reads that read several ranges.
@@ -471,6 +473,7 @@ fn draw_workload(random: &mut Random) -> Workload {
         weights,
         hot: *random.pick(&[0.0, 0.0, 0.3, 0.8]),
         conditional: *random.pick(&[0.0, 0.3]),
+        transactions: *random.pick(&[0.0, 0.0, 0.1, 0.5]),
         stale: *random.pick(&[0.0, 0.1]),
         statements: *random.pick(&[0.0, 0.4, 0.4, 1.0]),
         snapshots: 0.0,

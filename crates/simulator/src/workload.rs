@@ -6,16 +6,17 @@ use std::rc::Rc;
 
 use placement::{
     Axis, Column, ColumnType, Constraint, KeySpace, Layout, RangeStart, RowView, Schema,
-    SortColumn, Value, ValueRef, decode_key, encode_key, encode_row, prefix_end,
+    SortColumn, Value, ValueRef, decode_key, encode_key, encode_row, encode_sorted, prefix_end,
 };
 use protocol::codec::Bytes;
 use protocol::expression::{Assignment, BinaryOperator, Expression};
-use protocol::identity::Epoch;
+use protocol::identity::{Epoch, Version};
 use protocol::operation::{Action, Mutation, RequestResult};
+use protocol::transaction::ChangeOutcome;
 
 use crate::model::{
-    A, COLUMNS, ColumnChange, Condition, Copy, D, GROUP, ID, IndexConstraint, Model, ModelRow, N,
-    NULL, Observation, PartitionRange, TAG, U, WorkloadOperation, position,
+    A, COLUMNS, ColumnChange, Condition, Copy, D, GROUP, GroupTransaction, ID, IndexConstraint,
+    Model, ModelRow, N, NULL, Observation, PartitionRange, TAG, U, WorkloadOperation, position,
 };
 use crate::plan::Workload;
 use crate::random::Random;
@@ -129,6 +130,60 @@ impl Generator {
             }
         }
         ranges
+    }
+
+    /// Decides at random whether a write is part of a transaction.
+    pub fn of_transaction(&mut self) -> bool {
+        self.workload.transactions > 0.0 && self.random.chance(self.workload.transactions)
+    }
+
+    /// Decides at random whether a transaction changes rows of a second table.
+    pub fn of_two_tables(&mut self) -> bool {
+        self.random.chance(0.5)
+    }
+
+    /// Draws the part of a transaction in a group. `known` are rows that clients have read, with
+    /// their versions.
+    pub fn transaction(
+        &mut self,
+        group: i64,
+        model: &Model,
+        known: &[(ModelRow, Version)],
+    ) -> (GroupTransaction, Vec<Version>) {
+        let count = self.random.between(1, 4);
+        let mut transaction = GroupTransaction {
+            writes: Vec::new(),
+            checks: Vec::new(),
+        };
+        let mut versions = Vec::new();
+        for _ in 0..count {
+            let write = self.draw((group, false), model, &[]);
+            let must_apply = self.random.chance(0.2);
+            transaction.writes.push((write, must_apply));
+        }
+        if self.random.chance(0.4) {
+            for _ in 0..self.random.between(1, 2) {
+                let (row, version) = match known.is_empty() || self.random.chance(0.2) {
+                    true => {
+                        let index = self.random.below(self.workload.ids as u64) as i64;
+                        let id = group * GROUP_STRIDE + index;
+                        ((id, None), Version(0))
+                    }
+                    false => {
+                        let (row, version) = *self.random.pick(known);
+                        ((row[ID], Some(row)), version)
+                    }
+                };
+                transaction.checks.push(row);
+                versions.push(version);
+            }
+        }
+        (transaction, versions)
+    }
+
+    /// Decides at random whether a check is judged by a copy, and not by the primary.
+    pub fn checks_at_copy(&mut self) -> bool {
+        self.random.chance(0.5)
     }
 
     /// Decides at random whether a read uses a snapshot.
@@ -471,6 +526,7 @@ impl Translation {
             WorkloadOperation::Read(_)
             | WorkloadOperation::Statement(_)
             | WorkloadOperation::ReadAll
+            | WorkloadOperation::Transaction(_)
             | WorkloadOperation::Change(_) => unreachable!("only writes are mutations"),
         };
         Mutation {
@@ -548,6 +604,26 @@ impl Translation {
         Ok(row)
     }
 
+    /// Returns the partition of a copy that has a row, and the row's key there.
+    pub fn place(&self, copy: usize, row: &ModelRow) -> (u8, u32, Bytes) {
+        let number = self.model.copies[copy].number;
+        let order = self.layout.order(number);
+        let key = encode_sorted(&order, |column| value_ref(row[column]));
+        let partition = (self.model.copies[copy].partition)(row);
+        let number = u8::try_from(number).expect("a table has at most 63 replexes");
+        (number, partition, Bytes(key))
+    }
+
+    /// Returns what a write of a transaction has done as an observation of the model.
+    pub fn done(outcome: ChangeOutcome) -> Observation {
+        match outcome {
+            ChangeOutcome::Applied => Observation::Applied,
+            ChangeOutcome::Kept => Observation::Kept,
+            ChangeOutcome::NotFound => Observation::NotFound,
+            ChangeOutcome::ConditionFailed => Observation::ConditionFailed,
+        }
+    }
+
     /// Returns a result as an observation of the model.
     pub fn seen(&self, result: &RequestResult) -> Result<Observation, String> {
         Ok(match result {
@@ -564,6 +640,9 @@ impl Translation {
                 Observation::NotDense(usize::from(*replex), *expected)
             }
             RequestResult::Conflict => Observation::Nothing,
+            RequestResult::Transaction(_) => {
+                return Err(format!("a single write has the result {result:?}"));
+            }
             RequestResult::Invalid { message } => {
                 return Err(format!("a valid mutation was called invalid: {message}"));
             }

@@ -51,6 +51,9 @@ pub struct Backlog {
     pub oldest: Option<(OperationId, PartitionId)>,
     /// The undecided ones among these operations.
     pub undecided: usize,
+    /// Walks of transactions that wait or hold keys here, and transactions that this core
+    /// coordinates.
+    pub transactions: usize,
     /// Requests that wait at heads.
     pub queued_requests: usize,
     /// Reads that wait for decisions.
@@ -85,7 +88,8 @@ impl CoreMachine {
             .waited_in()
             .flat_map(|partition| partition.queues.values());
         Backlog {
-            operations: self.members.len() + self.transactions.count(),
+            operations: self.members.len(),
+            transactions: self.transactions.count(),
             oldest: self.members.keys().next().copied(),
             undecided: self
                 .members

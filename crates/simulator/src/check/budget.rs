@@ -62,7 +62,7 @@ fn requests_max(limits: &CoreLimits) -> usize {
 /// Checks that a core has no operation or request in progress.
 pub fn empty(backlog: &Backlog) -> Result<(), String> {
     let asked = backlog.operations + backlog.queued_requests + backlog.waiting_reads;
-    let kept = backlog.snapshots + backlog.history_bytes;
+    let kept = backlog.snapshots + backlog.history_bytes + backlog.transactions;
     let left = asked + backlog.orders_unmade + kept;
     if left == 0 {
         Ok(())

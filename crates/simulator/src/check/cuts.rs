@@ -52,11 +52,11 @@ impl GivenSnapshots {
             let highest = self.highest.entry((*table, *epoch)).or_default();
             *highest = (*highest).max(at);
             let operations = ledger.operations.values();
-            let mut of_table = operations.filter(|it| it.prepare.table == *table);
+            let mut of_table = operations.filter(|it| it.begun.contains_key(table));
             let under_way = of_table.find(|it| {
                 // It began in some configuration since the table has this epoch.
                 let is_present = it.prepare.epoch >= *epoch && it.decision.is_none();
-                is_present && lowest_version(&it.prepare) <= at
+                is_present && it.begun[table] <= at
             });
             if let Some(operation) = under_way {
                 return Err(format!(
@@ -116,7 +116,9 @@ impl GivenSnapshots {
             decided: None,
         };
         let operations = self.operations.entry((prepare.table, epoch)).or_default();
-        operations.insert(prepare.operation, span);
+        // A transaction can begin at several primaries.
+        let known = operations.entry(prepare.operation).or_insert(span);
+        known.version = known.version.min(version);
         match highest {
             Some(at) if version <= *at => Err(format!(
                 "{:?} begins at {version:?}, after a snapshot was given out at {at:?}",
@@ -137,9 +139,11 @@ pub fn rows_at(ledger: &Ledger, (table, epoch): (TableId, Epoch), at: Version) -
     let operations = ledger.operations.values();
     let committed = operations.filter(|it| {
         let is_made = it.visible || it.prepare.epoch >= epoch;
-        it.prepare.table == table && it.decision == Some(Decision::Commit) && is_made
+        it.decision == Some(Decision::Commit) && is_made
     });
-    let changes = committed.flat_map(|it| &it.prepare.changes);
+    let changes = committed.flat_map(|it| &it.changes);
+    let changes = changes.filter(|((of, _), _)| *of == table);
+    let changes = changes.map(|(_, change)| change);
     let mut last: BTreeMap<&[u8], &RowChange> = BTreeMap::new();
     for change in changes.filter(|change| change.version <= at) {
         let last = last.entry(&change.pk).or_insert(change);

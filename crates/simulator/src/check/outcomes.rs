@@ -1,9 +1,11 @@
 //! I2 and I3: an outcome is never reversed, and no operation is both committed and aborted.
 
-use protocol::identity::Epoch;
+use std::collections::{BTreeMap, BTreeSet};
+
+use protocol::identity::{Epoch, PartitionId, TableId};
 use protocol::operation::{Decision, RequestResult, Vote};
 
-use crate::ledger::LedgerOperation;
+use crate::ledger::{Ledger, LedgerOperation, same};
 
 /// Checks a decision that is about to be logged: it equals an earlier decision of the operation,
 /// and follows from the votes (R2). A removed member that continues may decide differently from the
@@ -15,7 +17,7 @@ pub fn decided(entry: &LedgerOperation, decision: &Decision, shows: bool) -> Res
         return Ok(());
     }
     if let Some(before) = &entry.decision
-        && before != decision
+        && !same(entry, before, decision)
     {
         return Err(format!(
             "{operation:?} was decided {before:?}, now {decision:?}"
@@ -27,7 +29,7 @@ pub fn decided(entry: &LedgerOperation, decision: &Decision, shows: bool) -> Res
             "{operation:?} commits against a vote: {:?}",
             entry.members
         )),
-        Decision::Abort(_) if !entry.refused => {
+        Decision::Abort(_) if !entry.refused && !entry.is_transaction() => {
             Err(format!("{operation:?} aborts, but no member has voted no"))
         }
         _ => Ok(()),
@@ -48,7 +50,7 @@ pub fn resolved(
     }
     let operation = entry.prepare.operation;
     if let Some(before) = entry.decision.as_ref().filter(|_| entry.visible)
-        && before != decision
+        && !same(entry, before, decision)
     {
         return Err(format!(
             "{operation:?} was seen as {before:?}, now it is resolved as {decision:?}"
@@ -76,12 +78,50 @@ pub fn settled(entry: &LedgerOperation) -> Result<(), String> {
     }
 }
 
+/// Checks a transaction whose commit clients may see now: it is durable in f + 1 failure domains of
+/// each table that it changes, or in all that it has there (R43). `domain` returns the failure
+/// domain of a member of a copy, and the f of its table; none for an entry of a thin index.
+pub fn kept(
+    ledger: &Ledger,
+    entry: &LedgerOperation,
+    domain: impl Fn(PartitionId) -> Option<(String, usize)>,
+) -> Result<(), String> {
+    if entry.resolved || entry.visible {
+        return Ok(());
+    }
+    let mut domains: BTreeMap<TableId, (usize, [BTreeSet<String>; 2])> = BTreeMap::new();
+    for (member, partition) in entry.changed() {
+        let Some((domain, failures)) = domain(*partition) else {
+            continue;
+        };
+        let (needed, [all, kept]) = domains.entry(partition.table).or_default();
+        *needed = failures + 1;
+        if member
+            .decided
+            .is_some_and(|decided| ledger.is_durable(decided))
+        {
+            kept.insert(domain.clone());
+        }
+        all.insert(domain);
+    }
+    match domains
+        .iter()
+        .find(|(_, (needed, [all, kept]))| kept.len() < *needed.min(&all.len()))
+    {
+        None => Ok(()),
+        Some((table, (needed, [all, kept]))) => Err(format!(
+            "{:?} is seen as committed, but of table {} the decision is durable in {kept:?} of              {all:?}, and must be in {needed}",
+            entry.prepare.operation, table.0
+        )),
+    }
+}
+
 /// Checks that the result of an operation that is about to be sent is that of its decision.
 pub fn reported(entry: &LedgerOperation, result: &RequestResult) -> Result<(), String> {
     let operation = entry.prepare.operation;
     match (&entry.decision, result) {
-        (Some(Decision::Commit), RequestResult::Applied { .. }) => Ok(()),
-        (decision, RequestResult::Applied { .. }) => Err(format!(
+        (Some(Decision::Commit), result) if result.took_effect() => Ok(()),
+        (decision, result) if result.took_effect() => Err(format!(
             "{operation:?} is reported as applied, its decision is {decision:?}"
         )),
         (None, result) => Err(format!(

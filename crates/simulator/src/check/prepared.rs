@@ -19,6 +19,9 @@ pub fn decided(ledger: &Ledger, entry: &LedgerOperation, at: PartitionId) -> Res
     let Some(own) = place(entry, at) else {
         return Err(format!("{at} decided an operation that it is no member of"));
     };
+    if entry.is_transaction() {
+        return all_prepared(ledger, entry, 0);
+    }
     let last = entry.prepare.chain().len() - 1;
     let from = match own.cmp(&last) {
         Ordering::Less => own + 1,
@@ -79,6 +82,10 @@ pub fn votes_agree(ledger: &Ledger, prepare: &Prepare) -> Result<(), String> {
     let Some(entry) = ledger.operations.get(&prepare.operation) else {
         return Ok(());
     };
+    // Each member has its own vote alone.
+    if entry.is_transaction() {
+        return Ok(());
+    }
     // Of an abort, votes that were forgotten are filled in from the decision.
     if matches!(entry.decision, Some(Decision::Abort(_))) {
         return Ok(());

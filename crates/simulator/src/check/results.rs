@@ -89,7 +89,7 @@ pub fn one_effect(ledger: &Ledger) -> Result<(), String> {
 }
 
 fn took_effect(result: &RequestResult) -> bool {
-    matches!(result, RequestResult::Applied { .. })
+    result.took_effect()
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use crate::ledger::Ledger;
 pub fn rise(ledger: &Ledger) -> Result<(), String> {
     let mut rows: BTreeMap<(TableId, &Bytes), Vec<(&RowChange, OperationId)>> = BTreeMap::new();
     for (operation, entry) in ledger.committed() {
-        for change in &entry.prepare.changes {
-            let key = (entry.prepare.table, &change.pk);
+        for ((table, pk), change) in &entry.changes {
+            let key = (*table, pk);
             rows.entry(key).or_default().push((change, *operation));
         }
     }

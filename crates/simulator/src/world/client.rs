@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use protocol::identity::{CoreId, Epoch, PartitionId, TableId};
 use protocol::message::{Consistency, CoordinatorReply, Execute, Read, Reply, Request, RowPage};
-use protocol::operation::{Action, Mutation};
+use protocol::operation::{Action, Mutation, RequestResult};
+use protocol::transaction::TransactionResult;
 use session::{
     Completion, SessionFailure, SessionInput, SessionLimits, SessionMachine, SessionOperation,
     SessionOutcome, SessionOutput, Ticket,
@@ -25,7 +26,7 @@ use crate::network::Node;
 use crate::plan::{MILLISECOND, SECOND};
 use crate::workload::{Generator, Translation};
 use crate::world::snapshot::{SnapshotStatement, StatementPart};
-use crate::world::submitted::{SubmittedOperation, is_possible_failure};
+use crate::world::submitted::{SubmittedOperation, TransactionPart, is_possible_failure};
 use crate::world::{SimulatedTable, World};
 
 /// Correlations of probes start here; the session never gets so far.
@@ -41,7 +42,9 @@ pub struct SimulatedClient {
     session: SessionMachine,
     clock: SimulatedClock,
     /// The operations that were submitted.
-    submitted: BTreeMap<Ticket, SubmittedOperation>,
+    pub submitted: BTreeMap<Ticket, SubmittedOperation>,
+    /// The parts of the submitted transactions.
+    pub transactions: BTreeMap<Ticket, Vec<TransactionPart>>,
     /// The operations of statements that read a snapshot.
     pub statements: BTreeMap<Ticket, SnapshotStatement>,
     /// How many such statements are in progress.
@@ -110,6 +113,7 @@ impl World {
                 step_us: 0,
             },
             submitted: BTreeMap::new(),
+            transactions: BTreeMap::new(),
             statements: BTreeMap::new(),
             open_statements: 0,
             asides: BTreeSet::new(),
@@ -237,6 +241,9 @@ impl World {
         let readable = self.readable(number, table_id, &table);
         let drawn = self.draw_operation((group, hot), &table.model, &readable);
         let (operation, of_snapshot) = drawn;
+        if operation.is_write() && self.generator.of_transaction() {
+            return self.begin_transaction(number, group);
+        }
         let session = &self.clients[&number].session;
         let epoch = session.configuration().map_or(Epoch(0), |it| it.epoch);
         let (wanted, kept) = self.request_of(&operation, &table, (table_id, epoch));
@@ -390,9 +397,11 @@ impl World {
         operation: SessionOperation,
         deadline_us: u64,
     ) {
-        if let (SessionOperation::Execute { .. }, Some(client)) =
-            (&operation, self.clients.get_mut(&number))
-        {
+        let writes = matches!(
+            operation,
+            SessionOperation::Execute { .. } | SessionOperation::Transact { .. }
+        );
+        if let Some(client) = self.clients.get_mut(&number).filter(|_| writes) {
             client.writes.insert(ticket, self.now_us);
         }
         self.step_client(
@@ -407,7 +416,7 @@ impl World {
 
     /// Returns the copies that a client may read; none if it does not know the table. A few read
     /// one that is being made, as no client should: they receive what the others have.
-    fn readable(&mut self, number: u64, id: TableId, table: &Translation) -> Vec<usize> {
+    pub fn readable(&mut self, number: u64, id: TableId, table: &Translation) -> Vec<usize> {
         let early = self.random.chance(0.05);
         let session = &self.clients[&number].session;
         let Some(known) = session.configuration() else {
@@ -629,6 +638,23 @@ impl World {
             self.check("I7 one effect and one result per request", Err(text));
             return;
         };
+        if let Some(parts) = client.transactions.remove(&ticket) {
+            let result = match &outcome {
+                SessionOutcome::Executed(result) => Ok(Some(result.clone())),
+                SessionOutcome::Failed(failure) => is_possible_failure(failure).map(|()| {
+                    let table = TableId(0);
+                    let result = TransactionResult::conflict(table);
+                    Some(RequestResult::Transaction(result))
+                }),
+                SessionOutcome::Unknown(failure) => is_possible_failure(failure).map(|()| None),
+                other => Err(format!("no client asked for {other:?}")),
+            };
+            match result {
+                Ok(result) => self.transaction_learns(&parts, result.as_ref()),
+                Err(text) => self.check("what a client learns makes sense", Err(text)),
+            }
+            return;
+        }
         let SubmittedOperation { history, table } = submitted;
         let seen = match outcome {
             SessionOutcome::Executed(result) => {

@@ -10,6 +10,7 @@ pub mod operator;
 pub mod server;
 mod snapshot;
 mod submitted;
+mod transaction;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

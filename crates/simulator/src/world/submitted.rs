@@ -11,6 +11,17 @@ pub struct SubmittedOperation {
     pub table: usize,
 }
 
+/// The part of a submitted transaction that concerns one group.
+#[derive(Clone, Copy, Debug)]
+pub struct TransactionPart {
+    /// Its position in the history.
+    pub history: usize,
+    /// The position of its table in the list of tables.
+    pub table: usize,
+    /// The number of its writes.
+    pub writes: usize,
+}
+
 /// Checks that a valid operation of a client that does not crash may end with this failure.
 pub fn is_possible_failure(failure: &SessionFailure) -> Result<(), String> {
     match failure {

@@ -56,7 +56,10 @@ fn duplicate_of_several<T: Tables>(
         .collect();
     let mut entering: BTreeSet<Vec<u8>> = BTreeSet::new();
     for (change, effect) in changes() {
-        let row = member.table.new_row(change).filter(|_| effect.put.is_some());
+        let row = member
+            .table
+            .new_row(change)
+            .filter(|_| effect.put.is_some());
         let key = row.and_then(|row| member.table.constrained_key(replex, &row));
         let Some(key) = key else {
             continue;
@@ -121,8 +124,12 @@ fn not_dense_together<T: Tables>(
         let difference = new.len() as i64 - left.len() as i64;
         let next_last = last + difference;
         // What leaves is the end of the group, and what enters follows it.
-        let ends = left.iter().all(|value| (next_last + 1..=last).contains(value));
-        let follows = new.iter().all(|value| (last + 1..=next_last).contains(value));
+        let ends = left
+            .iter()
+            .all(|value| (next_last + 1..=last).contains(value));
+        let follows = new
+            .iter()
+            .all(|value| (last + 1..=next_last).contains(value));
         let one_way = left.is_empty() || new.is_empty();
         if !ends || !follows || !one_way {
             return Ok(Some(RequestResult::NotDense {

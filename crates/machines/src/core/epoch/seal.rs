@@ -244,7 +244,11 @@ impl CoreMachine {
             cores.extend(place.map(|place| place.core));
         }
         cores.remove(&own);
-        let seal = self.sealing.current.get_mut(&id).expect("it was just there");
+        let seal = self
+            .sealing
+            .current
+            .get_mut(&id)
+            .expect("it was just there");
         seal.inquiry.set_peers(&cores)
     }
 
@@ -558,14 +562,22 @@ impl CoreMachine {
             let witness = witness.filter(|_| !is_gone);
             decisions.extend(witness.and_then(|witness| witness.decision.clone()));
         }
-        let commits = decisions.iter().any(|(known, _)| *known == Decision::Commit);
+        let commits = decisions
+            .iter()
+            .any(|(known, _)| *known == Decision::Commit);
         if commits && !planted::is(Bug::ResolutionForgetsCommit) {
             return Resolution::Decided(Decision::Commit);
         }
-        if let Some((known, _)) = decisions.into_iter().find(|(_, resolved)| resolved.is_none()) {
+        if let Some((known, _)) = decisions
+            .into_iter()
+            .find(|(_, resolved)| resolved.is_none())
+        {
             return Resolution::Decided(known);
         }
-        let unchanged = prepare.transaction.as_ref().map_or(0, |part| part.unchanged);
+        let unchanged = prepare
+            .transaction
+            .as_ref()
+            .map_or(0, |part| part.unchanged);
         let changed = prepare.members.len() - usize::from(unchanged);
         let mut domains: BTreeMap<TableId, [BTreeSet<&str>; 2]> = BTreeMap::new();
         for member in &prepare.members[..changed] {
@@ -673,6 +685,8 @@ impl CoreMachine {
             }
             let member = &self.members[&key];
             if member.is_settled() || member.decision() == Some(decision) {
+                // The seal of another table of a transaction can just have decided it.
+                last = last.max(Some(member.decided_at()));
                 continue;
             }
             let record = Record::Decided {

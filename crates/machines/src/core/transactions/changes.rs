@@ -31,14 +31,16 @@ impl CoreMachine {
         let touches = |tables: &[TableId]| tables.iter().any(|table| changed.contains(table));
         let coordinated = self.transactions.coordinated.iter();
         let concerned = coordinated.filter(|(_, coordinated)| touches(&coordinated.tables));
-        let concerned: Vec<(OperationId, Stage)> = concerned
-            .map(|(operation, coordinated)| (*operation, coordinated.stage.clone()))
-            .collect();
-        for (operation, stage) in concerned {
-            match stage {
+        let concerned: Vec<OperationId> = concerned.map(|(operation, _)| *operation).collect();
+        for operation in concerned {
+            // That an earlier one has ended may have ended it, or let it go on.
+            let Some(coordinated) = self.transactions.coordinated.get(&operation) else {
+                continue;
+            };
+            match coordinated.stage {
                 Stage::Pausing | Stage::Walking => {
-                    let request = self.forget_attempt(operation, step)?;
-                    let request = request.expect("it was just listed").request();
+                    let request = coordinated.request();
+                    self.forget_attempt(operation, step)?;
                     let epoch = self.view.epoch();
                     self.refuse_running(request, &Refusal::StaleEpoch { epoch }, step.output);
                 }
@@ -56,7 +58,9 @@ impl CoreMachine {
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         let tables = &self.transactions.coordinated[&operation].tables;
-        let dropped = tables.iter().find(|table| self.view.table(**table).is_none());
+        let dropped = tables
+            .iter()
+            .find(|table| self.view.table(**table).is_none());
         let Some(dropped) = dropped.copied() else {
             return Ok(());
         };
@@ -84,7 +88,10 @@ impl CoreMachine {
     ) {
         let coordinated = self.transactions.coordinated.iter();
         let resolved = coordinated.filter(|(_, coordinated)| {
-            let touches = coordinated.tables.iter().any(|table| tables.contains(table));
+            let touches = coordinated
+                .tables
+                .iter()
+                .any(|table| tables.contains(table));
             touches && !self.any_other_sealed(&coordinated.tables, tables)
         });
         let resolved: Vec<OperationId> = resolved.map(|(operation, _)| *operation).collect();

@@ -56,7 +56,10 @@ impl CoreMachine {
         let mut failed = None;
         for (number, check) in checks {
             let epoch = self.view.table_epoch(check.partition.table);
-            if self.check_readable(step.now, epoch, check.partition).is_err() {
+            if self
+                .check_readable(step.now, epoch, check.partition)
+                .is_err()
+            {
                 // Asked again, it may serve.
                 continue;
             }
@@ -79,9 +82,9 @@ impl CoreMachine {
     ) -> Result<bool, TablesError> {
         let id = check.partition;
         let holders = self.partitions[&id].locks.holders(&check.key);
-        let is_held = holders.iter().any(|holder| {
-            *holder != operation && self.members.contains_key(&(*holder, id))
-        });
+        let is_held = holders
+            .iter()
+            .any(|holder| *holder != operation && self.members.contains_key(&(*holder, id)));
         let mut version: Option<Version> = None;
         step.tables
             .read(id.rows_table(), &check.key, &mut |value| {

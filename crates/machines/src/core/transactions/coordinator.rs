@@ -9,8 +9,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use placement::tables::{Tables, TablesError};
 use placement::Durability;
+use placement::tables::{Tables, TablesError};
 use protocol::codec::Bytes;
 use protocol::identity::{
     ClockReading, CoreId, OperationId, PartitionId, Position, RequestId, TableId, Version,
@@ -260,7 +260,10 @@ impl CoreMachine {
         let mut parts: BTreeMap<PartitionId, Part> = BTreeMap::new();
         let mut changed: BTreeSet<(TableId, &[u8])> = BTreeSet::new();
         for row in &walk.evaluated {
-            let table = self.view.table(row.table).expect("walks end with a table's epoch");
+            let table = self
+                .view
+                .table(row.table)
+                .expect("walks end with a table's epoch");
             let (members, _) = table.members(&row.change);
             let head = self.head_of(row.table, &row.change.pk);
             changed.insert((row.table, &row.change.pk));
@@ -298,7 +301,10 @@ impl CoreMachine {
     }
 
     fn head_of(&self, table: TableId, pk: &[u8]) -> PartitionId {
-        let table = self.view.table(table).expect("walks end with a table's epoch");
+        let table = self
+            .view
+            .table(table)
+            .expect("walks end with a table's epoch");
         let number = crate::core::chain::primary_partition(table, pk);
         let number = number.expect("it was decoded on arrival");
         table.partition(table.layout.primary(), number)
@@ -338,8 +344,8 @@ impl CoreMachine {
             WalkEnd::Known(result) => {
                 let request = coordinated.request.request;
                 self.forget_attempt(operation, step)?;
-                let lease_us = (!result.took_effect())
-                    .then(|| self.lease_until_us(step.now, table));
+                let lease_us =
+                    (!result.took_effect()).then(|| self.lease_until_us(step.now, table));
                 let terms = (self.log.last(), lease_us);
                 self.answer_waiters(request, result, terms, step.output);
                 Ok(())
@@ -479,7 +485,11 @@ impl CoreMachine {
             return self.decide_transaction(operation, Decision::Abort(reason), step);
         }
         member.has_voted = true;
-        let missing = coordinated.members.iter().filter(|it| !it.has_voted).count();
+        let missing = coordinated
+            .members
+            .iter()
+            .filter(|it| !it.has_voted)
+            .count();
         if missing > usize::from(early) {
             return Ok(());
         }
@@ -641,6 +651,10 @@ impl CoreMachine {
                 kept.insert(&server.domain);
             }
         }
+        // Without a change, its answer must survive a restart of the primaries.
+        if changed == 0 {
+            return coordinated.all(|member| member.has_kept || member.has_ended);
+        }
         domains.iter().all(|(table, [all, kept])| {
             let table = self.view.table(*table).expect("it was just there");
             let needed = usize::from(table.schema.failures_tolerated) + 1;
@@ -679,7 +693,8 @@ impl CoreMachine {
         let cores: Vec<CoreId> = places.map(|place| place.core).collect();
         self.transactions.coordinated.remove(&operation);
         self.operations.end(operation);
-        self.confirmations.send_by(now.monotonic_us + self.limits.confirm_us);
+        self.confirmations
+            .send_by(now.monotonic_us + self.limits.confirm_us);
         self.confirmations.owe(cores);
     }
 
@@ -846,7 +861,10 @@ impl CoreMachine {
             let Some(request) = prepare.requests.first() else {
                 continue;
             };
-            let unchanged = prepare.transaction.as_ref().map_or(0, |part| part.unchanged);
+            let unchanged = prepare
+                .transaction
+                .as_ref()
+                .map_or(0, |part| part.unchanged);
             names.push(key.0);
             resumed.push(Coordinated {
                 request: request.clone(),

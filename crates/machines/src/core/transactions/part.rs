@@ -7,8 +7,8 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use placement::tables::{Tables, TablesError};
 use placement::Durability;
+use placement::tables::{Tables, TablesError};
 use protocol::identity::{ClockReading, CoreId, Position, TableId};
 use protocol::operation::{Decision, Prepare, RequestResult, Vote};
 use protocol::planted::{self, Bug};
@@ -86,7 +86,10 @@ impl CoreMachine {
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         for pk in keys {
-            let partition = self.partitions.get_mut(&id).expect("the walk held keys there");
+            let partition = self
+                .partitions
+                .get_mut(&id)
+                .expect("the walk held keys there");
             if let Some(waiter) = partition.locks.release(&pk, operation) {
                 self.wake((waiter, id), step)?;
             }
@@ -107,7 +110,10 @@ impl CoreMachine {
         if self.any_stands_still(&tables) {
             return Ok(());
         }
-        let partition = self.partitions.get_mut(&key.1).expect("a member's partition is held");
+        let partition = self
+            .partitions
+            .get_mut(&key.1)
+            .expect("a member's partition is held");
         let is_primary = partition.table.is_primary(key.1);
         let mut reads = partition.reads.iter();
         let behind_read = reads.any(|read| read.covers_operation(member));
@@ -216,9 +222,10 @@ impl CoreMachine {
                 let vote = Vote::Yes;
                 (TransactionContent::Voted { member: id, vote }, prepared_at)
             }
-            Some(_) if member.is_settled() => {
-                (TransactionContent::Ended { member: id }, member.decided_at())
-            }
+            Some(_) if member.is_settled() => (
+                TransactionContent::Ended { member: id },
+                member.decided_at(),
+            ),
             Some(_) => (TransactionContent::Kept { member: id }, member.decided_at()),
         };
         let early = planted::is(Bug::VoteBeforeDisk);
@@ -247,9 +254,8 @@ impl CoreMachine {
             self.members.remove(&key);
         }
         if !self.members.contains_key(&key) {
-            if decision == Decision::Commit {
-                return Ok(());
-            }
+            // What commits has the durable vote of every member: it has ended here before, and was
+            // forgotten, or the partition has moved here since.
             let keys = self.take_walk(key.0, key.1).unwrap_or_default();
             self.release_keys(key, keys, step)?;
             let content = TransactionContent::Ended { member: key.1 };

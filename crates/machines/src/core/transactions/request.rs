@@ -62,12 +62,15 @@ impl CoreMachine {
         ];
         for (count, most, what) in counts {
             if count > most {
-                let text = format!("the transaction has {count} {what}; at most {most} are possible");
+                let text =
+                    format!("the transaction has {count} {what}; at most {most} are possible");
                 return Err(invalid(text));
             }
         }
         if transact.changes.is_empty() {
-            return Err(invalid("a transaction without changes needs no commit".into()));
+            return Err(invalid(
+                "a transaction without changes needs no commit".into(),
+            ));
         }
         for (table, epoch) in &transact.epochs {
             let known = self.view.table_epoch(*table);
@@ -78,8 +81,12 @@ impl CoreMachine {
         let named: BTreeSet<TableId> = transact.epochs.iter().map(|(table, _)| *table).collect();
         let checked = transact.checks.iter().map(|check| check.partition.table);
         let mut used = transact.changes.iter().map(|change| change.table);
-        if !used.all(|table| named.contains(&table)) || !checked.into_iter().all(|it| named.contains(&it)) {
-            return Err(invalid("the transaction names no epoch of one of its tables".into()));
+        if !used.all(|table| named.contains(&table))
+            || !checked.into_iter().all(|it| named.contains(&it))
+        {
+            return Err(invalid(
+                "the transaction names no epoch of one of its tables".into(),
+            ));
         }
         let mut bytes = 0;
         let mut cores = BTreeSet::new();
@@ -87,7 +94,10 @@ impl CoreMachine {
             bytes += change.mutation.to_bytes().len();
             let primary = self.primary_of(change)?;
             let place = self.view.place(primary).ok_or(Refusal::WrongPartition)?;
-            let table = self.view.table(change.table).ok_or(Refusal::WrongPartition)?;
+            let table = self
+                .view
+                .table(change.table)
+                .ok_or(Refusal::WrongPartition)?;
             evaluate::check(table, &change.mutation).map_err(invalid)?;
             cores.insert(place.core);
         }

@@ -10,7 +10,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
-use protocol::identity::{ClockReading, CoreId, OperationId, PartitionId, Position, TableId, Version};
+use protocol::identity::{
+    ClockReading, CoreId, OperationId, PartitionId, Position, TableId, Version,
+};
 use protocol::message::Refusal;
 use protocol::operation::{RequestResult, RowChange};
 use protocol::planted::{self, Bug};
@@ -45,7 +47,10 @@ pub(super) struct LocalWalk {
 impl LocalWalk {
     /// Returns whether the walk holds a key of one of these tables.
     fn holds_any(&self, concerns: impl Fn(TableId) -> bool) -> bool {
-        let mut held = self.rows.keys().filter(|key| !self.waits_for.contains(*key));
+        let mut held = self
+            .rows
+            .keys()
+            .filter(|key| !self.waits_for.contains(*key));
         held.any(|(id, _)| concerns(id.table))
     }
 }
@@ -143,7 +148,10 @@ impl CoreMachine {
             return Ok(());
         }
         let is_complete = local.waits_for.is_empty();
-        let partition = self.partitions.get_mut(&key.0).expect("its queue was there");
+        let partition = self
+            .partitions
+            .get_mut(&key.0)
+            .expect("its queue was there");
         partition.locks.force(&key.1, operation);
         match is_complete {
             true => self.evaluate_walk(operation, step),
@@ -225,10 +233,12 @@ impl CoreMachine {
                     ChangeOutcome::ConditionFailed
                 }
                 MutationOutcome::Ended(refused) => {
-                    return Ok(Err(match TransactionResult::refused(primary.table, refused) {
-                        TransactionResult::Aborted { reason, .. } => reason,
-                        TransactionResult::Committed { .. } => AbortReason::Conflict,
-                    }));
+                    return Ok(Err(
+                        match TransactionResult::refused(primary.table, refused) {
+                            TransactionResult::Aborted { reason, .. } => reason,
+                            TransactionResult::Committed { .. } => AbortReason::Conflict,
+                        },
+                    ));
                 }
             };
             let change_number = u32::try_from(*index).expect("changes are limited");
@@ -372,9 +382,8 @@ impl CoreMachine {
     /// Returns the coordinators of walks of whose later incarnation this core knows.
     fn restarted_coordinators(&self) -> BTreeSet<CoreId> {
         let walks = self.transactions.walks.keys();
-        let restarted = walks.filter(|operation| {
-            self.view.incarnation(operation.head) > operation.incarnation
-        });
+        let restarted =
+            walks.filter(|operation| self.view.incarnation(operation.head) > operation.incarnation);
         restarted.map(|operation| operation.head).collect()
     }
 

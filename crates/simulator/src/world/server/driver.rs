@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use machines::core::{ClientId, CoreInput};
 use protocol::configuration::Place;
-use protocol::identity::{ClockReading, CoreId, Epoch, PartitionId, Position, TableId};
+use protocol::identity::{
+    ClockReading, CoreId, Epoch, OperationId, PartitionId, Position, TableId,
+};
 use protocol::message::{
     CoordinatorReply, CoordinatorRequest, OpenedSnapshot, PeerHeader, PeerMessage, Reply, Room,
     SealStage, SnapshotReply,
@@ -77,11 +79,16 @@ impl World {
             });
             self.recorded(core, *position, record);
         }
-        self.check_settled(&effects.records);
+        self.check_settled(core, &effects.records);
         for (to, header, message) in effects.sends {
-            if let PeerMessage::Witness { .. } | PeerMessage::WitnessEnd { .. } = message {
-                let table = message.table().expect("it is about one");
-                let sealed = sealed::reported(core, self.ledger.has_sealed(core, table));
+            if let PeerMessage::Witness { table, .. } | PeerMessage::WitnessEnd { table, .. } =
+                message
+            {
+                // A core that does not hold the table, and knows of nothing, has nothing to seal.
+                let knows_nothing = matches!(message, PeerMessage::WitnessEnd { count: 0, .. })
+                    && !self.is_holder(core, table);
+                let has_sealed = knows_nothing || self.ledger.has_sealed(core, table);
+                let sealed = sealed::reported(core, has_sealed);
                 self.check("R16 a seal is durable before it is reported", sealed);
             }
             // A peer that is down has no connection; the driver notifies the machine when it has.
@@ -119,13 +126,18 @@ impl World {
 
     /// Checks that clients may see each outcome that a core settles. The outcomes of an epoch's end
     /// are settled all at once when the next one serves.
-    fn check_settled(&mut self, records: &[(Position, Record)]) {
+    fn check_settled(&mut self, core: CoreId, records: &[(Position, Record)]) {
         let mut all = records.iter().map(|(_, record)| record);
         if all.any(|record| matches!(record, Record::Resolved { .. })) {
             return;
         }
         for (_, record) in records {
-            if let Record::Settled { operation, .. } = record {
+            if let Record::Settled {
+                operation,
+                partition,
+            } = record
+            {
+                self.transaction_shows(core, *operation, *partition);
                 let entry = self.ledger.operations.get(operation);
                 let settled = entry.map_or(Ok(()), outcomes::settled);
                 self.check("R11 the old row stays until the new one is seen", settled);
@@ -149,8 +161,12 @@ impl World {
     /// Checks an operation that may be new, against the snapshots that were given out.
     fn check_begun(&mut self, core: CoreId, prepare: &Prepare) {
         let epoch = self.table_epoch(core, prepare.table);
-        let is_known = self.ledger.operations.contains_key(&prepare.operation);
-        if !is_known && prepare.epoch >= epoch {
+        // A copy can log its part after a primary has refused its own.
+        let is_new = match &prepare.transaction {
+            Some(part) => prepare.members.get(usize::from(part.member)) == Some(&part.head),
+            None => !self.ledger.operations.contains_key(&prepare.operation),
+        };
+        if is_new && !prepare.changes.is_empty() && prepare.epoch >= epoch {
             let begun = self.snapshots.begun(prepare, epoch);
             self.check("R36 nothing begins below a snapshot", begun);
         }
@@ -175,7 +191,7 @@ impl World {
                     self.check("I1 commit ⇒ prepared at all members", Err(text));
                     return;
                 };
-                let awaited = self.ledger.awaited(core, partition.table);
+                let awaited = self.ledger.awaited(core, (entry, *partition));
                 let outcome = match awaited {
                     Some(awaited) => outcomes::resolved(entry, decision, awaited),
                     None => {
@@ -184,10 +200,12 @@ impl World {
                     }
                 };
                 let complete = match decision {
-                    Decision::Commit if awaited.is_none() => match self.is_sync() {
-                        true => prepared::decided(&self.ledger, entry, *partition),
-                        false => prepared::decided_in_memory(entry),
-                    },
+                    Decision::Commit if awaited.is_none() => {
+                        match self.is_sync() || entry.is_transaction() {
+                            true => prepared::decided(&self.ledger, entry, *partition),
+                            false => prepared::decided_in_memory(entry),
+                        }
+                    }
                     _ => Ok(()),
                 };
                 self.check("I3 nothing is both committed and aborted", outcome);
@@ -216,14 +234,51 @@ impl World {
             let holds = |partition: PartitionId| {
                 let place = place(partition);
                 let is_own = |place: Place| place.core == core || place.giver() == Some(core);
-                tables.contains(&partition.table) && place.is_some_and(is_own)
+                place.is_some_and(is_own)
             };
-            let served = self.ledger.served((core, *epoch), holds);
+            let served = self.ledger.served((core, *epoch), tables, holds);
             self.check("I2 a seen outcome is never reversed", served);
         }
         if let Record::Prepared { .. } | Record::Decided { .. } = record {
             self.maybe_kill_after_record(self.places[&core.server]);
         }
+    }
+
+    /// Checks that clients may see a transaction's outcome, which a member shows from now on.
+    pub(super) fn transaction_shows(
+        &mut self,
+        core: CoreId,
+        operation: OperationId,
+        at: PartitionId,
+    ) {
+        let entry = self.ledger.operations.get(&operation);
+        let Some(entry) = entry.filter(|entry| entry.is_transaction()) else {
+            return;
+        };
+        if entry.decision == Some(Decision::Commit) {
+            let cores = self.servers[self.places[&core.server]].cores();
+            let configuration = cores[usize::from(core.core)].machine.configuration();
+            let domain = |partition: PartitionId| {
+                let table = configuration.table(partition.table)?;
+                let place = configuration.place(partition)?;
+                let server = configuration.server(place.core.server)?;
+                let is_thin = table.layout.is_thin(usize::from(partition.replex));
+                let failures = usize::from(table.schema.failures_tolerated);
+                (!is_thin).then(|| (server.domain.clone(), failures))
+            };
+            let kept = outcomes::kept(&self.ledger, entry, domain);
+            let kept = kept.map_err(|text| format!("{at}: {text}"));
+            self.check("R43 a commit that is seen is durable widely", kept);
+        }
+        self.ledger.show(operation);
+    }
+
+    /// Returns whether a core holds partitions of a table, as it knows itself.
+    fn is_holder(&self, core: CoreId, table: TableId) -> bool {
+        let cores = self.servers[self.places[&core.server]].cores();
+        let configuration = cores[usize::from(core.core)].machine.configuration();
+        let table = configuration.table(table);
+        table.is_some_and(|table| table.holders().contains(&core))
     }
 
     /// Returns the epoch of a table, as a core knows it.

@@ -38,6 +38,15 @@ impl World {
                     .insert((name, correlation), (execute.request, execute.partition));
                 Some((execute.partition.table, execute.epoch))
             }
+            Request::Transact(transact) => {
+                self.connections
+                    .writes
+                    .insert((name, correlation), (transact.request, transact.partition));
+                let table = transact.partition.table;
+                let mut epochs = transact.epochs.iter();
+                let epoch = epochs.find(|(named, _)| *named == table);
+                epoch.copied()
+            }
             Request::Read(read) => Some((read.partition.table, read.epoch)),
             Request::Release(release) => Some((release.partition.table, release.epoch)),
             Request::Snapshot(SnapshotRequest::Open { tables, .. }) => {
@@ -147,20 +156,25 @@ impl World {
         });
         let (mut outcome, mut complete) = (Ok(()), Ok(()));
         match last {
-            Some(entry) if matches!(result, RequestResult::Applied { .. }) => {
+            Some(entry) if result.took_effect() => {
                 outcome = outcomes::reported(entry, result);
-                if self.is_sync() {
+                if self.is_sync() || entry.is_transaction() {
                     complete = prepared::reported(&self.ledger, entry);
                 }
             }
-            None if matches!(result, RequestResult::Applied { .. }) => {
+            None if result.took_effect() => {
                 outcome = Err(format!(
                     "{request:?} is reported as applied, but no operation did it"
                 ));
             }
             _ => {}
         }
+        let shown = last.filter(|entry| entry.is_transaction() && result.took_effect());
+        let shown = shown.map(|entry| entry.prepare.operation);
         self.check("I2 a seen outcome is never reversed", outcome);
         self.check("I1 commit ⇒ prepared at all members", complete);
+        if let Some(operation) = shown {
+            self.transaction_shows(core, operation, partition);
+        }
     }
 }

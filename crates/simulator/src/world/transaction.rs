@@ -1,0 +1,216 @@
+//! Transactions of the simulated clients: over rows of one table or of two.
+//!
+//! The history of each group has the part that concerns the group. Both parts of a transaction have
+//! one outcome, which the ledger checks.
+
+use protocol::identity::{PartitionId, TableId, Version};
+use protocol::operation::RequestResult;
+use protocol::transaction::{AbortReason, RowCheck, TransactionChange, TransactionResult};
+use session::SessionOperation;
+
+use crate::linearizable::Call;
+use crate::model::{ModelRow, Observation, WorkloadOperation};
+use crate::plan::{MILLISECOND, SECOND};
+use crate::workload::{Translation, group_of_id};
+use crate::world::submitted::{SubmittedOperation, TransactionPart};
+use crate::world::{SimulatedTable, World};
+
+impl World {
+    /// Begins a transaction of a client, whose first part is in this group.
+    pub fn begin_transaction(&mut self, number: u64, group: i64) {
+        let place = self.plan.table_of(group);
+        let mut groups = vec![(place, group)];
+        if self.plan.tables > 1 && self.generator.of_two_tables() {
+            let other = (place + 1) % self.plan.tables;
+            let group = self.generator.group_of_table(other, self.plan.tables);
+            groups.push((other, group));
+        }
+        let begun = self.next_moment();
+        let (mut changes, mut checks, mut parts) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, group) in groups {
+            let SimulatedTable {
+                id,
+                translation: table,
+            } = self.tables[place].clone();
+            let known = self.known_rows(group);
+            let (part, versions) = self.generator.transaction(group, &table.model, &known);
+            changes.extend(
+                part.writes
+                    .iter()
+                    .map(|(write, must_apply)| TransactionChange {
+                        table: id,
+                        mutation: table.mutation(write),
+                        must_apply: *must_apply,
+                    }),
+            );
+            for ((id_of_row, row), version) in part.checks.iter().zip(versions) {
+                let seen = row.map(|row| (row, version));
+                let readable = self.readable(number, id, &table);
+                let copies = readable.into_iter();
+                let copies = copies.filter(|copy| !table.model.copies[*copy].is_thin);
+                let copies: Vec<usize> = copies.collect();
+                checks.push(self.check_of((id, &table), *id_of_row, seen, &copies));
+            }
+            let writes = part.writes.len();
+            let operation = WorkloadOperation::Transaction(part);
+            self.trace.note(self.now_us, || {
+                format!("client {number} begins {operation:?}")
+            });
+            let call = Call {
+                begun,
+                ended: None,
+                operation,
+            };
+            self.history.push((group, call));
+            parts.push(TransactionPart {
+                history: self.history.len() - 1,
+                table: place,
+                writes,
+            });
+        }
+        let patience_us = match self.random.chance(0.1) {
+            true => self.random.between(MILLISECOND, 500 * MILLISECOND),
+            false => 45 * SECOND,
+        };
+        let client = self.clients.get_mut(&number).expect("callers have it");
+        let deadline_us = client.deadline_after(self.now_us, patience_us);
+        let ticket = client.next_ticket();
+        let submitted = SubmittedOperation {
+            history: Some(parts[0].history),
+            table: parts[0].table,
+        };
+        client.submitted.insert(ticket, submitted);
+        client.transactions.insert(ticket, parts);
+        let operation = SessionOperation::Transact { changes, checks };
+        self.submit(number, ticket, operation, deadline_us);
+    }
+
+    /// Returns rows of a group that clients have read, with their versions.
+    fn known_rows(&self, group: i64) -> Vec<(ModelRow, Version)> {
+        let known = self.contents.iter();
+        let known = known.filter(|((id, _), _)| group_of_id(*id) == group);
+        let known = known.map(|((_, version), row)| (*row, Version(*version)));
+        let mut known: Vec<(ModelRow, Version)> = known.collect();
+        known.sort_unstable_by_key(|(_, version)| *version);
+        // Most of the older ones have changed since.
+        known.split_off(known.len().saturating_sub(4))
+    }
+
+    /// Returns the check of a row, by its primary or by another copy.
+    fn check_of(
+        &mut self,
+        (id, table): (TableId, &Translation),
+        row_id: i64,
+        seen: Option<(ModelRow, Version)>,
+        copies: &[usize],
+    ) -> RowCheck {
+        let primary = |number| PartitionId {
+            table: id,
+            replex: number,
+            number: table.primary(row_id),
+        };
+        if let Some((row, version)) = seen
+            && !copies.is_empty()
+            && self.generator.checks_at_copy()
+        {
+            let copy = *self.random.pick(copies);
+            let (replex, number, key) = table.place(copy, &row);
+            return RowCheck {
+                partition: PartitionId {
+                    table: id,
+                    replex,
+                    number,
+                },
+                key,
+                version: Some(version),
+            };
+        }
+        let number = u8::try_from(table.layout.primary()).expect("replexes are few");
+        RowCheck {
+            partition: primary(number),
+            key: table.pk(row_id).into(),
+            version: seen.map(|(_, version)| version),
+        }
+    }
+
+    /// Records what a client has learnt of a transaction, in the history of each of its groups.
+    pub fn transaction_learns(
+        &mut self,
+        parts: &[TransactionPart],
+        result: Option<&RequestResult>,
+    ) {
+        let seen = match result {
+            None => vec![None; parts.len()],
+            Some(RequestResult::Transaction(result)) => {
+                let seen = parts.iter().scan(0, |first, part| {
+                    let from = *first;
+                    *first += part.writes;
+                    Some(self.seen_of_transaction(part, from, result))
+                });
+                match seen.collect::<Result<Vec<Observation>, String>>() {
+                    Ok(seen) => seen.into_iter().map(Some).collect(),
+                    Err(text) => {
+                        self.check("what a client learns makes sense", Err(text));
+                        return;
+                    }
+                }
+            }
+            Some(other) => {
+                let text = format!("a transaction was answered {other:?}");
+                self.check("what a client learns makes sense", Err(text));
+                return;
+            }
+        };
+        for (part, seen) in parts.iter().zip(seen) {
+            if let Some(seen) = seen {
+                let moment = self.next_moment();
+                self.history[part.history].1.ended = Some((moment, seen));
+            }
+        }
+    }
+
+    /// Returns the result of a transaction as an observation in one of its groups, whose writes
+    /// begin at this index.
+    fn seen_of_transaction(
+        &self,
+        part: &TransactionPart,
+        first: usize,
+        result: &TransactionResult,
+    ) -> Result<Observation, String> {
+        let SimulatedTable { id, translation } = &self.tables[part.table];
+        let (table, reason) = match result {
+            TransactionResult::Committed { outcomes, .. } => {
+                let own = outcomes.iter().skip(first).take(part.writes);
+                let own: Vec<Observation> = own.map(|it| Translation::done(*it)).collect();
+                return match own.len() == part.writes {
+                    true => Ok(Observation::Committed(own)),
+                    false => Err(format!("{result:?} lacks outcomes")),
+                };
+            }
+            TransactionResult::Aborted { table, reason } => (table, reason),
+        };
+        if table != id {
+            return Ok(Observation::Nothing);
+        }
+        Ok(match reason {
+            AbortReason::Duplicate { replex, key } => {
+                translation.seen(&RequestResult::Duplicate {
+                    replex: *replex,
+                    key: key.clone(),
+                })?
+            }
+            AbortReason::NotDense { replex, expected } => {
+                Observation::NotDense(usize::from(*replex), *expected)
+            }
+            AbortReason::NotApplied { change, outcome } => {
+                let index = (*change as usize).checked_sub(first);
+                let index = index.ok_or_else(|| format!("{result:?} is of another part"))?;
+                Observation::Unapplied(index, Box::new(Translation::done(*outcome)))
+            }
+            AbortReason::Changed { .. } | AbortReason::Conflict => Observation::Nothing,
+            AbortReason::Invalid { message } => {
+                return Err(format!("a valid transaction was called invalid: {message}"));
+            }
+        })
+    }
+}
