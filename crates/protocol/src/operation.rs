@@ -106,7 +106,7 @@ impl RequestResult {
     pub fn took_effect(&self) -> bool {
         match self {
             RequestResult::Applied { .. } => true,
-            RequestResult::Transaction(result) => result.is_committed(),
+            RequestResult::Transaction(result) => result.took_effect(),
             _ => false,
         }
     }

@@ -11,7 +11,9 @@ use alloc::vec::Vec;
 use alloc::string::String;
 
 use crate::codec::{Bytes, wire_enum, wire_struct};
-use crate::identity::{CoreId, Epoch, OperationId, PartitionId, RequestId, TableId, Version};
+use crate::identity::{
+    CoreId, Epoch, FinishedLine, OperationId, PartitionId, RequestId, TableId, Version,
+};
 use crate::message::Refusal;
 use crate::operation::{Decision, Mutation, Prepare, RequestResult, RowChange, Vote};
 
@@ -50,13 +52,14 @@ pub struct TransactionChange {
     pub must_apply: bool,
 }
 
-/// A check that a row is still as the client has read it.
+/// A check that a row is still as the client has read it, by whatever index. The row's primary
+/// judges it: the partitions of a copy can have changed since the client has read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowCheck {
-    /// The partition that judges: any that serves and has, or would have, the row.
-    pub partition: PartitionId,
-    /// The row's key in this partition, memcomparable.
-    pub key: Bytes,
+    /// The table.
+    pub table: TableId,
+    /// The memcomparable primary key.
+    pub pk: Bytes,
     /// The row's version; none if there must be no row with this key.
     pub version: Option<Version>,
 }
@@ -79,7 +82,7 @@ pub enum ChangeOutcome {
 pub enum TransactionResult {
     /// All changes are applied, and durable on disk.
     Committed {
-        /// The highest version of the changed rows.
+        /// The highest version of the changed rows; 0 if no row has changed.
         version: Version,
         /// What each change has done, in the order of the changes.
         outcomes: Vec<ChangeOutcome>,
@@ -260,6 +263,8 @@ pub enum TransactionContent {
     Over {
         /// The member.
         to: PartitionId,
+        /// All operations of the sender before this one are finished at every member.
+        finished_below: FinishedLine,
     },
     /// From a coordinator that has restarted: does the member have a decision?
     AskDecision {
@@ -303,9 +308,9 @@ impl TransactionResult {
         TransactionResult::Aborted { table, reason }
     }
 
-    /// Returns whether the transaction has committed.
-    pub fn is_committed(&self) -> bool {
-        matches!(self, TransactionResult::Committed { .. })
+    /// Returns whether the transaction has changed a row.
+    pub fn took_effect(&self) -> bool {
+        matches!(self, TransactionResult::Committed { version, .. } if *version > Version(0))
     }
 
     /// Returns whether the transaction was aborted because of another operation in progress.
@@ -333,11 +338,7 @@ wire_struct!(TransactionChange {
     mutation,
     must_apply
 });
-wire_struct!(RowCheck {
-    partition,
-    key,
-    version
-});
+wire_struct!(RowCheck { table, pk, version });
 wire_enum!(ChangeOutcome { 0 => Applied, 1 => Kept, 2 => NotFound, 3 => ConditionFailed });
 wire_enum!(TransactionResult {
     0 => Committed { version, outcomes },
@@ -375,6 +376,6 @@ wire_enum!(TransactionContent {
     0 => Walk(walk), 1 => Walked(walk), 2 => WalkEnded(end), 3 => DropWalk, 4 => Prepare(prepare),
     5 => Voted { member, vote }, 6 => Check { checks }, 7 => Checked { passed, failed },
     8 => Decision { to, decision, settled }, 9 => Kept { member }, 10 => Ended { member },
-    11 => Ask { member }, 12 => Over { to }, 13 => AskDecision { to },
+    11 => Ask { member }, 12 => Over { to, finished_below }, 13 => AskDecision { to },
     14 => Known { member, decision },
 });

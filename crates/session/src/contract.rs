@@ -41,8 +41,7 @@ pub enum SessionOperation {
     Transact {
         /// The changes, in order.
         changes: Vec<TransactionChange>,
-        /// What must be as the caller has read it. The epoch is that of the configuration from which
-        /// the partitions were chosen.
+        /// What must be as the caller has read it.
         checks: Vec<RowCheck>,
     },
     /// A read of one page of one partition. Its epoch is that of the configuration from which the

@@ -76,7 +76,7 @@ pub(super) fn first_of_walk(
 /// Returns the tables of a transaction, ascending.
 pub(super) fn tables_of(changes: &[TransactionChange], checks: &[RowCheck]) -> BTreeSet<TableId> {
     let changed = changes.iter().map(|change| change.table);
-    let checked = checks.iter().map(|check| check.partition.table);
+    let checked = checks.iter().map(|check| check.table);
     changed.chain(checked).collect()
 }
 

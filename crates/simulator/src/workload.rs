@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use placement::{
     Axis, Column, ColumnType, Constraint, KeySpace, Layout, RangeStart, RowView, Schema,
-    SortColumn, Value, ValueRef, decode_key, encode_key, encode_row, encode_sorted, prefix_end,
+    SortColumn, Value, ValueRef, decode_key, encode_key, encode_row, prefix_end,
 };
 use protocol::codec::Bytes;
 use protocol::expression::{Assignment, BinaryOperator, Expression};
@@ -179,11 +179,6 @@ impl Generator {
             }
         }
         (transaction, versions)
-    }
-
-    /// Decides at random whether a check is judged by a copy, and not by the primary.
-    pub fn checks_at_copy(&mut self) -> bool {
-        self.random.chance(0.5)
     }
 
     /// Decides at random whether a read uses a snapshot.
@@ -602,16 +597,6 @@ impl Translation {
             };
         }
         Ok(row)
-    }
-
-    /// Returns the partition of a copy that has a row, and the row's key there.
-    pub fn place(&self, copy: usize, row: &ModelRow) -> (u8, u32, Bytes) {
-        let number = self.model.copies[copy].number;
-        let order = self.layout.order(number);
-        let key = encode_sorted(&order, |column| value_ref(row[column]));
-        let partition = (self.model.copies[copy].partition)(row);
-        let number = u8::try_from(number).expect("a table has at most 63 replexes");
-        (number, partition, Bytes(key))
     }
 
     /// Returns what a write of a transaction has done as an observation of the model.

@@ -60,7 +60,10 @@ pub fn one_effect(ledger: &Ledger) -> Result<(), String> {
     for (request, operations) in &ledger.of_request {
         let commits = |id: &&_| {
             let entry = &ledger.operations[*id];
-            entry.decision == Some(Decision::Commit) && entry.visible
+            // A transaction that finds nothing to change runs again at the next first primary.
+            let mut records = entry.prepare.requests.iter();
+            let changes = records.any(|it| it.request == *request && took_effect(&it.result));
+            entry.decision == Some(Decision::Commit) && entry.visible && changes
         };
         let committed: Vec<_> = operations.iter().filter(commits).collect();
         if committed.len() > 1 {

@@ -3,7 +3,7 @@
 //! The history of each group has the part that concerns the group. Both parts of a transaction have
 //! one outcome, which the ledger checks.
 
-use protocol::identity::{PartitionId, TableId, Version};
+use protocol::identity::Version;
 use protocol::operation::RequestResult;
 use protocol::transaction::{AbortReason, RowCheck, TransactionChange, TransactionResult};
 use session::SessionOperation;
@@ -44,12 +44,11 @@ impl World {
                     }),
             );
             for ((id_of_row, row), version) in part.checks.iter().zip(versions) {
-                let seen = row.map(|row| (row, version));
-                let readable = self.readable(number, id, &table);
-                let copies = readable.into_iter();
-                let copies = copies.filter(|copy| !table.model.copies[*copy].is_thin);
-                let copies: Vec<usize> = copies.collect();
-                checks.push(self.check_of((id, &table), *id_of_row, seen, &copies));
+                checks.push(RowCheck {
+                    table: id,
+                    pk: table.pk(*id_of_row).into(),
+                    version: row.map(|_| version),
+                });
             }
             let writes = part.writes.len();
             let operation = WorkloadOperation::Transaction(part);
@@ -94,43 +93,6 @@ impl World {
         known.sort_unstable_by_key(|(_, version)| *version);
         // Most of the older ones have changed since.
         known.split_off(known.len().saturating_sub(4))
-    }
-
-    /// Returns the check of a row, by its primary or by another copy.
-    fn check_of(
-        &mut self,
-        (id, table): (TableId, &Translation),
-        row_id: i64,
-        seen: Option<(ModelRow, Version)>,
-        copies: &[usize],
-    ) -> RowCheck {
-        let primary = |number| PartitionId {
-            table: id,
-            replex: number,
-            number: table.primary(row_id),
-        };
-        if let Some((row, version)) = seen
-            && !copies.is_empty()
-            && self.generator.checks_at_copy()
-        {
-            let copy = *self.random.pick(copies);
-            let (replex, number, key) = table.place(copy, &row);
-            return RowCheck {
-                partition: PartitionId {
-                    table: id,
-                    replex,
-                    number,
-                },
-                key,
-                version: Some(version),
-            };
-        }
-        let number = u8::try_from(table.layout.primary()).expect("replexes are few");
-        RowCheck {
-            partition: primary(number),
-            key: table.pk(row_id).into(),
-            version: seen.map(|(_, version)| version),
-        }
     }
 
     /// Records what a client has learnt of a transaction, in the history of each of its groups.

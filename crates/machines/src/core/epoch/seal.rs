@@ -758,10 +758,12 @@ impl CoreMachine {
             if !member.is_transaction() {
                 return tables.contains(&key.1.table) || others_too;
             }
-            // Its outcome may be seen once all of its tables serve.
+            // Its outcome may be seen once all of its tables serve. It may have none if one of them
+            // was dropped before: then its coordinator ends it.
             let touched = member.prepare.tables();
             let touches = touched.iter().any(|table| tables.contains(table));
-            touches && !machine.any_other_sealed(&touched, tables)
+            let is_decided = member.decision().is_some();
+            touches && is_decided && !machine.any_other_sealed(&touched, tables)
         };
         let members = self.members.iter().filter(|(key, _)| concerns(self, key));
         let members = members.filter(|(_, member)| !member.is_settled());

@@ -45,7 +45,7 @@ impl CoreMachine {
                     self.refuse_running(request, &Refusal::StaleEpoch { epoch }, step.output);
                 }
                 Stage::Voting | Stage::Checking => self.end_without_table(operation, step)?,
-                Stage::Asking | Stage::Decided(_) => {}
+                Stage::Asking | Stage::Decided(_) => self.leave_out_dropped(operation, step)?,
             }
         }
         self.drop_walks_of(changed, step)
@@ -88,11 +88,10 @@ impl CoreMachine {
     ) {
         let coordinated = self.transactions.coordinated.iter();
         let resolved = coordinated.filter(|(_, coordinated)| {
-            let touches = coordinated
-                .tables
-                .iter()
-                .any(|table| tables.contains(table));
-            touches && !self.any_other_sealed(&coordinated.tables, tables)
+            let touched = &coordinated.tables;
+            let serves = |table: &TableId| self.view.table(*table).is_some();
+            let mut serving = touched.iter().filter(|table| serves(table));
+            serving.any(|table| tables.contains(table)) && !self.any_other_sealed(touched, tables)
         });
         let resolved: Vec<OperationId> = resolved.map(|(operation, _)| *operation).collect();
         for operation in resolved {

@@ -8,40 +8,43 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
-use protocol::identity::{CoreId, OperationId, Position, TableId, Version};
+use protocol::identity::{CoreId, OperationId, PartitionId, Position, TableId, Version};
 use protocol::operation::{Decision, RequestResult};
 use protocol::transaction::{AbortReason, RowCheck, TransactionContent, TransactionResult};
 
 use crate::core::CoreMachine;
-use crate::core::contract::CoreOutput;
 use crate::core::partition::rows::stored_row;
 use crate::core::step::Step;
 
-use super::coordinator::{Coordinated, Stage};
+use super::coordinator::Stage;
 
 impl CoreMachine {
     /// Asks for the checks that have not passed.
-    pub(super) fn ask_for_checks(
-        &self,
+    pub(super) fn ask_for_checks<T: Tables>(
+        &mut self,
         operation: OperationId,
-        coordinated: &Coordinated,
-        output: &mut CoreOutput,
-    ) {
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let coordinated = &self.transactions.coordinated[&operation];
         let mut by_core: BTreeMap<CoreId, Vec<(u32, RowCheck)>> = BTreeMap::new();
         for (number, check) in (0..).zip(&coordinated.checks) {
             if coordinated.passed.contains(&number) {
                 continue;
             }
-            if let Some(place) = self.view.place(check.partition) {
-                let checks = by_core.entry(place.core).or_default();
-                checks.push((number, check.clone()));
-            }
+            let primary = self.primary_of_row(check.table, &check.pk);
+            let place = primary.ok().and_then(|primary| self.view.place(primary));
+            let Some(place) = place else {
+                continue;
+            };
+            let checks = by_core.entry(place.core).or_default();
+            checks.push((number, check.clone()));
         }
         for (core, checks) in by_core {
             let of = (operation, &coordinated.tables[..]);
             let content = TransactionContent::Check { checks };
-            self.send_transaction(core, of, Position(0), content, output);
+            self.send_transaction(core, of, Position(0), content, step.output);
         }
+        Ok(())
     }
 
     /// Judges checks. They count as reads: they need the lease, and a partition that serves.
@@ -55,17 +58,17 @@ impl CoreMachine {
         let mut passed = Vec::with_capacity(checks.len());
         let mut failed = None;
         for (number, check) in checks {
-            let epoch = self.view.table_epoch(check.partition.table);
-            if self
-                .check_readable(step.now, epoch, check.partition)
-                .is_err()
-            {
+            let epoch = self.view.table_epoch(check.table);
+            let Ok(primary) = self.primary_of_row(check.table, &check.pk) else {
+                continue;
+            };
+            if self.check_readable(step.now, epoch, primary).is_err() {
                 // Asked again, it may serve.
                 continue;
             }
-            match self.passes(operation, check, step)? {
+            match self.passes(operation, (primary, check), step)? {
                 true => passed.push(*number),
-                false => failed = Some((*number, check.partition.table)),
+                false => failed = Some((*number, check.table)),
             }
         }
         let content = TransactionContent::Checked { passed, failed };
@@ -77,19 +80,17 @@ impl CoreMachine {
     fn passes<T: Tables>(
         &self,
         operation: OperationId,
-        check: &RowCheck,
+        (id, check): (PartitionId, &RowCheck),
         step: &mut Step<'_, T>,
     ) -> Result<bool, TablesError> {
-        let id = check.partition;
-        let holders = self.partitions[&id].locks.holders(&check.key);
+        let holders = self.partitions[&id].locks.holders(&check.pk);
         let is_held = holders
             .iter()
             .any(|holder| *holder != operation && self.members.contains_key(&(*holder, id)));
         let mut version: Option<Version> = None;
-        step.tables
-            .read(id.rows_table(), &check.key, &mut |value| {
-                version = Some(stored_row(value).0);
-            })?;
+        step.tables.read(id.rows_table(), &check.pk, &mut |value| {
+            version = Some(stored_row(value).0);
+        })?;
         Ok(!is_held && version == check.version)
     }
 

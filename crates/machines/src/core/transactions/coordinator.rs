@@ -44,8 +44,9 @@ pub(super) struct Coordinated {
     pub checks: Vec<RowCheck>,
     route: Vec<CoreId>,
     pub stage: Stage,
-    /// When the request arrived.
+    /// When the request arrived, and when the present attempt began.
     since_us: u64,
+    begun_us: u64,
     attempts: u64,
     members: Vec<MemberProgress>,
     /// How many of the members, at the end, are not changed.
@@ -146,6 +147,7 @@ impl CoreMachine {
             route,
             stage: Stage::Walking,
             since_us: step.now.monotonic_us,
+            begun_us: step.now.monotonic_us,
             attempts: 0,
             members: Vec::new(),
             unchanged: 0,
@@ -166,6 +168,7 @@ impl CoreMachine {
         let operation = self.operations.begin();
         coordinated.stage = Stage::Walking;
         coordinated.attempts += 1;
+        coordinated.begun_us = step.now.monotonic_us;
         coordinated.retry_us = self.limits.retry_us;
         coordinated.due_us = step.now.monotonic_us + self.limits.retry_us;
         let walk = Walk {
@@ -551,6 +554,7 @@ impl CoreMachine {
             route: old.route.clone(),
             stage: Stage::Pausing,
             since_us: old.since_us,
+            begun_us: old.begun_us,
             attempts: old.attempts,
             members: Vec::new(),
             unchanged: 0,
@@ -622,7 +626,10 @@ impl CoreMachine {
             };
             self.send_to_member(id, (operation, &tables), content, step.output);
         }
-        let terms = (Position(0), None);
+        // Without an effect it shows rows, as a read does.
+        let is_local = !request.result.took_effect();
+        let lease_us = is_local.then(|| self.lease_until_us(step.now, at.table));
+        let terms = (Position(0), lease_us);
         self.answer_waiters(request.request, request.result, terms, step.output);
         Ok(())
     }
@@ -680,6 +687,33 @@ impl CoreMachine {
         Ok(())
     }
 
+    /// Counts the members of dropped tables as ended.
+    pub(super) fn leave_out_dropped<T: Tables>(
+        &mut self,
+        operation: OperationId,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let coordinated = self.transactions.coordinated.get_mut(&operation);
+        let coordinated = coordinated.expect("callers have it");
+        for member in &mut coordinated.members {
+            if self.view.place(member.id).is_none() {
+                member.has_answered = true;
+                member.has_ended = true;
+            }
+        }
+        let table = coordinated.tables[0];
+        if coordinated.stage == Stage::Asking && coordinated.all(|member| member.has_answered) {
+            let result = TransactionResult::conflict(table);
+            let abort = Decision::Abort(RequestResult::Transaction(result));
+            return self.decide_transaction(operation, abort, step);
+        }
+        if coordinated.decision().is_some() {
+            self.see_if_durable(operation, step)?;
+            self.end_if_over(step.now, operation);
+        }
+        Ok(())
+    }
+
     /// Forgets a transaction that has ended at all members, and draws the line below it.
     fn end_if_over(&mut self, now: ClockReading, operation: OperationId) {
         let coordinated = &self.transactions.coordinated[&operation];
@@ -728,11 +762,20 @@ impl CoreMachine {
             }
             coordinated.due_us = now_us + coordinated.retry_us;
             coordinated.retry_us = (coordinated.retry_us * 2).min(self.limits.retry_us * 16);
-            let is_late = now_us.saturating_sub(coordinated.since_us) > self.limits.wait_us_max;
-            let table = coordinated.tables[0];
-            if is_late && coordinated.stage == Stage::Walking {
-                self.end_attempt(operation, TransactionResult::conflict(table), step)?;
-                continue;
+            let is_late = now_us.saturating_sub(coordinated.begun_us) > self.limits.wait_us_max;
+            let result = TransactionResult::conflict(coordinated.tables[0]);
+            match coordinated.stage {
+                Stage::Walking if is_late => {
+                    self.end_attempt(operation, result, step)?;
+                    continue;
+                }
+                // Others wait for what it holds.
+                Stage::Voting | Stage::Checking if is_late => {
+                    let abort = Decision::Abort(RequestResult::Transaction(result));
+                    self.decide_transaction(operation, abort, step)?;
+                    continue;
+                }
+                _ => {}
             }
             self.counters.resent += 1;
             self.repeat_transaction(operation, step)?;
@@ -762,7 +805,7 @@ impl CoreMachine {
                     self.send_to_member(member.id, of, content, step.output);
                 }
             }
-            Stage::Checking => self.ask_for_checks(operation, coordinated, step.output),
+            Stage::Checking => return self.ask_for_checks(operation, step),
             Stage::Asking => {
                 for member in coordinated.members.iter().filter(|it| !it.has_answered) {
                     let content = TransactionContent::AskDecision { to: member.id };
@@ -813,7 +856,10 @@ impl CoreMachine {
         {
             return;
         }
-        let content = TransactionContent::Over { to: member };
+        let content = TransactionContent::Over {
+            to: member,
+            finished_below: self.own_finished(),
+        };
         let of = (operation, core::slice::from_ref(&member.table));
         self.send_transaction(from, of, Position(0), content, output);
     }
@@ -875,6 +921,7 @@ impl CoreMachine {
                 route: Vec::new(),
                 stage: Stage::Asking,
                 since_us: now.monotonic_us,
+                begun_us: now.monotonic_us,
                 attempts: 1,
                 members: prepare
                     .members

@@ -98,7 +98,9 @@ impl CoreMachine {
                 self.on_ask(from, (operation, member), step.output);
                 Ok(())
             }
-            TransactionContent::Over { to } => self.on_over((operation, to), step),
+            TransactionContent::Over { to, finished_below } => {
+                self.on_over((operation, to), finished_below, step)
+            }
             TransactionContent::AskDecision { to } => {
                 self.on_ask_decision(from, (operation, to), step.output);
                 Ok(())

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use placement::Durability;
 use placement::tables::{Tables, TablesError};
-use protocol::identity::{ClockReading, CoreId, Position, TableId};
+use protocol::identity::{ClockReading, CoreId, FinishedLine, Position, TableId};
 use protocol::operation::{Decision, Prepare, RequestResult, Vote};
 use protocol::planted::{self, Bug};
 use protocol::record::Record;
@@ -311,6 +311,7 @@ impl CoreMachine {
     pub(super) fn on_over<T: Tables>(
         &mut self,
         key: MemberKey,
+        finished_below: FinishedLine,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         let member = self.members.get(&key);
@@ -326,7 +327,9 @@ impl CoreMachine {
             self.members.remove(&key);
             return Ok(());
         }
-        self.take_outcome(key, decision, true, step)
+        self.take_outcome(key, decision, true, step)?;
+        // The message with the line may be lost, and this core may share no table with the other.
+        self.on_finished((key.0.head, finished_below), step)
     }
 
     /// Answers a coordinator that has restarted. From now on this core takes nothing that the
@@ -349,10 +352,8 @@ impl CoreMachine {
 
     /// Asks the coordinators of members that have heard nothing for long.
     pub(crate) fn ask_coordinators(&mut self, now: ClockReading, output: &mut CoreOutput) {
-        let waits = |member: &&Member| {
-            let open = member.is_transaction() && !member.is_settled();
-            open && member.retry_due_us <= now.monotonic_us
-        };
+        let waits =
+            |member: &&Member| member.is_transaction() && member.retry_due_us <= now.monotonic_us;
         let late = self.members.iter().filter(|(_, member)| waits(member));
         let late: Vec<(MemberKey, Vec<TableId>)> = late
             .map(|(key, member)| (*key, member.prepare.tables()))

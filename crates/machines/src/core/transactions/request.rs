@@ -79,7 +79,7 @@ impl CoreMachine {
             }
         }
         let named: BTreeSet<TableId> = transact.epochs.iter().map(|(table, _)| *table).collect();
-        let checked = transact.checks.iter().map(|check| check.partition.table);
+        let checked = transact.checks.iter().map(|check| check.table);
         let mut used = transact.changes.iter().map(|change| change.table);
         if !used.all(|table| named.contains(&table))
             || !checked.into_iter().all(|it| named.contains(&it))
@@ -90,6 +90,9 @@ impl CoreMachine {
         }
         let mut bytes = 0;
         let mut cores = BTreeSet::new();
+        for check in &transact.checks {
+            self.primary_of_row(check.table, &check.pk)?;
+        }
         for change in &transact.changes {
             bytes += change.mutation.to_bytes().len();
             let primary = self.primary_of(change)?;
@@ -121,9 +124,16 @@ impl CoreMachine {
     /// # Errors
     /// The table is not known, or the primary key does not decode.
     pub(super) fn primary_of(&self, change: &TransactionChange) -> Result<PartitionId, Refusal> {
-        let table = self.view.table(change.table);
-        let table = table.ok_or(Refusal::WrongPartition)?;
-        let number = primary_partition(table, &change.mutation.pk);
+        self.primary_of_row(change.table, &change.mutation.pk)
+    }
+
+    /// Returns the primary partition of a row.
+    ///
+    /// # Errors
+    /// The table is not known, or the primary key does not decode.
+    pub(super) fn primary_of_row(&self, table: TableId, pk: &[u8]) -> Result<PartitionId, Refusal> {
+        let table = self.view.table(table).ok_or(Refusal::WrongPartition)?;
+        let number = primary_partition(table, pk);
         let number = number.ok_or_else(|| Refusal::Invalid {
             message: "the primary key does not decode".into(),
         })?;

@@ -236,7 +236,7 @@ generate_struct! {
     RequestRecord { request, acknowledged_below, digest, result }
     Transact { request, acknowledged_below, epochs, partition, changes, checks }
     TransactionChange { table, mutation, must_apply }
-    RowCheck { partition, key, version }
+    RowCheck { table, pk, version }
     TransactionPart { member, unchanged, head, still }
     Walk { request, digest, route, place, changes, evaluated, outcomes }
     EvaluatedRow { table, change }
@@ -320,7 +320,7 @@ generate_enum! {
         Walk(walk), Walked(walk), WalkEnded(end), DropWalk, Prepare(prepare),
         Voted { member, vote }, Check { checks }, Checked { passed, failed },
         Decision { to, decision, settled }, Kept { member }, Ended { member }, Ask { member },
-        Over { to }, AskDecision { to }, Known { member, decision },
+        Over { to, finished_below }, AskDecision { to }, Known { member, decision },
     }
     OldRow { Absent, SameKeys { version }, Keys { version, row } }
     Vote { Yes, No(reason) }

@@ -13,7 +13,7 @@ use protocol::transaction::{
     TransactionContent, TransactionMessage, TransactionPart, TransactionResult, Walk, WalkEnd,
 };
 
-use super::{condition, core, operation, partition, peer, pk, prepare, request_id, row};
+use super::{condition, core, finished, operation, partition, peer, pk, prepare, request_id, row};
 
 fn epochs() -> Vec<(TableId, Epoch)> {
     vec![(TableId(3), Epoch(6)), (TableId(7), Epoch(2))]
@@ -33,8 +33,8 @@ fn change() -> TransactionChange {
 
 fn check() -> RowCheck {
     RowCheck {
-        partition: partition(2, 1),
-        key: pk(),
+        table: TableId(3),
+        pk: pk(),
         version: Some(Version(1 << 40)),
     }
 }
@@ -156,7 +156,13 @@ pub fn transactions() -> Vec<(&'static str, Message)> {
         ("peer-kept", TransactionContent::Kept { member }),
         ("peer-ended", TransactionContent::Ended { member }),
         ("peer-ask", TransactionContent::Ask { member }),
-        ("peer-over", TransactionContent::Over { to: member }),
+        (
+            "peer-over",
+            TransactionContent::Over {
+                to: member,
+                finished_below: finished(),
+            },
+        ),
         (
             "peer-ask-decision",
             TransactionContent::AskDecision { to: member },
