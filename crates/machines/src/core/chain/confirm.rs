@@ -309,10 +309,12 @@ impl CoreMachine {
             }
             if member.is_transaction() && member.decision().is_none() {
                 // It came late, after this core had reported that it knows nothing.
-                self.release(key, step)?;
-                self.members.remove(&key);
-                continue;
+                self.abort_part(key, step)?;
+                if !self.members.contains_key(&key) {
+                    continue;
+                }
             }
+            let member = &self.members[&key];
             if !member.is_settled() {
                 assert!(
                     member.decision().is_some(),

@@ -318,18 +318,29 @@ impl CoreMachine {
         let Some(member) = member.filter(|_| !self.recovers(key.1.table)) else {
             return Ok(());
         };
-        let decision = member.decision().cloned().unwrap_or_else(|| {
-            let result = TransactionResult::conflict(key.1.table);
-            Decision::Abort(RequestResult::Transaction(result))
-        });
-        if member.prepared_at().is_none() {
+        match member.decision().cloned() {
+            None => self.abort_part(key, step)?,
+            Some(decision) => self.take_outcome(key, decision, true, step)?,
+        }
+        // The message with the line may be lost, and this core may share no table with the other.
+        self.on_finished((key.0.head, finished_below), step)
+    }
+
+    /// Aborts a part that is undecided, because the transaction is known to be over.
+    pub(crate) fn abort_part<T: Tables>(
+        &mut self,
+        key: MemberKey,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        if self.members[&key].prepared_at().is_none() {
             self.release(key, step)?;
             self.members.remove(&key);
             return Ok(());
         }
-        self.take_outcome(key, decision, true, step)?;
-        // The message with the line may be lost, and this core may share no table with the other.
-        self.on_finished((key.0.head, finished_below), step)
+        // In the log, too: later operations on its keys must not wait for it after a restart.
+        let result = TransactionResult::conflict(key.1.table);
+        let decision = Decision::Abort(RequestResult::Transaction(result));
+        self.take_outcome(key, decision, true, step)
     }
 
     /// Answers a coordinator that has restarted. From now on this core takes nothing that the
