@@ -63,6 +63,7 @@ mod schema;
 mod snapshot;
 mod statistics;
 mod table;
+mod transaction;
 
 pub use placement::{
     Column, ColumnType, Constraint, Durability, Index, KeyError, RowError, Schema, SchemaError,
@@ -73,6 +74,7 @@ pub use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOper
 pub use protocol::identity::{CoreId, ServerId, TableId, Version};
 pub use protocol::message::{Consistency, CopyFailure, FillReport, Shortage, SnapshotFailure};
 pub use protocol::operation::{Mutation, RequestResult};
+pub use protocol::transaction::{AbortReason, ChangeOutcome, TransactionResult};
 
 pub use checksum::Checksum;
 pub use client::{Client, IfExists, IfMissing};
@@ -85,3 +87,4 @@ pub use rows::{Row, Rows};
 pub use schema::{PARTITIONS_DEFAULT, SchemaBuilder};
 pub use snapshot::Snapshot;
 pub use table::{IndexSelector, Table};
+pub use transaction::{Savepoint, Transaction};

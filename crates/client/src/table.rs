@@ -136,6 +136,12 @@ impl Table {
         })
     }
 
+    pub(crate) fn of_id(client: &Client, id: TableId) -> Option<Table> {
+        let configuration = client.configuration();
+        let name = configuration.table(id)?.schema.name.clone();
+        Table::find(client, &name)
+    }
+
     /// Returns the table as the client knows it now; none if it was dropped.
     pub(crate) fn newest(&self) -> Option<Table> {
         let configuration = self.client.configuration();
@@ -402,6 +408,7 @@ impl Table {
                 index(*replex)
             ),
             RequestResult::Invalid { message } => message.clone(),
+            RequestResult::Transaction(result) => self.client.explain(result),
             RequestResult::Conflict => {
                 "it waited too long behind other operations on the same key, and nothing was \
                  changed: try again"
@@ -445,7 +452,7 @@ impl Table {
         }
     }
 
-    fn pk_of_row(&self, values: &[Value]) -> Result<Bytes, Error> {
+    pub(crate) fn pk_of_row(&self, values: &[Value]) -> Result<Bytes, Error> {
         let columns = self.schema().primary_key.iter();
         let key = encode_key(columns.map(|column| values[*column].as_ref()));
         check_key_bytes(&key)?;

@@ -522,6 +522,7 @@ pub mod testing {
                     version: Version(sequence * 10),
                 },
             }],
+            transaction: None,
         })
     }
 

@@ -335,6 +335,7 @@ impl Model {
         let mut reasons = Vec::new();
         // The rows whose evaluation has failed: what follows on them is not evaluated.
         let mut failed: Vec<i64> = Vec::new();
+        let mut written: Vec<i64> = Vec::new();
         for (index, (write, must_apply)) in transaction.writes.iter().enumerate() {
             let id = write.id();
             if failed.contains(&id) {
@@ -343,6 +344,7 @@ impl Model {
             match self.proposal((era, &left), write) {
                 Ok((old, new)) => {
                     left = replaced(&left, old, new);
+                    written.push(id);
                     shown.push(Observation::Applied);
                 }
                 Err(duplicate @ Observation::Duplicate(..)) => {
@@ -357,7 +359,7 @@ impl Model {
             }
         }
         if reasons.is_empty() {
-            reasons = self.violations_left((era, rows), &left);
+            reasons = self.violations_left((era, rows), &left, &written);
         }
         let is_unchanged = |(id, row): &(i64, Option<ModelRow>)| {
             rows.iter().find(|known| known[ID] == *id) == row.as_ref()
@@ -372,14 +374,16 @@ impl Model {
     }
 
     /// Returns every reason to refuse the rows that a transaction leaves, and whether a member
-    /// certainly does.
+    /// certainly does. `written` contains the ids of the rows that it writes, which can leave a row
+    /// as it was.
     fn violations_left(
         &self,
         (era, rows): (usize, &GroupRows),
         left: &GroupRows,
+        written: &[i64],
     ) -> Vec<(Observation, bool)> {
         let before = |id: i64| rows.iter().find(|row| row[ID] == id);
-        let changed = left.iter().filter(|row| before(row[ID]) != Some(row));
+        let changed = left.iter().filter(|row| written.contains(&row[ID]));
         let changed: Vec<&ModelRow> = changed.collect();
         let mut violations = Vec::new();
         for &replex in &self.eras[era] {

@@ -756,6 +756,7 @@ pub fn describe_result(result: &protocol::operation::RequestResult) -> String {
         }
         RequestResult::Invalid { message } => format!("invalid: {message}"),
         RequestResult::Conflict => "conflict".into(),
+        RequestResult::Transaction(result) => format!("transaction: {result:?}"),
     }
 }
 

@@ -45,5 +45,6 @@ pub fn insert(members: Vec<PartitionId>) -> Prepare {
             new: Some(Bytes(row.expect("the values are of the columns"))),
         }],
         requests: Vec::new(),
+        transaction: None,
     }
 }

@@ -209,6 +209,21 @@ fn fit(request: &mut Request, source: &mut Source<'_>, number: u64) {
         Request::Snapshot(SnapshotRequest::Open { tables, .. }) if mostly(source) => {
             *tables = vec![(table.id, known.epoch)];
         }
+        Request::Transact(transact) => {
+            let placed = (known.tables[0].id, known.epoch);
+            if mostly(source) {
+                transact.epochs = vec![placed];
+                transact.partition = PartitionId {
+                    replex: 0,
+                    ..partition
+                };
+            }
+            for change in &mut transact.changes {
+                if mostly(source) {
+                    change.table = table.id;
+                }
+            }
+        }
         Request::Checksum(_)
         | Request::Statistics(_)
         | Request::Status

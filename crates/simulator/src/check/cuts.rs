@@ -287,7 +287,7 @@ mod tests {
         };
         assert_eq!(rows(&ledger, 3), 0);
         // Unless the epoch does serve.
-        let served = ledger.served((core(0), Epoch(2)), |_| true);
+        let served = ledger.served((core(0), Epoch(2)), &[own.table], |_| true);
         served.expect("it is the only decision");
         assert_eq!(rows(&ledger, 3), 1);
     }

@@ -161,6 +161,13 @@ impl CoreMachine {
         self.forget((self.identity.core, below), step)
     }
 
+    /// Ends an operation that was never in the log of a member, or is gone with an epoch. Later
+    /// operations may be finished that only waited for it, so the line is drawn at once.
+    pub(crate) fn end_operation(&mut self, operation: OperationId) {
+        self.operations.end(operation);
+        self.confirmations.send_by(0);
+    }
+
     /// Returns the line below which all operations of this head are finished. A restarted core may
     /// have forgotten operations of its own. Until its peers have answered, it uses the line in its
     /// log.

@@ -276,7 +276,7 @@ impl CoreMachine {
             self.release(key, step)?;
             let member = self.members.remove(&key).expect("it was just listed");
             if member.place == 0 && !member.is_transaction() {
-                self.operations.end(key.0);
+                self.end_operation(key.0);
                 self.requests.unfold(key.0);
                 for request in &member.prepare.requests {
                     self.refuse_running(request.request, &Refusal::WrongPartition, step.output);
@@ -787,7 +787,7 @@ impl CoreMachine {
         for key in keys {
             let member = self.members.remove(&key).expect("it was just listed");
             if member.place == 0 && !member.is_transaction() {
-                self.operations.end(key.0);
+                self.end_operation(key.0);
             }
         }
         self.end_resolved(tables, step);

@@ -205,7 +205,7 @@ impl CoreMachine {
             if member.place > 0 || member.is_transaction() {
                 continue;
             }
-            self.operations.end(key.0);
+            self.end_operation(key.0);
             // Once it has voted, others may have carried it on.
             let refusal = match member.prepared_at() {
                 Some(_) => Refusal::Begun,

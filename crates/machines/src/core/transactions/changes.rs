@@ -97,7 +97,7 @@ impl CoreMachine {
         for operation in resolved {
             let coordinated = self.transactions.coordinated.remove(&operation);
             let request = coordinated.expect("it was just listed").request();
-            self.operations.end(operation);
+            self.end_operation(operation);
             match self.sessions.effect_of(request) {
                 Some(result) => {
                     let terms = (self.log.last(), None);

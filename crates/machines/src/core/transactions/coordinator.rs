@@ -401,7 +401,7 @@ impl CoreMachine {
         let Some(coordinated) = self.transactions.coordinated.remove(&operation) else {
             return Ok(None);
         };
-        self.operations.end(operation);
+        self.end_operation(operation);
         let (route, tables) = (&coordinated.route, &coordinated.tables);
         self.drop_remote_walks(operation, (route, tables), step.output);
         self.drop_walk(operation, step)?;
@@ -756,7 +756,7 @@ impl CoreMachine {
             };
             if coordinated.stage == Stage::Pausing {
                 let coordinated = self.transactions.coordinated.remove(&operation);
-                self.operations.end(operation);
+                self.end_operation(operation);
                 self.begin_attempt(coordinated.expect("it was just there"), step)?;
                 continue;
             }
