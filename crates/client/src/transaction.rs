@@ -2,9 +2,9 @@
 //! not at all.
 //!
 //! The client collects the changes and sends them with the commit. So a transaction holds no locks
-//! while the caller thinks. Each row that it reads is compared at the commit with what it has read;
-//! if the row has changed, the transaction aborts. Changes that name no value that was read, such as
-//! `n = n + 1`, are evaluated at the commit, and do not abort for other transactions.
+//! while the caller thinks. At the commit each row that it has read is compared with the row that
+//! is there. If the row has changed, the transaction aborts. Changes that name no value that was
+//! read, such as `n = n + 1`, are evaluated at the commit, and do not abort for other transactions.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,7 @@ use protocol::codec::Bytes;
 use protocol::expression::{Assignment, Expression};
 use protocol::identity::{TableId, Version};
 use protocol::operation::{Action, Mutation, RequestResult};
-use protocol::transaction::{
-    AbortReason, RowCheck, TransactionChange, TransactionResult,
-};
+use protocol::transaction::{AbortReason, RowCheck, TransactionChange, TransactionResult};
 use session::{SessionOperation, SessionOutcome};
 
 use crate::client::{Client, other_outcome};
@@ -79,7 +77,9 @@ impl Client {
             TransactionResult::Aborted { table, reason } => (*table, reason),
         };
         let table = Table::of_id(self, table);
-        let name = table.as_ref().map_or("a dropped table", |it| &it.schema().name);
+        let name = table
+            .as_ref()
+            .map_or("a dropped table", |it| &it.schema().name);
         let of_row = |result: &RequestResult| match &table {
             Some(table) => table.explain(result),
             None => "a table of the transaction was dropped".to_owned(),
@@ -222,9 +222,8 @@ impl Transaction {
     /// it in another version, so that it could not commit.
     pub async fn get(&mut self, table: &Table, pk: &[Value]) -> Result<Option<Row>, Error> {
         let key = table.pk(pk)?;
-        let is_changed = |change: &TransactionChange| {
-            change.table == table.id() && change.mutation.pk == key
-        };
+        let is_changed =
+            |change: &TransactionChange| change.table == table.id() && change.mutation.pk == key;
         if self.changes.iter().any(is_changed) {
             let message = "a transaction reads a row before it changes it".into();
             return Err(Error::Invalid { message });
@@ -247,7 +246,8 @@ impl Transaction {
         }
     }
 
-    /// Forgets all changes since a point. What was read since is still compared at the commit.
+    /// Forgets all changes since a point. Rows that were read since are still compared at the
+    /// commit.
     pub fn roll_back_to(&mut self, savepoint: Savepoint) {
         self.changes.truncate(savepoint.changes);
     }

@@ -19,5 +19,8 @@ pub mod message;
 pub mod operation;
 pub mod planted;
 pub mod record;
+mod refusal;
+mod snapshot;
 pub mod state;
 pub mod transaction;
+mod transaction_outcome;

@@ -8,9 +8,7 @@
 
 mod checksum;
 mod coordinator;
-mod refusal;
 mod row_page;
-mod snapshot;
 mod statistics;
 
 use alloc::string::String;
@@ -30,16 +28,16 @@ use crate::operation::{Decision, Mutation, Prepare, RequestResult};
 use crate::record::SavedCompletion;
 use crate::transaction::{Transact, TransactionMessage};
 
+pub use crate::refusal::Refusal;
+pub use crate::snapshot::{
+    OpenedSnapshot, SnapshotFailure, SnapshotMessage, SnapshotReply, SnapshotRequest, SnapshotUse,
+};
 pub use checksum::{ChecksumPart, ChecksumRead};
 pub use coordinator::{
     CoordinatorReply, CoordinatorRequest, CopyFailure, FillReport, FolderReport, OBSTACLES_MAX,
     RANGE_REPORTS_MAX, RangeReport, RecallReport, SealReport, SealStage, Shortage,
 };
-pub use refusal::Refusal;
 pub use row_page::RowPage;
-pub use snapshot::{
-    OpenedSnapshot, SnapshotFailure, SnapshotMessage, SnapshotReply, SnapshotRequest, SnapshotUse,
-};
 pub use statistics::{PartitionStatistics, StatisticsRead};
 
 /// A message that a frame can contain.

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use crate::codec::{Bytes, wire_enum, wire_struct};
 use crate::expression::{Assignment, Expression};
 use crate::identity::{Epoch, FinishedLine, OperationId, PartitionId, RequestId, TableId, Version};
-use crate::transaction::{TransactionPart, TransactionResult};
+use crate::transaction_outcome::{AbortReason, TransactionPart, TransactionResult};
 
 /// A change of one row, which its primary key identifies.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,6 +101,24 @@ pub enum RequestResult {
 }
 
 impl RequestResult {
+    /// Returns the result of a transaction that a partition of this table refuses with this reason.
+    pub fn refuses_transaction(self, table: TableId) -> TransactionResult {
+        let reason = match self {
+            RequestResult::Transaction(result) => return result,
+            RequestResult::Duplicate { replex, key } => AbortReason::Duplicate { replex, key },
+            RequestResult::NotDense { replex, expected } => {
+                AbortReason::NotDense { replex, expected }
+            }
+            RequestResult::Invalid { message } => AbortReason::Invalid { message },
+            RequestResult::Applied { .. }
+            | RequestResult::Kept
+            | RequestResult::NotFound
+            | RequestResult::ConditionFailed
+            | RequestResult::Conflict => AbortReason::Conflict,
+        };
+        TransactionResult::Aborted { table, reason }
+    }
+
     /// Returns whether the request changed something. If not, only the head knows the result. If
     /// the head is lost, the next head evaluates the request again.
     pub fn took_effect(&self) -> bool {

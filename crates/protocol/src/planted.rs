@@ -40,6 +40,8 @@ macro_rules! bugs {
 bugs! {
     /// The walk of a transaction does not look up whether its request has ended before.
     AttemptNotLookedUp = "attempt-not-looked-up", "R45";
+    /// A copy of a walk that arrives late begins the walk again beside the members.
+    WalkAgain = "walk-again", "R42";
     /// A walk goes on that holds keys while a snapshot is opened.
     WalkSurvivesHold = "walk-survives-hold", "R36";
     /// A coordinator decides before the last member of a transaction has voted.
@@ -56,6 +58,8 @@ bugs! {
     PartWaits = "part-waits", "R46";
     /// A waiting read does not wait for a transaction that has held its keys since before.
     ReadIgnoresPart = "read-ignores-part", "R10";
+    /// A hold counts as unchanged although a transaction has voted on its range.
+    HeldDuringPart = "held-during-part", "R35";
     /// A member of a transaction sends its vote before it is on disk.
     VoteBeforeDisk = "vote-before-disk", "R43";
     /// A member shows the decision of a transaction as soon as it has it.

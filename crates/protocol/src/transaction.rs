@@ -1,21 +1,23 @@
 //! Transactions: changes and checks of several rows of several tables, with one decision (R40).
 //!
 //! The core of the first primary coordinates a transaction. Its *walk* visits the cores of all
-//! primaries, which lock and evaluate their rows. Then the coordinator sends each member its part of
-//! the complete [`Prepare`], and decides by the votes
+//! primaries, which lock and evaluate their rows. Then the coordinator sends each member its part
+//! of the complete [`Prepare`], and decides by the votes
 //! (`docs/design/2026-11-28-transactions.md`).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use alloc::string::String;
-
 use crate::codec::{Bytes, wire_enum, wire_struct};
 use crate::identity::{
     CoreId, Epoch, FinishedLine, OperationId, PartitionId, RequestId, TableId, Version,
 };
-use crate::message::Refusal;
 use crate::operation::{Decision, Mutation, Prepare, RequestResult, RowChange, Vote};
+use crate::refusal::Refusal;
+
+pub use crate::transaction_outcome::{
+    AbortReason, ChangeOutcome, TransactionPart, TransactionResult,
+};
 
 /// The most changes of one transaction.
 pub const CHANGES_MAX: usize = 10_000;
@@ -37,7 +39,7 @@ pub struct Transact {
     pub partition: PartitionId,
     /// The changes, in order. Changes of the same row are evaluated one after the other.
     pub changes: Vec<TransactionChange>,
-    /// What must be as the client has read it.
+    /// The rows that must be as the client has read them.
     pub checks: Vec<RowCheck>,
 }
 
@@ -64,91 +66,6 @@ pub struct RowCheck {
     pub version: Option<Version>,
 }
 
-/// What a change of a transaction that commits has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChangeOutcome {
-    /// The row is changed.
-    Applied,
-    /// The row existed and is unchanged (`InsertOrKeep`).
-    Kept,
-    /// There is no row with this pk.
-    NotFound,
-    /// The condition was false or NULL.
-    ConditionFailed,
-}
-
-/// The result of a transaction.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TransactionResult {
-    /// All changes are applied, and durable on disk.
-    Committed {
-        /// The highest version of the changed rows; 0 if no row has changed.
-        version: Version,
-        /// What each change has done, in the order of the changes.
-        outcomes: Vec<ChangeOutcome>,
-    },
-    /// Nothing was changed.
-    Aborted {
-        /// The table with the cause.
-        table: TableId,
-        /// The cause.
-        reason: AbortReason,
-    },
-}
-
-/// The reason why a transaction was aborted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AbortReason {
-    /// A row with this key exists, and its operation is committed (R8).
-    Duplicate {
-        /// The replex that voted so; 0 is the primary key.
-        replex: u8,
-        /// The key, memcomparable.
-        key: Bytes,
-    },
-    /// A dense index would have a gap.
-    NotDense {
-        /// The replex that voted so.
-        replex: u8,
-        /// The only value that an insert may have now.
-        expected: i64,
-    },
-    /// A row cannot take its change. Contains the reason.
-    Invalid {
-        /// For people: what happened to what, and what to do.
-        message: String,
-    },
-    /// A change that must apply did not.
-    NotApplied {
-        /// Its index.
-        change: u32,
-        /// What it did instead.
-        outcome: ChangeOutcome,
-    },
-    /// A row that the client has read has changed since, or is being changed.
-    Changed {
-        /// The index of the check that failed.
-        check: u32,
-    },
-    /// Another operation holds a key that the transaction needs. Retry it as a new request.
-    Conflict,
-}
-
-/// The part of a [`Prepare`] that only transactions have.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TransactionPart {
-    /// The index in `members` of the member whose part this is. The prepare has only the changes
-    /// that concern this member.
-    pub member: u16,
-    /// The number of members, at the end of `members`, that the transaction does not change: they
-    /// are primaries whose rows stay as they are.
-    pub unchanged: u16,
-    /// The primary partition under which this member remembers the result of the request (R13).
-    pub head: PartitionId,
-    /// The pks of rows that their primary, this member, has evaluated and that stay as they are.
-    pub still: Vec<Bytes>,
-}
-
 /// The walk of a transaction, as it arrives at a core.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Walk {
@@ -164,7 +81,7 @@ pub struct Walk {
     pub changes: Vec<TransactionChange>,
     /// The rows that were evaluated so far and change.
     pub evaluated: Vec<EvaluatedRow>,
-    /// What the changes that were evaluated so far do, by their index.
+    /// The outcomes of the changes that were evaluated so far, by their index.
     pub outcomes: Vec<(u32, ChangeOutcome)>,
 }
 
@@ -253,7 +170,7 @@ pub enum TransactionContent {
         /// The member.
         member: PartitionId,
     },
-    /// From a member that has heard nothing for long: what became of the transaction?
+    /// From a member that has heard nothing for long: asks for the outcome.
     Ask {
         /// The member.
         member: PartitionId,
@@ -266,7 +183,7 @@ pub enum TransactionContent {
         /// All operations of the sender before this one are finished at every member.
         finished_below: FinishedLine,
     },
-    /// From a coordinator that has restarted: does the member have a decision?
+    /// From a coordinator that has restarted: asks for the decision that the member has.
     AskDecision {
         /// The member.
         to: PartitionId,
@@ -278,51 +195,6 @@ pub enum TransactionContent {
         /// The decision that it has.
         decision: Option<Decision>,
     },
-}
-
-impl TransactionResult {
-    /// Returns the result that a transaction was aborted because of another operation, and may be
-    /// retried as a new request.
-    pub fn conflict(table: TableId) -> TransactionResult {
-        TransactionResult::Aborted {
-            table,
-            reason: AbortReason::Conflict,
-        }
-    }
-
-    /// Returns the result of a transaction that a partition of this table refuses.
-    pub fn refused(table: TableId, reason: RequestResult) -> TransactionResult {
-        let reason = match reason {
-            RequestResult::Transaction(result) => return result,
-            RequestResult::Duplicate { replex, key } => AbortReason::Duplicate { replex, key },
-            RequestResult::NotDense { replex, expected } => {
-                AbortReason::NotDense { replex, expected }
-            }
-            RequestResult::Invalid { message } => AbortReason::Invalid { message },
-            RequestResult::Applied { .. }
-            | RequestResult::Kept
-            | RequestResult::NotFound
-            | RequestResult::ConditionFailed
-            | RequestResult::Conflict => AbortReason::Conflict,
-        };
-        TransactionResult::Aborted { table, reason }
-    }
-
-    /// Returns whether the transaction has changed a row.
-    pub fn took_effect(&self) -> bool {
-        matches!(self, TransactionResult::Committed { version, .. } if *version > Version(0))
-    }
-
-    /// Returns whether the transaction was aborted because of another operation in progress.
-    pub fn is_conflict(&self) -> bool {
-        matches!(
-            self,
-            TransactionResult::Aborted {
-                reason: AbortReason::Conflict,
-                ..
-            }
-        )
-    }
 }
 
 wire_struct!(Transact {
@@ -339,21 +211,6 @@ wire_struct!(TransactionChange {
     must_apply
 });
 wire_struct!(RowCheck { table, pk, version });
-wire_enum!(ChangeOutcome { 0 => Applied, 1 => Kept, 2 => NotFound, 3 => ConditionFailed });
-wire_enum!(TransactionResult {
-    0 => Committed { version, outcomes },
-    1 => Aborted { table, reason },
-});
-wire_enum!(AbortReason {
-    0 => Duplicate { replex, key }, 1 => NotDense { replex, expected }, 2 => Invalid { message },
-    3 => NotApplied { change, outcome }, 4 => Changed { check }, 5 => Conflict,
-});
-wire_struct!(TransactionPart {
-    member,
-    unchanged,
-    head,
-    still
-});
 wire_struct!(Walk {
     request,
     digest,

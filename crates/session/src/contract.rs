@@ -41,7 +41,7 @@ pub enum SessionOperation {
     Transact {
         /// The changes, in order.
         changes: Vec<TransactionChange>,
-        /// What must be as the caller has read it.
+        /// The rows that must be as the caller has read them.
         checks: Vec<RowCheck>,
     },
     /// A read of one page of one partition. Its epoch is that of the configuration from which the

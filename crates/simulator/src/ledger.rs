@@ -331,8 +331,9 @@ impl Ledger {
         Ok(())
     }
 
-    /// Returns the epoch that will serve once a core has decided the remaining operations of earlier
-    /// epochs, if the core is in this state for a member's table, or for any table of a transaction.
+    /// Returns the epoch that will serve once a core has decided the remaining operations of
+    /// earlier epochs, if the core is in this state for a member's table, or for any table of a
+    /// transaction.
     pub fn awaited(
         &self,
         core: CoreId,

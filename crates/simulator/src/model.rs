@@ -322,7 +322,7 @@ impl Model {
     }
 
     /// Returns the rows after the part of a transaction in this group; none if it cannot have this
-    /// result. What its constraints demand holds for what it leaves.
+    /// result. Its constraints are judged by the rows that it leaves.
     fn after_transaction(
         &self,
         (era, rows): (usize, &GroupRows),

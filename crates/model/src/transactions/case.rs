@@ -24,7 +24,7 @@ pub enum DecisionWay {
 
 /// A transaction of a case.
 #[derive(Clone, Debug)]
-pub struct Transaction {
+pub struct CaseTransaction {
     /// The name in traces.
     pub name: &'static str,
     /// The request that the transaction runs. Two transactions with one request are two attempts.
@@ -55,7 +55,7 @@ pub struct TransactionCase {
     /// By row: the cores with a copy, the primary first.
     pub copies: [&'static [usize]; 2],
     /// The transactions of the case.
-    pub transactions: Vec<Transaction>,
+    pub transactions: Vec<CaseTransaction>,
     /// The core that may refuse a change because of a constraint.
     pub refuses: Option<usize>,
     /// The number of servers that may be lost.
@@ -75,8 +75,8 @@ pub struct TransactionCase {
 }
 
 /// Returns a transaction that changes rows and checks none.
-fn changing(name: &'static str, request: u8, changes: u8) -> Transaction {
-    Transaction {
+fn changing(name: &'static str, request: u8, changes: u8) -> CaseTransaction {
+    CaseTransaction {
         name,
         request,
         changes,
@@ -89,7 +89,7 @@ fn changing(name: &'static str, request: u8, changes: u8) -> Transaction {
 }
 
 /// Returns the same transactions on another way.
-fn on_way(way: DecisionWay, transactions: &[Transaction]) -> Vec<Transaction> {
+fn on_way(way: DecisionWay, transactions: &[CaseTransaction]) -> Vec<CaseTransaction> {
     let mut transactions = transactions.to_vec();
     for transaction in &mut transactions {
         transaction.way = way;
@@ -152,7 +152,7 @@ fn changing_cases(one: &TransactionCase) -> Vec<TransactionCase> {
 fn colliding_cases(one: &TransactionCase) -> Vec<TransactionCase> {
     let [t, u] = [changing("T", 1, X | Y), changing("U", 2, X | Y)];
     let backwards = true;
-    let two = vec![t, Transaction { backwards, ..u }];
+    let two = vec![t, CaseTransaction { backwards, ..u }];
     vec![
         TransactionCase {
             name: "tx-collide",
@@ -249,16 +249,16 @@ fn refused_cases(one: &TransactionCase) -> Vec<TransactionCase> {
 
 /// Returns the cases of transactions that check rows.
 fn checking_cases(one: &TransactionCase) -> Vec<TransactionCase> {
-    let skew = |name, request, changes, checks| Transaction {
+    let skew = |name, request, changes, checks| CaseTransaction {
         checks,
         way: DecisionWay::Decision,
         ..changing(name, request, changes)
     };
-    let read_at_copy = |transaction| Transaction {
+    let read_at_copy = |transaction| CaseTransaction {
         reads_at_copy: true,
         ..transaction
     };
-    let checked_at_copy = |transaction| Transaction {
+    let checked_at_copy = |transaction| CaseTransaction {
         checks_at_copy: true,
         ..transaction
     };
@@ -347,7 +347,7 @@ fn volatile_cases(one: &TransactionCase) -> Vec<TransactionCase> {
             name: "tx-memory-read",
             about: "a transaction checks what another one changes, a client reads; a core loses its memory",
             transactions: vec![
-                Transaction {
+                CaseTransaction {
                     checks: Y,
                     way: DecisionWay::Decision,
                     ..changing("T", 1, X)

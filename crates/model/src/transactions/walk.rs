@@ -1,7 +1,7 @@
 //! Models the walk of a transaction: the primaries of its rows, in one order, acquire their locks
 //! and evaluate the changes. Nothing is logged.
 
-use super::case::{DecisionWay, Transaction, TransactionCase};
+use super::case::{CaseTransaction, DecisionWay, TransactionCase};
 use super::planted::TransactionBug;
 use super::state::{ModelState, Part, Stage, history};
 use crate::changes::{Outcome, members};
@@ -23,7 +23,7 @@ impl TransactionRules {
     }
 
     /// Returns the transaction of the case.
-    pub fn transaction(&self, number: usize) -> &Transaction {
+    pub fn transaction(&self, number: usize) -> &CaseTransaction {
         &self.case.transactions[number]
     }
 

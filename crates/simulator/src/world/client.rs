@@ -26,7 +26,7 @@ use crate::network::Node;
 use crate::plan::{MILLISECOND, SECOND};
 use crate::workload::{Generator, Translation};
 use crate::world::snapshot::{SnapshotStatement, StatementPart};
-use crate::world::submitted::{SubmittedOperation, TransactionPart, is_possible_failure};
+use crate::world::submitted::{GroupPart, SubmittedOperation, is_possible_failure};
 use crate::world::{SimulatedTable, World};
 
 /// Correlations of probes start here; the session never gets so far.
@@ -44,7 +44,7 @@ pub struct SimulatedClient {
     /// The operations that were submitted.
     pub submitted: BTreeMap<Ticket, SubmittedOperation>,
     /// The parts of the submitted transactions.
-    pub transactions: BTreeMap<Ticket, Vec<TransactionPart>>,
+    pub transactions: BTreeMap<Ticket, Vec<GroupPart>>,
     /// The operations of statements that read a snapshot.
     pub statements: BTreeMap<Ticket, SnapshotStatement>,
     /// How many such statements are in progress.

@@ -13,7 +13,7 @@ pub struct SubmittedOperation {
 
 /// The part of a submitted transaction that concerns one group.
 #[derive(Clone, Copy, Debug)]
-pub struct TransactionPart {
+pub struct GroupPart {
     /// Its position in the history.
     pub history: usize,
     /// The position of its table in the list of tables.

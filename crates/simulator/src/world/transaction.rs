@@ -12,7 +12,7 @@ use crate::linearizable::Call;
 use crate::model::{ModelRow, Observation, WorkloadOperation};
 use crate::plan::{MILLISECOND, SECOND};
 use crate::workload::{Translation, group_of_id};
-use crate::world::submitted::{SubmittedOperation, TransactionPart};
+use crate::world::submitted::{GroupPart, SubmittedOperation};
 use crate::world::{SimulatedTable, World};
 
 impl World {
@@ -61,7 +61,7 @@ impl World {
                 operation,
             };
             self.history.push((group, call));
-            parts.push(TransactionPart {
+            parts.push(GroupPart {
                 history: self.history.len() - 1,
                 table: place,
                 writes,
@@ -96,11 +96,7 @@ impl World {
     }
 
     /// Records what a client has learnt of a transaction, in the history of each of its groups.
-    pub fn transaction_learns(
-        &mut self,
-        parts: &[TransactionPart],
-        result: Option<&RequestResult>,
-    ) {
+    pub fn transaction_learns(&mut self, parts: &[GroupPart], result: Option<&RequestResult>) {
         let seen = match result {
             None => vec![None; parts.len()],
             Some(RequestResult::Transaction(result)) => {
@@ -135,7 +131,7 @@ impl World {
     /// begin at this index.
     fn seen_of_transaction(
         &self,
-        part: &TransactionPart,
+        part: &GroupPart,
         first: usize,
         result: &TransactionResult,
     ) -> Result<Observation, String> {

@@ -84,8 +84,8 @@ fn duplicate_of_several<T: Tables>(
     Ok(None)
 }
 
-/// Returns a result that refuses the changes of a transaction if they leave a group of a dense index
-/// with a gap; none otherwise.
+/// Returns a result that refuses the changes of a transaction if they leave a gap in a group of a
+/// dense index; none otherwise.
 fn not_dense_together<T: Tables>(
     member: &Member,
     tables: &T,
@@ -123,7 +123,7 @@ fn not_dense_together<T: Tables>(
         let new: BTreeSet<i64> = enters.difference(&leaves).copied().collect();
         let difference = new.len() as i64 - left.len() as i64;
         let next_last = last + difference;
-        // What leaves is the end of the group, and what enters follows it.
+        // The rows that leave are the end of the group, and those that enter follow it.
         let ends = left
             .iter()
             .all(|value| (next_last + 1..=last).contains(value));

@@ -608,7 +608,7 @@ impl CoreMachine {
         }
     }
 
-    fn own_members(&self, operation: OperationId) -> impl Iterator<Item = MemberKey> {
+    pub(crate) fn own_members(&self, operation: OperationId) -> impl Iterator<Item = MemberKey> {
         let first = (operation, protocol::identity::PartitionId::default());
         let members = self.members.range(first..);
         let own = members.take_while(move |(key, _)| key.0 == operation);
@@ -670,11 +670,11 @@ impl CoreMachine {
             if !self.partitions.contains_key(partition) {
                 continue;
             }
-            if is_transaction && !self.members.contains_key(&key) {
-                // What commits has the durable vote of every member: this one was finished.
-                continue;
-            }
             if !self.members.contains_key(&key) {
+                // A commit has the durable vote of every member: this one was finished.
+                if is_transaction {
+                    continue;
+                }
                 // A finished operation was settled here before it was forgotten, and a core that
                 // does not know an abort lacks nothing of it.
                 let finished = key.0.order() < self.finished_below(key.0.head);
@@ -761,16 +761,15 @@ impl CoreMachine {
             // Its outcome may be seen once all of its tables serve. It may have none if one of them
             // was dropped before: then its coordinator ends it.
             let touched = member.prepare.tables();
-            let touches = touched.iter().any(|table| tables.contains(table));
-            let is_decided = member.decision().is_some();
-            touches && is_decided && !machine.any_other_sealed(&touched, tables)
+            touched.iter().any(|table| tables.contains(table))
+                && member.decision().is_some()
+                && !machine.any_other_sealed(&touched, tables)
         };
         let members = self.members.iter().filter(|(key, _)| concerns(self, key));
         let members = members.filter(|(_, member)| !member.is_settled());
         let members = members.filter(|(_, member)| !others_too || member.decision().is_some());
-        let mut open: Vec<_> = members
-            .map(|(key, member)| (member.newest_version(), *key))
-            .collect();
+        let open = members.map(|(key, member)| (member.newest_version(), *key));
+        let mut open: Vec<_> = open.collect();
         open.sort_unstable();
         for (_, key) in open {
             let member = &self.members[&key];
@@ -782,9 +781,8 @@ impl CoreMachine {
                 self.settle(key, step)?;
             }
         }
-        let keys = self.members.keys().copied();
-        let keys: Vec<MemberKey> = keys.filter(|key| concerns(self, key)).collect();
-        for key in keys {
+        let ended = self.members.keys().filter(|key| concerns(self, key));
+        for key in ended.copied().collect::<Vec<MemberKey>>() {
             let member = self.members.remove(&key).expect("it was just listed");
             if member.place == 0 && !member.is_transaction() {
                 self.end_operation(key.0);

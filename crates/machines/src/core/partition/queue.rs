@@ -1,4 +1,4 @@
-//! What waits for a pk: requests that have not been evaluated yet, and walks of transactions.
+//! The queue of a pk: requests that have not been evaluated yet, and walks of transactions.
 
 use protocol::identity::{OperationId, RequestId};
 use protocol::operation::Mutation;

@@ -18,7 +18,7 @@ use crate::core::CoreMachine;
 use crate::core::member::MemberKey;
 use crate::core::step::Step;
 
-use super::coordinator::Stage;
+use super::progress::Stage;
 
 impl CoreMachine {
     /// Ends walks of tables that differ in a new configuration. Their clients choose the first core

@@ -16,7 +16,7 @@ use crate::core::CoreMachine;
 use crate::core::partition::rows::stored_row;
 use crate::core::step::Step;
 
-use super::coordinator::Stage;
+use super::progress::Stage;
 
 impl CoreMachine {
     /// Asks for the checks that have not passed.

@@ -12,18 +12,16 @@ use alloc::vec::Vec;
 use placement::Durability;
 use placement::tables::{Tables, TablesError};
 use protocol::codec::Bytes;
-use protocol::identity::{
-    ClockReading, CoreId, OperationId, PartitionId, Position, RequestId, TableId, Version,
-};
+use protocol::identity::{CoreId, OperationId, PartitionId, Position, TableId, Version};
 use protocol::message::{Refusal, Room};
 use protocol::operation::{Decision, Prepare, RequestRecord, RequestResult, RowChange, Vote};
 use protocol::planted::{self, Bug};
 use protocol::record::Record;
 use protocol::transaction::{
-    ChangeOutcome, RowCheck, Transact, TransactionChange, TransactionContent, TransactionPart,
-    TransactionResult, Walk, WalkEnd,
+    ChangeOutcome, Transact, TransactionContent, TransactionPart, TransactionResult, Walk, WalkEnd,
 };
 
+use super::progress::{Coordinated, MemberProgress, Stage};
 use crate::core::CoreMachine;
 use crate::core::contract::CoreOutput;
 use crate::core::step::Step;
@@ -32,97 +30,6 @@ use crate::core::step::Step;
 const PAUSE_US: u64 = 500;
 /// The longest pause between two attempts, in the same unit.
 const PAUSES_MAX: u64 = 40;
-
-/// A transaction that this core coordinates, from its request until it has ended at all members.
-#[derive(Debug)]
-pub(super) struct Coordinated {
-    request: RequestRecord,
-    /// The partition under which the request was sent: of this core.
-    at: PartitionId,
-    pub tables: Vec<TableId>,
-    changes: Vec<TransactionChange>,
-    pub checks: Vec<RowCheck>,
-    route: Vec<CoreId>,
-    pub stage: Stage,
-    /// When the request arrived, and when the present attempt began.
-    since_us: u64,
-    begun_us: u64,
-    attempts: u64,
-    members: Vec<MemberProgress>,
-    /// How many of the members, at the end, are not changed.
-    unchanged: usize,
-    /// The checks that have passed, by index.
-    pub passed: BTreeSet<u32>,
-    /// Whether clients may see the decision.
-    is_seen: bool,
-    /// The time of the next repetition, or of the next attempt.
-    pub due_us: u64,
-    retry_us: u64,
-}
-
-/// How far a transaction has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// Another operation was in its way: it begins again later.
-    Pausing,
-    Walking,
-    Voting,
-    /// All members have voted yes.
-    Checking,
-    /// The coordinator has restarted, and asks the members for a decision.
-    Asking,
-    Decided(Decision),
-}
-
-/// What the coordinator knows of one member.
-#[derive(Debug)]
-struct MemberProgress {
-    id: PartitionId,
-    /// Its part of the prepare; none after a restart, when votes are not asked for any more.
-    prepare: Option<Arc<Prepare>>,
-    has_voted: bool,
-    /// It has answered the question of a restarted coordinator.
-    has_answered: bool,
-    /// It has the decision durably.
-    has_kept: bool,
-    /// It has settled, or knows nothing of the transaction.
-    has_ended: bool,
-}
-
-impl MemberProgress {
-    fn new(id: PartitionId, prepare: Option<Arc<Prepare>>) -> MemberProgress {
-        MemberProgress {
-            id,
-            prepare,
-            has_voted: false,
-            has_answered: false,
-            has_kept: false,
-            has_ended: false,
-        }
-    }
-}
-
-impl Coordinated {
-    /// Returns the name of the request.
-    pub fn request(&self) -> RequestId {
-        self.request.request
-    }
-
-    fn member_mut(&mut self, id: PartitionId) -> Option<&mut MemberProgress> {
-        self.members.iter_mut().find(|member| member.id == id)
-    }
-
-    fn decision(&self) -> Option<&Decision> {
-        match &self.stage {
-            Stage::Decided(decision) => Some(decision),
-            _ => None,
-        }
-    }
-
-    fn all(&self, is: impl Fn(&MemberProgress) -> bool) -> bool {
-        self.members.iter().all(is)
-    }
-}
 
 impl CoreMachine {
     /// Begins the first attempt of a request.
@@ -160,7 +67,7 @@ impl CoreMachine {
     }
 
     /// Begins an attempt under a new name: its walk visits this core first.
-    fn begin_attempt<T: Tables>(
+    pub(super) fn begin_attempt<T: Tables>(
         &mut self,
         mut coordinated: Coordinated,
         step: &mut Step<'_, T>,
@@ -363,7 +270,7 @@ impl CoreMachine {
 
     /// Ends an attempt before its prepare: drops its walk everywhere, and ends the request with
     /// this result, or begins again after a conflict.
-    fn end_attempt<T: Tables>(
+    pub(super) fn end_attempt<T: Tables>(
         &mut self,
         operation: OperationId,
         result: TransactionResult,
@@ -483,7 +390,7 @@ impl CoreMachine {
             return Ok(());
         };
         if let Vote::No(reason) = vote {
-            let result = TransactionResult::refused(id.table, reason);
+            let result = reason.refuses_transaction(id.table);
             let reason = RequestResult::Transaction(result);
             return self.decide_transaction(operation, Decision::Abort(reason), step);
         }
@@ -536,7 +443,8 @@ impl CoreMachine {
     }
 
     /// Ends the request of a transaction that was aborted after its prepare, or lets it begin again
-    /// under another name. The members of this attempt are still to be told.
+    /// under another name. The members of this attempt still
+    /// need the decision.
     fn end_request<T: Tables>(
         &mut self,
         operation: OperationId,
@@ -563,7 +471,7 @@ impl CoreMachine {
             due_us: 0,
             retry_us: 0,
         };
-        // After a restart nobody remembers the changes. The client sends them again.
+        // A restart forgets the changes. The client sends them again.
         let is_resumed = next.changes.is_empty();
         match result.is_conflict() {
             true if is_resumed => {
@@ -577,379 +485,6 @@ impl CoreMachine {
                 Ok(())
             }
         }
-    }
-
-    /// Handles a member's report that it has the decision durably.
-    pub(super) fn on_kept<T: Tables>(
-        &mut self,
-        (operation, id): (OperationId, PartitionId),
-        step: &mut Step<'_, T>,
-    ) -> Result<(), TablesError> {
-        let coordinated = self.transactions.coordinated.get_mut(&operation);
-        let member = coordinated.and_then(|coordinated| {
-            coordinated.decision()?;
-            coordinated.member_mut(id)
-        });
-        let Some(member) = member else {
-            return Ok(());
-        };
-        member.has_kept = true;
-        self.see_if_durable(operation, step)
-    }
-
-    /// Lets clients see a commit once it is durable in f + 1 failure domains of each table that it
-    /// changes (R43).
-    fn see_if_durable<T: Tables>(
-        &mut self,
-        operation: OperationId,
-        step: &mut Step<'_, T>,
-    ) -> Result<(), TablesError> {
-        let coordinated = &self.transactions.coordinated[&operation];
-        if coordinated.is_seen || coordinated.decision() != Some(&Decision::Commit) {
-            return Ok(());
-        }
-        if !self.is_kept_widely(coordinated) && !planted::is(Bug::CommitSeenBeforeKept) {
-            return Ok(());
-        }
-        let (request, tables) = (coordinated.request.clone(), coordinated.tables.clone());
-        let members: Vec<PartitionId> = coordinated.members.iter().map(|it| it.id).collect();
-        let at = coordinated.at;
-        let coordinated = self.transactions.coordinated.get_mut(&operation);
-        coordinated.expect("it was just there").is_seen = true;
-        // Before the client sends the request again.
-        self.sessions.complete(at, &request, &request.result);
-        for id in members {
-            let content = TransactionContent::Decision {
-                to: id,
-                decision: Decision::Commit,
-                settled: true,
-            };
-            self.send_to_member(id, (operation, &tables), content, step.output);
-        }
-        // Without an effect it shows rows, as a read does.
-        let is_local = !request.result.took_effect();
-        let lease_us = is_local.then(|| self.lease_until_us(step.now, at.table));
-        let terms = (Position(0), lease_us);
-        self.answer_waiters(request.request, request.result, terms, step.output);
-        Ok(())
-    }
-
-    /// Returns whether members in f + 1 failure domains of each changed table have the decision
-    /// durably: of copies, for an entry of a thin index is none.
-    fn is_kept_widely(&self, coordinated: &Coordinated) -> bool {
-        let changed = coordinated.members.len() - coordinated.unchanged;
-        let mut domains: BTreeMap<TableId, [BTreeSet<&str>; 2]> = BTreeMap::new();
-        for member in &coordinated.members[..changed] {
-            let table = self.view.table(member.id.table);
-            let place = self.view.place(member.id);
-            let server = place.and_then(|place| {
-                let configuration = self.view.configuration();
-                configuration.server(place.core.server)
-            });
-            let (Some(table), Some(server)) = (table, server) else {
-                continue;
-            };
-            if table.replexes[usize::from(member.id.replex)].is_thin() {
-                continue;
-            }
-            let [all, kept] = domains.entry(member.id.table).or_default();
-            all.insert(&server.domain);
-            if member.has_kept || member.has_ended {
-                kept.insert(&server.domain);
-            }
-        }
-        // Without a change, its answer must survive a restart of the primaries.
-        if changed == 0 {
-            return coordinated.all(|member| member.has_kept || member.has_ended);
-        }
-        domains.iter().all(|(table, [all, kept])| {
-            let table = self.view.table(*table).expect("it was just there");
-            let needed = usize::from(table.schema.failures_tolerated) + 1;
-            kept.len() >= needed.min(all.len())
-        })
-    }
-
-    /// Handles a member's report that the transaction has ended there.
-    pub(super) fn on_ended<T: Tables>(
-        &mut self,
-        (operation, id): (OperationId, PartitionId),
-        step: &mut Step<'_, T>,
-    ) -> Result<(), TablesError> {
-        let coordinated = self.transactions.coordinated.get_mut(&operation);
-        let Some(coordinated) = coordinated.filter(|it| it.decision().is_some()) else {
-            return Ok(());
-        };
-        if let Some(member) = coordinated.member_mut(id) {
-            member.has_ended = true;
-        }
-        self.see_if_durable(operation, step)?;
-        self.end_if_over(step.now, operation);
-        Ok(())
-    }
-
-    /// Counts the members of dropped tables as ended.
-    pub(super) fn leave_out_dropped<T: Tables>(
-        &mut self,
-        operation: OperationId,
-        step: &mut Step<'_, T>,
-    ) -> Result<(), TablesError> {
-        let coordinated = self.transactions.coordinated.get_mut(&operation);
-        let coordinated = coordinated.expect("callers have it");
-        for member in &mut coordinated.members {
-            if self.view.place(member.id).is_none() {
-                member.has_answered = true;
-                member.has_ended = true;
-            }
-        }
-        let table = coordinated.tables[0];
-        if coordinated.stage == Stage::Asking && coordinated.all(|member| member.has_answered) {
-            let result = TransactionResult::conflict(table);
-            let abort = Decision::Abort(RequestResult::Transaction(result));
-            return self.decide_transaction(operation, abort, step);
-        }
-        if coordinated.decision().is_some() {
-            self.see_if_durable(operation, step)?;
-            self.end_if_over(step.now, operation);
-        }
-        Ok(())
-    }
-
-    /// Forgets a transaction that has ended at all members, and draws the line below it.
-    fn end_if_over(&mut self, now: ClockReading, operation: OperationId) {
-        let coordinated = &self.transactions.coordinated[&operation];
-        let is_gone = |id: PartitionId| self.view.place(id).is_none();
-        let is_over = coordinated.is_seen && coordinated.all(|it| it.has_ended || is_gone(it.id));
-        if !is_over {
-            return;
-        }
-        let members = coordinated.members.iter();
-        let places = members.filter_map(|member| self.view.place(member.id));
-        let cores: Vec<CoreId> = places.map(|place| place.core).collect();
-        self.transactions.coordinated.remove(&operation);
-        self.operations.end(operation);
-        self.confirmations
-            .send_by(now.monotonic_us + self.limits.confirm_us);
-        self.confirmations.owe(cores);
-    }
-
-    /// Makes the messages of a transaction due again soon.
-    pub(super) fn hurry_transaction(&mut self, now: ClockReading, operation: OperationId) {
-        let retry_us = self.limits.retry_us;
-        if let Some(coordinated) = self.transactions.coordinated.get_mut(&operation) {
-            coordinated.retry_us = retry_us;
-            coordinated.due_us = now.monotonic_us + retry_us;
-        }
-    }
-
-    /// Repeats the messages of the transactions whose time has come.
-    pub(crate) fn repeat_transactions<T: Tables>(
-        &mut self,
-        step: &mut Step<'_, T>,
-    ) -> Result<(), TablesError> {
-        let now_us = step.now.monotonic_us;
-        let due = self.transactions.coordinated.iter();
-        let due = due.filter(|(_, coordinated)| coordinated.due_us <= now_us);
-        let due: Vec<OperationId> = due.map(|(operation, _)| *operation).collect();
-        for operation in due {
-            let Some(coordinated) = self.transactions.coordinated.get_mut(&operation) else {
-                continue;
-            };
-            if coordinated.stage == Stage::Pausing {
-                let coordinated = self.transactions.coordinated.remove(&operation);
-                self.end_operation(operation);
-                self.begin_attempt(coordinated.expect("it was just there"), step)?;
-                continue;
-            }
-            coordinated.due_us = now_us + coordinated.retry_us;
-            coordinated.retry_us = (coordinated.retry_us * 2).min(self.limits.retry_us * 16);
-            let is_late = now_us.saturating_sub(coordinated.begun_us) > self.limits.wait_us_max;
-            let result = TransactionResult::conflict(coordinated.tables[0]);
-            match coordinated.stage {
-                Stage::Walking if is_late => {
-                    self.end_attempt(operation, result, step)?;
-                    continue;
-                }
-                // Others wait for what it holds.
-                Stage::Voting | Stage::Checking if is_late => {
-                    let abort = Decision::Abort(RequestResult::Transaction(result));
-                    self.decide_transaction(operation, abort, step)?;
-                    continue;
-                }
-                _ => {}
-            }
-            self.counters.resent += 1;
-            self.repeat_transaction(operation, step)?;
-        }
-        Ok(())
-    }
-
-    /// Sends what the members have not answered.
-    pub(super) fn repeat_transaction<T: Tables>(
-        &mut self,
-        operation: OperationId,
-        step: &mut Step<'_, T>,
-    ) -> Result<(), TablesError> {
-        let coordinated = &self.transactions.coordinated[&operation];
-        let tables = coordinated.tables.clone();
-        if self.any_stands_still(&tables) {
-            return Ok(());
-        }
-        let of = (operation, &tables[..]);
-        match &coordinated.stage {
-            Stage::Pausing => {}
-            Stage::Walking => return self.repeat_walk(operation, step),
-            Stage::Voting => {
-                for member in coordinated.members.iter().filter(|it| !it.has_voted) {
-                    let prepare = member.prepare.clone().expect("votes are being collected");
-                    let content = TransactionContent::Prepare(prepare);
-                    self.send_to_member(member.id, of, content, step.output);
-                }
-            }
-            Stage::Checking => return self.ask_for_checks(operation, step),
-            Stage::Asking => {
-                for member in coordinated.members.iter().filter(|it| !it.has_answered) {
-                    let content = TransactionContent::AskDecision { to: member.id };
-                    self.send_to_member(member.id, of, content, step.output);
-                }
-            }
-            Stage::Decided(decision) => {
-                for member in coordinated.members.iter().filter(|it| !it.has_ended) {
-                    let content = TransactionContent::Decision {
-                        to: member.id,
-                        decision: decision.clone(),
-                        settled: coordinated.is_seen,
-                    };
-                    self.send_to_member(member.id, of, content, step.output);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes the messages due at once that a peer may have missed.
-    pub(crate) fn hurry_transactions(
-        &mut self,
-        now: ClockReading,
-        concerns: impl Fn(&[PartitionId], &[TableId]) -> bool,
-    ) {
-        let retry_us = self.limits.retry_us;
-        for coordinated in self.transactions.coordinated.values_mut() {
-            let members: Vec<PartitionId> = coordinated.members.iter().map(|it| it.id).collect();
-            let waits = coordinated.stage != Stage::Pausing;
-            if waits && (members.is_empty() || concerns(&members, &coordinated.tables)) {
-                coordinated.retry_us = retry_us;
-                coordinated.due_us = now.monotonic_us;
-            }
-        }
-    }
-
-    /// Answers a member that has heard nothing for long.
-    pub(super) fn on_ask(
-        &mut self,
-        from: CoreId,
-        (operation, member): (OperationId, PartitionId),
-        output: &mut CoreOutput,
-    ) {
-        // An operation whose members are in the log of this core is known from its start on.
-        if self.transactions.coordinated.contains_key(&operation)
-            || operation.head != self.identity.core
-        {
-            return;
-        }
-        let content = TransactionContent::Over {
-            to: member,
-            finished_below: self.own_finished(),
-        };
-        let of = (operation, core::slice::from_ref(&member.table));
-        self.send_transaction(from, of, Position(0), content, output);
-    }
-
-    /// Handles a member's answer to a coordinator that has restarted.
-    pub(super) fn on_known<T: Tables>(
-        &mut self,
-        (operation, id): (OperationId, PartitionId),
-        decision: Option<Decision>,
-        step: &mut Step<'_, T>,
-    ) -> Result<(), TablesError> {
-        let coordinated = self.transactions.coordinated.get_mut(&operation);
-        let Some(coordinated) = coordinated.filter(|it| it.stage == Stage::Asking) else {
-            return Ok(());
-        };
-        let table = coordinated.tables[0];
-        if let Some(member) = coordinated.member_mut(id) {
-            member.has_answered = true;
-        }
-        let is_complete = coordinated.all(|member| member.has_answered);
-        let abort = || {
-            let result = TransactionResult::conflict(table);
-            Decision::Abort(RequestResult::Transaction(result))
-        };
-        match decision {
-            Some(decision) => self.decide_transaction(operation, decision, step),
-            // No member has one, and none accepts one that was sent before the restart.
-            None if is_complete => self.decide_transaction(operation, abort(), step),
-            None => Ok(()),
-        }
-    }
-
-    /// Takes the transactions up again that this core coordinated before it restarted, from the
-    /// members in its log.
-    pub(crate) fn resume_transactions(&mut self, now: ClockReading) {
-        let own = self.identity.core;
-        let mut resumed: Vec<Coordinated> = Vec::new();
-        let mut names = Vec::new();
-        for (key, member) in self.members.iter() {
-            let prepare = &member.prepare;
-            let is_own = key.0.head == own && prepare.transaction.is_some();
-            if !is_own || names.last() == Some(&key.0) {
-                continue;
-            }
-            let Some(request) = prepare.requests.first() else {
-                continue;
-            };
-            let unchanged = prepare
-                .transaction
-                .as_ref()
-                .map_or(0, |part| part.unchanged);
-            names.push(key.0);
-            resumed.push(Coordinated {
-                request: request.clone(),
-                at: key.1,
-                tables: prepare.tables(),
-                changes: Vec::new(),
-                checks: Vec::new(),
-                route: Vec::new(),
-                stage: Stage::Asking,
-                since_us: now.monotonic_us,
-                begun_us: now.monotonic_us,
-                attempts: 1,
-                members: prepare
-                    .members
-                    .iter()
-                    .map(|id| MemberProgress::new(*id, None))
-                    .collect(),
-                unchanged: usize::from(unchanged),
-                passed: BTreeSet::new(),
-                is_seen: false,
-                due_us: now.monotonic_us,
-                retry_us: self.limits.retry_us,
-            });
-        }
-        for (operation, coordinated) in names.into_iter().zip(resumed) {
-            self.operations.resume(operation);
-            let request = &coordinated.request;
-            let is_known = self.sessions.effect_of(request.request).is_some();
-            if !is_known {
-                self.requests.resume(request.request, request.digest);
-            }
-            self.transactions.coordinated.insert(operation, coordinated);
-        }
-    }
-
-    /// Returns whether this core coordinates the request of a transaction.
-    pub(crate) fn coordinates(&self, request: RequestId) -> bool {
-        let mut coordinated = self.transactions.coordinated.values();
-        coordinated.any(|it| it.request.request == request)
     }
 }
 

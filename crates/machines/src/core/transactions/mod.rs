@@ -3,23 +3,29 @@
 //!
 //! | where | what |
 //! |---|---|
-//! | `request` | a client's transaction arrives at the core of its first primary, the *coordinator* |
+//! | `request` | a transaction arrives at the core of its first primary, the *coordinator* |
 //! | `walk` | the primaries lock and evaluate the rows, core after core; nothing is logged |
 //! | `coordinator` | sends each member its part of the prepare, collects votes, decides |
-//! | `part` | what a member does: it judges, votes, logs the decision, settles |
+//! | `progress` | the state of a transaction at its coordinator |
+//! | `part` | the work of a member: it judges, votes, logs the decision, settles |
 //! | `checks` | rows that the client has read are compared, after all votes |
-//! | `changes` | a new configuration: which transactions go on, which are resolved |
+//! | `outcome` | when clients may see the outcome; when all members have it |
+//! | `repeat` | the coordinator sends again what may be lost |
+//! | `changes` | a new configuration: which transactions continue, which are resolved |
 //!
-//! A transaction has one [`Member`](crate::core::member::Member) for each partition that takes part,
-//! as a single-row operation has. Votes and decisions are always on disk before they are sent, so a
-//! core that restarts has forgotten none of them. A resolution commits what a member knows to be
-//! committed, and aborts everything else. So a commit may be seen once it is on the disks of f + 1
-//! failure domains of each table that is changed (R43).
+//! A transaction has one [`Member`](crate::core::member::Member) for each partition that takes
+//! part, as a single-row operation has. Votes and decisions are always on disk before they are
+//! sent, so a core that restarts has forgotten none of them. A resolution commits what a member
+//! knows to be committed, and aborts everything else. So a commit may be seen once it is on the
+//! disks of f + 1 failure domains of each table that is changed (R43).
 
 mod changes;
 mod checks;
 mod coordinator;
+mod outcome;
 mod part;
+mod progress;
+mod repeat;
 mod request;
 mod walk;
 
@@ -35,7 +41,7 @@ use crate::core::CoreMachine;
 use crate::core::contract::{CoreOutput, PeerSend};
 use crate::core::step::Step;
 
-use coordinator::Coordinated;
+use progress::Coordinated;
 use walk::LocalWalk;
 
 /// The transactions of one core, beside their members.
@@ -120,7 +126,7 @@ impl CoreMachine {
         content: TransactionContent,
         output: &mut CoreOutput,
     ) {
-        // A table that was dropped concerns nobody any more.
+        // No core needs the epoch of a table that was dropped.
         let known = tables.iter().filter_map(|table| self.view.table(*table));
         let epochs = known.map(|table| (table.id, table.epoch)).collect();
         let message = PeerMessage::Transaction(TransactionMessage {

@@ -179,6 +179,10 @@ impl CoreMachine {
                 read.waits_for.insert(key.0);
             }
         }
+        // Readers of its other rows can see the transaction before this member has settled it.
+        if !planted::is(Bug::HeldDuringPart) {
+            self.note_change_of_held(key);
+        }
         self.repeat_part(key, output);
     }
 
@@ -254,7 +258,7 @@ impl CoreMachine {
             self.members.remove(&key);
         }
         if !self.members.contains_key(&key) {
-            // What commits has the durable vote of every member: it has ended here before, and was
+            // A commit has the durable vote of every member: it has ended here before, and was
             // forgotten, or the partition has moved here since.
             let keys = self.take_walk(key.0, key.1).unwrap_or_default();
             self.release_keys(key, keys, step)?;

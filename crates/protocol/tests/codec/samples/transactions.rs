@@ -97,6 +97,7 @@ fn walk() -> Walk {
     }
 }
 
+// tidy: long — one sample after the other
 pub fn transactions() -> Vec<(&'static str, Message)> {
     let member = partition(1, 0);
     let executed = |result| Message::Reply(Reply::Executed(RequestResult::Transaction(result)));

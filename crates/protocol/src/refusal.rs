@@ -3,9 +3,9 @@
 use alloc::string::String;
 use core::fmt;
 
-use super::SnapshotFailure;
 use crate::codec::wire_enum;
 use crate::identity::{Epoch, ServerId};
+use crate::snapshot::SnapshotFailure;
 
 /// The reason why a core refused a request. Each variant says when the client may repeat it.
 #[derive(Clone, Debug, PartialEq, Eq)]
