@@ -55,6 +55,8 @@ pub enum BenchCommand {
     Indexes,
     /// A thin index that is made over a full table, with and without load: O8.
     IndexBuilding,
+    /// Transactions that change two rows, compared with updates: T1 to T3.
+    Transfers,
     /// Opening snapshots, and writes while snapshots are opened: Q2, Q3.
     Snapshots,
     /// Load, A, B, C, D and F with rows of 100 B and 1 kB: S7, S8.
@@ -108,6 +110,7 @@ pub fn run(arguments: &MeasureArguments) -> io::Result<()> {
             BenchCommand::Statements,
             BenchCommand::Indexes,
             BenchCommand::IndexBuilding,
+            BenchCommand::Transfers,
             BenchCommand::Snapshots,
             BenchCommand::Ycsb,
             BenchCommand::Servers,
@@ -158,6 +161,7 @@ fn measure(
                 "index-building",
                 experiments::index_building::run(options).await?,
             ),
+            BenchCommand::Transfers => ("transfers", experiments::transfers::run(options).await?),
             BenchCommand::Snapshots => ("snapshots", experiments::snapshots::run(options).await?),
             BenchCommand::Ycsb => ("ycsb", experiments::ycsb::run(options).await?),
             BenchCommand::Scans => ("scans", experiments::scans::run(options).await?),

@@ -406,9 +406,9 @@ impl Coordinator {
         self.others_have_resolved(table).then_some(free_us)
     }
 
-    /// Returns whether the cores that do not hold a table have resolved the transactions that touch
-    /// it (R44): they have its epoch, and report nothing that is open. Until then the holders must
-    /// remember the outcomes.
+    /// Returns whether the cores that hold only other tables have resolved the transactions that
+    /// touch this one (R44): they have its epoch, and report nothing that is open. Until then the
+    /// holders must remember the outcomes.
     fn others_have_resolved(&self, table: &PlacedTable) -> bool {
         let holders = table.holders();
         let servers = self.state.configuration.servers.iter();
@@ -420,14 +420,18 @@ impl Coordinator {
                 core: u16::try_from(core).expect("a server has few cores"),
             })
         });
+        let has_resolved = |report: &CoreSeals| {
+            let seal = report.seals.get(&table.id);
+            let is_open = seal.is_some_and(|seal| seal.stage != SealStage::Resolved);
+            report.epoch >= table.epoch && !is_open
+        };
+        let holds_any = |core: CoreId| {
+            let mut tables = self.state.configuration.tables.iter();
+            tables.any(|table| table.holders().contains(&core))
+        };
         cores.all(|core| {
             let report = self.seals.reports.get(&core);
-            holders.contains(&core)
-                || report.is_some_and(|report| {
-                    let seal = report.seals.get(&table.id);
-                    let is_open = seal.is_some_and(|seal| seal.stage != SealStage::Resolved);
-                    report.epoch >= table.epoch && !is_open
-                })
+            holders.contains(&core) || report.is_some_and(has_resolved) || !holds_any(core)
         })
     }
 

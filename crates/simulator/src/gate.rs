@@ -45,10 +45,26 @@ fn found_by_tests(bug: Bug) -> bool {
 const BATCH: usize = 64;
 
 /// Returns whether a seed's plan has what a bug needs to do harm.
+// tidy: long — a dispatching match
 fn suits(bug: Bug, seed: u64, plan: &RunPlan) -> bool {
     let faults = &plan.faults;
     let has_unique_thin = || plan.schema.thin.iter().any(|index| index.unique);
     match bug {
+        Bug::AttemptNotLookedUp
+        | Bug::ChecksNotJudged
+        | Bug::CommitSeenBeforeKept
+        | Bug::DecidesBeforeLastVote
+        | Bug::HeldDuringPart
+        | Bug::LineOfTransactionsIgnored
+        | Bug::LostEvaluationCounts
+        | Bug::PartWaits
+        | Bug::ReadIgnoresPart
+        | Bug::ResolutionForgetsCommit
+        | Bug::SettledBeforeKept
+        | Bug::VoteBeforeDisk
+        | Bug::WalkAgain
+        | Bug::WalkSurvivesHold => plan.workload.transactions > 0.0,
+        Bug::SealAsksOwnTableOnly => plan.workload.transactions > 0.0 && plan.tables > 1,
         Bug::SealStopsAll => undisturbed::is_checked(seed),
         Bug::LeasesShared | Bug::ReaderUnlimited => plan.workload.snapshots > 0.0,
         Bug::RowsOutsideGiven => plan.schema.indexes.iter().any(|index| index.by_range),

@@ -21,6 +21,7 @@ pub mod sharing;
 pub mod snapshots;
 pub mod statements;
 pub mod tables;
+pub mod transfers;
 pub mod ycsb;
 
 /// Bytes of a frame in `echo`: between a lookup's question and its answer with a row of 100 B.

@@ -50,4 +50,5 @@ mod snapshots;
 mod sql_scripts;
 mod stopped_server;
 mod support;
+mod transactions;
 mod unique_thin;

@@ -209,8 +209,9 @@ impl CoreMachine {
     pub(crate) fn review_seals(&mut self, now: ClockReading, output: &mut CoreOutput) {
         let tables: Vec<TableId> = self.sealing.current.keys().copied().collect();
         for table in tables {
-            self.review_witnesses(table);
-            self.ask_sealed(Some(table), output);
+            if self.review_witnesses(table) {
+                self.ask_sealed(Some(table), output);
+            }
             self.seal_goes_on(table, now, output);
         }
     }
@@ -244,11 +245,8 @@ impl CoreMachine {
             cores.extend(place.map(|place| place.core));
         }
         cores.remove(&own);
-        let seal = self
-            .sealing
-            .current
-            .get_mut(&id)
-            .expect("it was just there");
+        let seal = self.sealing.current.get_mut(&id);
+        let seal = seal.expect("it was just there");
         seal.inquiry.set_peers(&cores)
     }
 
