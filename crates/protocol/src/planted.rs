@@ -42,6 +42,8 @@ bugs! {
     AttemptNotLookedUp = "attempt-not-looked-up", "R45";
     /// A copy of a walk that arrives late begins the walk again beside the members.
     WalkAgain = "walk-again", "R42";
+    /// Rows are given to another core while a transaction of an earlier epoch still changes them.
+    GivenBeforeEnded = "given-before-ended", "R44";
     /// A walk goes on that holds keys while a snapshot is opened.
     WalkSurvivesHold = "walk-survives-hold", "R36";
     /// A coordinator decides before the last member of a transaction has voted.

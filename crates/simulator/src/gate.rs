@@ -54,6 +54,7 @@ fn suits(bug: Bug, seed: u64, plan: &RunPlan) -> bool {
         | Bug::ChecksNotJudged
         | Bug::CommitSeenBeforeKept
         | Bug::DecidesBeforeLastVote
+        | Bug::GivenBeforeEnded
         | Bug::HeldDuringPart
         | Bug::LineOfTransactionsIgnored
         | Bug::LostEvaluationCounts

@@ -3,7 +3,9 @@
 //!
 //! Every answer follows from the request and the tables alone, so requests may be repeated. Rows in
 //! the tables are settled (R3). The answers wait for no operation in progress, because the
-//! requesting partition is a member of all that move its rows (R55).
+//! requesting partition is a member of all that move its rows (R55). Only a transaction can be in
+//! progress since an earlier epoch of the table, in which this partition was no member. Nothing is
+//! given before that has ended (R44).
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -14,7 +16,7 @@ use placement::tables::{Tables, TablesError};
 use placement::{RowView, prefix_end};
 use protocol::codec::Bytes;
 use protocol::configuration::PartitionState;
-use protocol::identity::{CoreId, PartitionId, Position};
+use protocol::identity::{CoreId, PartitionId, Position, TableId};
 use protocol::message::{PeerMessage, RowPage, ScanCounts};
 use protocol::planted::{self, Bug};
 
@@ -34,7 +36,21 @@ impl CoreMachine {
         let serves = table.place(from)?.state == PartitionState::Serving;
         let is_asked = of.table == from.table && table.place(of).is_some();
         let gives = serves && is_asked && !self.recovers(of.table);
+        let gives = gives && !self.has_earlier_transactions(of.table);
         gives.then(|| Arc::clone(table))
+    }
+
+    /// Returns whether a transaction in progress has begun before the table's present epoch. It
+    /// ends only once all of its tables serve. So a core that takes over rows from this one in the
+    /// present epoch would lack its changes.
+    pub(super) fn has_earlier_transactions(&self, table: TableId) -> bool {
+        let epoch = self.view.table_epoch(table);
+        let mut members = self.members.iter();
+        let earlier = members.any(|(key, member)| {
+            let is_open = member.is_transaction() && !member.is_settled();
+            is_open && key.1.table == table && member.prepare.epoch < epoch
+        });
+        earlier && !planted::is(Bug::GivenBeforeEnded)
     }
 
     /// Answers a request for a page of this member's rows. One page serves all requested ranges.
