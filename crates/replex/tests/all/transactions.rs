@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use client::{AbortReason, TransactionResult};
 use client::{Client, ConnectOptions, Error, IfExists, Retry, Snapshot, Table};
 use placement::{Durability, Value};
-use replex::cluster::Cluster;
 use tokio::task::JoinSet;
 
 use crate::support;
