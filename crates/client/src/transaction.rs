@@ -13,7 +13,9 @@ use protocol::codec::Bytes;
 use protocol::expression::{Assignment, Expression};
 use protocol::identity::{TableId, Version};
 use protocol::operation::{Action, Mutation, RequestResult};
-use protocol::transaction::{AbortReason, RowCheck, TransactionChange, TransactionResult};
+use protocol::transaction::{
+    AbortReason, RowCheck, TransactionChange, TransactionResult, check_size,
+};
 use session::{SessionOperation, SessionOutcome};
 
 use crate::client::{Client, other_outcome};
@@ -277,9 +279,11 @@ impl Transaction {
             pk: Bytes(pk),
             version,
         });
+        let checks: Vec<RowCheck> = checks.collect();
+        check_size(&self.changes, &checks).map_err(|message| Error::Invalid { message })?;
         let operation = SessionOperation::Transact {
             changes: self.changes,
-            checks: checks.collect(),
+            checks,
         };
         let what = "a transaction";
         match self.client.run(operation, what, None).await? {

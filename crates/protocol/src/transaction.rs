@@ -5,10 +5,12 @@
 //! of the complete [`Prepare`], and decides by the votes
 //! (`docs/design/2026-11-28-transactions.md`).
 
+use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::codec::{Bytes, wire_enum, wire_struct};
+use crate::codec::{Bytes, Wire, wire_enum, wire_struct};
 use crate::identity::{
     CoreId, Epoch, FinishedLine, OperationId, PartitionId, RequestId, TableId, Version,
 };
@@ -23,8 +25,13 @@ pub use crate::transaction_outcome::{
 pub const CHANGES_MAX: usize = 10_000;
 /// The most checks of one transaction.
 pub const CHECKS_MAX: usize = 10_000;
-/// The most bytes of the changes of one transaction, as they are encoded.
-pub const CHANGE_BYTES_MAX: usize = 8 << 20;
+/// The most bytes of the changes of one transaction, as they are encoded. A walk has them and the
+/// evaluated rows in one frame.
+pub const CHANGE_BYTES_MAX: usize = 3 << 20;
+/// The most bytes of the rows that one transaction changes, as its walk has them.
+pub const EVALUATED_BYTES_MAX: usize = 4 << 20;
+/// The most bytes of the checks of one transaction, as they are encoded.
+pub const CHECK_BYTES_MAX: usize = 4 << 20;
 
 /// A transaction. The client repeats it under the same name until it knows the result (R45).
 #[derive(Clone, Debug, PartialEq)]
@@ -195,6 +202,34 @@ pub enum TransactionContent {
         /// The decision that it has.
         decision: Option<Decision>,
     },
+}
+
+/// Checks that a transaction is within the limits.
+///
+/// # Errors
+/// It is not. The text says which limit, for people.
+pub fn check_size(changes: &[TransactionChange], checks: &[RowCheck]) -> Result<(), String> {
+    let bytes_of = |lengths: &mut dyn Iterator<Item = usize>| lengths.sum::<usize>();
+    let change_bytes = bytes_of(&mut changes.iter().map(|change| change.to_bytes().len()));
+    let check_bytes = bytes_of(&mut checks.iter().map(|check| check.to_bytes().len()));
+    let limits = [
+        (changes.len(), CHANGES_MAX, "changes"),
+        (checks.len(), CHECKS_MAX, "rows that it has read"),
+        (change_bytes, CHANGE_BYTES_MAX, "bytes of changes"),
+        (
+            check_bytes,
+            CHECK_BYTES_MAX,
+            "bytes of keys that it has read",
+        ),
+    ];
+    for (count, most, what) in limits {
+        if count > most {
+            return Err(format!(
+                "the transaction has {count} {what}, and at most {most} are possible: split it"
+            ));
+        }
+    }
+    Ok(())
 }
 
 wire_struct!(Transact {

@@ -10,6 +10,7 @@ mod load;
 mod loss;
 mod ordered;
 mod store;
+mod transfers;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -77,6 +78,7 @@ pub async fn run(arguments: &DemoArguments) -> Result<(), CommandFailure> {
     moved.apply(&mut expected);
     story.chapter("Nothing is lost: every copy is read from the server that holds it");
     crash::compare(&mut story, &cluster, &flights, &expected).await?;
+    transfers::transfers(&mut story, &mut cluster, &flights, &expected).await?;
     loss::loss(&mut story, &mut cluster, flights.schema(), &rows).await?;
     close(&story, cluster, arguments.keep, started)
 }

@@ -22,12 +22,14 @@ const CLAIMS: &[&str] = &[
     "✓ The kill came in mid-load, and every insert was acknowledged in the end",
     "✓ Count and checksum are equal in all copies",
     "✓ Each of the 27,004 acknowledged rows is in each copy",
+    "✓ The kill came between the moves, and every one of them has committed",
+    "✓ Snapshots of both tables have each flight in just one of them, also between the moves",
     "✓ Lookups found every flight of the lost server",
     "✓ They visited exactly as many partitions as the grid of the hybrid predicts",
     "✓ All 3,000 inserts that were begun without it were acknowledged",
     "✓ Every possible row of it survives the loss of any 2 servers again",
     "✓ Each of the 9,000 acknowledged rows is in each copy",
-    "All 17 claims held",
+    "All 19 claims held",
 ];
 
 fn is_empty(folder: &Path) -> bool {

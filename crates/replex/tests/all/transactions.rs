@@ -9,8 +9,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use client::{AbortReason, TransactionResult};
-use client::{Client, ConnectOptions, Error, IfExists, Retry, Snapshot, Table};
+use client::{
+    AbortReason, ChangeOutcome, Client, ConnectOptions, Error, IfExists, IndexSelector, Retry,
+    Snapshot, Table, TransactionResult,
+};
 use placement::{Durability, Value};
 use tokio::task::JoinSet;
 
@@ -249,4 +251,104 @@ async fn expect_results(moves: &Table, results: &Results) {
     }
     let known = results.committed.len() + results.unknown.len();
     assert!(found.len() <= known, "{} of {known} moves", found.len());
+}
+
+#[tokio::test]
+async fn commit_has_every_change_or_none() {
+    let cluster = support::cluster(2).await;
+    let table = rows::create(&cluster).await;
+    rows::insert(&table, 0..2).await;
+    let client = table.client();
+    let score = async |id: i64| {
+        let found = table.lookup(IndexSelector::PrimaryKey, &[Value::Int64(id)]);
+        let found = found.unwrap().await.unwrap();
+        found.first().map(|row| number(&row.values[2]))
+    };
+    let pk = [0, 1, 2].map(|id| [Value::Int64(id)]);
+
+    // Changes of one row follow each other, and a savepoint cuts off those after it.
+    let mut kept = client.transaction();
+    kept.add(&table, &pk[0], "score", 5).unwrap();
+    kept.set(&table, &pk[0], "city", Value::Text("Oslo".into()))
+        .unwrap();
+    let point = kept.savepoint();
+    kept.insert(&table, &rows::person(1)).unwrap();
+    kept.roll_back_to(point);
+    kept.insert(&table, &rows::person(2)).unwrap();
+    kept.add(&table, &pk[2], "score", 1).unwrap();
+    let committed = kept.commit().await.unwrap();
+    let TransactionResult::Committed { outcomes, .. } = &committed else {
+        panic!("{}", client.explain(&committed));
+    };
+    assert_eq!(outcomes, &[ChangeOutcome::Applied; 4]);
+    assert_eq!([score(0).await, score(2).await], [Some(5), Some(3)]);
+    let found = table.lookup("by_city", &[Value::Text("Oslo".into())]);
+    assert_eq!(found.unwrap().await.unwrap().len(), 1);
+
+    // A duplicate, a missing row, and a row that has changed since it was read.
+    let mut duplicate = client.transaction();
+    duplicate.add(&table, &pk[0], "score", 1).unwrap();
+    duplicate.insert(&table, &rows::person(1)).unwrap();
+    let text = client.explain(&duplicate.commit().await.unwrap());
+    assert!(text.contains("already has a row"), "{text}");
+    let mut missing = client.transaction();
+    missing.delete(&table, &pk[0], None).unwrap();
+    missing.delete(&table, &[Value::Int64(77)], None).unwrap();
+    let text = client.explain(&missing.commit().await.unwrap());
+    assert!(text.contains("change number 1"), "{text}");
+    let mut late = client.transaction();
+    late.get(&table, &pk[1]).await.unwrap().unwrap();
+    late.add(&table, &pk[0], "score", 1).unwrap();
+    let mut between = client.transaction();
+    between.add(&table, &pk[1], "score", 1).unwrap();
+    let _ = between.commit().await.unwrap();
+    let text = client.explain(&late.commit().await.unwrap());
+    assert!(text.contains("has changed since"), "{text}");
+    assert_eq!(score(0).await, Some(5));
+}
+
+#[tokio::test]
+async fn transaction_above_a_limit_is_refused_and_harms_nothing() {
+    let mut cluster = support::cluster(2).await;
+    let table = rows::create(&cluster).await;
+    let client = table.client();
+    let mut many = client.transaction();
+    for id in 0..=10_000 {
+        many.add(&table, &[Value::Int64(id)], "score", 1).unwrap();
+    }
+    let text = many.commit().await.unwrap_err().to_string();
+    assert!(text.contains("10001 changes"), "{text}");
+
+    let note = Value::Text("n".repeat(900_000));
+    let large = |id: i64| {
+        let mut row = rows::person(id);
+        row[3] = note.clone();
+        row
+    };
+    let mut written = client.transaction();
+    for id in 0..4 {
+        written.insert(&table, &large(id)).unwrap();
+    }
+    let text = written.commit().await.unwrap_err().to_string();
+    assert!(text.contains("bytes of changes"), "{text}");
+
+    // Small changes of large rows.
+    for id in 0..6 {
+        let _ = table.insert(&large(id)).await.unwrap();
+    }
+    let mut updated = client.transaction();
+    for id in 0..6 {
+        updated
+            .add(&table, &[Value::Int64(id)], "score", 1)
+            .unwrap();
+    }
+    let text = client.explain(&updated.commit().await.unwrap());
+    assert!(text.contains("split it"), "{text}");
+    let mut fewer = client.transaction();
+    for id in 0..4 {
+        fewer.add(&table, &[Value::Int64(id)], "score", 1).unwrap();
+    }
+    let result = fewer.commit().await.unwrap();
+    assert!(result.took_effect(), "{}", client.explain(&result));
+    cluster.check_processes().unwrap();
 }

@@ -1,7 +1,6 @@
 //! A client's transaction, at the core of its first primary.
 
 use alloc::collections::BTreeSet;
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -9,9 +8,7 @@ use placement::tables::{Tables, TablesError};
 use protocol::codec::Wire;
 use protocol::identity::{CoreId, PartitionId, TableId};
 use protocol::message::Refusal;
-use protocol::transaction::{
-    CHANGE_BYTES_MAX, CHANGES_MAX, CHECKS_MAX, Transact, TransactionChange,
-};
+use protocol::transaction::{Transact, TransactionChange, check_size};
 
 use crate::core::CoreMachine;
 use crate::core::answers::ReplyDestination;
@@ -56,17 +53,7 @@ impl CoreMachine {
     /// Checks that a transaction may begin here. Returns the cores of its primaries, ascending.
     fn admit_transaction(&self, transact: &Transact) -> Result<Vec<CoreId>, Refusal> {
         let invalid = |message: String| Refusal::Invalid { message };
-        let counts = [
-            (transact.changes.len(), CHANGES_MAX, "changes"),
-            (transact.checks.len(), CHECKS_MAX, "checks"),
-        ];
-        for (count, most, what) in counts {
-            if count > most {
-                let text =
-                    format!("the transaction has {count} {what}; at most {most} are possible");
-                return Err(invalid(text));
-            }
-        }
+        check_size(&transact.changes, &transact.checks).map_err(invalid)?;
         if transact.changes.is_empty() {
             return Err(invalid(
                 "a transaction without changes needs no commit".into(),
@@ -88,13 +75,11 @@ impl CoreMachine {
                 "the transaction names no epoch of one of its tables".into(),
             ));
         }
-        let mut bytes = 0;
         let mut cores = BTreeSet::new();
         for check in &transact.checks {
             self.primary_of_row(check.table, &check.pk)?;
         }
         for change in &transact.changes {
-            bytes += change.mutation.to_bytes().len();
             let primary = self.primary_of(change)?;
             let place = self.view.place(primary).ok_or(Refusal::WrongPartition)?;
             let table = self
@@ -103,13 +88,6 @@ impl CoreMachine {
                 .ok_or(Refusal::WrongPartition)?;
             evaluate::check(table, &change.mutation).map_err(invalid)?;
             cores.insert(place.core);
-        }
-        if bytes > CHANGE_BYTES_MAX {
-            let text = format!(
-                "the changes of the transaction have {bytes} bytes; at most {CHANGE_BYTES_MAX} are \
-                 possible"
-            );
-            return Err(invalid(text));
         }
         let is_here = cores.first() == Some(&self.identity.core)
             && self.partitions.contains_key(&transact.partition);

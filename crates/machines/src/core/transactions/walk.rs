@@ -7,9 +7,11 @@
 //! primaries then refuse the prepare.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
 use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
+use protocol::codec::Wire;
 use protocol::identity::{
     ClockReading, CoreId, OperationId, PartitionId, Position, TableId, Version,
 };
@@ -17,7 +19,8 @@ use protocol::message::Refusal;
 use protocol::operation::{RequestResult, RowChange};
 use protocol::planted::{self, Bug};
 use protocol::transaction::{
-    AbortReason, ChangeOutcome, EvaluatedRow, TransactionContent, TransactionResult, Walk, WalkEnd,
+    AbortReason, ChangeOutcome, EVALUATED_BYTES_MAX, EvaluatedRow, TransactionContent,
+    TransactionResult, Walk, WalkEnd,
 };
 
 use crate::core::CoreMachine;
@@ -184,21 +187,33 @@ impl CoreMachine {
         }
         let mut walk = local.walk.clone();
         let rows = local.rows.clone();
+        let size = |row: &EvaluatedRow| row.to_bytes().len();
+        let mut bytes: usize = walk.evaluated.iter().map(size).sum();
         for ((primary, pk), changes) in rows {
-            match self.evaluate_row((primary, &pk), &changes, &mut walk, step)? {
-                Ok(Some(change)) => walk.evaluated.push(EvaluatedRow {
+            let mut evaluated = self.evaluate_row((primary, &pk), &changes, &mut walk, step)?;
+            if let Ok(Some(change)) = &evaluated {
+                let row = EvaluatedRow {
                     table: primary.table,
-                    change,
-                }),
-                Ok(None) => {}
-                Err(reason) => {
-                    let result = TransactionResult::Aborted {
-                        table: primary.table,
-                        reason,
-                    };
-                    self.drop_walk(operation, step)?;
-                    return self.end_walk((operation, &tables), WalkEnd::Aborted(result), step);
+                    change: change.clone(),
+                };
+                bytes += size(&row);
+                if bytes > EVALUATED_BYTES_MAX {
+                    let message = format!(
+                        "the rows that the transaction changes have more than \
+                         {EVALUATED_BYTES_MAX} bytes: split it"
+                    );
+                    evaluated = Err(AbortReason::Invalid { message });
+                } else {
+                    walk.evaluated.push(row);
                 }
+            }
+            if let Err(reason) = evaluated {
+                let result = TransactionResult::Aborted {
+                    table: primary.table,
+                    reason,
+                };
+                self.drop_walk(operation, step)?;
+                return self.end_walk((operation, &tables), WalkEnd::Aborted(result), step);
             }
         }
         let local = self.transactions.walks.get_mut(&operation);
