@@ -287,7 +287,8 @@ mod tests {
         };
         assert_eq!(rows(&ledger, 3), 0);
         // Unless the epoch does serve.
-        let served = ledger.served((core(0), Epoch(2)), &[own.table], |_| true);
+        let tables = [own.table, partition(0).table];
+        let served = ledger.served((core(0), Epoch(2)), &tables, |_| true);
         served.expect("it is the only decision");
         assert_eq!(rows(&ledger, 3), 1);
     }

@@ -197,10 +197,9 @@ mod tests {
         ledger.append((core(0), Position(2)), &sealed(7), None);
         let decided = crate::ledger::testing::decided(1, 0, abort.clone());
         ledger.append((core(0), Position(3)), &decided, None);
-        assert_eq!(
-            ledger.served((core(0), Epoch(7)), &[TableId(1)], |_| true),
-            Ok(())
-        );
+        let tables = [TableId(1), TableId::default()];
+        let served = ledger.served((core(0), Epoch(7)), &tables, |_| true);
+        assert_eq!(served, Ok(()));
         let of_entry = |awaited| resolved(entry(&ledger), &Decision::Commit, Epoch(awaited));
         assert_eq!(of_entry(6), Ok(()));
         assert!(of_entry(7).is_err());
