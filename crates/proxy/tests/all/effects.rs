@@ -174,6 +174,10 @@ async fn effects_equal_those_of_postgresql() {
             "{statement}: {effect:?}"
         );
         if leaves {
+            drop(raw);
+            // The server ends a session some time after its connection, and its locks with it.
+            let free = "SELECT pg_advisory_lock(1); SELECT pg_advisory_unlock(1)";
+            admin.batch_execute(free).await.unwrap();
             raw = Raw::log_in(postgres.socket()).await;
         }
     }
