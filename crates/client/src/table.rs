@@ -232,10 +232,15 @@ impl Table {
     /// # Errors
     /// As [`Table::insert`].
     pub async fn insert_or_keep(&self, values: &[Value]) -> Result<RequestResult, Error> {
+        self.execute(self.keeping_insertion(values)?).await
+    }
+
+    /// Returns the mutation that [`Table::insert_or_keep`] executes.
+    pub(crate) fn keeping_insertion(&self, values: &[Value]) -> Result<Mutation, Error> {
         let row = Bytes(encode_row(&self.schema().columns, values)?);
         let pk = self.pk_of_row(values)?;
         let action = Action::InsertOrKeep { row };
-        self.execute(Mutation { pk, action }).await
+        Ok(Mutation { pk, action })
     }
 
     /// Writes a new row, or changes the row with the same primary key. In the assignments
@@ -452,7 +457,7 @@ impl Table {
         }
     }
 
-    pub(crate) fn pk_of_row(&self, values: &[Value]) -> Result<Bytes, Error> {
+    fn pk_of_row(&self, values: &[Value]) -> Result<Bytes, Error> {
         let columns = self.schema().primary_key.iter();
         let key = encode_key(columns.map(|column| values[*column].as_ref()));
         check_key_bytes(&key)?;

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use placement::{Value, encode_row};
+use placement::Value;
 use protocol::codec::Bytes;
 use protocol::expression::{Assignment, Expression};
 use protocol::identity::{TableId, Version};
@@ -82,19 +82,14 @@ impl Client {
         let name = table
             .as_ref()
             .map_or("a dropped table", |it| &it.schema().name);
-        let of_row = |result: &RequestResult| match &table {
-            Some(table) => table.explain(result),
-            None => "a table of the transaction was dropped".to_owned(),
-        };
         match reason {
-            AbortReason::Duplicate { replex, key } => of_row(&RequestResult::Duplicate {
-                replex: *replex,
-                key: key.clone(),
-            }),
-            AbortReason::NotDense { replex, expected } => of_row(&RequestResult::NotDense {
-                replex: *replex,
-                expected: *expected,
-            }),
+            AbortReason::Duplicate { .. } | AbortReason::NotDense { .. } => {
+                let result = RequestResult::of_abort(reason);
+                match table.as_ref().zip(result) {
+                    Some((table, result)) => table.explain(&result),
+                    None => "a table of the transaction was dropped".to_owned(),
+                }
+            }
             AbortReason::Invalid { message } => message.clone(),
             AbortReason::NotApplied { change, .. } => format!(
                 "change number {change} of the transaction, in table {name}, found nothing to change"
@@ -126,10 +121,8 @@ impl Transaction {
     /// # Errors
     /// The values fit no row of the table.
     pub fn insert_or_keep(&mut self, table: &Table, values: &[Value]) -> Result<(), Error> {
-        let row = Bytes(encode_row(&table.schema().columns, values)?);
-        let pk = table.pk_of_row(values)?;
-        let action = Action::InsertOrKeep { row };
-        self.change(table, Mutation { pk, action }, false);
+        let mutation = table.keeping_insertion(values)?;
+        self.change(table, mutation, false);
         Ok(())
     }
 

@@ -18,7 +18,7 @@ use protocol::configuration::{PlacedTable, Sealing, ServerState};
 use protocol::identity::{ClockReading, CoreId, Epoch, ServerId, TableId};
 use protocol::message::{SealReport, SealStage};
 
-use super::{Coordinator, CoordinatorOutput, Outcome, Refused};
+use super::{Coordinator, CoordinatorOutput, Outcome, Refused, core_id};
 
 /// How long the end of an epoch waits for a server that was stopped cleanly: as long as a restart.
 const PATIENCE_US: u64 = 5_000_000;
@@ -415,10 +415,7 @@ impl Coordinator {
         let up = servers.filter(|server| server.state == ServerState::Up);
         let mut cores = up.flat_map(|server| {
             let numbers = 0..server.cores.len();
-            numbers.map(|core| CoreId {
-                server: server.id,
-                core: u16::try_from(core).expect("a server has few cores"),
-            })
+            numbers.map(|core| core_id(server.id, core))
         });
         let has_resolved = |report: &CoreSeals| {
             let seal = report.seals.get(&table.id);

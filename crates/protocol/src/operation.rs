@@ -100,7 +100,28 @@ pub enum RequestResult {
     Transaction(TransactionResult),
 }
 
+impl Decision {
+    /// Returns the decision that aborts a transaction with this result.
+    pub fn abort_transaction(result: TransactionResult) -> Decision {
+        Decision::Abort(RequestResult::Transaction(result))
+    }
+}
+
 impl RequestResult {
+    /// Returns the result with which a single change is refused for the same reason; none if only a
+    /// transaction can have the reason.
+    pub fn of_abort(reason: &AbortReason) -> Option<RequestResult> {
+        Some(match reason.clone() {
+            AbortReason::Duplicate { replex, key } => RequestResult::Duplicate { replex, key },
+            AbortReason::NotDense { replex, expected } => {
+                RequestResult::NotDense { replex, expected }
+            }
+            AbortReason::Invalid { message } => RequestResult::Invalid { message },
+            AbortReason::Conflict => RequestResult::Conflict,
+            AbortReason::NotApplied { .. } | AbortReason::Changed { .. } => return None,
+        })
+    }
+
     /// Returns the result of a transaction that a partition of this table refuses with this reason.
     pub fn refuses_transaction(self, table: TableId) -> TransactionResult {
         let reason = match self {

@@ -1,6 +1,7 @@
 //! Checks the properties: invariants I1 to I4 in every state, and that a cluster at rest has
 //! finished all operations (I5, I16).
 
+use crate::changes::contradiction;
 use crate::commit::case::MemberPlace;
 use crate::commit::chain::CaseRules;
 use crate::commit::resolution::SealedOutcome;
@@ -34,15 +35,7 @@ impl CaseRules<'_> {
         let commit = self.knows(state, operation, ModelDecision::Commit);
         let abort = self.knows(state, operation, ModelDecision::Abort);
         let name = self.case.operations[operation].name;
-        if seen_commit && (abort || seen_abort) {
-            Some(format!("I2: {name} was seen committed, and is aborted"))
-        } else if seen_abort && commit {
-            Some(format!("I2: {name} was seen aborted, and is committed"))
-        } else if commit && abort {
-            Some(format!("I3: {name} is both committed and aborted"))
-        } else {
-            None
-        }
+        contradiction(name, (seen_commit, seen_abort), (commit, abort))
     }
 
     fn committed(&self, state: &ModelState, operation: usize) -> bool {

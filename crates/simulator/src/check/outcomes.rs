@@ -110,7 +110,8 @@ pub fn kept(
     {
         None => Ok(()),
         Some((table, (needed, [all, kept]))) => Err(format!(
-            "{:?} is seen as committed, but of table {} the decision is durable in {kept:?} of              {all:?}, and must be in {needed}",
+            "{:?} is seen as committed, but of table {} the decision is durable in {kept:?} of \
+             {all:?}, and must be in {needed}",
             entry.prepare.operation, table.0
         )),
     }

@@ -416,7 +416,7 @@ impl World {
 
     /// Returns the copies that a client may read; none if it does not know the table. A few read
     /// one that is being made, as no client should: they receive what the others have.
-    pub fn readable(&mut self, number: u64, id: TableId, table: &Translation) -> Vec<usize> {
+    fn readable(&mut self, number: u64, id: TableId, table: &Translation) -> Vec<usize> {
         let early = self.random.chance(0.05);
         let session = &self.clients[&number].session;
         let Some(known) = session.configuration() else {

@@ -150,25 +150,16 @@ impl World {
         if table != id {
             return Ok(Observation::Nothing);
         }
+        if let Some(result) = RequestResult::of_abort(reason) {
+            return translation.seen(&result);
+        }
         Ok(match reason {
-            AbortReason::Duplicate { replex, key } => {
-                translation.seen(&RequestResult::Duplicate {
-                    replex: *replex,
-                    key: key.clone(),
-                })?
-            }
-            AbortReason::NotDense { replex, expected } => {
-                Observation::NotDense(usize::from(*replex), *expected)
-            }
             AbortReason::NotApplied { change, outcome } => {
                 let index = (*change as usize).checked_sub(first);
                 let index = index.ok_or_else(|| format!("{result:?} is of another part"))?;
                 Observation::Unapplied(index, Box::new(Translation::done(*outcome)))
             }
-            AbortReason::Changed { .. } | AbortReason::Conflict => Observation::Nothing,
-            AbortReason::Invalid { message } => {
-                return Err(format!("a valid transaction was called invalid: {message}"));
-            }
+            _ => Observation::Nothing,
         })
     }
 }

@@ -64,17 +64,9 @@ fn duplicate_of_several<T: Tables>(
         let Some(key) = key else {
             continue;
         };
-        let mut other = !entering.insert(key.clone());
-        let end = prefix_end(&key);
-        let rows = partition.rows_table();
-        tables.scan(rows, &key, end.as_deref(), &mut |entry, _| {
-            other |= entry[key.len()..] != *change.pk.0 && !leaving.contains(entry);
-            match other {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        })?;
-        if other && !planted::is(Bug::UniqueUnchecked) {
+        let twice = !entering.insert(key.clone()) && !planted::is(Bug::UniqueUnchecked);
+        let leaves = |entry: &[u8]| leaving.contains(entry);
+        if twice || is_taken(member, (&key, &change.pk), leaves, tables)? {
             return Ok(Some(RequestResult::Duplicate {
                 replex: partition.replex,
                 key: key.into(),
@@ -91,13 +83,8 @@ fn not_dense_together<T: Tables>(
     tables: &T,
 ) -> Result<Option<RequestResult>, TablesError> {
     let partition = member.partition();
-    let replex = usize::from(partition.replex);
     let table = &member.table;
-    let place = |row: &RowView<'_>| {
-        let here = table.layout.partition_of_row(replex, row) == partition.number;
-        let group = table.constrained_key(replex, row).filter(|_| here)?;
-        Some((group, table.dense_value(replex, row)))
-    };
+    let place = |row: &RowView<'_>| dense_place(member, row);
     // By group: the values that leave, and those that enter.
     let mut groups: BTreeMap<Vec<u8>, [BTreeSet<i64>; 2]> = BTreeMap::new();
     for change in &member.prepare.changes {
@@ -153,29 +140,46 @@ fn duplicate<T: Tables>(
     let Some(key) = row.and_then(|row| member.table.constrained_key(replex, &row)) else {
         return Ok(None);
     };
-    let is_thin = member.table.replexes[replex].is_thin();
-    if is_thin && planted::is(Bug::UniqueEntriesUnchecked) {
-        return Ok(None);
-    }
-    let mut other = false;
-    let end = prefix_end(&key);
-    tables.scan(
-        partition.rows_table(),
-        &key,
-        end.as_deref(),
-        &mut |entry, _| {
-            other |= entry[key.len()..] != *change.pk.0 && !planted::is(Bug::UniqueUnchecked);
-            if other {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        },
-    )?;
+    let other = is_taken(member, (&key, &change.pk), |_| false, tables)?;
     Ok(other.then(|| RequestResult::Duplicate {
         replex: partition.replex,
         key: key.into(),
     }))
+}
+
+/// Returns whether a row other than `pk` has the unique key, except rows that leave it.
+fn is_taken<T: Tables>(
+    member: &Member,
+    (key, pk): (&[u8], &[u8]),
+    leaves: impl Fn(&[u8]) -> bool,
+    tables: &T,
+) -> Result<bool, TablesError> {
+    let partition = member.partition();
+    let is_thin = member.table.replexes[usize::from(partition.replex)].is_thin();
+    let unchecked = is_thin && planted::is(Bug::UniqueEntriesUnchecked);
+    if unchecked || planted::is(Bug::UniqueUnchecked) {
+        return Ok(false);
+    }
+    let mut other = false;
+    let (rows, end) = (partition.rows_table(), prefix_end(key));
+    tables.scan(rows, key, end.as_deref(), &mut |entry, _| {
+        other |= entry[key.len()..] != *pk && !leaves(entry);
+        match other {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    })?;
+    Ok(other)
+}
+
+/// Returns the group and the value of a row in a dense index; none if its group is in another
+/// partition, or a column of its key is NULL.
+fn dense_place(member: &Member, row: &RowView<'_>) -> Option<(Vec<u8>, i64)> {
+    let (partition, table) = (member.partition(), &member.table);
+    let replex = usize::from(partition.replex);
+    let here = table.layout.partition_of_row(replex, row) == partition.number;
+    let group = table.constrained_key(replex, row).filter(|_| here)?;
+    Some((group, table.dense_value(replex, row)))
 }
 
 /// Returns the vote of a member that does not wait for a pending row with the same key: a planted
@@ -203,13 +207,8 @@ fn not_dense<T: Tables>(
     tables: &T,
 ) -> Result<Option<RequestResult>, TablesError> {
     let partition = member.partition();
-    let replex = usize::from(partition.replex);
     let table = &member.table;
-    let place = |row: &RowView<'_>| {
-        let here = table.layout.partition_of_row(replex, row) == partition.number;
-        let group = table.constrained_key(replex, row).filter(|_| here)?;
-        Some((group, table.dense_value(replex, row)))
-    };
+    let place = |row: &RowView<'_>| dense_place(member, row);
     let leaves = table.old_row(change).and_then(|row| place(&row));
     let enters = table.new_row(change).and_then(|row| place(&row));
     if leaves == enters || matches!(change.old, protocol::operation::OldRow::SameKeys { .. }) {

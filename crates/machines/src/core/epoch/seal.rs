@@ -18,7 +18,7 @@ use placement::{Durability, prove};
 use protocol::configuration::Server;
 use protocol::identity::{ClockReading, CoreId, Epoch, OperationId, Position, ServerId, TableId};
 use protocol::message::{PeerMessage, Refusal, SealReport, SealStage};
-use protocol::operation::{Decision, Prepare, RequestResult};
+use protocol::operation::{Decision, Prepare};
 use protocol::planted::{self, Bug};
 use protocol::record::Record;
 use protocol::transaction::TransactionResult;
@@ -599,7 +599,7 @@ impl CoreMachine {
             all.len() - left.len() < kept.min(all.len())
         };
         let result = TransactionResult::conflict(prepare.table);
-        let abort = Decision::Abort(RequestResult::Transaction(result));
+        let abort = Decision::abort_transaction(result);
         match domains.is_empty() || domains.iter().any(knows) {
             true => Resolution::Decided(abort),
             false => Resolution::Stuck,

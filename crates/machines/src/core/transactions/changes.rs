@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use placement::tables::{Tables, TablesError};
 use protocol::identity::{OperationId, TableId};
 use protocol::message::Refusal;
-use protocol::operation::{Decision, RequestResult};
+use protocol::operation::Decision;
 use protocol::transaction::TransactionResult;
 
 use crate::core::CoreMachine;
@@ -65,7 +65,7 @@ impl CoreMachine {
             return Ok(());
         };
         let result = TransactionResult::conflict(dropped);
-        let decision = Decision::Abort(RequestResult::Transaction(result));
+        let decision = Decision::abort_transaction(result);
         self.decide_transaction(operation, decision, step)
     }
 

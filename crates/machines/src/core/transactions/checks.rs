@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
 use protocol::identity::{CoreId, OperationId, PartitionId, Position, TableId, Version};
-use protocol::operation::{Decision, RequestResult};
+use protocol::operation::Decision;
 use protocol::transaction::{AbortReason, RowCheck, TransactionContent, TransactionResult};
 
 use crate::core::CoreMachine;
@@ -109,8 +109,8 @@ impl CoreMachine {
         if let Some((check, table)) = failed {
             let reason = AbortReason::Changed { check };
             let result = TransactionResult::Aborted { table, reason };
-            let reason = RequestResult::Transaction(result);
-            return self.decide_transaction(operation, Decision::Abort(reason), step);
+            let abort = Decision::abort_transaction(result);
+            return self.decide_transaction(operation, abort, step);
         }
         coordinated.passed.extend(passed);
         match coordinated.passed.len() == coordinated.checks.len() {

@@ -40,28 +40,17 @@ impl CoreMachine {
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         let tables = transact.epochs.iter().map(|(table, _)| *table).collect();
+        let request = RequestRecord {
+            request: transact.request,
+            acknowledged_below: transact.acknowledged_below,
+            digest,
+            result: RequestResult::Conflict,
+        };
         let coordinated = Coordinated {
-            request: RequestRecord {
-                request: transact.request,
-                acknowledged_below: transact.acknowledged_below,
-                digest,
-                result: RequestResult::Conflict,
-            },
-            at: transact.partition,
-            tables,
             changes: transact.changes,
             checks: transact.checks,
             route,
-            stage: Stage::Walking,
-            since_us: step.now.monotonic_us,
-            begun_us: step.now.monotonic_us,
-            attempts: 0,
-            members: Vec::new(),
-            unchanged: 0,
-            passed: BTreeSet::new(),
-            is_seen: false,
-            due_us: 0,
-            retry_us: 0,
+            ..Coordinated::new(request, transact.partition, tables, step.now)
         };
         self.begin_attempt(coordinated, step)
     }
@@ -175,7 +164,8 @@ impl CoreMachine {
                 .table(row.table)
                 .expect("walks end with a table's epoch");
             let (members, _) = table.members(&row.change);
-            let head = self.head_of(row.table, &row.change.pk);
+            let head = self.primary_of_row(row.table, &row.change.pk);
+            let head = head.expect("it was decoded on arrival");
             changed.insert((row.table, &row.change.pk));
             for id in members {
                 let part = parts.entry(id).or_insert_with(|| Part::new(id, head));
@@ -186,7 +176,7 @@ impl CoreMachine {
         let mut still: BTreeMap<PartitionId, Part> = BTreeMap::new();
         for change in &walk.changes {
             let pk = &change.mutation.pk;
-            let head = self.head_of(change.table, pk);
+            let head = self.primary_of(change).expect("it was decoded on arrival");
             if changed.contains(&(change.table, pk)) {
                 continue;
             }
@@ -208,16 +198,6 @@ impl CoreMachine {
             }
         }
         parts
-    }
-
-    fn head_of(&self, table: TableId, pk: &[u8]) -> PartitionId {
-        let table = self
-            .view
-            .table(table)
-            .expect("walks end with a table's epoch");
-        let number = crate::core::chain::primary_partition(table, pk);
-        let number = number.expect("it was decoded on arrival");
-        table.partition(table.layout.primary(), number)
     }
 
     /// Returns the reason why the members of a transaction cannot take part: a server is lost, or a
@@ -390,9 +370,8 @@ impl CoreMachine {
             return Ok(());
         };
         if let Vote::No(reason) = vote {
-            let result = reason.refuses_transaction(id.table);
-            let reason = RequestResult::Transaction(result);
-            return self.decide_transaction(operation, Decision::Abort(reason), step);
+            let abort = Decision::abort_transaction(reason.refuses_transaction(id.table));
+            return self.decide_transaction(operation, abort, step);
         }
         member.has_voted = true;
         let missing = coordinated
@@ -443,8 +422,7 @@ impl CoreMachine {
     }
 
     /// Ends the request of a transaction that was aborted after its prepare, or lets it begin again
-    /// under another name. The members of this attempt still
-    /// need the decision.
+    /// under another name. The members of this attempt still need the decision.
     fn end_request<T: Tables>(
         &mut self,
         operation: OperationId,
@@ -453,23 +431,14 @@ impl CoreMachine {
     ) -> Result<(), TablesError> {
         let old = self.transactions.coordinated.get_mut(&operation);
         let old = old.expect("callers have it");
+        let (request, tables) = (old.request.clone(), old.tables.clone());
         let next = Coordinated {
-            request: old.request.clone(),
-            at: old.at,
-            tables: old.tables.clone(),
             changes: core::mem::take(&mut old.changes),
             checks: core::mem::take(&mut old.checks),
             route: old.route.clone(),
-            stage: Stage::Pausing,
             since_us: old.since_us,
-            begun_us: old.begun_us,
             attempts: old.attempts,
-            members: Vec::new(),
-            unchanged: 0,
-            passed: BTreeSet::new(),
-            is_seen: false,
-            due_us: 0,
-            retry_us: 0,
+            ..Coordinated::new(request, old.at, tables, step.now)
         };
         // A restart forgets the changes. The client sends them again.
         let is_resumed = next.changes.is_empty();

@@ -8,7 +8,7 @@ use placement::tables::{Tables, TablesError};
 use protocol::identity::{
     ClockReading, CoreId, OperationId, PartitionId, Position, RequestId, TableId,
 };
-use protocol::operation::{Decision, RequestResult};
+use protocol::operation::Decision;
 use protocol::planted::{self, Bug};
 use protocol::transaction::{TransactionContent, TransactionResult};
 
@@ -143,7 +143,7 @@ impl CoreMachine {
         let table = coordinated.tables[0];
         if coordinated.stage == Stage::Asking && coordinated.all(|member| member.has_answered) {
             let result = TransactionResult::conflict(table);
-            let abort = Decision::Abort(RequestResult::Transaction(result));
+            let abort = Decision::abort_transaction(result);
             return self.decide_transaction(operation, abort, step);
         }
         if coordinated.decision().is_some() {
@@ -208,10 +208,7 @@ impl CoreMachine {
             member.has_answered = true;
         }
         let is_complete = coordinated.all(|member| member.has_answered);
-        let abort = || {
-            let result = TransactionResult::conflict(table);
-            Decision::Abort(RequestResult::Transaction(result))
-        };
+        let abort = || Decision::abort_transaction(TransactionResult::conflict(table));
         match decision {
             Some(decision) => self.decide_transaction(operation, decision, step),
             // No member has one, and none accepts one that was sent before the restart.
@@ -240,27 +237,15 @@ impl CoreMachine {
                 .as_ref()
                 .map_or(0, |part| part.unchanged);
             names.push(key.0);
+            let members = prepare.members.iter();
+            let members = members.map(|id| MemberProgress::new(*id, None));
             resumed.push(Coordinated {
-                request: request.clone(),
-                at: key.1,
-                tables: prepare.tables(),
-                changes: Vec::new(),
-                checks: Vec::new(),
-                route: Vec::new(),
                 stage: Stage::Asking,
-                since_us: now.monotonic_us,
-                begun_us: now.monotonic_us,
                 attempts: 1,
-                members: prepare
-                    .members
-                    .iter()
-                    .map(|id| MemberProgress::new(*id, None))
-                    .collect(),
+                members: members.collect(),
                 unchanged: usize::from(unchanged),
-                passed: BTreeSet::new(),
-                is_seen: false,
-                due_us: now.monotonic_us,
                 retry_us: self.limits.retry_us,
+                ..Coordinated::new(request.clone(), key.1, prepare.tables(), now)
             });
         }
         for (operation, coordinated) in names.into_iter().zip(resumed) {

@@ -343,7 +343,7 @@ impl CoreMachine {
         }
         // In the log, too: later operations on its keys must not wait for it after a restart.
         let result = TransactionResult::conflict(key.1.table);
-        let decision = Decision::Abort(RequestResult::Transaction(result));
+        let decision = Decision::abort_transaction(result);
         self.take_outcome(key, decision, true, step)
     }
 

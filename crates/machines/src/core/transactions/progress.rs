@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use protocol::identity::{CoreId, PartitionId, RequestId, TableId};
+use protocol::identity::{ClockReading, CoreId, PartitionId, RequestId, TableId};
 use protocol::operation::{Decision, Prepare, RequestRecord};
 use protocol::transaction::{RowCheck, TransactionChange};
 
@@ -79,6 +79,33 @@ impl MemberProgress {
 }
 
 impl Coordinated {
+    /// Returns a transaction of which no attempt has begun. The request arrived at this core now.
+    pub fn new(
+        request: RequestRecord,
+        at: PartitionId,
+        tables: Vec<TableId>,
+        now: ClockReading,
+    ) -> Coordinated {
+        Coordinated {
+            request,
+            at,
+            tables,
+            changes: Vec::new(),
+            checks: Vec::new(),
+            route: Vec::new(),
+            stage: Stage::Pausing,
+            since_us: now.monotonic_us,
+            begun_us: now.monotonic_us,
+            attempts: 0,
+            members: Vec::new(),
+            unchanged: 0,
+            passed: BTreeSet::new(),
+            is_seen: false,
+            due_us: now.monotonic_us,
+            retry_us: 0,
+        }
+    }
+
     /// Returns the name of the request.
     pub fn request(&self) -> RequestId {
         self.request.request

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
 use protocol::identity::{ClockReading, OperationId, PartitionId, TableId};
-use protocol::operation::{Decision, RequestResult};
+use protocol::operation::Decision;
 use protocol::transaction::{TransactionContent, TransactionResult};
 
 use super::progress::Stage;
@@ -51,7 +51,7 @@ impl CoreMachine {
                 }
                 // Others wait for what it holds.
                 Stage::Voting | Stage::Checking if is_late => {
-                    let abort = Decision::Abort(RequestResult::Transaction(result));
+                    let abort = Decision::abort_transaction(result);
                     self.decide_transaction(operation, abort, step)?;
                     continue;
                 }

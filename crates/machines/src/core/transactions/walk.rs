@@ -190,24 +190,19 @@ impl CoreMachine {
         let size = |row: &EvaluatedRow| row.to_bytes().len();
         let mut bytes: usize = walk.evaluated.iter().map(size).sum();
         for ((primary, pk), changes) in rows {
-            let mut evaluated = self.evaluate_row((primary, &pk), &changes, &mut walk, step)?;
-            if let Ok(Some(change)) = &evaluated {
-                let row = EvaluatedRow {
-                    table: primary.table,
-                    change: change.clone(),
-                };
-                bytes += size(&row);
-                if bytes > EVALUATED_BYTES_MAX {
-                    let message = format!(
-                        "the rows that the transaction changes have more than \
-                         {EVALUATED_BYTES_MAX} bytes: split it"
-                    );
-                    evaluated = Err(AbortReason::Invalid { message });
-                } else {
+            let mut reason = None;
+            match self.evaluate_row((primary, &pk), &changes, &mut walk, step)? {
+                Ok(None) => {}
+                Ok(Some(change)) => {
+                    let table = primary.table;
+                    let row = EvaluatedRow { table, change };
+                    bytes += size(&row);
                     walk.evaluated.push(row);
+                    reason = too_large(bytes);
                 }
+                Err(refused) => reason = Some(refused),
             }
-            if let Err(reason) = evaluated {
+            if let Some(reason) = reason {
                 let result = TransactionResult::Aborted {
                     table: primary.table,
                     reason,
@@ -442,4 +437,13 @@ impl CoreMachine {
         let local = self.transactions.walks.get(&operation);
         local.is_some_and(|local| local.evaluated.is_some())
     }
+}
+
+/// Returns the reason why a walk with so many bytes of evaluated rows cannot continue; none if it
+/// can.
+fn too_large(bytes: usize) -> Option<AbortReason> {
+    let message = format!(
+        "the rows that the transaction changes have more than {EVALUATED_BYTES_MAX} bytes: split it"
+    );
+    (bytes > EVALUATED_BYTES_MAX).then_some(AbortReason::Invalid { message })
 }
