@@ -239,6 +239,14 @@ pub struct Prepare {
 }
 
 impl Prepare {
+    /// Returns the members that the operation changes. The last members of a transaction may stay
+    /// as they are.
+    pub fn changed(&self) -> &[PartitionId] {
+        let part = self.transaction.as_ref();
+        let unchanged = part.map_or(0, |part| usize::from(part.unchanged));
+        &self.members[..self.members.len() - unchanged]
+    }
+
     /// Returns the partitions of the chain, in order.
     pub fn chain(&self) -> &[PartitionId] {
         let count = self.members.len().saturating_sub(usize::from(self.sides));

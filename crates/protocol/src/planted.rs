@@ -42,8 +42,10 @@ bugs! {
     AttemptNotLookedUp = "attempt-not-looked-up", "R45";
     /// A copy of a walk that arrives late begins the walk again beside the members.
     WalkAgain = "walk-again", "R42";
-    /// Rows are given to another core while a transaction of an earlier epoch still changes them.
-    GivenBeforeEnded = "given-before-ended", "R44";
+    /// A member of a sealed table settles a transaction only once its other tables serve, too.
+    SettledAfterOthers = "settled-after-others", "R44";
+    /// A coordinator that has missed the end of an epoch goes on with its transactions.
+    LostCoordinatorGoesOn = "lost-coordinator-goes-on", "R44";
     /// A walk goes on that holds keys while a snapshot is opened.
     WalkSurvivesHold = "walk-survives-hold", "R36";
     /// A coordinator decides before the last member of a transaction has voted.

@@ -54,7 +54,6 @@ fn suits(bug: Bug, seed: u64, plan: &RunPlan) -> bool {
         | Bug::ChecksNotJudged
         | Bug::CommitSeenBeforeKept
         | Bug::DecidesBeforeLastVote
-        | Bug::GivenBeforeEnded
         | Bug::HeldDuringPart
         | Bug::LineOfTransactionsIgnored
         | Bug::LostEvaluationCounts
@@ -65,7 +64,12 @@ fn suits(bug: Bug, seed: u64, plan: &RunPlan) -> bool {
         | Bug::VoteBeforeDisk
         | Bug::WalkAgain
         | Bug::WalkSurvivesHold => plan.workload.transactions > 0.0,
-        Bug::SealAsksOwnTableOnly => plan.workload.transactions > 0.0 && plan.tables > 1,
+        Bug::LostCoordinatorGoesOn => {
+            plan.workload.transactions > 0.0 && plan.replace_after_us < u64::MAX
+        }
+        Bug::SettledAfterOthers | Bug::SealAsksOwnTableOnly => {
+            plan.workload.transactions > 0.0 && plan.tables > 1
+        }
         Bug::SealStopsAll => undisturbed::is_checked(seed),
         Bug::LeasesShared | Bug::ReaderUnlimited => plan.workload.snapshots > 0.0,
         Bug::RowsOutsideGiven => plan.schema.indexes.iter().any(|index| index.by_range),

@@ -95,10 +95,7 @@ impl LedgerOperation {
 
     /// Returns the members that the operation changes. Of a transaction the last ones may stay.
     pub fn changed(&self) -> impl Iterator<Item = (&LedgerMember, &PartitionId)> {
-        let part = self.prepare.transaction.as_ref();
-        let unchanged = part.map_or(0, |part| usize::from(part.unchanged));
-        let count = self.members.len() - unchanged;
-        self.members.iter().zip(&self.prepare.members).take(count)
+        self.members.iter().zip(self.prepare.changed())
     }
 
     /// Forgets the decision if no client can have seen it and no core has it any more. The
@@ -297,17 +294,16 @@ impl Ledger {
         holds: impl Fn(PartitionId) -> bool,
     ) -> Result<(), String> {
         for (operation, entry) in &mut self.operations {
-            // Clients see a transaction once all of its tables serve.
-            let touches = entry.prepare.touches(|table| tables.contains(&table));
-            let all = PartitionId::default();
-            let is_transaction = entry.is_transaction();
-            if !touches || is_transaction && awaited(&self.sealing, core, (entry, all)).is_some() {
+            if !entry.prepare.touches(|table| tables.contains(&table)) {
                 continue;
             }
+            let is_transaction = entry.is_transaction();
             let members = entry.members.iter().zip(&entry.prepare.members);
             let own = members.filter(|(member, partition)| {
                 let here = member.prepared.is_some_and(|(at, _)| at == core);
-                let concerns = is_transaction || tables.contains(&partition.table);
+                // The other tables of a transaction show it, too, unless they are sealed.
+                let is_sealed = self.sealing.contains_key(&(core, partition.table));
+                let concerns = tables.contains(&partition.table) || is_transaction && !is_sealed;
                 here && concerns && holds(**partition)
             });
             let decisions: Vec<Decision> = own

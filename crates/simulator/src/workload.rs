@@ -381,6 +381,15 @@ struct Definition {
 }
 
 impl Definition {
+    /// Returns the definitions of a table's copies: of the primary replex first.
+    fn all(schema: &Schema, layout: &Layout) -> Vec<Definition> {
+        let primary = layout.primary();
+        let others = layout.numbers().filter(|number| *number != primary);
+        let numbers = [primary].into_iter().chain(others);
+        let all = numbers.map(|number| Definition::of(schema, layout, number));
+        all.collect()
+    }
+
     fn of(schema: &Schema, layout: &Layout, number: usize) -> Definition {
         let replex = &layout.replexes[number];
         let demand = match layout.constraint(schema, number) {
@@ -464,14 +473,26 @@ impl Translation {
         Some(self.model.eras.len() - 1)
     }
 
+    /// Records that the table had its present definition in this epoch, if that is earlier than
+    /// was known.
+    pub fn note_late(&mut self, epoch: Epoch, schema: &Schema, layout: &Layout) {
+        let [.., before, last] = &mut self.since[..] else {
+            return;
+        };
+        if !(*before < epoch && epoch < *last) {
+            return;
+        }
+        let present = self.model.eras.last().expect("it began with one");
+        let present = present.iter().map(|copy| &self.definitions[*copy]);
+        if Definition::all(schema, layout).iter().eq(present) {
+            *last = epoch;
+        }
+    }
+
     fn begin_era(&mut self, epoch: Epoch) {
         let before = self.model.eras.last().cloned().unwrap_or_default();
         let mut era = Vec::new();
-        let primary = self.layout.primary();
-        let others = self.layout.numbers();
-        let others = others.filter(|number| *number != primary);
-        for number in [primary].into_iter().chain(others) {
-            let definition = Definition::of(&self.schema, &self.layout, number);
+        for definition in Definition::all(&self.schema, &self.layout) {
             let mut stayed = before.iter().copied();
             let stayed = stayed.find(|copy| self.definitions[*copy] == definition);
             era.push(stayed.unwrap_or_else(|| {

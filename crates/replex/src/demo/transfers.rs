@@ -55,9 +55,9 @@ pub async fn transfers(
         let own = moved.iter().skip(mover).step_by(MOVERS).cloned().collect();
         movers.spawn(move_all(from.clone(), to.clone(), own, Arc::clone(&ended)));
     }
-    wait_for(&ended, SNAPSHOT_AT, &movers).await;
+    wait_for(&ended, SNAPSHOT_AT, &mut movers).await?;
     let between = whole(client, [&from, &to], rows).await?;
-    wait_for(&ended, KILL_AT, &movers).await;
+    wait_for(&ended, KILL_AT, &mut movers).await?;
     let pid = cluster.server(VICTIM).id();
     let killed = cluster.kill(VICTIM).await;
     killed.map_err(CommandFailure::at("kill a server"))?;
@@ -92,11 +92,19 @@ pub async fn transfers(
     Ok(())
 }
 
-/// Waits until so many flights have moved.
-async fn wait_for<T: 'static>(ended: &AtomicUsize, moves: usize, movers: &JoinSet<T>) {
+/// Waits until so many flights have moved, or all moves have ended.
+async fn wait_for(
+    ended: &AtomicUsize,
+    moves: usize,
+    movers: &mut JoinSet<Result<(), CommandFailure>>,
+) -> Result<(), CommandFailure> {
     while ended.load(Ordering::Relaxed) < moves && !movers.is_empty() {
         tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+        if let Some(mover) = movers.try_join_next() {
+            mover.map_err(CommandFailure::at("wait for the moves"))??;
+        }
     }
+    Ok(())
 }
 
 /// Moves flights, one after the other.

@@ -421,6 +421,17 @@ impl World {
     /// moment.
     fn note_first_sent(&mut self, epoch: Epoch, tables: &[Arc<PlacedTable>]) {
         if epoch <= self.epoch {
+            // An answer of a coordinator that has lost its lead can be late: the copies have
+            // changed in its epoch, which no node had received.
+            for table in &mut self.tables {
+                if let Some(late) = tables.iter().find(|late| late.id == table.id) {
+                    Rc::make_mut(&mut table.translation).note_late(
+                        epoch,
+                        &late.schema,
+                        &late.layout,
+                    );
+                }
+            }
             return;
         }
         self.epoch = epoch;

@@ -11,12 +11,15 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
 use placement::{Durability, prove};
 use protocol::configuration::Server;
-use protocol::identity::{ClockReading, CoreId, Epoch, OperationId, Position, ServerId, TableId};
+use protocol::identity::{
+    ClockReading, CoreId, Epoch, OperationId, PartitionId, Position, ServerId, TableId,
+};
 use protocol::message::{PeerMessage, Refusal, SealReport, SealStage};
 use protocol::operation::{Decision, Prepare};
 use protocol::planted::{self, Bug};
@@ -31,6 +34,7 @@ use crate::core::restart::inquiry::{Inquiry, Question};
 use crate::core::restart::recovery::with_known_votes;
 use crate::core::step::Step;
 use crate::core::table::TableInfo;
+use crate::core::transactions::ChangedDomains;
 
 /// A table whose epoch is being ended.
 #[derive(Debug)]
@@ -572,42 +576,23 @@ impl CoreMachine {
         {
             return Resolution::Decided(known);
         }
-        let unchanged = prepare
-            .transaction
-            .as_ref()
-            .map_or(0, |part| part.unchanged);
-        let changed = prepare.members.len() - usize::from(unchanged);
-        let mut domains: BTreeMap<TableId, [BTreeSet<&str>; 2]> = BTreeMap::new();
-        for member in &prepare.members[..changed] {
-            let (table, place) = (self.view.table(member.table), self.view.place(*member));
-            let (Some(table), Some(place)) = (table, place) else {
-                continue;
-            };
-            let server = self.view.configuration().server(place.core.server);
-            let is_thin = table.replexes[usize::from(member.replex)].is_thin();
-            if let Some(server) = server.filter(|_| !is_thin) {
-                let [all, left] = domains.entry(member.table).or_default();
-                all.insert(&server.domain);
-                if !self.view.removes(member.table, server.id) {
-                    left.insert(&server.domain);
-                }
-            }
-        }
-        let knows = |(table, [all, left]): (&TableId, &[BTreeSet<&str>; 2])| {
-            let table = self.view.table(*table).expect("it was just there");
-            let kept = usize::from(table.schema.failures_tolerated) + 1;
-            all.len() - left.len() < kept.min(all.len())
+        let remains = |id: PartitionId| {
+            let place = self.view.place(id);
+            place.is_some_and(|place| !self.view.removes(id.table, place.core.server))
         };
+        let changed = prepare.changed().iter();
+        let domains = self.changed_domains(changed.map(|id| (*id, remains(*id))));
+        let knows = |it: &ChangedDomains<'_>| it.all.len() - it.counted.len() < it.needed();
         let result = TransactionResult::conflict(prepare.table);
         let abort = Decision::abort_transaction(result);
-        match domains.is_empty() || domains.iter().any(knows) {
+        match domains.is_empty() || domains.values().any(knows) {
             true => Resolution::Decided(abort),
             false => Resolution::Stuck,
         }
     }
 
     pub(crate) fn own_members(&self, operation: OperationId) -> impl Iterator<Item = MemberKey> {
-        let first = (operation, protocol::identity::PartitionId::default());
+        let first = (operation, PartitionId::default());
         let members = self.members.range(first..);
         let own = members.take_while(move |(key, _)| key.0 == operation);
         own.map(|(key, _)| *key)
@@ -756,10 +741,13 @@ impl CoreMachine {
             if !member.is_transaction() {
                 return tables.contains(&key.1.table) || others_too;
             }
-            // Its outcome may be seen once all of its tables serve. It may have none if one of them
-            // was dropped before: then its coordinator ends it.
-            let touched = member.prepare.tables();
-            touched.iter().any(|table| tables.contains(table))
+            // All remaining members of its other tables have the outcome durably, too. It may have
+            // none if one of the tables was dropped before: then its coordinator ends it.
+            let touched = match planted::is(Bug::SettledAfterOthers) {
+                true => member.prepare.tables(),
+                false => vec![key.1.table],
+            };
+            member.prepare.touches(|table| tables.contains(&table))
                 && member.decision().is_some()
                 && !machine.any_other_sealed(&touched, tables)
         };

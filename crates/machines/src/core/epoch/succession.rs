@@ -72,7 +72,7 @@ impl CoreMachine {
         let sealed = self.unseal(&changed);
         self.seal(&changed, step)?;
         self.review_seals(step.now, step.output);
-        self.end_walks_of(&changed, step)?;
+        self.end_attempts_on(&changed, step)?;
         let open = changed.into_iter().filter(|id| !self.stands_still(*id));
         let open: BTreeSet<TableId> = open.collect();
         for (id, pk) in self.partitions.queued_pks() {
@@ -193,6 +193,7 @@ impl CoreMachine {
 
     /// Forgets a partition's operations and requests.
     pub(crate) fn drop_members(&mut self, id: PartitionId, output: &mut CoreOutput) {
+        self.forget_coordinated_by(id, output);
         let gone: Vec<_> = self
             .members
             .keys()

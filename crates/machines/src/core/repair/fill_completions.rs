@@ -118,7 +118,7 @@ impl CoreMachine {
         start: RequestId,
         output: &mut CoreOutput,
     ) {
-        if self.recovers(of.table) || self.has_earlier_transactions(of.table) {
+        if self.recovers(of.table) {
             return;
         }
         let mut completions: Vec<SavedCompletion> = Vec::new();

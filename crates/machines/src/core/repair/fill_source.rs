@@ -16,7 +16,7 @@ use placement::tables::{Tables, TablesError};
 use placement::{RowView, prefix_end};
 use protocol::codec::Bytes;
 use protocol::configuration::PartitionState;
-use protocol::identity::{CoreId, PartitionId, Position, TableId};
+use protocol::identity::{CoreId, PartitionId, Position};
 use protocol::message::{PeerMessage, RowPage, ScanCounts};
 use protocol::planted::{self, Bug};
 
@@ -36,21 +36,7 @@ impl CoreMachine {
         let serves = table.place(from)?.state == PartitionState::Serving;
         let is_asked = of.table == from.table && table.place(of).is_some();
         let gives = serves && is_asked && !self.recovers(of.table);
-        let gives = gives && !self.has_earlier_transactions(of.table);
         gives.then(|| Arc::clone(table))
-    }
-
-    /// Returns whether a transaction in progress has begun before the table's present epoch. It
-    /// ends only once all of its tables serve. So a core that takes over rows from this one in the
-    /// present epoch would lack its changes.
-    pub(super) fn has_earlier_transactions(&self, table: TableId) -> bool {
-        let epoch = self.view.table_epoch(table);
-        let mut members = self.members.iter();
-        let earlier = members.any(|(key, member)| {
-            let is_open = member.is_transaction() && !member.is_settled();
-            is_open && key.1.table == table && member.prepare.epoch < epoch
-        });
-        earlier && !planted::is(Bug::GivenBeforeEnded)
     }
 
     /// Answers a request for a page of this member's rows. One page serves all requested ranges.

@@ -229,9 +229,6 @@ impl CoreMachine {
     ) -> Result<(), TablesError> {
         let keys_max = self.limits.fill_page_keys_max;
         let bytes_max = self.limits.fill_page_bytes_max;
-        if self.has_earlier_transactions(of.table) {
-            return Ok(());
-        }
         let Some(list) = self.given_to(asker, of) else {
             return Ok(());
         };

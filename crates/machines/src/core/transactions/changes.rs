@@ -1,29 +1,30 @@
-//! A new configuration: walks of its tables end, and a seal of a table stops all transactions that
-//! touch it, at all of their members (R44).
+//! A new configuration: attempts on its tables end that are not decided, and a seal of a table stops
+//! all transactions that touch it, at all of their members (R44).
 //!
-//! A table's epoch can also change without a seal, when a server returns. Then transactions whose
-//! prepare was sent go on: votes and decisions are on disk, and the messages carry the present
-//! epochs.
+//! A coordinator can miss a whole seal, and be told of its end only. The seal has then removed its
+//! server from the table, so that it holds the first primary no longer.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
-use protocol::identity::{OperationId, TableId};
+use protocol::identity::{OperationId, PartitionId, TableId};
 use protocol::message::Refusal;
 use protocol::operation::Decision;
+use protocol::planted::{self, Bug};
 use protocol::transaction::TransactionResult;
 
 use crate::core::CoreMachine;
+use crate::core::contract::CoreOutput;
 use crate::core::member::MemberKey;
 use crate::core::step::Step;
 
 use super::progress::Stage;
 
 impl CoreMachine {
-    /// Ends walks of tables that differ in a new configuration. Their clients choose the first core
-    /// of the walk again.
-    pub(crate) fn end_walks_of<T: Tables>(
+    /// Ends attempts on tables that differ in a new configuration, unless they are decided. Their
+    /// clients choose the first core of the walk again.
+    pub(crate) fn end_attempts_on<T: Tables>(
         &mut self,
         changed: &BTreeSet<TableId>,
         step: &mut Step<'_, T>,
@@ -44,29 +45,53 @@ impl CoreMachine {
                     let epoch = self.view.epoch();
                     self.refuse_running(request, &Refusal::StaleEpoch { epoch }, step.output);
                 }
-                Stage::Voting | Stage::Checking => self.end_without_table(operation, step)?,
+                Stage::Voting | Stage::Checking => self.end_with_epoch(operation, step)?,
                 Stage::Asking | Stage::Decided(_) => self.leave_out_dropped(operation, step)?,
             }
         }
         self.drop_walks_of(changed, step)
     }
 
-    /// Aborts a transaction whose prepare was sent, if one of its tables was dropped.
-    fn end_without_table<T: Tables>(
+    /// Aborts a transaction whose prepare was sent: the end of an epoch may have aborted it already
+    /// at members that take part in no seal of this core.
+    fn end_with_epoch<T: Tables>(
         &mut self,
         operation: OperationId,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
-        let tables = &self.transactions.coordinated[&operation].tables;
-        let dropped = tables
-            .iter()
-            .find(|table| self.view.table(**table).is_none());
-        let Some(dropped) = dropped.copied() else {
+        if planted::is(Bug::LostCoordinatorGoesOn) {
             return Ok(());
-        };
-        let result = TransactionResult::conflict(dropped);
-        let decision = Decision::abort_transaction(result);
-        self.decide_transaction(operation, decision, step)
+        }
+        let coordinated = self.transactions.coordinated.get_mut(&operation);
+        let coordinated = coordinated.expect("callers have it");
+        // The client sends them again, to the first primary of then.
+        coordinated.changes.clear();
+        let (request, table) = (coordinated.request(), coordinated.tables[0]);
+        let epoch = self.view.epoch();
+        self.refuse_running(request, &Refusal::StaleEpoch { epoch }, step.output);
+        let abort = Decision::abort_transaction(TransactionResult::conflict(table));
+        self.decide_transaction(operation, abort, step)
+    }
+
+    /// Forgets the transactions that this core coordinates by a partition that it has lost, or
+    /// begins anew: the seal of the table has decided them.
+    pub(crate) fn forget_coordinated_by(&mut self, at: PartitionId, output: &mut CoreOutput) {
+        if planted::is(Bug::LostCoordinatorGoesOn) {
+            return;
+        }
+        let coordinated = self.transactions.coordinated.iter();
+        let gone = coordinated.filter(|(_, coordinated)| coordinated.at == at);
+        for operation in gone.map(|(operation, _)| *operation).collect::<Vec<_>>() {
+            let coordinated = self.transactions.coordinated.remove(&operation);
+            let coordinated = coordinated.expect("it was just listed");
+            self.end_operation(operation);
+            // Once the members have their parts, the seal may have committed it.
+            let refusal = match coordinated.stage {
+                Stage::Pausing | Stage::Walking => Refusal::WrongPartition,
+                _ => Refusal::Begun,
+            };
+            self.refuse_running(coordinated.request(), &refusal, output);
+        }
     }
 
     /// Returns the members of undecided or unsettled transactions that touch a table.

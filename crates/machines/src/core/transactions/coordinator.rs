@@ -440,10 +440,10 @@ impl CoreMachine {
             attempts: old.attempts,
             ..Coordinated::new(request, old.at, tables, step.now)
         };
-        // A restart forgets the changes. The client sends them again.
-        let is_resumed = next.changes.is_empty();
+        // A restart forgets the changes, and so does the end of an epoch. The client sends them again.
+        let is_forgotten = next.changes.is_empty();
         match result.is_conflict() {
-            true if is_resumed => {
+            true if is_forgotten => {
                 let refusal = Refusal::NotServing;
                 self.refuse_running(next.request.request, &refusal, step.output);
                 Ok(())

@@ -41,6 +41,7 @@ use crate::core::CoreMachine;
 use crate::core::contract::{CoreOutput, PeerSend};
 use crate::core::step::Step;
 
+pub(crate) use outcome::ChangedDomains;
 use progress::Coordinated;
 use walk::LocalWalk;
 

@@ -17,6 +17,23 @@ use crate::core::CoreMachine;
 use crate::core::contract::CoreOutput;
 use crate::core::step::Step;
 
+/// Failure domains of a table's copies that a transaction changes.
+#[derive(Debug, Default)]
+pub(crate) struct ChangedDomains<'a> {
+    /// The failures that the table tolerates.
+    failures: usize,
+    pub all: BTreeSet<&'a str>,
+    /// Those with a member that counts.
+    pub counted: BTreeSet<&'a str>,
+}
+
+impl ChangedDomains<'_> {
+    /// Returns the number of domains that must have a commit before clients see it (R43).
+    pub fn needed(&self) -> usize {
+        (self.failures + 1).min(self.all.len())
+    }
+}
+
 impl CoreMachine {
     /// Handles a member's report that it has the decision durably.
     pub(super) fn on_kept<T: Tables>(
@@ -77,35 +94,41 @@ impl CoreMachine {
     /// durably: of copies, for an entry of a thin index is none.
     fn is_kept_widely(&self, coordinated: &Coordinated) -> bool {
         let changed = coordinated.members.len() - coordinated.unchanged;
-        let mut domains: BTreeMap<TableId, [BTreeSet<&str>; 2]> = BTreeMap::new();
-        for member in &coordinated.members[..changed] {
-            let table = self.view.table(member.id.table);
-            let place = self.view.place(member.id);
-            let server = place.and_then(|place| {
-                let configuration = self.view.configuration();
-                configuration.server(place.core.server)
-            });
-            let (Some(table), Some(server)) = (table, server) else {
-                continue;
-            };
-            if table.replexes[usize::from(member.id.replex)].is_thin() {
-                continue;
-            }
-            let [all, kept] = domains.entry(member.id.table).or_default();
-            all.insert(&server.domain);
-            if member.has_kept || member.has_ended {
-                kept.insert(&server.domain);
-            }
-        }
         // Without a change, its answer must survive a restart of the primaries.
         if changed == 0 {
             return coordinated.all(|member| member.has_kept || member.has_ended);
         }
-        domains.iter().all(|(table, [all, kept])| {
-            let table = self.view.table(*table).expect("it was just there");
-            let needed = usize::from(table.schema.failures_tolerated) + 1;
-            kept.len() >= needed.min(all.len())
-        })
+        let members = coordinated.members[..changed].iter();
+        let members = members.map(|member| (member.id, member.has_kept || member.has_ended));
+        let domains = self.changed_domains(members);
+        domains.values().all(|it| it.counted.len() >= it.needed())
+    }
+
+    /// Returns the failure domains of the copies among these members, by table. Each member comes
+    /// with whether it counts.
+    pub(crate) fn changed_domains(
+        &self,
+        members: impl Iterator<Item = (PartitionId, bool)>,
+    ) -> BTreeMap<TableId, ChangedDomains<'_>> {
+        let mut domains: BTreeMap<TableId, ChangedDomains<'_>> = BTreeMap::new();
+        for (id, counts) in members {
+            let (table, place) = (self.view.table(id.table), self.view.place(id));
+            let (Some(table), Some(place)) = (table, place) else {
+                continue;
+            };
+            let server = self.view.configuration().server(place.core.server);
+            let is_thin = table.replexes[usize::from(id.replex)].is_thin();
+            let Some(server) = server.filter(|_| !is_thin) else {
+                continue;
+            };
+            let of_table = domains.entry(id.table).or_default();
+            of_table.failures = usize::from(table.schema.failures_tolerated);
+            of_table.all.insert(&server.domain);
+            if counts {
+                of_table.counted.insert(&server.domain);
+            }
+        }
+        domains
     }
 
     /// Handles a member's report that the transaction has ended there.
@@ -232,10 +255,6 @@ impl CoreMachine {
             let Some(request) = prepare.requests.first() else {
                 continue;
             };
-            let unchanged = prepare
-                .transaction
-                .as_ref()
-                .map_or(0, |part| part.unchanged);
             names.push(key.0);
             let members = prepare.members.iter();
             let members = members.map(|id| MemberProgress::new(*id, None));
@@ -243,7 +262,7 @@ impl CoreMachine {
                 stage: Stage::Asking,
                 attempts: 1,
                 members: members.collect(),
-                unchanged: usize::from(unchanged),
+                unchanged: prepare.members.len() - prepare.changed().len(),
                 retry_us: self.limits.retry_us,
                 ..Coordinated::new(request.clone(), key.1, prepare.tables(), now)
             });

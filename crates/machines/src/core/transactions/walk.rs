@@ -42,8 +42,8 @@ pub(super) struct LocalWalk {
     rows: BTreeMap<WalkKey, Vec<usize>>,
     /// The rows whose keys it waits for.
     waits_for: BTreeSet<WalkKey>,
-    /// The walk with the rows of this core, once they are evaluated.
-    evaluated: Option<Walk>,
+    /// Whether the walk has the rows of this core.
+    is_evaluated: bool,
     since_us: u64,
 }
 
@@ -105,7 +105,7 @@ impl CoreMachine {
             tables,
             rows,
             waits_for: waits_for.clone(),
-            evaluated: None,
+            is_evaluated: false,
             since_us: step.now.monotonic_us,
         };
         self.transactions.walks.insert(operation, local);
@@ -212,7 +212,9 @@ impl CoreMachine {
             }
         }
         let local = self.transactions.walks.get_mut(&operation);
-        local.expect("it is evaluated").evaluated = Some(walk.clone());
+        let local = local.expect("it is evaluated");
+        local.walk.clone_from(&walk);
+        local.is_evaluated = true;
         self.pass_walk_on(operation, walk, step)
     }
 
@@ -280,7 +282,10 @@ impl CoreMachine {
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         let local = self.transactions.walks.get(&operation);
-        match local.and_then(|local| local.evaluated.clone()) {
+        match local
+            .filter(|local| local.is_evaluated)
+            .map(|local| local.walk.clone())
+        {
             Some(evaluated) => self.pass_walk_on(operation, evaluated, step),
             None => Ok(()),
         }
@@ -422,8 +427,7 @@ impl CoreMachine {
         partition: PartitionId,
     ) -> Option<Vec<Vec<u8>>> {
         let walks = &mut self.transactions.walks;
-        let local = walks.get_mut(&operation)?;
-        local.evaluated.as_ref()?;
+        let local = walks.get_mut(&operation).filter(|it| it.is_evaluated)?;
         let taken = local.rows.extract_if(.., |(id, _), _| *id == partition);
         let taken: Vec<Vec<u8>> = taken.map(|((_, pk), _)| pk).collect();
         if local.rows.is_empty() {
@@ -435,7 +439,7 @@ impl CoreMachine {
     /// Returns whether a walk of this operation is evaluated here and was not dropped.
     pub(super) fn has_walk(&self, operation: OperationId) -> bool {
         let local = self.transactions.walks.get(&operation);
-        local.is_some_and(|local| local.evaluated.is_some())
+        local.is_some_and(|local| local.is_evaluated)
     }
 }
 
