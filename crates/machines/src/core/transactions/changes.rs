@@ -1,7 +1,7 @@
-//! A new configuration: attempts on its tables end that are not decided, and a seal of a table stops
-//! all transactions that touch it, at all of their members (R44).
+//! A new configuration: attempts on its tables end that are not decided, and a seal of a table
+//! stops all transactions that touch it, at all of their members (R44).
 //!
-//! A coordinator can miss a whole seal, and be told of its end only. The seal has then removed its
+//! A coordinator can miss a whole seal, and learn of its end only. The seal has then removed its
 //! server from the table, so that it holds the first primary no longer.
 
 use alloc::collections::BTreeSet;
@@ -73,8 +73,8 @@ impl CoreMachine {
         self.decide_transaction(operation, abort, step)
     }
 
-    /// Forgets the transactions that this core coordinates by a partition that it has lost, or
-    /// begins anew: the seal of the table has decided them.
+    /// Forgets the transactions that this core coordinates by a partition that it has lost, or has
+    /// been given again: the seal of the table has decided them.
     pub(crate) fn forget_coordinated_by(&mut self, at: PartitionId, output: &mut CoreOutput) {
         if planted::is(Bug::LostCoordinatorGoesOn) {
             return;

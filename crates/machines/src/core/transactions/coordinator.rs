@@ -440,7 +440,7 @@ impl CoreMachine {
             attempts: old.attempts,
             ..Coordinated::new(request, old.at, tables, step.now)
         };
-        // A restart forgets the changes, and so does the end of an epoch. The client sends them again.
+        // A restart forgets the changes, as the end of an epoch does. The client sends them again.
         let is_forgotten = next.changes.is_empty();
         match result.is_conflict() {
             true if is_forgotten => {
