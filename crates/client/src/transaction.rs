@@ -69,6 +69,23 @@ impl Client {
         }
     }
 
+    /// Runs changes together, exactly once, if all rows are as the checks say.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`].
+    #[doc(hidden)]
+    pub async fn transact(
+        &self,
+        changes: Vec<TransactionChange>,
+        checks: Vec<RowCheck>,
+    ) -> Result<TransactionResult, Error> {
+        let operation = SessionOperation::Transact { changes, checks };
+        match self.run(operation, "a transaction", None).await? {
+            SessionOutcome::Executed(RequestResult::Transaction(result)) => Ok(result),
+            other => Err(other_outcome(&other)),
+        }
+    }
+
     /// Describes the result of a transaction for people. For a duplicate it names the index and the
     /// key.
     pub fn explain(&self, result: &TransactionResult) -> String {
@@ -274,14 +291,6 @@ impl Transaction {
         });
         let checks: Vec<RowCheck> = checks.collect();
         check_size(&self.changes, &checks).map_err(|message| Error::Invalid { message })?;
-        let operation = SessionOperation::Transact {
-            changes: self.changes,
-            checks,
-        };
-        let what = "a transaction";
-        match self.client.run(operation, what, None).await? {
-            SessionOutcome::Executed(RequestResult::Transaction(result)) => Ok(result),
-            other => Err(other_outcome(&other)),
-        }
+        self.client.transact(self.changes, checks).await
     }
 }

@@ -8,6 +8,7 @@ use protocol::configuration::Configuration;
 use protocol::identity::TableId;
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Mutation, RequestResult};
+use protocol::transaction::{RowCheck, TransactionChange, TransactionResult};
 use session::MomentPages;
 use session::statistics::TableStatistics;
 
@@ -37,9 +38,13 @@ impl Store for Client {
         Ok(table.read_moment(reads, None).await?)
     }
 
-    async fn snapshot(&self, table: TableId) -> Result<SnapshotAnswer<Snapshot>, StoreError> {
-        let table = handle(self, table).await?;
-        match Client::snapshot(self, &[&table]).await {
+    async fn snapshot(&self, tables: Vec<TableId>) -> Result<SnapshotAnswer<Snapshot>, StoreError> {
+        let mut handles = Vec::with_capacity(tables.len());
+        for table in tables {
+            handles.push(handle(self, table).await?);
+        }
+        let handles: Vec<&Table> = handles.iter().collect();
+        match Client::snapshot(self, &handles).await {
             Ok(snapshot) => {
                 let id = snapshot.id();
                 Ok(SnapshotAnswer::Open(snapshot, id))
@@ -66,6 +71,14 @@ impl Store for Client {
     ) -> Result<RequestResult, StoreError> {
         let table = handle(self, table).await?;
         Ok(table.execute(mutation).await?)
+    }
+
+    async fn transact(
+        &self,
+        changes: Vec<TransactionChange>,
+        checks: Vec<RowCheck>,
+    ) -> Result<TransactionResult, StoreError> {
+        Ok(Client::transact(self, changes, checks).await?)
     }
 
     async fn create_table(&self, schema: Schema, if_not_exists: bool) -> Result<(), StoreError> {
@@ -128,10 +141,8 @@ impl Store for Client {
 /// one.
 async fn handle(client: &Client, id: TableId) -> Result<Table, StoreError> {
     let gone = || StoreError {
-        message: format!("table number {} was dropped meanwhile", id.0),
-        unknown: false,
         stale: true,
-        snapshot_ended: false,
+        ..StoreError::plain(format!("table number {} was dropped meanwhile", id.0))
     };
     let configuration = Client::configuration(client);
     let name = &configuration.table(id).ok_or_else(gone)?.schema.name;
@@ -147,6 +158,7 @@ impl From<client::Error> for StoreError {
     fn from(error: client::Error) -> StoreError {
         StoreError {
             unknown: matches!(error, client::Error::Unknown { .. }),
+            begin_again: false,
             stale: matches!(
                 error,
                 client::Error::TableGone { .. }

@@ -130,6 +130,19 @@ pub enum SqlError {
         /// The completed part of the statement.
         done: StatementProgress,
     },
+    /// Another operation has changed what the transaction has used, or was in its way. Nothing was
+    /// changed: begin the transaction again (SQLSTATE 40001). Contains the table and, if known, the
+    /// key.
+    Serialization {
+        /// For people.
+        message: String,
+    },
+    /// The statement does not fit the state of the session's transaction. Contains the error and the
+    /// remedy.
+    Transaction {
+        /// For people.
+        message: String,
+    },
     /// The parts of the statement do not fit together. Contains the error and the remedy.
     Statement {
         /// For people.
@@ -175,6 +188,13 @@ impl SqlError {
         SqlError::Unsupported {
             what: what.into(),
             remedy: remedy.into(),
+        }
+    }
+
+    /// Returns the error for a statement that does not fit the session's transaction.
+    pub(crate) fn transaction(message: impl Into<String>) -> SqlError {
+        SqlError::Transaction {
+            message: message.into(),
         }
     }
 
@@ -287,7 +307,13 @@ impl fmt::Display for SqlError {
                 "other operations held the row of table {table} for too long: run the statement \
                  again{done}"
             ),
-            SqlError::Statement { message } => f.write_str(message),
+            SqlError::Statement { message } | SqlError::Transaction { message } => {
+                f.write_str(message)
+            }
+            SqlError::Serialization { message } => write!(
+                f,
+                "{message}: nothing was changed, begin the transaction again (SQLSTATE 40001)"
+            ),
             SqlError::Store { message, done, .. } => write!(f, "{message}{done}"),
         }
     }

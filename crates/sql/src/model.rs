@@ -7,17 +7,21 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use placement::{Constraint, RowView, Schema, SortColumn, Value, encode_row, encode_sorted};
+use placement::{Constraint, Schema, SortColumn, Value, encode_row, encode_sorted};
 use protocol::configuration::{Configuration, PartitionState, PlacedTable};
-use protocol::expression::{Assignment, Expression, evaluate_for, holds};
+use protocol::expression::holds;
 use protocol::identity::{Epoch, SnapshotId, TableId, Version};
 use protocol::message::{FillReport, Read, RowPage};
-use protocol::operation::{Action, Mutation, RequestResult};
+use protocol::operation::{Mutation, RequestResult};
+use protocol::transaction::{
+    AbortReason, ChangeOutcome, RowCheck, TransactionChange, TransactionResult,
+};
 use session::MomentPages;
 use session::statistics::TableStatistics;
 
 use crate::fixture::{add_table, servers};
 use crate::run::SqlSession;
+use crate::run::row::row_after;
 use crate::store::{SnapshotAnswer, Store, StoreError};
 
 /// Rows of a page, few so that reads take several.
@@ -256,7 +260,7 @@ impl Store for Model {
         Ok(Some(MomentPages { ranges, rounds: 1 }))
     }
 
-    async fn snapshot(&self, _: TableId) -> Result<SnapshotAnswer<()>, StoreError> {
+    async fn snapshot(&self, _: Vec<TableId>) -> Result<SnapshotAnswer<()>, StoreError> {
         let mut state = self.state.lock().unwrap();
         if let Some(why) = &state.without_snapshots {
             return Ok(SnapshotAnswer::Impossible(why.clone()));
@@ -298,6 +302,65 @@ impl Store for Model {
         let version = Version(state.version);
         let rows = state.rows.get_mut(&table.id).expect("made with the table");
         Ok(apply(table, rows, version, &mutation).unwrap_or_else(|refused| refused))
+    }
+
+    async fn transact(
+        &self,
+        changes: Vec<TransactionChange>,
+        checks: Vec<RowCheck>,
+    ) -> Result<TransactionResult, StoreError> {
+        let mut state = self.state.lock().unwrap();
+        let configuration = state.configuration.clone();
+        if let Some((from, error)) = &state.fails_from
+            && state.executed >= *from
+        {
+            return Err(error.clone());
+        }
+        state.executed += 1;
+        let first = changes.first().expect("a transaction has changes").table;
+        if state.conflicts_left > 0 {
+            state.conflicts_left -= 1;
+            return Ok(TransactionResult::conflict(first));
+        }
+        state.version += 1;
+        let version = Version(state.version);
+        for (index, check) in (0..).zip(&checks) {
+            let row = state.rows[&check.table].get(&*check.pk);
+            if row.map(|(version, _)| *version) != check.version {
+                return Ok(TransactionResult::Aborted {
+                    table: check.table,
+                    reason: AbortReason::Changed { check: index },
+                });
+            }
+        }
+        let before = state.rows.clone();
+        let mut outcomes = Vec::new();
+        for (index, change) in (0..).zip(&changes) {
+            let table = find(&configuration, change.table)?;
+            let rows = state.rows.get_mut(&table.id).expect("made with the table");
+            let outcome = match apply(table, rows, version, &change.mutation) {
+                Ok(_) => ChangeOutcome::Applied,
+                Err(RequestResult::Kept) => ChangeOutcome::Kept,
+                Err(RequestResult::NotFound) => ChangeOutcome::NotFound,
+                Err(RequestResult::ConditionFailed) => ChangeOutcome::ConditionFailed,
+                Err(refused) => {
+                    state.rows = before;
+                    return Ok(refused.refuses_transaction(table.id));
+                }
+            };
+            if change.must_apply && outcome != ChangeOutcome::Applied {
+                state.rows = before;
+                return Ok(TransactionResult::Aborted {
+                    table: change.table,
+                    reason: AbortReason::NotApplied {
+                        change: index,
+                        outcome,
+                    },
+                });
+            }
+            outcomes.push(outcome);
+        }
+        Ok(TransactionResult::Committed { version, outcomes })
     }
 
     async fn create_table(&self, schema: Schema, if_not_exists: bool) -> Result<(), StoreError> {
@@ -413,6 +476,7 @@ fn refused(message: &str) -> StoreError {
         unknown: false,
         stale: false,
         snapshot_ended: false,
+        begin_again: false,
     }
 }
 
@@ -422,6 +486,7 @@ fn find(configuration: &Configuration, table: TableId) -> Result<&PlacedTable, S
         unknown: false,
         stale: true,
         snapshot_ended: false,
+        begin_again: false,
     })
 }
 
@@ -517,69 +582,6 @@ fn apply(
     Ok(RequestResult::Applied { version })
 }
 
-/// Returns the row that a mutation leaves, if it leaves one.
-fn row_after(
-    table: &PlacedTable,
-    mutation: &Mutation,
-    old: Option<&Vec<Value>>,
-) -> Result<Option<Vec<Value>>, RequestResult> {
-    let schema = &table.schema;
-    let decode = |row: &[u8]| RowView::parse(&schema.columns, row).unwrap().to_values();
-    let holds_for = |condition: &Option<Expression>, row: &Vec<Value>, new: Option<&Vec<Value>>| {
-        let excluded = new.map(|it| it as &dyn protocol::expression::Columns);
-        match condition {
-            None => Ok(()),
-            Some(condition) => match holds(condition, row, excluded) {
-                Ok(true) => Ok(()),
-                Ok(false) => Err(RequestResult::ConditionFailed),
-                Err(error) => Err(RequestResult::Invalid {
-                    message: error.to_string(),
-                }),
-            },
-        }
-    };
-    Ok(match (&mutation.action, old) {
-        (Action::Insert { row }, None) | (Action::InsertOrKeep { row }, None) => Some(decode(row)),
-        (Action::Upsert { row, .. }, None) => Some(decode(row)),
-        (Action::Insert { .. }, Some(_)) => {
-            return Err(RequestResult::Duplicate {
-                replex: table.primary_partition(0).replex,
-                key: mutation.pk.clone(),
-            });
-        }
-        (Action::InsertOrKeep { .. }, Some(_)) => return Err(RequestResult::Kept),
-        (Action::Update { .. } | Action::Delete { .. }, None) => {
-            return Err(RequestResult::NotFound);
-        }
-        (Action::Delete { condition }, Some(old)) => {
-            holds_for(condition, old, None)?;
-            None
-        }
-        (
-            Action::Update {
-                assignments,
-                condition,
-            },
-            Some(old),
-        ) => {
-            holds_for(condition, old, None)?;
-            Some(assigned(schema, assignments, old, None)?)
-        }
-        (
-            Action::Upsert {
-                row,
-                assignments,
-                condition,
-            },
-            Some(old),
-        ) => {
-            let proposed = decode(row);
-            holds_for(condition, old, Some(&proposed))?;
-            Some(assigned(schema, assignments, old, Some(&proposed))?)
-        }
-    })
-}
-
 enum RefusedMutation {
     Duplicate(Vec<u8>),
     NotDense(i64),
@@ -647,27 +649,4 @@ fn vote(
         }
     }
     Ok(())
-}
-
-fn assigned(
-    schema: &Schema,
-    assignments: &[Assignment],
-    old: &Vec<Value>,
-    proposed: Option<&Vec<Value>>,
-) -> Result<Vec<Value>, RequestResult> {
-    let mut new = old.clone();
-    let excluded = proposed.map(|it| it as &dyn protocol::expression::Columns);
-    for assignment in assignments {
-        let column = &schema.columns[usize::from(assignment.column)];
-        let value = evaluate_for(column.column_type, &assignment.value, old, excluded);
-        let value = value.map_err(|error| RequestResult::Invalid {
-            message: error.to_string(),
-        })?;
-        if value.is_null() && !column.nullable {
-            let message = format!("column {} is NOT NULL: give it a value", column.name);
-            return Err(RequestResult::Invalid { message });
-        }
-        new[usize::from(assignment.column)] = value;
-    }
-    Ok(new)
 }

@@ -66,6 +66,37 @@ pub enum Statement {
     Set(Set),
     /// `SET` of a PostgreSQL setting to the value that it always has here.
     SetAlready,
+    /// The start or the end of a transaction, or a point in it.
+    Transaction(TransactionStatement),
+}
+
+/// A statement about the transaction of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TransactionStatement {
+    /// `BEGIN`.
+    Begin(TransactionMode),
+    /// `SET TRANSACTION`.
+    Set(TransactionMode),
+    /// `COMMIT`.
+    Commit,
+    /// `ROLLBACK`.
+    Rollback,
+    /// `SAVEPOINT`. Contains its name.
+    Savepoint(String),
+    /// `RELEASE SAVEPOINT`. Contains its name.
+    Release(String),
+    /// `ROLLBACK TO SAVEPOINT`. Contains its name.
+    RollbackTo(String),
+}
+
+/// Whether a transaction can write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TransactionMode {
+    /// It reads and writes. Every isolation level is serializable.
+    #[default]
+    ReadWrite,
+    /// It reads one state.
+    ReadOnly,
 }
 
 impl Statement {

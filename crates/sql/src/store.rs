@@ -13,13 +13,14 @@ use protocol::configuration::Configuration;
 use protocol::identity::{SnapshotId, TableId};
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Mutation, RequestResult};
+use protocol::transaction::{RowCheck, TransactionChange, TransactionResult};
 use session::MomentPages;
 use session::statistics::TableStatistics;
 
 /// The interface of a store, as statements use it.
 pub trait Store: Sync {
     /// Keeps a snapshot open while it exists.
-    type Snapshot: Send + Sync;
+    type Snapshot: Send + Sync + fmt::Debug;
 
     /// Returns the configuration known now.
     fn configuration(&self) -> Arc<Configuration>;
@@ -31,7 +32,7 @@ pub trait Store: Sync {
     /// its copy was chosen.
     fn page(&self, read: Read) -> impl Future<Output = Result<RowPage, StoreError>> + Send;
 
-    /// Returns ranges of one table as of one moment, each with all of its pages. None if they are
+    /// Returns ranges as of one moment, each with all of its pages. None if they are
     /// too large for that, or change too often: rows that are then read page by page are of no one
     /// moment.
     fn moment(
@@ -39,10 +40,10 @@ pub trait Store: Sync {
         reads: Vec<Read>,
     ) -> impl Future<Output = Result<Option<MomentPages>, StoreError>> + Send;
 
-    /// Opens a snapshot of a table, for pages that name it.
+    /// Opens a snapshot of tables, for pages that name it.
     fn snapshot(
         &self,
-        table: TableId,
+        tables: Vec<TableId>,
     ) -> impl Future<Output = Result<SnapshotAnswer<Self::Snapshot>, StoreError>> + Send;
 
     /// Returns the estimates about a table that are known now; none without any. If they are old,
@@ -58,6 +59,19 @@ pub trait Store: Sync {
         table: TableId,
         mutation: Mutation,
     ) -> impl Future<Output = Result<RequestResult, StoreError>> + Send;
+
+    /// Returns whether the store is a transaction in the making, which executes nothing before it
+    /// is committed.
+    fn is_transaction(&self) -> bool {
+        false
+    }
+
+    /// Runs the changes of a transaction together, exactly once, if all rows are as the checks say.
+    fn transact(
+        &self,
+        changes: Vec<TransactionChange>,
+        checks: Vec<RowCheck>,
+    ) -> impl Future<Output = Result<TransactionResult, StoreError>> + Send;
 
     /// Creates a table. The configuration known afterwards has it.
     fn create_table(
@@ -132,6 +146,21 @@ pub struct StoreError {
     pub stale: bool,
     /// Whether the snapshot has ended, so that the statement must run again.
     pub snapshot_ended: bool,
+    /// Whether the transaction of the session must begin again, because of another operation.
+    pub begin_again: bool,
+}
+
+impl StoreError {
+    /// Returns an error about which only people need to know something.
+    pub fn plain(message: String) -> StoreError {
+        StoreError {
+            message,
+            unknown: false,
+            stale: false,
+            snapshot_ended: false,
+            begin_again: false,
+        }
+    }
 }
 
 impl fmt::Display for StoreError {

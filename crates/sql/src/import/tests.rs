@@ -215,6 +215,7 @@ fn store_that_fails_stops_the_import_even_if_errors_are_skipped() {
         unknown: false,
         stale: false,
         snapshot_ended: false,
+        begin_again: false,
     };
     session.store().fail_after(2, full);
     let text = "region,number\neu,1\neu,2\neu,3\neu,4\n";
@@ -291,6 +292,7 @@ fn an_import_goes_on_where_another_one_stopped() {
                 unknown,
                 stale: false,
                 snapshot_ended: false,
+                begin_again: false,
             };
             session.store().fail_after(stop_after, lost);
             let failure = import_text(&session, &text, |it| it.in_flight = in_flight);

@@ -12,6 +12,7 @@ mod create_index;
 mod indexes;
 mod query;
 mod session;
+mod transaction;
 
 use protocol::expression::NODES_MAX;
 
@@ -104,7 +105,13 @@ fn parse_piece(text: &str, piece: &StatementTokens) -> Result<Statement, SqlErro
     let words = session::words(&piece.tokens);
     match words.first().map(String::as_str) {
         Some("show" | "describe") => return session::show(&words).map(Statement::Show),
+        Some("set") if words.get(1).is_some_and(|it| it == "transaction") => {
+            return transaction::set(&words).map(Statement::Transaction);
+        }
         Some("set") => return session::set(&words),
+        Some(
+            "begin" | "start" | "commit" | "end" | "rollback" | "abort" | "savepoint" | "release",
+        ) => return transaction::parse(&words).map(Statement::Transaction),
         Some("alter") if words.get(1).is_some_and(|it| it == "index") => {
             return alter::index(text, &piece.tokens);
         }
@@ -245,12 +252,6 @@ fn convert(statement: ast::Statement, scan: bool) -> Result<Statement, SqlError>
         ast::Statement::Update(update) => change::update(update, scan).map(Statement::Update),
         ast::Statement::Delete(delete) => change::delete(delete, scan).map(Statement::Delete),
         ast::Statement::Query(query) => query::select(*query, scan).map(Statement::Select),
-        ast::Statement::StartTransaction { .. }
-        | ast::Statement::Commit { .. }
-        | ast::Statement::Rollback { .. } => Err(SqlError::unsupported(
-            "a transaction of several statements",
-            "each row is changed atomically; put the condition into WHERE",
-        )),
         ast::Statement::AlterTable(alter) => alter::table(alter),
         ast::Statement::Truncate(_) => Err(SqlError::unsupported(
             "TRUNCATE",

@@ -114,9 +114,9 @@ fn refuse_query_clauses(query: &ast::Query) -> Result<(), SqlError> {
     let refused = [
         (query.with.is_some(), "WITH", "run one SELECT per table"),
         (
-            !query.locks.is_empty(),
-            "FOR UPDATE",
-            "put the condition into the WHERE of an UPDATE: it is checked atomically",
+            query.locks.iter().any(|lock| lock.nonblock.is_some()),
+            "FOR UPDATE with NOWAIT or SKIP LOCKED",
+            "no rows are locked: a COMMIT checks that the rows which were read have not changed",
         ),
         (
             query.for_clause.is_some()

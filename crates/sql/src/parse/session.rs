@@ -56,7 +56,7 @@ pub(super) fn set(words: &[String]) -> Result<Statement, SqlError> {
         ["local", ..] => {
             return Err(SqlError::unsupported(
                 "SET LOCAL",
-                "there are no transactions of several statements: write SET",
+                "a setting holds for the session: write SET",
             ));
         }
         ["time", "zone", value] | ["session", "time", "zone", value] => {

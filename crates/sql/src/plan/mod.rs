@@ -382,6 +382,9 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPla
                 partitions: *partitions,
             })
         }
+        Statement::Transaction(_) => {
+            unreachable!("the session runs it without a plan")
+        }
         Statement::DropTable { name, if_exists } => Ok(StatementPlan::DropTable {
             name: name.clone(),
             if_exists: *if_exists,

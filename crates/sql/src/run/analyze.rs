@@ -8,6 +8,7 @@ use protocol::configuration::Configuration;
 use protocol::identity::TableId;
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Mutation, RequestResult};
+use protocol::transaction::{RowCheck, TransactionChange, TransactionResult};
 use session::MomentPages;
 use session::statistics::TableStatistics;
 
@@ -156,8 +157,11 @@ impl<S: Store> Store for MeasuredStore<'_, S> {
         Ok(pages)
     }
 
-    async fn snapshot(&self, table: TableId) -> Result<SnapshotAnswer<S::Snapshot>, StoreError> {
-        let answer = self.store.snapshot(table).await?;
+    async fn snapshot(
+        &self,
+        tables: Vec<TableId>,
+    ) -> Result<SnapshotAnswer<S::Snapshot>, StoreError> {
+        let answer = self.store.snapshot(tables).await?;
         self.work().snapshots += u64::from(matches!(answer, SnapshotAnswer::Open(..)));
         Ok(answer)
     }
@@ -177,6 +181,19 @@ impl<S: Store> Store for MeasuredStore<'_, S> {
     ) -> Result<RequestResult, StoreError> {
         self.work().operations += 1;
         self.store.execute(table, mutation).await
+    }
+
+    fn is_transaction(&self) -> bool {
+        self.store.is_transaction()
+    }
+
+    async fn transact(
+        &self,
+        changes: Vec<TransactionChange>,
+        checks: Vec<RowCheck>,
+    ) -> Result<TransactionResult, StoreError> {
+        self.work().operations += 1;
+        self.store.transact(changes, checks).await
     }
 
     async fn create_table(&self, schema: Schema, if_not_exists: bool) -> Result<(), StoreError> {

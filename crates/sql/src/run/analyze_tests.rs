@@ -64,7 +64,7 @@ fn an_analyzed_change_is_made() {
         [
             "result: DELETE 2",
             "partitions returned or counted: 0 rows",
-            "changed rows by: 2 operations",
+            "changed rows by: 1 operation",
         ]
     );
     assert_eq!(rows(session, "SELECT count(*) FROM flights"), ["38"]);

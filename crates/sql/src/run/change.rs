@@ -1,4 +1,6 @@
-//! Runs changes: one operation per row, many at a time, and collects their outcomes.
+//! Runs changes. A statement that changes several rows is one transaction, so that all rows are
+//! changed or none. Beyond the limits of a transaction, each row is an operation of its own, and
+//! many are under way at a time.
 
 use std::collections::HashSet;
 
@@ -7,11 +9,14 @@ use placement::encode_key;
 use protocol::codec::Bytes;
 use protocol::configuration::PlacedTable;
 use protocol::identity::TableId;
-use protocol::operation::{Action, Mutation};
+use protocol::operation::{Action, Mutation, RequestResult};
+use protocol::transaction::{
+    AbortReason, ChangeOutcome, TransactionChange, TransactionResult, check_size,
+};
 
-use super::{Attempt, ReadContext, Sender, StatementOutcome, conflict};
+use super::{Attempt, CONFLICT_ATTEMPTS_MAX, ReadContext, Sender, StatementOutcome, conflict};
 use crate::error::{SqlError, StatementProgress};
-use crate::plan::{ChangeKind, ChangePlan, ChangeTarget, InsertPlan};
+use crate::plan::{ChangeKind, ChangePlan, ChangeTarget, InsertPlan, SkippedDuplicates};
 use crate::store::Store;
 
 /// The most rows that one `UPDATE` or `DELETE` finds by a read.
@@ -30,7 +35,22 @@ pub(super) async fn insert<S: Store>(
         store: reading.store,
         table,
     };
-    let inserts = plan.mutations.into_iter();
+    let leaves_out = plan.left_out != SkippedDuplicates::Nothing;
+    if leaves_out && reading.store.is_transaction() {
+        return Err(SqlError::unsupported(
+            "ON CONFLICT DO NOTHING for other keys than the primary key in a transaction",
+            "name the primary key: ON CONFLICT (columns)",
+        )
+        .into());
+    }
+    let inserts = match plan.in_order || leaves_out {
+        true => plan.mutations,
+        false => match together(reading, &sender, plan.mutations).await? {
+            Ok(done) => return Ok(StatementOutcome::Done(format!("INSERT 0 {done}"))),
+            Err(mutations) => mutations,
+        },
+    };
+    let inserts = inserts.into_iter();
     let send = |mutation| conflict::send(&sender, mutation, plan.left_out);
     let done = changes(inserts, in_flight, send).await?;
     Ok(StatementOutcome::Done(format!("INSERT 0 {done}")))
@@ -88,12 +108,66 @@ pub(super) async fn change<S: Store>(
         store: reading.store,
         table,
     };
-    let done = changes(mutations, in_flight, |it| sender.send(it)).await?;
     let verb = match plan.change {
         ChangeKind::Update(_) => "UPDATE",
         ChangeKind::Delete => "DELETE",
     };
+    let mutations: Vec<Mutation> = mutations.collect();
+    let mutations = match plan.in_order {
+        true => mutations,
+        false => match together(reading, &sender, mutations).await? {
+            Ok(done) => return Ok(StatementOutcome::Done(format!("{verb} {done}"))),
+            Err(mutations) => mutations,
+        },
+    };
+    let mutations = mutations.into_iter();
+    let done = changes(mutations, in_flight, |it| sender.send(it)).await?;
     Ok(StatementOutcome::Done(format!("{verb} {done}")))
+}
+
+/// Sends mutations of several rows as one transaction. Returns the number of rows that changed, or
+/// the mutations if they are to be sent one by one: because there is only one, because the session's
+/// transaction collects them, or because they exceed the limits of a transaction.
+async fn together<S: Store>(
+    reading: &ReadContext<'_, S>,
+    sender: &Sender<'_, S>,
+    mutations: Vec<Mutation>,
+) -> Result<Result<usize, Vec<Mutation>>, Attempt> {
+    if mutations.len() < 2 || sender.store.is_transaction() {
+        return Ok(Err(mutations));
+    }
+    let changes = mutations.into_iter().map(|mutation| TransactionChange {
+        table: sender.table.id,
+        mutation,
+        must_apply: false,
+    });
+    let changes: Vec<TransactionChange> = changes.collect();
+    if let Err(why) = check_size(&changes, &[]) {
+        let notices = reading.notices.lock();
+        let mut notices = notices.expect("nothing panics while it is held");
+        notices.push(format!(
+            "the statement is no transaction, and each row is changed by itself: {why}"
+        ));
+        return Ok(Err(changes.into_iter().map(|it| it.mutation).collect()));
+    }
+    let mut attempts = 1;
+    loop {
+        let result = sender.store.transact(changes.clone(), Vec::new()).await?;
+        match result {
+            TransactionResult::Committed { outcomes, .. } => {
+                let applied = outcomes.iter().filter(|it| **it == ChangeOutcome::Applied);
+                return Ok(Ok(applied.count()));
+            }
+            TransactionResult::Aborted { reason, .. } => {
+                if reason == AbortReason::Conflict && attempts < CONFLICT_ATTEMPTS_MAX {
+                    attempts += 1;
+                    continue;
+                }
+                let refused = RequestResult::of_abort(&reason);
+                sender.changed(refused.unwrap_or(RequestResult::Conflict))?;
+            }
+        }
+    }
 }
 
 /// Sends mutations, a limited number at a time, and counts the rows that changed. After the first

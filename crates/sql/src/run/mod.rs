@@ -2,11 +2,13 @@
 
 mod aggregate;
 mod analyze;
+mod block;
 mod change;
 mod conflict;
 mod copies;
 mod describe;
 mod read;
+pub(crate) mod row;
 mod sender;
 mod size;
 
@@ -26,6 +28,7 @@ use crate::plan::{Context, SessionSettings, StatementPlan, StatisticsSource, pla
 use crate::statement::{Set, Show, Statement};
 use crate::store::{Store, StoreError};
 
+use block::Block;
 pub use change::{CHANGE_ROWS_MAX, ROWS_IN_FLIGHT_MAX};
 pub use read::ROWS_HELD_MAX;
 pub(crate) use read::{Flow, ReadContext, gather};
@@ -40,10 +43,12 @@ const LOOKUPS_AT_A_TIME: usize = 32;
 
 /// A user's session with the store.
 #[derive(Debug)]
-pub struct SqlSession<S> {
+pub struct SqlSession<S: Store> {
     store: S,
     settings: SessionSettings,
     notices: Mutex<Vec<String>>,
+    /// The open transaction.
+    block: Option<Block<S::Snapshot>>,
 }
 
 /// The outcome of a statement.
@@ -82,6 +87,7 @@ impl<S: Store> SqlSession<S> {
             store,
             settings: SessionSettings::default(),
             notices: Mutex::default(),
+            block: None,
         }
     }
 
@@ -124,6 +130,12 @@ impl<S: Store> SqlSession<S> {
         statement: &Statement,
         parameters: &[Value],
     ) -> Result<StatementOutcome, SqlError> {
+        if let Statement::Transaction(control) = statement {
+            return self.control(control).await;
+        }
+        if self.block.is_some() {
+            return self.run_in_block(statement, parameters).await;
+        }
         // An old configuration may lack the table, or hold a dropped one. After a fetch it is
         // current, so two attempts are enough.
         let known = self.store.configuration();
@@ -162,115 +174,122 @@ impl<S: Store> SqlSession<S> {
         }
     }
 
-    // tidy: long — a dispatching match over the plans.
     async fn attempt(
         &mut self,
         statement: &Statement,
         parameters: &[Value],
         configuration: &Configuration,
     ) -> Result<StatementOutcome, Attempt> {
-        if let Statement::Explain(explained) | Statement::ExplainAnalyze(explained) = statement
-            && let Some(table) = explained.read_table()
-            && let Some(table) = configuration.table_named(table)
-        {
-            self.store.measure(table.id).await;
-        }
-        let statistics = StoreStatistics(&self.store);
-        let context = Context {
-            configuration,
-            settings: self.settings,
-            parameters,
-            now_us: now_us(),
-            statistics: &statistics,
-            explains: false,
-        };
-        let reading = ReadContext {
-            store: &self.store,
-            configuration,
-            settings: self.settings,
-            notices: &self.notices,
-            needs_one_state: false,
-        };
-        Ok(match plan(statement, &context).map_err(Attempt::Planned)? {
-            plan @ (StatementPlan::Select(_)
-            | StatementPlan::Aggregate(_)
-            | StatementPlan::Insert(_)
-            | StatementPlan::Change(_)) => reading.run(plan).await?,
-            StatementPlan::Explain(lines) => describe::plan(lines),
-            StatementPlan::ExplainAnalyze(lines, plan) => {
-                analyze::run(&reading, lines, *plan).await?
-            }
-            StatementPlan::Show(Show::Setting(setting)) => {
-                describe::setting(setting, self.settings)
-            }
-            StatementPlan::Show(show) => describe::show(&show, configuration),
-            StatementPlan::Already(what) => {
-                StatementOutcome::Done(format!("NOTICE: {what}, nothing was done"))
-            }
-            StatementPlan::Set(set) => {
-                match set {
-                    Set::Scan(on) => self.settings.scan = on,
-                    Set::ScanRows(rows) => self.settings.scan_rows = rows,
-                    Set::StaleReads(on) => self.settings.stale_reads = on,
-                }
-                done("SET")
-            }
-            StatementPlan::SetAlready => done("SET"),
-            StatementPlan::CreateTable {
-                schema,
-                if_not_exists,
-            } => {
-                let created = self.store.create_table(*schema, if_not_exists).await;
-                created.map_err(Attempt::of_definition)?;
-                done("CREATE TABLE")
-            }
-            StatementPlan::AddIndex { wanted, name } => {
-                let bar = copies::CopyProgressBar::new(&name);
-                let made = self.store.add_copy(*wanted, &|fill| bar.show(fill)).await;
-                made.map_err(Attempt::of_definition)?;
-                done("CREATE INDEX")
-            }
-            StatementPlan::DropIndex {
-                table,
-                name,
-                if_exists,
-            } => {
-                let dropped = self.store.drop_copy(&table, &name, if_exists).await;
-                dropped.map_err(Attempt::of_definition)?;
-                done("DROP INDEX")
-            }
-            StatementPlan::ReplaceIndex {
-                wanted,
-                table,
-                name,
-                by,
-            } => {
-                let bar = copies::CopyProgressBar::new(&name);
-                let show = |fill: &FillReport| bar.show(fill);
-                if let Some(wanted) = wanted {
-                    let made = self.store.add_copy(*wanted, &show).await;
-                    made.map_err(Attempt::of_definition)?;
-                }
-                let replaced = self.store.replace_copy(&table, &name, &by, &show).await;
-                replaced.map_err(Attempt::of_definition)?;
-                done("ALTER INDEX")
-            }
-            StatementPlan::SetPartitions { table, partitions } => {
-                let bar = copies::CopyProgressBar::new(&format!("{partitions} partitions"));
-                let cut = self
-                    .store
-                    .set_partitions(&table, partitions, &|fill| bar.show(fill))
-                    .await;
-                cut.map_err(Attempt::of_definition)?;
-                done("ALTER TABLE")
-            }
-            StatementPlan::DropTable { name, if_exists } => {
-                let dropped = self.store.drop_table(&name, if_exists).await;
-                dropped.map_err(Attempt::of_definition)?;
-                done("DROP TABLE")
-            }
-        })
+        let session = (&mut self.settings, &self.notices);
+        attempt(&self.store, session, statement, parameters, configuration).await
     }
+}
+
+// tidy: long — a dispatching match over the plans.
+/// Runs a statement over a store once, by a configuration.
+async fn attempt<S: Store>(
+    store: &S,
+    (settings, notices): (&mut SessionSettings, &Mutex<Vec<String>>),
+    statement: &Statement,
+    parameters: &[Value],
+    configuration: &Configuration,
+) -> Result<StatementOutcome, Attempt> {
+    if let Statement::Explain(explained) | Statement::ExplainAnalyze(explained) = statement
+        && let Some(table) = explained.read_table()
+        && let Some(table) = configuration.table_named(table)
+    {
+        store.measure(table.id).await;
+    }
+    let statistics = StoreStatistics(store);
+    let context = Context {
+        configuration,
+        settings: *settings,
+        parameters,
+        now_us: now_us(),
+        statistics: &statistics,
+        explains: false,
+    };
+    let reading = ReadContext {
+        store,
+        configuration,
+        settings: *settings,
+        notices,
+        needs_one_state: false,
+    };
+    Ok(match plan(statement, &context).map_err(Attempt::Planned)? {
+        plan @ (StatementPlan::Select(_)
+        | StatementPlan::Aggregate(_)
+        | StatementPlan::Insert(_)
+        | StatementPlan::Change(_)) => reading.run(plan).await?,
+        StatementPlan::Explain(lines) => describe::plan(lines),
+        StatementPlan::ExplainAnalyze(lines, plan) => analyze::run(&reading, lines, *plan).await?,
+        StatementPlan::Show(Show::Setting(setting)) => describe::setting(setting, *settings),
+        StatementPlan::Show(show) => describe::show(&show, configuration),
+        StatementPlan::Already(what) => {
+            StatementOutcome::Done(format!("NOTICE: {what}, nothing was done"))
+        }
+        StatementPlan::Set(set) => {
+            match set {
+                Set::Scan(on) => settings.scan = on,
+                Set::ScanRows(rows) => settings.scan_rows = rows,
+                Set::StaleReads(on) => settings.stale_reads = on,
+            }
+            done("SET")
+        }
+        StatementPlan::SetAlready => done("SET"),
+        StatementPlan::CreateTable {
+            schema,
+            if_not_exists,
+        } => {
+            let created = store.create_table(*schema, if_not_exists).await;
+            created.map_err(Attempt::of_definition)?;
+            done("CREATE TABLE")
+        }
+        StatementPlan::AddIndex { wanted, name } => {
+            let bar = copies::CopyProgressBar::new(&name);
+            let made = store.add_copy(*wanted, &|fill| bar.show(fill)).await;
+            made.map_err(Attempt::of_definition)?;
+            done("CREATE INDEX")
+        }
+        StatementPlan::DropIndex {
+            table,
+            name,
+            if_exists,
+        } => {
+            let dropped = store.drop_copy(&table, &name, if_exists).await;
+            dropped.map_err(Attempt::of_definition)?;
+            done("DROP INDEX")
+        }
+        StatementPlan::ReplaceIndex {
+            wanted,
+            table,
+            name,
+            by,
+        } => {
+            let bar = copies::CopyProgressBar::new(&name);
+            let show = |fill: &FillReport| bar.show(fill);
+            if let Some(wanted) = wanted {
+                let made = store.add_copy(*wanted, &show).await;
+                made.map_err(Attempt::of_definition)?;
+            }
+            let replaced = store.replace_copy(&table, &name, &by, &show).await;
+            replaced.map_err(Attempt::of_definition)?;
+            done("ALTER INDEX")
+        }
+        StatementPlan::SetPartitions { table, partitions } => {
+            let bar = copies::CopyProgressBar::new(&format!("{partitions} partitions"));
+            let cut = store
+                .set_partitions(&table, partitions, &|fill| bar.show(fill))
+                .await;
+            cut.map_err(Attempt::of_definition)?;
+            done("ALTER TABLE")
+        }
+        StatementPlan::DropTable { name, if_exists } => {
+            let dropped = store.drop_table(&name, if_exists).await;
+            dropped.map_err(Attempt::of_definition)?;
+            done("DROP TABLE")
+        }
+    })
 }
 
 impl<S: Store> ReadContext<'_, S> {
@@ -347,6 +366,10 @@ impl From<StoreError> for Attempt {
 
 impl From<StoreError> for SqlError {
     fn from(error: StoreError) -> SqlError {
+        if error.begin_again {
+            let message = error.message;
+            return SqlError::Serialization { message };
+        }
         SqlError::Store {
             message: error.message,
             unknown: error.unknown,
@@ -364,6 +387,8 @@ fn done(what: &str) -> StatementOutcome {
 mod aggregate_tests;
 #[cfg(test)]
 mod analyze_tests;
+#[cfg(test)]
+mod block_tests;
 #[cfg(test)]
 mod estimates_tests;
 #[cfg(test)]

@@ -114,7 +114,7 @@ impl<S: Store> ReadContext<'_, S> {
         if let Some(moment) = self.moment(table, &plans).await? {
             return Ok(StatementRead::Moment(moment));
         }
-        match self.store.snapshot(table.id).await? {
+        match self.store.snapshot(vec![table.id]).await? {
             SnapshotAnswer::Open(snapshot, id) => {
                 for plan in &mut plans {
                     plan.snapshot = Some(id);
@@ -397,15 +397,10 @@ pub(super) fn give_out(
 }
 
 fn malformed(table: &PlacedTable, what: &str) -> StoreError {
-    StoreError {
-        message: format!(
-            "table {}: {what}: the server is of another release or damaged",
-            table.schema.name
-        ),
-        unknown: false,
-        stale: false,
-        snapshot_ended: false,
-    }
+    StoreError::plain(format!(
+        "table {}: {what}: the server is of another release or damaged",
+        table.schema.name
+    ))
 }
 
 /// Rows of a result while they come.

@@ -78,6 +78,11 @@ impl<S: Store> Sender<'_, S> {
     }
 }
 
+/// Returns a primary key for people.
+pub(crate) fn describe_pk(table: &PlacedTable, pk: &[u8]) -> String {
+    describe_key(table, table.layout.primary(), pk)
+}
+
 fn replex_name(table: &PlacedTable, replex: usize) -> String {
     let replex = table.layout.replexes.get(replex);
     replex.map_or_else(|| "unknown".to_string(), |it| it.name.clone())

@@ -145,6 +145,7 @@ impl<S: Store> Shell<S> {
             Ok(statements) => statements,
             Err(error) => {
                 let ParseError { error, line } = error.moved_down(lines_before);
+                self.session.fail_transaction();
                 return self.fail(Some((&feed.name, line)), &error, output);
             }
         };

@@ -96,7 +96,7 @@ impl From<std::io::Error> for ScriptError {
 
 /// An interactive shell or a script: a session, its options, and whether it has ended.
 #[derive(Debug)]
-pub struct Shell<S> {
+pub struct Shell<S: Store> {
     session: SqlSession<S>,
     options: ShellOptions,
     over: bool,
@@ -159,7 +159,10 @@ impl<S: Store> Shell<S> {
                         }
                     }
                 }
-                Err(ParseError { error, .. }) => self.fail(None, &error, output)?,
+                Err(ParseError { error, .. }) => {
+                    self.session.fail_transaction();
+                    self.fail(None, &error, output)?;
+                }
             }
         }
         match self.failures - before {

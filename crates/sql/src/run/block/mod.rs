@@ -1,0 +1,426 @@
+//! Transactions of a session: the statements between `BEGIN` and `COMMIT`.
+//!
+//! A transaction that can write collects its changes, and sends them with the commit. Until then it
+//! holds no locks. Its statements run over [`BlockStore`], which shows them its own changes, and
+//! remembers each row whose content has mattered for a result. The commit compares these rows, and
+//! fails with SQLSTATE 40001 if one of them has changed. A change that a statement has reported as
+//! done must apply at the commit as well; it is evaluated there, so that two transactions can add to
+//! the same number. A transaction that only reads uses one snapshot, and never fails for a conflict.
+
+mod pages;
+mod store;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use placement::Value;
+use protocol::codec::Bytes;
+use protocol::configuration::{Configuration, PlacedTable};
+use protocol::identity::{SnapshotId, TableId, Version};
+use protocol::operation::RequestResult;
+use protocol::transaction::{
+    AbortReason, RowCheck, TransactionChange, TransactionResult, check_size,
+};
+
+use super::row::row_after;
+use super::sender::{Sender, describe_pk};
+use super::{Attempt, SqlSession, StatementOutcome, attempt, done};
+use crate::error::SqlError;
+use crate::statement::{Statement, TransactionMode, TransactionStatement};
+use crate::store::{SnapshotAnswer, Store, StoreError};
+
+pub(super) use store::BlockStore;
+
+/// The longest life of a transaction that can write.
+const LIFE_MAX: Duration = Duration::from_secs(300);
+
+/// The transaction of a session.
+#[derive(Debug)]
+pub(super) struct Block<P> {
+    mode: TransactionMode,
+    begun: Instant,
+    /// Whether a statement has failed, so that only a rollback is possible.
+    failed: bool,
+    /// Whether a statement has run. Then the mode stays as it is.
+    used: bool,
+    /// The name of each savepoint, and the number of changes before it.
+    savepoints: Vec<(String, usize)>,
+    /// The state that a transaction reads which cannot write.
+    snapshot: Option<(P, SnapshotId)>,
+    work: Mutex<Work>,
+}
+
+/// The rows and changes of a transaction.
+#[derive(Debug, Default)]
+struct Work {
+    rows: BTreeMap<RowName, KnownRow>,
+    changes: Vec<TransactionChange>,
+    /// The number of the present statement.
+    statement: u64,
+    /// How many rows the present statement has made count.
+    counted: usize,
+}
+
+/// A table and a pk.
+type RowName = (TableId, Vec<u8>);
+
+/// A row as it is in its table, without the changes of the transaction.
+#[derive(Clone, Debug)]
+struct KnownRow {
+    version: Option<Version>,
+    values: Option<Vec<Value>>,
+    /// Whether the commit compares it, because a result depends on it.
+    counts: bool,
+    /// The statement that has read it last.
+    read_in: u64,
+}
+
+impl<P> Block<P> {
+    fn new(mode: TransactionMode) -> Block<P> {
+        Block {
+            mode,
+            begun: Instant::now(),
+            failed: false,
+            used: false,
+            savepoints: Vec::new(),
+            snapshot: None,
+            work: Mutex::default(),
+        }
+    }
+
+    fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().expect("nothing panics while it is held")
+    }
+
+    /// Returns the position of a savepoint: the last one of this name.
+    fn savepoint(&self, name: &str) -> Result<usize, SqlError> {
+        let found = self.savepoints.iter().rposition(|(known, _)| known == name);
+        found.ok_or_else(|| {
+            SqlError::transaction(format!("there is no savepoint {name} in this transaction"))
+        })
+    }
+}
+
+impl Work {
+    /// Returns a row as the transaction sees it.
+    ///
+    /// # Errors
+    /// A change that was reported as done does not apply to the row as it is now.
+    fn current(&self, table: &PlacedTable, pk: &[u8]) -> Result<Option<Vec<Value>>, StoreError> {
+        let known = self.rows.get(&(table.id, pk.to_vec()));
+        let mut row = known.and_then(|known| known.values.clone());
+        for change in self.changes_of(table.id, pk) {
+            row =
+                row_after(table, &change.mutation, row.as_ref()).map_err(|_| changed(table, pk))?;
+        }
+        Ok(row)
+    }
+
+    fn changes_of(&self, table: TableId, pk: &[u8]) -> impl Iterator<Item = &TransactionChange> {
+        let changes = self.changes.iter();
+        changes.filter(move |change| change.table == table && change.mutation.pk[..] == *pk)
+    }
+
+    /// Makes the commit compare a row.
+    fn count(&mut self, name: &RowName) {
+        let row = self.rows.get_mut(name).expect("it was read");
+        self.counted += usize::from(!row.counts);
+        row.counts = true;
+    }
+}
+
+/// Returns the error for a row that has changed since the transaction has used it.
+fn changed(table: &PlacedTable, pk: &[u8]) -> StoreError {
+    StoreError {
+        begin_again: true,
+        ..StoreError::plain(format!(
+            "the row of table {} with {} has changed since this transaction has used it",
+            table.schema.name,
+            describe_pk(table, pk)
+        ))
+    }
+}
+
+impl<S: Store> SqlSession<S> {
+    /// Returns whether a transaction is open, and whether it has failed.
+    pub fn transaction(&self) -> Option<bool> {
+        self.block.as_ref().map(|block| block.failed)
+    }
+
+    /// Makes an open transaction fail, because of an error outside of a statement.
+    pub fn fail_transaction(&mut self) {
+        if let Some(block) = &mut self.block {
+            block.failed = true;
+        }
+    }
+
+    /// Runs a statement about the transaction of the session.
+    pub(super) async fn control(
+        &mut self,
+        statement: &TransactionStatement,
+    ) -> Result<StatementOutcome, SqlError> {
+        let outside = |what: &str| {
+            SqlError::transaction(format!("{what} is for transactions: BEGIN one first"))
+        };
+        match statement {
+            TransactionStatement::Begin(mode) => {
+                if self.block.is_some() {
+                    self.notice("a transaction is open already, and goes on".into());
+                } else {
+                    self.block = Some(Block::new(*mode));
+                }
+                Ok(done("BEGIN"))
+            }
+            TransactionStatement::Set(mode) => {
+                let block = self.block.as_mut();
+                let block = block.ok_or_else(|| outside("SET TRANSACTION"))?;
+                if block.used {
+                    block.failed = true;
+                    let text = "SET TRANSACTION must come before any other statement";
+                    return Err(SqlError::transaction(text));
+                }
+                block.mode = *mode;
+                Ok(done("SET"))
+            }
+            TransactionStatement::Commit => self.commit().await,
+            TransactionStatement::Rollback => {
+                if self.block.take().is_none() {
+                    self.notice("no transaction is open, and nothing was undone".into());
+                }
+                Ok(done("ROLLBACK"))
+            }
+            TransactionStatement::Savepoint(name) => {
+                let block = self.block.as_mut().ok_or_else(|| outside("SAVEPOINT"))?;
+                block.check()?;
+                let changes = block.work().changes.len();
+                block.savepoints.push((name.clone(), changes));
+                Ok(done("SAVEPOINT"))
+            }
+            TransactionStatement::Release(name) => {
+                let block = self.block.as_mut();
+                let block = block.ok_or_else(|| outside("RELEASE SAVEPOINT"))?;
+                block.check()?;
+                let found = block.savepoint(name).inspect_err(|_| block.failed = true)?;
+                block.savepoints.truncate(found);
+                Ok(done("RELEASE"))
+            }
+            TransactionStatement::RollbackTo(name) => {
+                let block = self.block.as_mut();
+                let block = block.ok_or_else(|| outside("ROLLBACK TO SAVEPOINT"))?;
+                let found = block.savepoint(name).inspect_err(|_| block.failed = true)?;
+                // The savepoint stays, and later ones end. Rows that were read still count.
+                block.savepoints.truncate(found + 1);
+                block.failed = false;
+                let changes = block.savepoints[found].1;
+                block.work().changes.truncate(changes);
+                Ok(done("ROLLBACK"))
+            }
+        }
+    }
+
+    fn notice(&mut self, text: String) {
+        let notices = self.notices.get_mut();
+        notices.expect("nothing panics while it is held").push(text);
+    }
+
+    /// Runs a statement in the open transaction.
+    pub(super) async fn run_in_block(
+        &mut self,
+        statement: &Statement,
+        parameters: &[Value],
+    ) -> Result<StatementOutcome, SqlError> {
+        let outcome = self.try_in_block(statement, parameters).await;
+        if outcome.is_err() {
+            self.fail_transaction();
+        }
+        outcome
+    }
+
+    async fn try_in_block(
+        &mut self,
+        statement: &Statement,
+        parameters: &[Value],
+    ) -> Result<StatementOutcome, SqlError> {
+        let block = self.block.as_mut().expect("callers have one");
+        block.check()?;
+        block.check_statement(statement)?;
+        block.used |= !matches!(statement, Statement::Show(_) | Statement::Set(_));
+        {
+            let work = block.work.get_mut();
+            let work = work.expect("nothing panics while it is held");
+            work.statement += 1;
+            work.counted = 0;
+        }
+        let mut configuration = self.store.configuration();
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let block = self.block.as_mut().expect("callers have one");
+            if block.mode == TransactionMode::ReadOnly && statement.read_table().is_some() {
+                block.open(&self.store, &configuration).await?;
+            }
+            let store = BlockStore::new(&self.store, block, statement);
+            let session = (&mut self.settings, &self.notices);
+            let outcome = attempt(&store, session, statement, parameters, &configuration).await;
+            let failure = match outcome {
+                Ok(outcome) => {
+                    store.compare_if_several().await?;
+                    return Ok(outcome);
+                }
+                Err(Attempt::Failed(error)) => return Err(error),
+                Err(Attempt::SnapshotEnded(error)) => {
+                    let message = format!("{}: begin the transaction again", error.message);
+                    return Err(SqlError::Serialization { message });
+                }
+                Err(Attempt::Planned(error)) => error,
+                Err(Attempt::Stale(error)) => error.into(),
+            };
+            let newest = self.store.refresh().await?;
+            if attempts > 1 || newest.epoch == configuration.epoch {
+                return Err(failure);
+            }
+            configuration = newest;
+        }
+    }
+
+    /// Ends the open transaction: all of its changes take effect, or none.
+    async fn commit(&mut self) -> Result<StatementOutcome, SqlError> {
+        let Some(block) = self.block.take() else {
+            self.notice("no transaction is open, and nothing was committed".into());
+            return Ok(done("COMMIT"));
+        };
+        if block.failed {
+            return Ok(done("ROLLBACK"));
+        }
+        block.check()?;
+        let work = block.work.into_inner();
+        let work = work.expect("nothing panics while it is held");
+        if work.changes.is_empty() {
+            // Its last read has shown that everything it has read is of one moment.
+            return Ok(done("COMMIT"));
+        }
+        let counting = work.rows.iter().filter(|(_, row)| row.counts);
+        let checks = counting.map(|((table, pk), row)| RowCheck {
+            table: *table,
+            pk: Bytes(pk.clone()),
+            version: row.version,
+        });
+        let checks: Vec<RowCheck> = checks.collect();
+        check_size(&work.changes, &checks).map_err(SqlError::transaction)?;
+        let sent = (work.changes.clone(), checks.clone());
+        match self.store.transact(sent.0, sent.1).await? {
+            TransactionResult::Committed { .. } => Ok(done("COMMIT")),
+            TransactionResult::Aborted { table, reason } => {
+                let configuration = self.store.configuration();
+                Err(self.aborted(&configuration, table, &reason, (&work.changes, &checks)))
+            }
+        }
+    }
+
+    /// Returns the error for a commit that was refused.
+    fn aborted(
+        &self,
+        configuration: &Configuration,
+        table: TableId,
+        reason: &AbortReason,
+        (changes, checks): (&[TransactionChange], &[RowCheck]),
+    ) -> SqlError {
+        let Some(table) = configuration.table(table) else {
+            return SqlError::transaction("a table of the transaction was dropped");
+        };
+        let sender = Sender {
+            store: &self.store,
+            table,
+        };
+        if *reason != AbortReason::Conflict
+            && let Some(refused) = RequestResult::of_abort(reason)
+            && let Err(error) = sender.changed(refused)
+        {
+            return error.into();
+        }
+        let row = match reason {
+            AbortReason::NotApplied { change, .. } => {
+                let change = changes.get(*change as usize);
+                change.map(|it| (it.table, &it.mutation.pk))
+            }
+            AbortReason::Changed { check } => {
+                let check = checks.get(*check as usize);
+                check.map(|it| (it.table, &it.pk))
+            }
+            _ => None,
+        };
+        let row = row.and_then(|(table, pk)| Some((configuration.table(table)?, pk)));
+        match row {
+            Some((table, pk)) => changed(table, pk).into(),
+            None => SqlError::Serialization {
+                message: format!(
+                    "another operation was in the way in table {}",
+                    table.schema.name
+                ),
+            },
+        }
+    }
+}
+
+impl<P> Block<P> {
+    /// Checks that the transaction can go on.
+    fn check(&self) -> Result<(), SqlError> {
+        if self.failed {
+            return Err(SqlError::transaction(
+                "a statement of this transaction has failed: end it with ROLLBACK, or go back with \
+                 ROLLBACK TO SAVEPOINT",
+            ));
+        }
+        if self.mode == TransactionMode::ReadWrite && self.begun.elapsed() > LIFE_MAX {
+            return Err(SqlError::transaction(format!(
+                "the transaction is older than {} seconds: begin it again",
+                LIFE_MAX.as_secs()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Checks that a statement can run in the transaction.
+    fn check_statement(&self, statement: &Statement) -> Result<(), SqlError> {
+        match statement {
+            Statement::CreateTable { .. }
+            | Statement::CreateIndex(_)
+            | Statement::DropIndex { .. }
+            | Statement::SetUsing(_)
+            | Statement::SetPartitions { .. }
+            | Statement::DropTable { .. } => Err(SqlError::transaction(
+                "tables and indexes cannot be changed in a transaction: COMMIT it first",
+            )),
+            Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
+                if self.mode == TransactionMode::ReadOnly =>
+            {
+                Err(SqlError::transaction(
+                    "the transaction is READ ONLY: begin one that is not, to change rows",
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens the snapshot that a transaction reads, of all tables that there are.
+    async fn open<S: Store<Snapshot = P>>(
+        &mut self,
+        store: &S,
+        configuration: &Configuration,
+    ) -> Result<(), SqlError> {
+        if self.snapshot.is_some() {
+            return Ok(());
+        }
+        let tables = configuration.tables.iter().map(|table| table.id);
+        match store.snapshot(tables.collect()).await? {
+            SnapshotAnswer::Open(snapshot, id) => {
+                self.snapshot = Some((snapshot, id));
+                Ok(())
+            }
+            SnapshotAnswer::Impossible(why) => Err(SqlError::transaction(format!(
+                "no snapshot can be opened for this transaction: {why}"
+            ))),
+        }
+    }
+}

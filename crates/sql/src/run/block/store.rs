@@ -1,0 +1,452 @@
+//! The store that the statements of a transaction use: its own changes over those of the cluster.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use placement::{RowView, Schema, Value, encode_key, prefix_end};
+use protocol::codec::Bytes;
+use protocol::configuration::{Configuration, PlacedTable, routes};
+use protocol::identity::{TableId, Version};
+use protocol::message::{FillReport, Read, RowPage};
+use protocol::operation::{Action, Mutation, RequestResult};
+use protocol::transaction::{CHANGES_MAX, RowCheck, TransactionChange, TransactionResult};
+use session::MomentPages;
+use session::statistics::TableStatistics;
+
+use super::pages::{is_in_range, is_of_one_row, page_of};
+use super::{Block, KnownRow, RowName, Work, changed};
+use crate::run::row::row_after;
+use crate::statement::{Statement, TransactionMode};
+use crate::store::{SnapshotAnswer, Store, StoreError};
+
+/// The most rows that a transaction may have changed in a table which it reads by an index.
+const CHANGED_ROWS_READ_MAX: usize = 500;
+
+/// The store as a statement of a transaction sees it.
+#[derive(Debug)]
+pub(in crate::run) struct BlockStore<'a, S: Store> {
+    store: &'a S,
+    block: &'a Block<S::Snapshot>,
+    /// Whether the statement finds rows to change them. Then a row counts only if it is not
+    /// changed: the change itself must apply at the commit.
+    changes: bool,
+}
+
+/// A row with its version.
+type VersionedRow = (Version, Vec<Value>);
+
+impl<'a, S: Store> BlockStore<'a, S> {
+    pub fn new(
+        store: &'a S,
+        block: &'a Block<S::Snapshot>,
+        statement: &Statement,
+    ) -> BlockStore<'a, S> {
+        let changes = matches!(statement, Statement::Update(_) | Statement::Delete(_));
+        BlockStore {
+            store,
+            block,
+            changes,
+        }
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.block.mode == TransactionMode::ReadOnly
+    }
+
+    /// Reads ranges and rows as of one moment, together with all rows that count, and compares
+    /// these. So two statements never show what no serial order has. Returns the rows of the
+    /// ranges.
+    async fn read_together(
+        &self,
+        ranges: Vec<Read>,
+        wanted: BTreeSet<RowName>,
+    ) -> Result<Vec<Vec<VersionedRow>>, StoreError> {
+        let configuration = self.store.configuration();
+        let mut names = wanted;
+        {
+            let work = self.block.work();
+            let counting = work.rows.iter().filter(|(_, row)| row.counts);
+            names.extend(counting.map(|(name, _)| name.clone()));
+        }
+        let mut reads = Vec::with_capacity(names.len() + ranges.len());
+        for (table, pk) in &names {
+            reads.push(read_of_row(&configuration, *table, pk)?);
+        }
+        let tables: Vec<TableId> = ranges.iter().map(|read| read.partition.table).collect();
+        reads.extend(ranges);
+        let Some(pages) = self.store.moment(reads).await? else {
+            return Err(StoreError {
+                begin_again: true,
+                ..StoreError::plain(
+                    "the rows that this transaction has used change too often, or are too many to be \
+                     read as of one moment"
+                        .into(),
+                )
+            });
+        };
+        let mut found = pages.ranges.into_iter();
+        let mut work = self.block.work();
+        for (name, pages) in names.iter().zip(found.by_ref().take(names.len())) {
+            let table = find(&configuration, name.0)?;
+            let row = decode(table, &pages)?.pop();
+            work.learn(table, name, row)?;
+        }
+        drop(work);
+        let ranges = tables.iter().zip(found);
+        let rows = ranges.map(|(table, pages)| decode(find(&configuration, *table)?, &pages));
+        rows.collect()
+    }
+
+    /// Compares the rows that count, if the statement has made more than one of them count: they may
+    /// have been read one after the other.
+    pub async fn compare_if_several(&self) -> Result<(), StoreError> {
+        let several = self.block.work().counted > 1;
+        if several && !self.is_read_only() {
+            self.read_together(Vec::new(), BTreeSet::new()).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the rows that must be known for a read, beside those of its range: those that the
+    /// transaction has changed.
+    fn changed_rows(
+        &self,
+        table: &PlacedTable,
+        read: &Read,
+    ) -> Result<BTreeSet<RowName>, StoreError> {
+        if usize::from(read.partition.replex) == table.layout.primary() {
+            return Ok(BTreeSet::from([(table.id, read.start.to_vec())]));
+        }
+        let changed = self.block.work().may_enter(table, read);
+        if changed.len() > CHANGED_ROWS_READ_MAX {
+            return Err(StoreError::plain(format!(
+                "the transaction has changed more than {CHANGED_ROWS_READ_MAX} rows of table {}: \
+                 read it by its primary key, or before they are changed",
+                table.schema.name
+            )));
+        }
+        Ok(changed)
+    }
+
+    /// Returns the ranges of a statement as the transaction sees them.
+    async fn ranges(&self, reads: &[Read]) -> Result<Vec<RowPage>, StoreError> {
+        let configuration = self.store.configuration();
+        let mut bases = Vec::with_capacity(reads.len());
+        let mut wanted = BTreeSet::new();
+        for read in reads {
+            let table = find(&configuration, read.partition.table)?;
+            if !is_of_one_row(table, read) {
+                return Err(StoreError::plain(format!(
+                    "a transaction that can write finds rows of table {} by a whole primary key or \
+                     a whole key of a unique index only: read other rows before BEGIN, or in a \
+                     transaction that is READ ONLY",
+                    table.schema.name
+                )));
+            }
+            wanted.extend(self.changed_rows(table, read)?);
+            bases.push(whole_rows(read));
+        }
+        let found = self.read_together(bases, wanted).await?;
+        let mut work = self.block.work();
+        let mut pages = Vec::with_capacity(reads.len());
+        for (read, found) in reads.iter().zip(found) {
+            let table = find(&configuration, read.partition.table)?;
+            pages.push(self.range(&mut work, table, read, found)?);
+        }
+        Ok(pages)
+    }
+
+    /// Returns the page of one range. `found` are its rows in the table.
+    fn range(
+        &self,
+        work: &mut Work,
+        table: &PlacedTable,
+        read: &Read,
+        found: Vec<VersionedRow>,
+    ) -> Result<RowPage, StoreError> {
+        let is_primary = usize::from(read.partition.replex) == table.layout.primary();
+        let mut names: BTreeSet<RowName> = BTreeSet::new();
+        for (version, row) in found {
+            let name = (table.id, pk_of(table, &row));
+            work.learn(table, &name, Some((version, row)))?;
+            names.insert(name);
+        }
+        match is_primary {
+            true => names.extend([(table.id, read.start.to_vec())]),
+            false => names.extend(work.may_enter(table, read)),
+        }
+        let mut rows = Vec::new();
+        let mut shown = BTreeSet::new();
+        for name in &names {
+            let Some(row) = work.current(table, &name.1)? else {
+                continue;
+            };
+            let version = work.rows[name].version.unwrap_or(Version(0));
+            if is_in_range(table, read, &row) {
+                rows.push((version, row));
+                shown.insert(name.clone());
+            }
+        }
+        if rows.is_empty() && !is_primary {
+            return Err(StoreError::plain(format!(
+                "a transaction that can write cannot rely on it that no row of table {} has a key \
+                 of an index: look for it before BEGIN, or by the primary key",
+                table.schema.name
+            )));
+        }
+        let page = page_of(table, read, rows)?;
+        for name in &names {
+            let is_changed = self.changes && page.count > 0 && shown.contains(name);
+            if !is_changed {
+                work.count(name);
+            }
+        }
+        Ok(page)
+    }
+}
+
+impl Work {
+    /// Returns the rows of a table that changes of the transaction can have brought into a range.
+    fn may_enter(&self, table: &PlacedTable, read: &Read) -> BTreeSet<RowName> {
+        let replex = usize::from(read.partition.replex);
+        let order = &table.layout.replexes[replex].sort_columns;
+        let enters = |change: &&TransactionChange| {
+            let assignments = match &change.mutation.action {
+                Action::Update { assignments, .. } => assignments,
+                Action::Delete { .. } => return false,
+                _ => return true,
+            };
+            let mut assigned = assignments.iter().map(|it| usize::from(it.column));
+            assigned.any(|column| order.iter().any(|it| it.column == column))
+        };
+        let changes = self.changes.iter().filter(|it| it.table == table.id);
+        let entering = changes.filter(enters);
+        let names = entering.map(|it| (it.table, it.mutation.pk.to_vec()));
+        names.collect()
+    }
+
+    /// Records a row as it is in its table.
+    ///
+    /// # Errors
+    /// The row counts, and has changed.
+    fn learn(
+        &mut self,
+        table: &PlacedTable,
+        name: &RowName,
+        row: Option<VersionedRow>,
+    ) -> Result<(), StoreError> {
+        let (version, values) = row.unzip();
+        let known = self.rows.entry(name.clone());
+        let known = known.or_insert_with(|| KnownRow {
+            version,
+            values: values.clone(),
+            counts: false,
+            read_in: 0,
+        });
+        if known.version != version {
+            if known.counts {
+                return Err(changed(table, &name.1));
+            }
+            (known.version, known.values) = (version, values);
+        }
+        known.read_in = self.statement;
+        Ok(())
+    }
+}
+
+fn pk_of(table: &PlacedTable, row: &[Value]) -> Vec<u8> {
+    let columns = table.schema.primary_key.iter();
+    encode_key(columns.map(|column| row[*column].as_ref()))
+}
+
+fn find(configuration: &Configuration, table: TableId) -> Result<&PlacedTable, StoreError> {
+    configuration.table(table).ok_or_else(|| StoreError {
+        stale: true,
+        ..StoreError::plain(format!("table number {} was dropped meanwhile", table.0))
+    })
+}
+
+/// Returns the read of the row with this pk.
+fn read_of_row(
+    configuration: &Configuration,
+    table: TableId,
+    pk: &[u8],
+) -> Result<Read, StoreError> {
+    let table = find(configuration, table)?;
+    let partition = routes::primary_partition(table, pk);
+    let partition = partition.ok_or_else(|| {
+        StoreError::plain(format!(
+            "a primary key of table {} is damaged",
+            table.schema.name
+        ))
+    })?;
+    Ok(Read {
+        start: Bytes(pk.to_vec()),
+        end: prefix_end(pk).map(Bytes),
+        limit: 1,
+        ..Read::of(configuration.epoch, partition)
+    })
+}
+
+/// Returns the same read of whole rows, unfiltered.
+fn whole_rows(read: &Read) -> Read {
+    Read {
+        filter: None,
+        projection: None,
+        count_only: false,
+        descending: false,
+        limit: 2,
+        ..read.clone()
+    }
+}
+
+fn decode(table: &PlacedTable, pages: &[RowPage]) -> Result<Vec<VersionedRow>, StoreError> {
+    let rows = pages.iter().flat_map(RowPage::rows);
+    let rows = rows.map(|(version, row)| {
+        let view = RowView::parse(&table.schema.columns, row);
+        let view = view.map_err(|error| StoreError::plain(error.to_string()))?;
+        Ok((version, view.to_values()))
+    });
+    rows.collect()
+}
+
+fn refused<T>() -> Result<T, StoreError> {
+    Err(StoreError::plain(
+        "this is not possible in a transaction: COMMIT it first".into(),
+    ))
+}
+
+impl<S: Store> Store for BlockStore<'_, S> {
+    type Snapshot = ();
+
+    fn configuration(&self) -> Arc<Configuration> {
+        self.store.configuration()
+    }
+
+    async fn refresh(&self) -> Result<Arc<Configuration>, StoreError> {
+        self.store.refresh().await
+    }
+
+    async fn page(&self, read: Read) -> Result<RowPage, StoreError> {
+        if self.is_read_only() {
+            let (_, snapshot) = self.block.snapshot.as_ref().expect("it was opened before");
+            let snapshot = Some(*snapshot);
+            return self.store.page(Read { snapshot, ..read }).await;
+        }
+        let mut pages = self.ranges(std::slice::from_ref(&read)).await?;
+        Ok(pages.pop().expect("each range has a page"))
+    }
+
+    async fn moment(&self, reads: Vec<Read>) -> Result<Option<MomentPages>, StoreError> {
+        if self.is_read_only() {
+            // Everything is read from the snapshot.
+            return Ok(None);
+        }
+        let pages = self.ranges(&reads).await?;
+        let ranges = pages.into_iter().map(|page| vec![page]).collect();
+        Ok(Some(MomentPages { ranges, rounds: 1 }))
+    }
+
+    async fn snapshot(&self, _: Vec<TableId>) -> Result<SnapshotAnswer<()>, StoreError> {
+        match &self.block.snapshot {
+            Some((_, snapshot)) => Ok(SnapshotAnswer::Open((), *snapshot)),
+            None => refused(),
+        }
+    }
+
+    fn statistics(&self, table: TableId) -> Option<Arc<TableStatistics>> {
+        self.store.statistics(table)
+    }
+
+    async fn measure(&self, table: TableId) {
+        self.store.measure(table).await;
+    }
+
+    fn is_transaction(&self) -> bool {
+        true
+    }
+
+    async fn execute(
+        &self,
+        table: TableId,
+        mutation: Mutation,
+    ) -> Result<RequestResult, StoreError> {
+        let configuration = self.store.configuration();
+        let table = find(&configuration, table)?;
+        let name = (table.id, mutation.pk.to_vec());
+        let is_known = {
+            let work = self.block.work();
+            let known = work.rows.get(&name);
+            known.is_some_and(|known| known.read_in == work.statement)
+        };
+        if !is_known {
+            let wanted = BTreeSet::from([name.clone()]);
+            self.read_together(Vec::new(), wanted).await?;
+        }
+        let mut work = self.block.work();
+        let current = work.current(table, &name.1)?;
+        if let Err(result) = row_after(table, &mutation, current.as_ref()) {
+            work.count(&name);
+            return Ok(result);
+        }
+        if work.changes.len() >= CHANGES_MAX {
+            return Err(StoreError::plain(format!(
+                "the transaction changes more than {CHANGES_MAX} rows: use several"
+            )));
+        }
+        work.changes.push(TransactionChange {
+            table: table.id,
+            mutation,
+            must_apply: true,
+        });
+        let version = Version(0);
+        Ok(RequestResult::Applied { version })
+    }
+
+    async fn transact(
+        &self,
+        _: Vec<TransactionChange>,
+        _: Vec<RowCheck>,
+    ) -> Result<TransactionResult, StoreError> {
+        refused()
+    }
+
+    async fn create_table(&self, _: Schema, _: bool) -> Result<(), StoreError> {
+        refused()
+    }
+
+    async fn add_copy(
+        &self,
+        _: Schema,
+        _: &(dyn Fn(&FillReport) + Send + Sync),
+    ) -> Result<(), StoreError> {
+        refused()
+    }
+
+    async fn set_partitions(
+        &self,
+        _: &str,
+        _: u32,
+        _: &(dyn Fn(&FillReport) + Send + Sync),
+    ) -> Result<(), StoreError> {
+        refused()
+    }
+
+    async fn drop_copy(&self, _: &str, _: &str, _: bool) -> Result<(), StoreError> {
+        refused()
+    }
+
+    async fn replace_copy(
+        &self,
+        _: &str,
+        _: &str,
+        _: &str,
+        _: &(dyn Fn(&FillReport) + Send + Sync),
+    ) -> Result<(), StoreError> {
+        refused()
+    }
+
+    async fn drop_table(&self, _: &str, _: bool) -> Result<(), StoreError> {
+        refused()
+    }
+}

@@ -1,0 +1,98 @@
+//! The effect of a mutation on a row, as its primary partition evaluates it.
+
+use placement::{RowView, Schema, Value};
+use protocol::configuration::PlacedTable;
+use protocol::expression::{Assignment, Columns, Expression, evaluate_for, holds};
+use protocol::operation::{Action, Mutation, RequestResult};
+
+/// Returns the row that a mutation leaves, if it leaves one.
+///
+/// # Errors
+/// The result of a mutation that changes nothing.
+pub(crate) fn row_after(
+    table: &PlacedTable,
+    mutation: &Mutation,
+    old: Option<&Vec<Value>>,
+) -> Result<Option<Vec<Value>>, RequestResult> {
+    let schema = &table.schema;
+    let decode = |row: &[u8]| {
+        let row = RowView::parse(&schema.columns, row);
+        row.expect("the planner encoded it").to_values()
+    };
+    let holds_for = |condition: &Option<Expression>, row: &Vec<Value>, new: Option<&Vec<Value>>| {
+        let excluded = new.map(|it| it as &dyn Columns);
+        match condition {
+            None => Ok(()),
+            Some(condition) => match holds(condition, row, excluded) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(RequestResult::ConditionFailed),
+                Err(error) => Err(RequestResult::Invalid {
+                    message: error.to_string(),
+                }),
+            },
+        }
+    };
+    Ok(match (&mutation.action, old) {
+        (Action::Insert { row }, None) | (Action::InsertOrKeep { row }, None) => Some(decode(row)),
+        (Action::Upsert { row, .. }, None) => Some(decode(row)),
+        (Action::Insert { .. }, Some(_)) => {
+            return Err(RequestResult::Duplicate {
+                replex: table.primary_partition(0).replex,
+                key: mutation.pk.clone(),
+            });
+        }
+        (Action::InsertOrKeep { .. }, Some(_)) => return Err(RequestResult::Kept),
+        (Action::Update { .. } | Action::Delete { .. }, None) => {
+            return Err(RequestResult::NotFound);
+        }
+        (Action::Delete { condition }, Some(old)) => {
+            holds_for(condition, old, None)?;
+            None
+        }
+        (
+            Action::Update {
+                assignments,
+                condition,
+            },
+            Some(old),
+        ) => {
+            holds_for(condition, old, None)?;
+            Some(assigned(schema, assignments, old, None)?)
+        }
+        (
+            Action::Upsert {
+                row,
+                assignments,
+                condition,
+            },
+            Some(old),
+        ) => {
+            let proposed = decode(row);
+            holds_for(condition, old, Some(&proposed))?;
+            Some(assigned(schema, assignments, old, Some(&proposed))?)
+        }
+    })
+}
+
+fn assigned(
+    schema: &Schema,
+    assignments: &[Assignment],
+    old: &Vec<Value>,
+    proposed: Option<&Vec<Value>>,
+) -> Result<Vec<Value>, RequestResult> {
+    let mut new = old.clone();
+    let excluded = proposed.map(|it| it as &dyn Columns);
+    for assignment in assignments {
+        let column = &schema.columns[usize::from(assignment.column)];
+        let value = evaluate_for(column.column_type, &assignment.value, old, excluded);
+        let value = value.map_err(|error| RequestResult::Invalid {
+            message: error.to_string(),
+        })?;
+        if value.is_null() && !column.nullable {
+            let message = format!("column {} is NOT NULL: give it a value", column.name);
+            return Err(RequestResult::Invalid { message });
+        }
+        new[usize::from(assignment.column)] = value;
+    }
+    Ok(new)
+}
