@@ -14,7 +14,7 @@ use protocol::expression::{Assignment, Expression};
 use protocol::identity::{TableId, Version};
 use protocol::operation::{Action, Mutation, RequestResult};
 use protocol::transaction::{
-    AbortReason, RowCheck, TransactionChange, TransactionResult, check_size,
+    AbortReason, RangeCheck, RowCheck, TransactionChange, TransactionResult, check_size,
 };
 use session::{SessionOperation, SessionOutcome};
 
@@ -78,8 +78,13 @@ impl Client {
         &self,
         changes: Vec<TransactionChange>,
         checks: Vec<RowCheck>,
+        ranges: Vec<RangeCheck>,
     ) -> Result<TransactionResult, Error> {
-        let operation = SessionOperation::Transact { changes, checks };
+        let operation = SessionOperation::Transact {
+            changes,
+            checks,
+            ranges,
+        };
         match self.run(operation, "a transaction", None).await? {
             SessionOutcome::Executed(RequestResult::Transaction(result)) => Ok(result),
             other => Err(other_outcome(&other)),
@@ -290,7 +295,8 @@ impl Transaction {
             version,
         });
         let checks: Vec<RowCheck> = checks.collect();
-        check_size(&self.changes, &checks).map_err(|message| Error::Invalid { message })?;
-        self.client.transact(self.changes, checks).await
+        check_size(&self.changes, &checks, &[]).map_err(|message| Error::Invalid { message })?;
+        let ranges = Vec::new();
+        self.client.transact(self.changes, checks, ranges).await
     }
 }

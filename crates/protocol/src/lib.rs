@@ -18,6 +18,7 @@ pub mod identity;
 pub mod message;
 pub mod operation;
 pub mod planted;
+mod read;
 pub mod record;
 mod refusal;
 mod snapshot;

@@ -50,6 +50,12 @@ bugs! {
     WalkSurvivesHold = "walk-survives-hold", "R36";
     /// A coordinator decides before the last member of a transaction has voted.
     DecidesBeforeLastVote = "decides-before-last-vote", "R43";
+    /// A partition does not compare the rows of a range that a transaction has read.
+    RangeNotCompared = "range-not-compared", "R41";
+    /// A partition passes a range in which another operation has voted on a row.
+    RangeIgnoresVotes = "range-ignores-votes", "R41";
+    /// A partition judges a range that was read in an earlier epoch.
+    RangeOfOldEpoch = "range-of-old-epoch", "R41";
     /// A coordinator commits without the checks of a transaction.
     ChecksNotJudged = "checks-not-judged", "R41";
     /// Clients see the commit of a transaction before it is durable in f + 1 failure domains.

@@ -15,7 +15,10 @@ use crate::identity::{
     CoreId, Epoch, FinishedLine, OperationId, PartitionId, RequestId, TableId, Version,
 };
 use crate::operation::{Decision, Mutation, Prepare, RequestResult, RowChange, Vote};
+use crate::read::Read;
 use crate::refusal::Refusal;
+
+use xxhash_rust::xxh3::Xxh3;
 
 pub use crate::transaction_outcome::{
     AbortReason, ChangeOutcome, TransactionPart, TransactionResult,
@@ -25,6 +28,8 @@ pub use crate::transaction_outcome::{
 pub const CHANGES_MAX: usize = 10_000;
 /// The most checks of one transaction.
 pub const CHECKS_MAX: usize = 10_000;
+/// The most ranges that one transaction checks. Each is read again at the commit.
+pub const RANGES_MAX: usize = 1_000;
 /// The most bytes of the changes of one transaction, as they are encoded. A walk has them and the
 /// evaluated rows in one frame.
 pub const CHANGE_BYTES_MAX: usize = 3 << 20;
@@ -48,6 +53,9 @@ pub struct Transact {
     pub changes: Vec<TransactionChange>,
     /// The rows that must be as the client has read them.
     pub checks: Vec<RowCheck>,
+    /// The ranges that must be as the client has read them. Their indexes among the checks follow
+    /// those of the rows.
+    pub ranges: Vec<RangeCheck>,
 }
 
 /// A change of one row in a transaction.
@@ -71,6 +79,32 @@ pub struct RowCheck {
     pub pk: Bytes,
     /// The row's version; none if there must be no row with this key.
     pub version: Option<Version>,
+}
+
+/// A check that a range of a copy has the rows that the client has read there. The partition judges
+/// it, in the epoch of the table in which the client has read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RangeCheck {
+    /// The read of one page, of the present rows of a copy. Its epoch is that of the configuration
+    /// by which the client has read.
+    pub read: Read,
+    /// Whether the rows must have the same versions. Otherwise it suffices that they are the same.
+    pub versions: bool,
+    /// The digest of the page ([`digest_of_rows`]).
+    pub digest: u64,
+}
+
+/// Returns the digest of rows of a page, in its order.
+pub fn digest_of_rows<'a>(rows: impl Iterator<Item = (Version, &'a [u8])>, versions: bool) -> u64 {
+    let mut digest = Xxh3::new();
+    for (version, row) in rows {
+        if versions {
+            digest.update(&version.0.to_le_bytes());
+        }
+        digest.update(&(row.len() as u64).to_le_bytes());
+        digest.update(row);
+    }
+    digest.digest()
 }
 
 /// The walk of a transaction, as it arrives at a core.
@@ -147,8 +181,10 @@ pub enum TransactionContent {
     },
     /// From the coordinator: judge these checks. All members have voted yes.
     Check {
-        /// Each check with its index in the transaction.
+        /// Each check of a row with its index in the transaction.
         checks: Vec<(u32, RowCheck)>,
+        /// Each check of a range with its index in the transaction.
+        ranges: Vec<(u32, RangeCheck)>,
     },
     /// The answer to `Check`: the checks that have passed, and one that has failed.
     Checked {
@@ -208,13 +244,19 @@ pub enum TransactionContent {
 ///
 /// # Errors
 /// It is not. The text says which limit, for people.
-pub fn check_size(changes: &[TransactionChange], checks: &[RowCheck]) -> Result<(), String> {
+pub fn check_size(
+    changes: &[TransactionChange],
+    checks: &[RowCheck],
+    ranges: &[RangeCheck],
+) -> Result<(), String> {
     let bytes_of = |lengths: &mut dyn Iterator<Item = usize>| lengths.sum::<usize>();
     let change_bytes = bytes_of(&mut changes.iter().map(|change| change.to_bytes().len()));
-    let check_bytes = bytes_of(&mut checks.iter().map(|check| check.to_bytes().len()));
+    let check_bytes = bytes_of(&mut checks.iter().map(|check| check.to_bytes().len()))
+        + bytes_of(&mut ranges.iter().map(|check| check.to_bytes().len()));
     let limits = [
         (changes.len(), CHANGES_MAX, "changes"),
         (checks.len(), CHECKS_MAX, "rows that it has read"),
+        (ranges.len(), RANGES_MAX, "ranges that it has read"),
         (change_bytes, CHANGE_BYTES_MAX, "bytes of changes"),
         (
             check_bytes,
@@ -238,7 +280,8 @@ wire_struct!(Transact {
     epochs,
     partition,
     changes,
-    checks
+    checks,
+    ranges
 });
 wire_struct!(TransactionChange {
     table,
@@ -246,6 +289,11 @@ wire_struct!(TransactionChange {
     must_apply
 });
 wire_struct!(RowCheck { table, pk, version });
+wire_struct!(RangeCheck {
+    read,
+    versions,
+    digest
+});
 wire_struct!(Walk {
     request,
     digest,
@@ -266,7 +314,7 @@ wire_struct!(TransactionMessage {
 });
 wire_enum!(TransactionContent {
     0 => Walk(walk), 1 => Walked(walk), 2 => WalkEnded(end), 3 => DropWalk, 4 => Prepare(prepare),
-    5 => Voted { member, vote }, 6 => Check { checks }, 7 => Checked { passed, failed },
+    5 => Voted { member, vote }, 6 => Check { checks, ranges }, 7 => Checked { passed, failed },
     8 => Decision { to, decision, settled }, 9 => Kept { member }, 10 => Ended { member },
     11 => Ask { member }, 12 => Over { to, finished_below }, 13 => AskDecision { to },
     14 => Known { member, decision },

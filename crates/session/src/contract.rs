@@ -20,7 +20,7 @@ use protocol::message::{
     Refusal, Reply, Request, RowPage, SnapshotFailure, SnapshotReply, SnapshotUse,
 };
 use protocol::operation::{Mutation, RequestResult};
-use protocol::transaction::{RowCheck, TransactionChange};
+use protocol::transaction::{RangeCheck, RowCheck, TransactionChange};
 
 /// Identifies a submitted operation. The driver chooses the number and never reuses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -43,6 +43,8 @@ pub enum SessionOperation {
         changes: Vec<TransactionChange>,
         /// The rows that must be as the caller has read them.
         checks: Vec<RowCheck>,
+        /// Ranges that must be as they were read.
+        ranges: Vec<RangeCheck>,
     },
     /// A read of one page of one partition. Its epoch is that of the configuration from which the
     /// copy was chosen, because numbers of copies are reused. The machine sends it with the table's

@@ -545,8 +545,12 @@ impl SessionMachine {
     fn table_epoch(&self, ticket: Ticket) -> Epoch {
         let table = match &self.requests[&ticket].operation {
             SessionOperation::Execute { table, .. } => *table,
-            SessionOperation::Transact { changes, checks } => {
-                let tables = routing::tables_of(changes, checks).into_iter();
+            SessionOperation::Transact {
+                changes,
+                checks,
+                ranges,
+            } => {
+                let tables = routing::tables_of(changes, checks, ranges).into_iter();
                 let epochs = tables.map(|table| self.epoch_of(table));
                 return epochs.max().unwrap_or(Epoch(0));
             }

@@ -123,9 +123,11 @@ impl SessionMachine {
     pub(super) fn lost_to_write(&self, ticket: Ticket, head: CoreId) -> Option<ServerId> {
         let tables = match &self.requests[&ticket].operation {
             SessionOperation::Execute { table, .. } => BTreeSet::from([*table]),
-            SessionOperation::Transact { changes, checks } => {
-                super::routing::tables_of(changes, checks)
-            }
+            SessionOperation::Transact {
+                changes,
+                checks,
+                ranges,
+            } => super::routing::tables_of(changes, checks, ranges),
             _ => return None,
         };
         let configuration = self.configuration.as_ref()?;

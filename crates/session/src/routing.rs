@@ -9,7 +9,7 @@ use protocol::message::{
     StatisticsRead,
 };
 use protocol::operation::Mutation;
-use protocol::transaction::{RowCheck, Transact, TransactionChange};
+use protocol::transaction::{RangeCheck, RowCheck, Transact, TransactionChange};
 
 use super::{SessionFailure, SessionMachine, SessionOperation, Ticket};
 
@@ -74,10 +74,15 @@ pub(super) fn first_of_walk(
 }
 
 /// Returns the tables of a transaction, ascending.
-pub(super) fn tables_of(changes: &[TransactionChange], checks: &[RowCheck]) -> BTreeSet<TableId> {
+pub(super) fn tables_of(
+    changes: &[TransactionChange],
+    checks: &[RowCheck],
+    ranges: &[RangeCheck],
+) -> BTreeSet<TableId> {
     let changed = changes.iter().map(|change| change.table);
     let checked = checks.iter().map(|check| check.table);
-    changed.chain(checked).collect()
+    let read = ranges.iter().map(|check| check.read.partition.table);
+    changed.chain(checked).chain(read).collect()
 }
 
 /// Returns a missing server without which a requested snapshot cannot be opened. It may be the
@@ -109,8 +114,12 @@ pub(super) fn target(
         }
         SessionOperation::Release(release) => release.partition,
         SessionOperation::Execute { table, mutations } => head(configuration, *table, mutations)?,
-        SessionOperation::Transact { changes, checks } => {
-            for table in tables_of(changes, checks) {
+        SessionOperation::Transact {
+            changes,
+            checks,
+            ranges,
+        } => {
+            for table in tables_of(changes, checks, ranges) {
                 let gone = SessionFailure::TableGone { table };
                 configuration.table(table).ok_or(gone)?;
             }
@@ -180,9 +189,13 @@ impl SessionMachine {
                     mutations: mutations.clone(),
                 })
             }
-            SessionOperation::Transact { changes, checks } => {
+            SessionOperation::Transact {
+                changes,
+                checks,
+                ranges,
+            } => {
                 let name = pending.name.expect("it was named before it is sent");
-                let tables = tables_of(changes, checks).into_iter();
+                let tables = tables_of(changes, checks, ranges).into_iter();
                 let partition = first_of_walk(configuration, changes);
                 Request::Transact(Transact {
                     request: name,
@@ -191,6 +204,7 @@ impl SessionMachine {
                     partition: partition.expect("it was routed"),
                     changes: changes.clone(),
                     checks: checks.clone(),
+                    ranges: ranges.clone(),
                 })
             }
             SessionOperation::Read(read) => Request::Read(Read {

@@ -58,6 +58,9 @@ fn suits(bug: Bug, seed: u64, plan: &RunPlan) -> bool {
         | Bug::LineOfTransactionsIgnored
         | Bug::LostEvaluationCounts
         | Bug::PartWaits
+        | Bug::RangeIgnoresVotes
+        | Bug::RangeNotCompared
+        | Bug::RangeOfOldEpoch
         | Bug::ReadIgnoresPart
         | Bug::ResolutionForgetsCommit
         | Bug::SettledBeforeKept

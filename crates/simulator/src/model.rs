@@ -86,6 +86,19 @@ pub struct GroupTransaction {
     pub writes: Vec<(WorkloadOperation, bool)>,
     /// Rows that must be as the client has read them, by id; none must not exist.
     pub checks: Vec<(i64, Option<ModelRow>)>,
+    /// Ranges that must be as the client has read them.
+    pub ranges: Vec<RangeRead>,
+}
+
+/// The rows that a client has read in a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeRead {
+    /// The range.
+    pub range: PartitionRange,
+    /// Its rows, in its order.
+    pub rows: Vec<ModelRow>,
+    /// Whether the rows must have the same content, and not only the same keys.
+    pub versions: bool,
 }
 
 impl WorkloadOperation {
@@ -364,8 +377,19 @@ impl Model {
         let is_unchanged = |(id, row): &(i64, Option<ModelRow>)| {
             rows.iter().find(|known| known[ID] == *id) == row.as_ref()
         };
+        let has_rows = |read: &RangeRead| {
+            let found = self.read(rows, &read.range);
+            match read.versions {
+                true => found == read.rows,
+                false => found
+                    .iter()
+                    .map(|row| row[ID])
+                    .eq(read.rows.iter().map(|row| row[ID])),
+            }
+        };
         let may_commit = !reasons.iter().any(|(_, is_certain)| *is_certain)
-            && transaction.checks.iter().all(is_unchanged);
+            && transaction.checks.iter().all(is_unchanged)
+            && transaction.ranges.iter().all(has_rows);
         if may_commit && agrees(&Observation::Committed(shown)) {
             return Some(left);
         }

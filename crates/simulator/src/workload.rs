@@ -1,7 +1,7 @@
 //! Generates random operations, and translates them into the protocol's requests and back.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use placement::{
@@ -154,6 +154,7 @@ impl Generator {
         let mut transaction = GroupTransaction {
             writes: Vec::new(),
             checks: Vec::new(),
+            ranges: Vec::new(),
         };
         let mut versions = Vec::new();
         for _ in 0..count {
@@ -179,6 +180,12 @@ impl Generator {
             }
         }
         (transaction, versions)
+    }
+
+    /// Decides at random whether a transaction checks a range that was read, and whether its rows
+    /// must have the same versions.
+    pub fn checks_range(&mut self) -> Option<bool> {
+        self.random.chance(0.3).then(|| self.random.chance(0.5))
     }
 
     /// Decides at random whether a read uses a snapshot.
@@ -592,6 +599,26 @@ impl Translation {
             .map(|value| value_ref(*value).to_owned())
             .collect();
         Bytes(encode_row(&self.schema.columns, &values).expect("rows fit the schema"))
+    }
+
+    /// Returns the columns of the primary key, ascending.
+    pub fn pk_columns(&self) -> Vec<u16> {
+        let columns = self.schema.primary_key.iter().map(|column| *column as u16);
+        let columns: BTreeSet<u16> = columns.collect();
+        columns.into_iter().collect()
+    }
+
+    /// Returns the columns of a row's primary key, as a read that projects them returns them.
+    pub fn pk_row(&self, row: &ModelRow) -> Vec<u8> {
+        let columns = self.pk_columns();
+        let values = columns
+            .iter()
+            .map(|column| value_ref(row[usize::from(*column)]).to_owned());
+        let values: Vec<Value> = values.collect();
+        let columns = columns
+            .iter()
+            .map(|column| self.schema.columns[usize::from(*column)].clone());
+        encode_row(&columns.collect::<Vec<_>>(), &values).expect("rows fit the schema")
     }
 
     /// Returns a row from bytes.

@@ -8,7 +8,7 @@ use protocol::configuration::Configuration;
 use protocol::identity::TableId;
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Mutation, RequestResult};
-use protocol::transaction::{RowCheck, TransactionChange, TransactionResult};
+use protocol::transaction::{RangeCheck, RowCheck, TransactionChange, TransactionResult};
 use session::MomentPages;
 use session::statistics::TableStatistics;
 
@@ -77,8 +77,9 @@ impl Store for Client {
         &self,
         changes: Vec<TransactionChange>,
         checks: Vec<RowCheck>,
+        ranges: Vec<RangeCheck>,
     ) -> Result<TransactionResult, StoreError> {
-        Ok(Client::transact(self, changes, checks).await?)
+        Ok(Client::transact(self, changes, checks, ranges).await?)
     }
 
     async fn create_table(&self, schema: Schema, if_not_exists: bool) -> Result<(), StoreError> {

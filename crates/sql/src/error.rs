@@ -137,8 +137,8 @@ pub enum SqlError {
         /// For people.
         message: String,
     },
-    /// The statement does not fit the state of the session's transaction. Contains the error and the
-    /// remedy.
+    /// The statement does not fit the state of the session's transaction. Contains the error and
+    /// the remedy.
     Transaction {
         /// For people.
         message: String,
@@ -241,6 +241,7 @@ impl fmt::Display for SyntaxError {
 }
 
 impl fmt::Display for SqlError {
+    // tidy: long — a dispatching match over the errors.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SqlError::Syntax(error) => error.fmt(f),

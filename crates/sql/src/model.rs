@@ -14,7 +14,8 @@ use protocol::identity::{Epoch, SnapshotId, TableId, Version};
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Mutation, RequestResult};
 use protocol::transaction::{
-    AbortReason, ChangeOutcome, RowCheck, TransactionChange, TransactionResult,
+    AbortReason, ChangeOutcome, RangeCheck, RowCheck, TransactionChange, TransactionResult,
+    digest_of_rows,
 };
 use session::MomentPages;
 use session::statistics::TableStatistics;
@@ -308,6 +309,7 @@ impl Store for Model {
         &self,
         changes: Vec<TransactionChange>,
         checks: Vec<RowCheck>,
+        ranges: Vec<RangeCheck>,
     ) -> Result<TransactionResult, StoreError> {
         let mut state = self.state.lock().unwrap();
         let configuration = state.configuration.clone();
@@ -329,6 +331,17 @@ impl Store for Model {
             if row.map(|(version, _)| *version) != check.version {
                 return Ok(TransactionResult::Aborted {
                     table: check.table,
+                    reason: AbortReason::Changed { check: index },
+                });
+            }
+        }
+        let first = u32::try_from(checks.len()).unwrap();
+        for (index, check) in (first..).zip(&ranges) {
+            let table = find(&configuration, check.read.partition.table)?;
+            let found = page(table, &state.rows[&table.id], &check.read)?;
+            if digest_of_rows(found.rows(), check.versions) != check.digest {
+                return Ok(TransactionResult::Aborted {
+                    table: table.id,
                     reason: AbortReason::Changed { check: index },
                 });
             }

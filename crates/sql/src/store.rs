@@ -13,7 +13,7 @@ use protocol::configuration::Configuration;
 use protocol::identity::{SnapshotId, TableId};
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Mutation, RequestResult};
-use protocol::transaction::{RowCheck, TransactionChange, TransactionResult};
+use protocol::transaction::{RangeCheck, RowCheck, TransactionChange, TransactionResult};
 use session::MomentPages;
 use session::statistics::TableStatistics;
 
@@ -66,11 +66,13 @@ pub trait Store: Sync {
         false
     }
 
-    /// Runs the changes of a transaction together, exactly once, if all rows are as the checks say.
+    /// Runs the changes of a transaction together, exactly once, if all rows and ranges are
+    /// as the checks say.
     fn transact(
         &self,
         changes: Vec<TransactionChange>,
         checks: Vec<RowCheck>,
+        ranges: Vec<RangeCheck>,
     ) -> impl Future<Output = Result<TransactionResult, StoreError>> + Send;
 
     /// Creates a table. The configuration known afterwards has it.

@@ -51,4 +51,5 @@ mod sql_scripts;
 mod stopped_server;
 mod support;
 mod transactions;
+mod transactions_postgres;
 mod unique_thin;

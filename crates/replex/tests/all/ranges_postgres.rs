@@ -18,7 +18,7 @@ const SEEDS: Range<u64> = 1..6;
 const SEEDS_OF_RUN: &str = "REPLEX_RANGE_SEEDS";
 
 /// The result of a statement: rows as text, or how many rows it changed; none if it is refused.
-type Answer = Option<Vec<Vec<Option<String>>>>;
+pub type Answer = Option<Vec<Vec<Option<String>>>>;
 
 fn seeds() -> Range<u64> {
     let Ok(text) = std::env::var(SEEDS_OF_RUN) else {
@@ -31,7 +31,7 @@ fn seeds() -> Range<u64> {
     range.unwrap_or_else(|| panic!("{SEEDS_OF_RUN} is {text}: write FROM..TO"))
 }
 
-async fn ask_store(session: &mut SqlSession<Client>, text: &str) -> Answer {
+pub async fn ask_store(session: &mut SqlSession<Client>, text: &str) -> Answer {
     let outcome = session.run_text(text).await.ok()?.pop().unwrap();
     let shown = |value: &Value| match value {
         Value::Null => None,
@@ -51,7 +51,7 @@ async fn ask_store(session: &mut SqlSession<Client>, text: &str) -> Answer {
     })
 }
 
-async fn ask_postgres(postgres: &tokio_postgres::Client, text: &str) -> Answer {
+pub async fn ask_postgres(postgres: &tokio_postgres::Client, text: &str) -> Answer {
     let messages = postgres.simple_query(text).await.ok()?;
     let mut rows = Vec::new();
     let mut returns_rows = false;
@@ -69,6 +69,18 @@ async fn ask_postgres(postgres: &tokio_postgres::Client, text: &str) -> Answer {
         }
     }
     Some(rows)
+}
+
+pub async fn connect(server: &Postgres) -> tokio_postgres::Client {
+    let address = format!(
+        "host={} port={} user={} dbname=postgres",
+        server.socket().ip(),
+        server.socket().port(),
+        pg_local::SUPERUSER
+    );
+    let (client, connection) = tokio_postgres::connect(&address, NoTls).await.unwrap();
+    tokio::spawn(async move { drop(connection.await) });
+    client
 }
 
 fn forget_sign_of_zero(answer: &mut Answer) {
@@ -130,14 +142,7 @@ async fn ranges_have_the_rows_that_postgresql_finds() {
         return;
     }
     let server = Postgres::start(&[]).unwrap();
-    let address = format!(
-        "host={} port={} user={} dbname=postgres",
-        server.socket().ip(),
-        server.socket().port(),
-        pg_local::SUPERUSER
-    );
-    let (postgres, connection) = tokio_postgres::connect(&address, NoTls).await.unwrap();
-    tokio::spawn(async move { drop(connection.await) });
+    let postgres = connect(&server).await;
     let cluster = support::cluster(3).await;
     let options = ConnectOptions::new([cluster.coordinator_address()]);
     let mut session = SqlSession::new(Client::connect(options).await.unwrap());

@@ -84,6 +84,7 @@ async fn scripts_print_their_golden_output() {
         "unique_thin",
         "alter_index",
         "ranged",
+        "transactions",
     ] {
         check(&cluster, name);
     }

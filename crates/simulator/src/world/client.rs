@@ -39,7 +39,7 @@ const PROBED: f64 = 0.02;
 /// One client.
 #[derive(Debug)]
 pub struct SimulatedClient {
-    session: SessionMachine,
+    pub(super) session: SessionMachine,
     clock: SimulatedClock,
     /// The operations that were submitted.
     pub submitted: BTreeMap<Ticket, SubmittedOperation>,
@@ -661,7 +661,12 @@ impl World {
                 self.tables[table].translation.seen(&result).map(Some)
             }
             SessionOutcome::Rows(page) => self.rows(table, &page).map(Some),
-            SessionOutcome::Moment(pages) => self.ranges(table, &pages.ranges).map(Some),
+            SessionOutcome::Moment(pages) => {
+                if let Some(history) = history {
+                    self.note_range(table, history, &pages.ranges);
+                }
+                self.ranges(table, &pages.ranges).map(Some)
+            }
             SessionOutcome::NoMoment => Ok(Some(Observation::Nothing)),
             SessionOutcome::Failed(SessionFailure::PlaceGone { .. }) if self.has_changed(table) => {
                 Ok(Some(Observation::Nothing))
@@ -728,7 +733,7 @@ impl World {
 }
 
 /// Returns the read of a range of a table, by its copies of an epoch.
-fn read(
+pub fn read(
     table: &Translation,
     (id, epoch): (TableId, Epoch),
     range: &PartitionRange,

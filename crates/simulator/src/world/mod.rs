@@ -43,6 +43,7 @@ use client::SimulatedClient;
 use coordinator::SimulatedCoordinator;
 use operator::OPERATOR;
 use server::SimulatedServer;
+use transaction::KnownRange;
 
 /// The whole simulated cluster.
 #[derive(Debug)]
@@ -101,6 +102,8 @@ pub struct World {
     pub collisions: Collisions,
     /// Rows by id and version, as reads returned them: each version has one content.
     pub contents: BTreeMap<(i64, u64), ModelRow>,
+    /// For each group, a range that a client has read.
+    known_ranges: BTreeMap<i64, KnownRange>,
     /// The calls of clients and what they observed, with their group.
     pub history: Vec<(i64, Call<WorkloadOperation, Observation>)>,
     /// A counter that orders the events of the history.
@@ -199,6 +202,7 @@ impl World {
             watch: None,
             collisions: Collisions::default(),
             contents: BTreeMap::new(),
+            known_ranges: BTreeMap::new(),
             history: Vec::new(),
             moment: 0,
             violation: None,

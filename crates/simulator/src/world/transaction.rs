@@ -3,20 +3,32 @@
 //! The history of each group has the part that concerns the group. Both parts of a transaction have
 //! one outcome, which the ledger checks.
 
-use protocol::identity::Version;
+use protocol::identity::{TableId, Version};
+use protocol::message::{Read, RowPage};
 use protocol::operation::RequestResult;
-use protocol::transaction::{AbortReason, RowCheck, TransactionChange, TransactionResult};
+use protocol::transaction::{
+    AbortReason, RangeCheck, RowCheck, TransactionChange, TransactionResult, digest_of_rows,
+};
 use session::SessionOperation;
 
 use crate::linearizable::Call;
-use crate::model::{ModelRow, Observation, WorkloadOperation};
+use crate::model::{ModelRow, Observation, PartitionRange, RangeRead, WorkloadOperation};
 use crate::plan::{MILLISECOND, SECOND};
 use crate::workload::{Translation, group_of_id};
+use crate::world::client::read;
 use crate::world::submitted::{GroupPart, SubmittedOperation};
 use crate::world::{SimulatedTable, World};
 
+/// A range that a client has read last in a group.
+#[derive(Debug)]
+pub struct KnownRange {
+    pub range: PartitionRange,
+    pub rows: Vec<(ModelRow, Version)>,
+}
+
 impl World {
     /// Begins a transaction of a client, whose first part is in this group.
+    // tidy: long — one list of parts after the other
     pub fn begin_transaction(&mut self, number: u64, group: i64) {
         let place = self.plan.table_of(group);
         let mut groups = vec![(place, group)];
@@ -27,13 +39,21 @@ impl World {
         }
         let begun = self.next_moment();
         let (mut changes, mut checks, mut parts) = (Vec::new(), Vec::new(), Vec::new());
+        let mut ranges = Vec::new();
         for (place, group) in groups {
             let SimulatedTable {
                 id,
                 translation: table,
             } = self.tables[place].clone();
             let known = self.known_rows(group);
-            let (part, versions) = self.generator.transaction(group, &table.model, &known);
+            let (mut part, versions) = self.generator.transaction(group, &table.model, &known);
+            let range = self.generator.checks_range();
+            let range =
+                range.and_then(|versions| self.range_check(number, (id, place, group), versions));
+            if let Some((read, check)) = range {
+                part.ranges.push(read);
+                ranges.push(check);
+            }
             changes.extend(
                 part.writes
                     .iter()
@@ -80,8 +100,76 @@ impl World {
         };
         client.submitted.insert(ticket, submitted);
         client.transactions.insert(ticket, parts);
-        let operation = SessionOperation::Transact { changes, checks };
+        let operation = SessionOperation::Transact {
+            changes,
+            checks,
+            ranges,
+        };
         self.submit(number, ticket, operation, deadline_us);
+    }
+
+    /// Notes a range that a client has read whole, of a copy that has rows.
+    pub fn note_range(&mut self, table: usize, history: usize, ranges: &[Vec<RowPage>]) {
+        let (group, call) = &self.history[history];
+        let WorkloadOperation::Statement(read) = &call.operation else {
+            return;
+        };
+        let translation = &self.tables[table].translation;
+        let is_whole = |(range, pages): &(&PartitionRange, &Vec<RowPage>)| {
+            let rows: u64 = pages.iter().map(|page| page.count).sum();
+            let copy = &translation.model.copies[range.replex];
+            !copy.is_thin && rows < range.limit as u64
+        };
+        let mut whole = read.iter().zip(ranges).filter(is_whole);
+        let Some((range, pages)) = whole.next_back() else {
+            return;
+        };
+        let rows = pages.iter().flat_map(RowPage::rows);
+        let rows = rows.map(|(version, row)| Ok((translation.parse(row)?, version)));
+        if let Ok(rows) = rows.collect::<Result<_, String>>() {
+            let range = range.clone();
+            self.known_ranges.insert(*group, KnownRange { range, rows });
+        }
+    }
+
+    /// Returns the check of a range that was read last in a group, if the client knows the copy.
+    fn range_check(
+        &self,
+        number: u64,
+        (table, place, group): (TableId, usize, i64),
+        versions: bool,
+    ) -> Option<(RangeRead, RangeCheck)> {
+        let known = self.clients[&number].session.configuration()?;
+        let placed = known.table(table)?;
+        let translation = &self.tables[place].translation;
+        let KnownRange { range, rows } = self.known_ranges.get(&group)?;
+        let copies = translation.copies_in(known.epoch);
+        let number = translation.model.copies[range.replex].number;
+        if !copies.contains(&range.replex) || placed.is_building(number) {
+            return None;
+        }
+        let columns: Vec<u16> = translation.pk_columns();
+        let of_pk = rows
+            .iter()
+            .map(|(row, version)| (*version, translation.pk_row(row)));
+        let of_pk: Vec<(Version, Vec<u8>)> = of_pk.collect();
+        let of_pk = of_pk.iter().map(|(version, row)| (*version, &row[..]));
+        let check = RangeCheck {
+            digest: digest_of_rows(of_pk, versions),
+            read: Read {
+                projection: Some(columns),
+                ..read(translation, (table, known.epoch), range, true)
+            },
+            versions,
+        };
+        let rows = rows.iter().map(|(row, _)| *row).collect();
+        let range = range.clone();
+        let read = RangeRead {
+            range,
+            rows,
+            versions,
+        };
+        Some((read, check))
     }
 
     /// Returns rows of a group that clients have read, with their versions.

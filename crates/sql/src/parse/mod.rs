@@ -115,39 +115,7 @@ fn parse_piece(text: &str, piece: &StatementTokens) -> Result<Statement, SqlErro
         Some("alter") if words.get(1).is_some_and(|it| it == "index") => {
             return alter::index(text, &piece.tokens);
         }
-        Some("explain") => {
-            let second = words.get(1).map(String::as_str);
-            if second == Some("(") {
-                return Err(SqlError::unsupported(
-                    "EXPLAIN with options",
-                    "write EXPLAIN or EXPLAIN ANALYZE, and the statement",
-                ));
-            }
-            let analyzes = second == Some("analyze");
-            let mut tokens = piece.tokens.clone();
-            tokens.retain(|token| !script::is_space(&token.token) || is_hint(&token.token));
-            for _ in 0..1 + usize::from(analyzes) {
-                let word = tokens.iter().position(|it| !script::is_space(&it.token));
-                tokens.remove(word.expect("the piece has these words"));
-            }
-            let piece = StatementTokens {
-                tokens,
-                line: piece.line,
-            };
-            return match parse_piece(text, &piece)? {
-                statement @ (Statement::Insert(_)
-                | Statement::Select(_)
-                | Statement::Update(_)
-                | Statement::Delete(_)) => Ok(match analyzes {
-                    true => Statement::ExplainAnalyze(Box::new(statement)),
-                    false => Statement::Explain(Box::new(statement)),
-                }),
-                _ => Err(SqlError::unsupported(
-                    "EXPLAIN of this statement",
-                    "explain a SELECT, INSERT, UPDATE or DELETE",
-                )),
-            };
-        }
+        Some("explain") => return explain(text, piece, &words),
         _ => {}
     }
     let (tokens, index_clauses) = indexes::take_clauses(&piece.tokens)?;
@@ -167,6 +135,41 @@ fn parse_piece(text: &str, piece: &StatementTokens) -> Result<Statement, SqlErro
         }
     }
     Ok(statement)
+}
+
+/// Parses `EXPLAIN` and `EXPLAIN ANALYZE` of a statement.
+fn explain(text: &str, piece: &StatementTokens, words: &[String]) -> Result<Statement, SqlError> {
+    let second = words.get(1).map(String::as_str);
+    if second == Some("(") {
+        return Err(SqlError::unsupported(
+            "EXPLAIN with options",
+            "write EXPLAIN or EXPLAIN ANALYZE, and the statement",
+        ));
+    }
+    let analyzes = second == Some("analyze");
+    let mut tokens = piece.tokens.clone();
+    tokens.retain(|token| !script::is_space(&token.token) || is_hint(&token.token));
+    for _ in 0..1 + usize::from(analyzes) {
+        let word = tokens.iter().position(|it| !script::is_space(&it.token));
+        tokens.remove(word.expect("the piece has these words"));
+    }
+    let piece = StatementTokens {
+        tokens,
+        line: piece.line,
+    };
+    match parse_piece(text, &piece)? {
+        statement @ (Statement::Insert(_)
+        | Statement::Select(_)
+        | Statement::Update(_)
+        | Statement::Delete(_)) => Ok(match analyzes {
+            true => Statement::ExplainAnalyze(Box::new(statement)),
+            false => Statement::Explain(Box::new(statement)),
+        }),
+        _ => Err(SqlError::unsupported(
+            "EXPLAIN of this statement",
+            "explain a SELECT, INSERT, UPDATE or DELETE",
+        )),
+    }
 }
 
 fn is_hint(token: &Token) -> bool {

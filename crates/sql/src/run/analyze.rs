@@ -8,7 +8,7 @@ use protocol::configuration::Configuration;
 use protocol::identity::TableId;
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Mutation, RequestResult};
-use protocol::transaction::{RowCheck, TransactionChange, TransactionResult};
+use protocol::transaction::{RangeCheck, RowCheck, TransactionChange, TransactionResult};
 use session::MomentPages;
 use session::statistics::TableStatistics;
 
@@ -191,9 +191,10 @@ impl<S: Store> Store for MeasuredStore<'_, S> {
         &self,
         changes: Vec<TransactionChange>,
         checks: Vec<RowCheck>,
+        ranges: Vec<RangeCheck>,
     ) -> Result<TransactionResult, StoreError> {
         self.work().operations += 1;
-        self.store.transact(changes, checks).await
+        self.store.transact(changes, checks, ranges).await
     }
 
     async fn create_table(&self, schema: Schema, if_not_exists: bool) -> Result<(), StoreError> {

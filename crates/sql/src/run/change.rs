@@ -126,8 +126,8 @@ pub(super) async fn change<S: Store>(
 }
 
 /// Sends mutations of several rows as one transaction. Returns the number of rows that changed, or
-/// the mutations if they are to be sent one by one: because there is only one, because the session's
-/// transaction collects them, or because they exceed the limits of a transaction.
+/// the mutations if they are to be sent one by one: because there is only one, because the
+/// session's transaction collects them, or because they exceed the limits of a transaction.
 async fn together<S: Store>(
     reading: &ReadContext<'_, S>,
     sender: &Sender<'_, S>,
@@ -142,7 +142,7 @@ async fn together<S: Store>(
         must_apply: false,
     });
     let changes: Vec<TransactionChange> = changes.collect();
-    if let Err(why) = check_size(&changes, &[]) {
+    if let Err(why) = check_size(&changes, &[], &[]) {
         let notices = reading.notices.lock();
         let mut notices = notices.expect("nothing panics while it is held");
         notices.push(format!(
@@ -152,7 +152,10 @@ async fn together<S: Store>(
     }
     let mut attempts = 1;
     loop {
-        let result = sender.store.transact(changes.clone(), Vec::new()).await?;
+        let result = sender
+            .store
+            .transact(changes.clone(), Vec::new(), Vec::new())
+            .await?;
         match result {
             TransactionResult::Committed { outcomes, .. } => {
                 let applied = outcomes.iter().filter(|it| **it == ChangeOutcome::Applied);

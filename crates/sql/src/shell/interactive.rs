@@ -65,7 +65,13 @@ pub fn interactive<S: Store>(
         "Statements end with a semicolon. \\? for help, \\q to leave."
     )?;
     while !shell.is_over() {
-        match editor.readline("replex=> ") {
+        // As psql shows it.
+        let prompt = match shell.session.transaction() {
+            None => "replex=> ",
+            Some(false) => "replex=*> ",
+            Some(true) => "replex=!> ",
+        };
+        match editor.readline(prompt) {
             Ok(text) if text.trim().is_empty() => {}
             Ok(text) => {
                 // A text that cannot be added to the history can still be run.
@@ -100,6 +106,7 @@ async fn converse<S: Store>(shell: &mut Shell<S>, text: &str) -> io::Result<()> 
     let ended = tokio::select! {
         ended = shell.typed(text, &mut output) => ended,
         _ = tokio::signal::ctrl_c() => {
+            shell.session.fail_transaction();
             note(
                 "Cancelled. Changes that were on their way may still be made: read before repeating \
                  them. An index goes on being made; DROP INDEX gives it up.",

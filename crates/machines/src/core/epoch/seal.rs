@@ -667,7 +667,14 @@ impl CoreMachine {
                 self.adopt(now, key, &known, place, output);
             }
             let member = &self.members[&key];
-            if member.is_settled() || member.decision() == Some(decision) {
+            let is_known = match (member.decision(), is_transaction) {
+                // The reason of an abort is known to its coordinator alone.
+                (Some(known), true) => {
+                    core::mem::discriminant(known) == core::mem::discriminant(decision)
+                }
+                (known, _) => known == Some(decision),
+            };
+            if member.is_settled() || is_known {
                 // The seal of another table of a transaction can just have decided it.
                 last = last.max(Some(member.decided_at()));
                 continue;

@@ -14,7 +14,7 @@ use core::ops::{Bound, RangeBounds};
 use placement::tables::{Tables, TablesError};
 use protocol::codec::Bytes;
 use protocol::identity::{ClockReading, OperationId, PartitionId, Position, Version};
-use protocol::message::{Agreement, Consistency, KEYS_MAX, Read, Refusal, Reply};
+use protocol::message::{Agreement, Consistency, KEYS_MAX, Read, Refusal, Reply, RowPage};
 use protocol::planted::{self, Bug};
 
 use crate::core::CoreMachine;
@@ -205,6 +205,25 @@ impl CoreMachine {
             step.output,
         );
         Ok(())
+    }
+
+    /// Returns the page of a read of present rows. None if it is not complete, or the read is
+    /// invalid.
+    pub(crate) fn present_page<T: Tables>(
+        &self,
+        read: &Read,
+        tables: &T,
+    ) -> Result<Option<RowPage>, TablesError> {
+        let partition = &self.partitions[&read.partition];
+        let way = AccessPath::of(Rows::of(partition), read);
+        let Ok(mut page) = PageBuilder::new(&partition.table, read, way) else {
+            return Ok(None);
+        };
+        page.keys_left = self.limits.page_keys_max;
+        page.bytes_max = self.limits.page_bytes_max;
+        self.visit_rows((read, None), way, tables, &mut page)?;
+        let is_cut = page.page.next.is_some() && page.page.count < u64::from(read.limit);
+        Ok((page.error.is_none() && !is_cut).then_some(page.page))
     }
 
     /// Fills a page with the rows of a read: the present rows, or those of a snapshot's version

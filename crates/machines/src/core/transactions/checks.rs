@@ -1,5 +1,5 @@
-//! Checks: after all members have voted yes, rows that the client has read are compared with what
-//! it has read (R41).
+//! Checks: after all members have voted yes, rows and ranges that the client has read are compared
+//! with what it has read (R41).
 //!
 //! At that moment every member holds what the transaction writes, which is its place in the serial
 //! order. A check leaves no state, and holds no key.
@@ -10,13 +10,23 @@ use alloc::vec::Vec;
 use placement::tables::{Tables, TablesError};
 use protocol::identity::{CoreId, OperationId, PartitionId, Position, TableId, Version};
 use protocol::operation::Decision;
-use protocol::transaction::{AbortReason, RowCheck, TransactionContent, TransactionResult};
+use protocol::planted::{self, Bug};
+use protocol::transaction::{
+    AbortReason, RangeCheck, RowCheck, TransactionContent, TransactionResult, digest_of_rows,
+};
 
 use crate::core::CoreMachine;
 use crate::core::partition::rows::stored_row;
 use crate::core::step::Step;
 
 use super::progress::Stage;
+
+/// The checks that one core judges, with their indexes in the transaction.
+#[derive(Default)]
+pub(super) struct CoreChecks {
+    pub rows: Vec<(u32, RowCheck)>,
+    pub ranges: Vec<(u32, RangeCheck)>,
+}
 
 impl CoreMachine {
     /// Asks for the checks that have not passed.
@@ -26,7 +36,7 @@ impl CoreMachine {
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         let coordinated = &self.transactions.coordinated[&operation];
-        let mut by_core: BTreeMap<CoreId, Vec<(u32, RowCheck)>> = BTreeMap::new();
+        let mut by_core: BTreeMap<CoreId, CoreChecks> = BTreeMap::new();
         for (number, check) in (0..).zip(&coordinated.checks) {
             if coordinated.passed.contains(&number) {
                 continue;
@@ -37,11 +47,20 @@ impl CoreMachine {
                 continue;
             };
             let checks = by_core.entry(place.core).or_default();
-            checks.push((number, check.clone()));
+            checks.rows.push((number, check.clone()));
         }
-        for (core, checks) in by_core {
+        let first = u32::try_from(coordinated.checks.len()).expect("checks are limited");
+        for (number, check) in (first..).zip(&coordinated.ranges) {
+            let place = self.view.place(check.read.partition);
+            if let Some(place) = place.filter(|_| !coordinated.passed.contains(&number)) {
+                let checks = by_core.entry(place.core).or_default();
+                checks.ranges.push((number, check.clone()));
+            }
+        }
+        for (core, CoreChecks { rows, ranges }) in by_core {
             let of = (operation, &coordinated.tables[..]);
-            let content = TransactionContent::Check { checks };
+            let checks = rows;
+            let content = TransactionContent::Check { checks, ranges };
             self.send_transaction(core, of, Position(0), content, step.output);
         }
         Ok(())
@@ -52,12 +71,12 @@ impl CoreMachine {
         &mut self,
         from: CoreId,
         (operation, tables): (OperationId, &[TableId]),
-        checks: &[(u32, RowCheck)],
+        checks: &CoreChecks,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
-        let mut passed = Vec::with_capacity(checks.len());
+        let mut passed = Vec::with_capacity(checks.rows.len() + checks.ranges.len());
         let mut failed = None;
-        for (number, check) in checks {
+        for (number, check) in &checks.rows {
             let epoch = self.view.table_epoch(check.table);
             let Ok(primary) = self.primary_of_row(check.table, &check.pk) else {
                 continue;
@@ -69,6 +88,19 @@ impl CoreMachine {
             match self.passes(operation, (primary, check), step)? {
                 true => passed.push(*number),
                 false => failed = Some((*number, check.table)),
+            }
+        }
+        for (number, check) in &checks.ranges {
+            let id = check.read.partition;
+            let epoch = self.view.table_epoch(id.table);
+            // In another epoch the partition can have other keys.
+            let is_old = check.read.epoch < epoch && !planted::is(Bug::RangeOfOldEpoch);
+            if !is_old && self.check_readable(step.now, epoch, id).is_err() {
+                continue;
+            }
+            match !is_old && self.range_passes(operation, check, step)? {
+                true => passed.push(*number),
+                false => failed = Some((*number, id.table)),
             }
         }
         let content = TransactionContent::Checked { passed, failed };
@@ -94,6 +126,36 @@ impl CoreMachine {
         Ok(!is_held && version == check.version)
     }
 
+    /// Returns whether a range is as the client has read it, and no other operation has voted on a
+    /// row of it.
+    fn range_passes<T: Tables>(
+        &self,
+        operation: OperationId,
+        check: &RangeCheck,
+        step: &mut Step<'_, T>,
+    ) -> Result<bool, TablesError> {
+        let read = &check.read;
+        let id = read.partition;
+        let is_plain = read.redirect.is_none() && read.snapshot.is_none() && read.keys.is_empty();
+        // The entries of a thin index are not the rows.
+        if !is_plain || self.partitions[&id].is_thin() {
+            return Ok(false);
+        }
+        let locks = &self.partitions[&id].locks;
+        let holders = locks.holders_in(&read.start, read.end.as_deref());
+        let votes = |holder: &OperationId| {
+            *holder != operation && self.members.contains_key(&(*holder, id))
+        };
+        if holders.iter().any(votes) && !planted::is(Bug::RangeIgnoresVotes) {
+            return Ok(false);
+        }
+        let page = self.present_page(read, step.tables)?;
+        Ok(
+            page.is_some_and(|page| digest_of_rows(page.rows(), check.versions) == check.digest)
+                || planted::is(Bug::RangeNotCompared),
+        )
+    }
+
     /// Handles the answer to some checks.
     pub(super) fn on_checked<T: Tables>(
         &mut self,
@@ -113,7 +175,8 @@ impl CoreMachine {
             return self.decide_transaction(operation, abort, step);
         }
         coordinated.passed.extend(passed);
-        match coordinated.passed.len() == coordinated.checks.len() {
+        let checks = coordinated.checks.len() + coordinated.ranges.len();
+        match coordinated.passed.len() == checks {
             true => self.decide_transaction(operation, Decision::Commit, step),
             false => Ok(()),
         }

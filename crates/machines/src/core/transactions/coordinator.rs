@@ -49,6 +49,7 @@ impl CoreMachine {
         let coordinated = Coordinated {
             changes: transact.changes,
             checks: transact.checks,
+            ranges: transact.ranges,
             route,
             ..Coordinated::new(request, transact.partition, tables, step.now)
         };
@@ -382,7 +383,8 @@ impl CoreMachine {
         if missing > usize::from(early) {
             return Ok(());
         }
-        if coordinated.checks.is_empty() || planted::is(Bug::ChecksNotJudged) {
+        let has_none = coordinated.checks.is_empty() && coordinated.ranges.is_empty();
+        if has_none || planted::is(Bug::ChecksNotJudged) {
             return self.decide_transaction(operation, Decision::Commit, step);
         }
         coordinated.stage = Stage::Checking;
@@ -435,6 +437,7 @@ impl CoreMachine {
         let next = Coordinated {
             changes: core::mem::take(&mut old.changes),
             checks: core::mem::take(&mut old.checks),
+            ranges: core::mem::take(&mut old.ranges),
             route: old.route.clone(),
             since_us: old.since_us,
             attempts: old.attempts,

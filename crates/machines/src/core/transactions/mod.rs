@@ -41,6 +41,7 @@ use crate::core::CoreMachine;
 use crate::core::contract::{CoreOutput, PeerSend};
 use crate::core::step::Step;
 
+use checks::CoreChecks;
 pub(crate) use outcome::ChangedDomains;
 use progress::Coordinated;
 use walk::LocalWalk;
@@ -87,8 +88,12 @@ impl CoreMachine {
             TransactionContent::Voted { member, vote } => {
                 self.on_voted((operation, member), vote, step)
             }
-            TransactionContent::Check { checks } => {
+            TransactionContent::Check { checks, ranges } => {
                 let tables: Vec<TableId> = message.epochs.iter().map(|it| it.0).collect();
+                let checks = CoreChecks {
+                    rows: checks,
+                    ranges,
+                };
                 self.on_check(from, (operation, &tables), &checks, step)
             }
             TransactionContent::Checked { passed, failed } => {

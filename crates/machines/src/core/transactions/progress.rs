@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use protocol::identity::{ClockReading, CoreId, PartitionId, RequestId, TableId};
 use protocol::operation::{Decision, Prepare, RequestRecord};
-use protocol::transaction::{RowCheck, TransactionChange};
+use protocol::transaction::{RangeCheck, RowCheck, TransactionChange};
 
 /// A transaction that this core coordinates, from its request until it has ended at all members.
 #[derive(Debug)]
@@ -17,6 +17,7 @@ pub(super) struct Coordinated {
     pub tables: Vec<TableId>,
     pub changes: Vec<TransactionChange>,
     pub checks: Vec<RowCheck>,
+    pub ranges: Vec<RangeCheck>,
     pub route: Vec<CoreId>,
     pub stage: Stage,
     /// When the request arrived, and when the present attempt began.
@@ -92,6 +93,7 @@ impl Coordinated {
             tables,
             changes: Vec::new(),
             checks: Vec::new(),
+            ranges: Vec::new(),
             route: Vec::new(),
             stage: Stage::Pausing,
             since_us: now.monotonic_us,

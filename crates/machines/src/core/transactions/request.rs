@@ -53,7 +53,7 @@ impl CoreMachine {
     /// Checks that a transaction may begin here. Returns the cores of its primaries, ascending.
     fn admit_transaction(&self, transact: &Transact) -> Result<Vec<CoreId>, Refusal> {
         let invalid = |message: String| Refusal::Invalid { message };
-        check_size(&transact.changes, &transact.checks).map_err(invalid)?;
+        check_size(&transact.changes, &transact.checks, &transact.ranges).map_err(invalid)?;
         if transact.changes.is_empty() {
             return Err(invalid(
                 "a transaction without changes needs no commit".into(),
@@ -66,7 +66,9 @@ impl CoreMachine {
             }
         }
         let named: BTreeSet<TableId> = transact.epochs.iter().map(|(table, _)| *table).collect();
-        let checked = transact.checks.iter().map(|check| check.table);
+        let read = transact.ranges.iter();
+        let read = read.map(|check| check.read.partition.table);
+        let checked = transact.checks.iter().map(|check| check.table).chain(read);
         let mut used = transact.changes.iter().map(|change| change.table);
         if !used.all(|table| named.contains(&table))
             || !checked.into_iter().all(|it| named.contains(&it))
@@ -124,5 +126,6 @@ fn digest(transact: &Transact) -> u64 {
     let mut bytes = Vec::with_capacity(1024);
     transact.changes.encode(&mut bytes);
     transact.checks.encode(&mut bytes);
+    transact.ranges.encode(&mut bytes);
     xxhash_rust::xxh3::xxh3_64(&bytes)
 }

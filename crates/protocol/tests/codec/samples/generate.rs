@@ -234,9 +234,10 @@ generate_struct! {
     Mutation { pk, action }
     RowChange { pk, version, old, new }
     RequestRecord { request, acknowledged_below, digest, result }
-    Transact { request, acknowledged_below, epochs, partition, changes, checks }
+    Transact { request, acknowledged_below, epochs, partition, changes, checks, ranges }
     TransactionChange { table, mutation, must_apply }
     RowCheck { table, pk, version }
+    RangeCheck { read, versions, digest }
     TransactionPart { member, unchanged, head, still }
     Walk { request, digest, route, place, changes, evaluated, outcomes }
     EvaluatedRow { table, change }
@@ -318,7 +319,7 @@ generate_enum! {
     WalkEnd { Known(result), Aborted(result), Refused(refusal), Dropped }
     TransactionContent {
         Walk(walk), Walked(walk), WalkEnded(end), DropWalk, Prepare(prepare),
-        Voted { member, vote }, Check { checks }, Checked { passed, failed },
+        Voted { member, vote }, Check { checks, ranges }, Checked { passed, failed },
         Decision { to, decision, settled }, Kept { member }, Ended { member }, Ask { member },
         Over { to, finished_below }, AskDecision { to }, Known { member, decision },
     }

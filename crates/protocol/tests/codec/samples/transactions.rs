@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use protocol::codec::Bytes;
 use protocol::identity::{Epoch, TableId, Version};
-use protocol::message::{Message, PeerMessage, Refusal, Reply, Request};
+use protocol::message::{Message, PeerMessage, Read, Refusal, Reply, Request};
 use protocol::operation::{
     Action, Decision, Mutation, OldRow, Prepare, RequestResult, RowChange, Vote,
 };
 use protocol::transaction::{
-    AbortReason, ChangeOutcome, EvaluatedRow, RowCheck, Transact, TransactionChange,
+    AbortReason, ChangeOutcome, EvaluatedRow, RangeCheck, RowCheck, Transact, TransactionChange,
     TransactionContent, TransactionMessage, TransactionPart, TransactionResult, Walk, WalkEnd,
 };
 
@@ -28,6 +28,18 @@ fn change() -> TransactionChange {
             action: Action::Delete { condition },
         },
         must_apply: true,
+    }
+}
+
+fn range_check() -> RangeCheck {
+    RangeCheck {
+        read: Read {
+            end: Some(Bytes(vec![1, 7])),
+            limit: 10,
+            ..Read::of(Epoch(4), partition(1, 0))
+        },
+        versions: true,
+        digest: 99,
     }
 }
 
@@ -115,6 +127,7 @@ pub fn transactions() -> Vec<(&'static str, Message)> {
         partition: partition(0, 1),
         changes: vec![change()],
         checks: vec![check()],
+        ranges: vec![range_check()],
     };
     let decision = Decision::Abort(RequestResult::Transaction(aborted()));
     let contents = [
@@ -137,6 +150,7 @@ pub fn transactions() -> Vec<(&'static str, Message)> {
             "peer-check",
             TransactionContent::Check {
                 checks: vec![(2, check())],
+                ranges: vec![(3, range_check())],
             },
         ),
         (

@@ -138,10 +138,12 @@ const NUMBERS: &[&str] = &[
     "'-0'::float8",
 ];
 
-struct Draw(u64);
+/// A source of random numbers: the same for the same seed.
+pub struct Draw(pub u64);
 
 impl Draw {
-    fn below(&mut self, count: usize) -> usize {
+    /// Returns a number below `count`.
+    pub fn below(&mut self, count: usize) -> usize {
         // splitmix64
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -150,7 +152,8 @@ impl Draw {
         ((mixed ^ (mixed >> 31)) >> 11) as usize % count
     }
 
-    fn one_in(&mut self, count: usize) -> bool {
+    /// Returns true once in `count` times.
+    pub fn one_in(&mut self, count: usize) -> bool {
         self.below(count) == 0
     }
 

@@ -3,9 +3,11 @@
 //! A transaction that can write collects its changes, and sends them with the commit. Until then it
 //! holds no locks. Its statements run over [`BlockStore`], which shows them its own changes, and
 //! remembers each row whose content has mattered for a result. The commit compares these rows, and
-//! fails with SQLSTATE 40001 if one of them has changed. A change that a statement has reported as
-//! done must apply at the commit as well; it is evaluated there, so that two transactions can add to
-//! the same number. A transaction that only reads uses one snapshot, and never fails for a conflict.
+//! fails with SQLSTATE 40001 if one of them has changed.
+//!
+//! A change that a statement has reported as done must apply at the commit as well. It is evaluated
+//! there, so that two transactions can add to the same number. A transaction that only reads uses
+//! one snapshot, and never fails for a conflict.
 
 mod pages;
 mod store;
@@ -20,17 +22,19 @@ use protocol::configuration::{Configuration, PlacedTable};
 use protocol::identity::{SnapshotId, TableId, Version};
 use protocol::operation::RequestResult;
 use protocol::transaction::{
-    AbortReason, RowCheck, TransactionChange, TransactionResult, check_size,
+    AbortReason, RangeCheck, RowCheck, TransactionChange, TransactionResult, check_size,
 };
 
 use super::row::row_after;
 use super::sender::{Sender, describe_pk};
 use super::{Attempt, SqlSession, StatementOutcome, attempt, done};
 use crate::error::SqlError;
+use crate::plan::SessionSettings;
 use crate::statement::{Statement, TransactionMode, TransactionStatement};
 use crate::store::{SnapshotAnswer, Store, StoreError};
 
 pub(super) use store::BlockStore;
+use store::range_changed;
 
 /// The longest life of a transaction that can write.
 const LIFE_MAX: Duration = Duration::from_secs(300);
@@ -56,9 +60,11 @@ pub(super) struct Block<P> {
 struct Work {
     rows: BTreeMap<RowName, KnownRow>,
     changes: Vec<TransactionChange>,
+    /// The ranges that the commit compares.
+    ranges: Vec<RangeCheck>,
     /// The number of the present statement.
     statement: u64,
-    /// How many rows the present statement has made count.
+    /// How many rows and ranges the present statement has made count.
     counted: usize,
 }
 
@@ -261,7 +267,16 @@ impl<S: Store> SqlSession<S> {
                 block.open(&self.store, &configuration).await?;
             }
             let store = BlockStore::new(&self.store, block, statement);
-            let session = (&mut self.settings, &self.notices);
+            // A stale read would show other rows than the commit compares.
+            let mut plain = SessionSettings {
+                stale_reads: false,
+                ..self.settings
+            };
+            let settings = match statement {
+                Statement::Set(_) | Statement::Show(_) => &mut self.settings,
+                _ => &mut plain,
+            };
+            let session = (settings, &self.notices);
             let outcome = attempt(&store, session, statement, parameters, &configuration).await;
             let failure = match outcome {
                 Ok(outcome) => {
@@ -307,9 +322,10 @@ impl<S: Store> SqlSession<S> {
             version: row.version,
         });
         let checks: Vec<RowCheck> = checks.collect();
-        check_size(&work.changes, &checks).map_err(SqlError::transaction)?;
-        let sent = (work.changes.clone(), checks.clone());
-        match self.store.transact(sent.0, sent.1).await? {
+        check_size(&work.changes, &checks, &work.ranges).map_err(SqlError::transaction)?;
+        let (changes, ranges) = (work.changes.clone(), work.ranges.clone());
+        let sent = self.store.transact(changes, checks.clone(), ranges);
+        match sent.await? {
             TransactionResult::Committed { .. } => Ok(done("COMMIT")),
             TransactionResult::Aborted { table, reason } => {
                 let configuration = self.store.configuration();
@@ -350,6 +366,11 @@ impl<S: Store> SqlSession<S> {
             }
             _ => None,
         };
+        if let AbortReason::Changed { check } = reason
+            && *check as usize >= checks.len()
+        {
+            return range_changed(table).into();
+        }
         let row = row.and_then(|(table, pk)| Some((configuration.table(table)?, pk)));
         match row {
             Some((table, pk)) => changed(table, pk).into(),

@@ -8,16 +8,43 @@ use protocol::message::{Read, RowPage};
 
 use crate::store::StoreError;
 
-/// Returns whether a read is of a whole key that at most one row can have: of the primary key, or
-/// of a unique index.
-pub(super) fn is_of_one_row(table: &PlacedTable, read: &Read) -> bool {
+/// The ways in which the commit of a transaction can compare what a read has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReadKind {
+    /// A whole primary key.
+    PrimaryKey,
+    /// A whole key of a unique index.
+    UniqueKey { is_thin: bool },
+    /// A range of a copy.
+    Range,
+}
+
+/// Returns the kind of a read.
+///
+/// # Errors
+/// The commit cannot compare what the read finds.
+pub(super) fn kind_of(table: &PlacedTable, read: &Read) -> Result<ReadKind, StoreError> {
     let replex = usize::from(read.partition.replex);
     let is_primary = replex == table.layout.primary();
+    let is_thin = table.layout.is_thin(replex);
     let constraint = table.layout.constraint(&table.schema, replex);
-    if !is_primary && constraint != Some(Constraint::Unique) {
-        return false;
+    let of_one =
+        (is_primary || constraint == Some(Constraint::Unique)) && is_whole_key(table, read);
+    match (of_one, is_primary, is_thin) {
+        (true, true, _) => Ok(ReadKind::PrimaryKey),
+        (true, false, is_thin) => Ok(ReadKind::UniqueKey { is_thin }),
+        (false, _, false) => Ok(ReadKind::Range),
+        (false, _, true) => Err(StoreError::plain(format!(
+            "a transaction that can write cannot compare a range of a thin index of table {} at its \
+             commit: read the rows before BEGIN, or in a transaction that is READ ONLY",
+            table.schema.name
+        ))),
     }
-    let columns = &table.layout.replexes[replex].sort_columns;
+}
+
+/// Returns whether a read is of one whole key without NULLs of its replex.
+fn is_whole_key(table: &PlacedTable, read: &Read) -> bool {
+    let columns = &table.layout.replexes[usize::from(read.partition.replex)].sort_columns;
     let types = columns.iter();
     let types: Vec<_> = types
         .map(|it| table.schema.columns[it.column].column_type)
@@ -45,6 +72,17 @@ fn key(table: &PlacedTable, read: &Read, row: &[Value]) -> Vec<u8> {
     encode_sorted(&order, |column| row[column].as_ref())
 }
 
+/// Returns whether a row satisfies the condition of a read.
+pub(super) fn passes(read: &Read, row: &[Value]) -> Result<bool, StoreError> {
+    let row = row.to_vec();
+    match &read.filter {
+        None => Ok(true),
+        Some(filter) => {
+            holds(filter, &row, None).map_err(|error| StoreError::plain(error.to_string()))
+        }
+    }
+}
+
 /// Returns the page of a read that finds these rows.
 pub(super) fn page_of(
     table: &PlacedTable,
@@ -67,15 +105,6 @@ pub(super) fn page_of(
     for (version, row) in rows {
         if page.count >= u64::from(read.limit) {
             break;
-        }
-        let passes = match &read.filter {
-            None => true,
-            Some(filter) => {
-                holds(filter, &row, None).map_err(|error| StoreError::plain(error.to_string()))?
-            }
-        };
-        if !passes {
-            continue;
         }
         if read.count_only {
             page.count += 1;

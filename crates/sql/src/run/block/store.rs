@@ -3,17 +3,20 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use placement::{RowView, Schema, Value, encode_key, prefix_end};
+use placement::{Column, RowView, Schema, Value, encode_key, encode_row, prefix_end};
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PlacedTable, routes};
 use protocol::identity::{TableId, Version};
-use protocol::message::{FillReport, Read, RowPage};
+use protocol::message::{Consistency, FillReport, Read, RowPage};
 use protocol::operation::{Action, Mutation, RequestResult};
-use protocol::transaction::{CHANGES_MAX, RowCheck, TransactionChange, TransactionResult};
+use protocol::transaction::{
+    CHANGES_MAX, RANGES_MAX, RangeCheck, RowCheck, TransactionChange, TransactionResult,
+    digest_of_rows,
+};
 use session::MomentPages;
 use session::statistics::TableStatistics;
 
-use super::pages::{is_in_range, is_of_one_row, page_of};
+use super::pages::{ReadKind, is_in_range, kind_of, page_of, passes};
 use super::{Block, KnownRow, RowName, Work, changed};
 use crate::run::row::row_after;
 use crate::statement::{Statement, TransactionMode};
@@ -53,9 +56,9 @@ impl<'a, S: Store> BlockStore<'a, S> {
         self.block.mode == TransactionMode::ReadOnly
     }
 
-    /// Reads ranges and rows as of one moment, together with all rows that count, and compares
-    /// these. So two statements never show what no serial order has. Returns the rows of the
-    /// ranges.
+    /// Reads ranges and rows as of one moment, together with all rows and ranges that count, and
+    /// compares these. So two statements never show what no serial order has. Returns the rows of
+    /// the ranges.
     async fn read_together(
         &self,
         ranges: Vec<Read>,
@@ -63,14 +66,22 @@ impl<'a, S: Store> BlockStore<'a, S> {
     ) -> Result<Vec<Vec<VersionedRow>>, StoreError> {
         let configuration = self.store.configuration();
         let mut names = wanted;
-        {
+        let known: Vec<RangeCheck> = {
             let work = self.block.work();
             let counting = work.rows.iter().filter(|(_, row)| row.counts);
             names.extend(counting.map(|(name, _)| name.clone()));
-        }
-        let mut reads = Vec::with_capacity(names.len() + ranges.len());
+            work.ranges.clone()
+        };
+        let mut reads = Vec::with_capacity(names.len() + known.len() + ranges.len());
         for (table, pk) in &names {
             reads.push(read_of_row(&configuration, *table, pk)?);
+        }
+        for check in &known {
+            let table = find(&configuration, check.read.partition.table)?;
+            if check.read.epoch < table.epoch {
+                return Err(range_changed(table));
+            }
+            reads.push(check.read.clone());
         }
         let tables: Vec<TableId> = ranges.iter().map(|read| read.partition.table).collect();
         reads.extend(ranges);
@@ -92,13 +103,26 @@ impl<'a, S: Store> BlockStore<'a, S> {
             work.learn(table, name, row)?;
         }
         drop(work);
+        for (check, pages) in known.iter().zip(found.by_ref().take(known.len())) {
+            let rows = pages.iter().flat_map(RowPage::rows);
+            if digest_of_rows(rows, check.versions) != check.digest {
+                let table = find(&configuration, check.read.partition.table)?;
+                return Err(range_changed(table));
+            }
+        }
         let ranges = tables.iter().zip(found);
-        let rows = ranges.map(|(table, pages)| decode(find(&configuration, *table)?, &pages));
+        let rows = ranges.map(|(table, pages)| {
+            let table = find(&configuration, *table)?;
+            if pages.len() > 1 {
+                return Err(too_many(table));
+            }
+            decode(table, &pages)
+        });
         rows.collect()
     }
 
-    /// Compares the rows that count, if the statement has made more than one of them count: they may
-    /// have been read one after the other.
+    /// Compares the rows that count, if the statement has made more than one of them count: they
+    /// may have been read one after the other.
     pub async fn compare_if_several(&self) -> Result<(), StoreError> {
         let several = self.block.work().counted > 1;
         if several && !self.is_read_only() {
@@ -113,8 +137,9 @@ impl<'a, S: Store> BlockStore<'a, S> {
         &self,
         table: &PlacedTable,
         read: &Read,
+        kind: ReadKind,
     ) -> Result<BTreeSet<RowName>, StoreError> {
-        if usize::from(read.partition.replex) == table.layout.primary() {
+        if kind == ReadKind::PrimaryKey {
             return Ok(BTreeSet::from([(table.id, read.start.to_vec())]));
         }
         let changed = self.block.work().may_enter(table, read);
@@ -132,49 +157,69 @@ impl<'a, S: Store> BlockStore<'a, S> {
     async fn ranges(&self, reads: &[Read]) -> Result<Vec<RowPage>, StoreError> {
         let configuration = self.store.configuration();
         let mut bases = Vec::with_capacity(reads.len());
+        let mut kinds = Vec::with_capacity(reads.len());
         let mut wanted = BTreeSet::new();
         for read in reads {
             let table = find(&configuration, read.partition.table)?;
-            if !is_of_one_row(table, read) {
-                return Err(StoreError::plain(format!(
-                    "a transaction that can write finds rows of table {} by a whole primary key or \
-                     a whole key of a unique index only: read other rows before BEGIN, or in a \
-                     transaction that is READ ONLY",
-                    table.schema.name
-                )));
-            }
-            wanted.extend(self.changed_rows(table, read)?);
-            bases.push(whole_rows(read));
+            let kind = kind_of(table, read)?;
+            let changed = self.changed_rows(table, read, kind)?;
+            bases.push(whole_rows(read, kind, self.block.work().changes.len()));
+            wanted.extend(changed);
+            kinds.push(kind);
         }
-        let found = self.read_together(bases, wanted).await?;
+        let found = self.read_together(bases.clone(), wanted).await?;
         let mut work = self.block.work();
         let mut pages = Vec::with_capacity(reads.len());
-        for (read, found) in reads.iter().zip(found) {
+        let kinds = kinds.into_iter().zip(bases);
+        for ((read, (kind, base)), found) in reads.iter().zip(kinds).zip(found) {
             let table = find(&configuration, read.partition.table)?;
-            pages.push(self.range(&mut work, table, read, found)?);
+            pages.push(self.range(&mut work, table, (read, kind, base), found)?);
+        }
+        if work.ranges.len() > RANGES_MAX {
+            return Err(StoreError::plain(format!(
+                "the transaction has read more than {RANGES_MAX} ranges: use several"
+            )));
         }
         Ok(pages)
     }
 
-    /// Returns the page of one range. `found` are its rows in the table.
+    /// Returns the page of one range. `found` are the rows of `base` in the table.
     fn range(
         &self,
         work: &mut Work,
         table: &PlacedTable,
-        read: &Read,
+        (read, kind, base): (&Read, ReadKind, Read),
         found: Vec<VersionedRow>,
     ) -> Result<RowPage, StoreError> {
-        let is_primary = usize::from(read.partition.replex) == table.layout.primary();
+        let is_found = !found.is_empty();
+        let by_rows = match kind {
+            ReadKind::PrimaryKey => true,
+            // No other row can have the key while the one that was found stays as it is.
+            ReadKind::UniqueKey { .. } => is_found,
+            ReadKind::Range => false,
+        };
+        let check = match (by_rows, kind) {
+            (true, _) => None,
+            (false, ReadKind::UniqueKey { is_thin: true }) => {
+                return Err(StoreError::plain(format!(
+                    "a transaction that can write cannot compare the keys of a thin index of table \
+                     {} at its commit, and no row has this one: look for it before BEGIN",
+                    table.schema.name
+                )));
+            }
+            (false, _) => Some(range_check(table, base, &found, !self.changes)?),
+        };
         let mut names: BTreeSet<RowName> = BTreeSet::new();
         for (version, row) in found {
             let name = (table.id, pk_of(table, &row));
             work.learn(table, &name, Some((version, row)))?;
             names.insert(name);
         }
-        match is_primary {
-            true => names.extend([(table.id, read.start.to_vec())]),
-            false => names.extend(work.may_enter(table, read)),
-        }
+        let mut entered = match kind {
+            ReadKind::PrimaryKey => BTreeSet::from([(table.id, read.start.to_vec())]),
+            _ => work.may_enter(table, read),
+        };
+        names.extend(entered.iter().cloned());
         let mut rows = Vec::new();
         let mut shown = BTreeSet::new();
         for name in &names {
@@ -182,24 +227,23 @@ impl<'a, S: Store> BlockStore<'a, S> {
                 continue;
             };
             let version = work.rows[name].version.unwrap_or(Version(0));
-            if is_in_range(table, read, &row) {
+            if is_in_range(table, read, &row) && passes(read, &row)? {
                 rows.push((version, row));
                 shown.insert(name.clone());
             }
         }
-        if rows.is_empty() && !is_primary {
-            return Err(StoreError::plain(format!(
-                "a transaction that can write cannot rely on it that no row of table {} has a key \
-                 of an index: look for it before BEGIN, or by the primary key",
-                table.schema.name
-            )));
-        }
         let page = page_of(table, read, rows)?;
-        for name in &names {
-            let is_changed = self.changes && page.count > 0 && shown.contains(name);
-            if !is_changed {
+        if by_rows {
+            entered.extend(names);
+        }
+        for name in &entered {
+            if !(self.changes && shown.contains(name)) {
                 work.count(name);
             }
+        }
+        if let Some(check) = check.filter(|check| !work.ranges.contains(check)) {
+            work.counted += 1;
+            work.ranges.push(check);
         }
         Ok(page)
     }
@@ -210,14 +254,18 @@ impl Work {
     fn may_enter(&self, table: &PlacedTable, read: &Read) -> BTreeSet<RowName> {
         let replex = usize::from(read.partition.replex);
         let order = &table.layout.replexes[replex].sort_columns;
+        let matters = |column: u16| {
+            let filter = read.filter.as_ref();
+            let is_filtered = filter.is_some_and(|it| !it.all_columns(&|other| other != column));
+            is_filtered || order.iter().any(|it| it.column == usize::from(column))
+        };
         let enters = |change: &&TransactionChange| {
             let assignments = match &change.mutation.action {
                 Action::Update { assignments, .. } => assignments,
                 Action::Delete { .. } => return false,
                 _ => return true,
             };
-            let mut assigned = assignments.iter().map(|it| usize::from(it.column));
-            assigned.any(|column| order.iter().any(|it| it.column == column))
+            assignments.iter().any(|it| matters(it.column))
         };
         let changes = self.changes.iter().filter(|it| it.table == table.id);
         let entering = changes.filter(enters);
@@ -288,16 +336,80 @@ fn read_of_row(
     })
 }
 
-/// Returns the same read of whole rows, unfiltered.
-fn whole_rows(read: &Read) -> Read {
-    Read {
-        filter: None,
+/// Returns the read of the rows from which a transaction makes its own: whole ones, and as many
+/// more as it may have changed.
+fn whole_rows(read: &Read, kind: ReadKind, changes: usize) -> Read {
+    let more = u32::try_from(changes).unwrap_or(u32::MAX);
+    let whole = Read {
         projection: None,
         count_only: false,
-        descending: false,
-        limit: 2,
         ..read.clone()
+    };
+    match kind {
+        ReadKind::Range => Read {
+            limit: read.limit.saturating_add(more),
+            ..whole
+        },
+        ReadKind::PrimaryKey | ReadKind::UniqueKey { .. } => Read {
+            filter: None,
+            descending: false,
+            limit: 2,
+            ..whole
+        },
     }
+}
+
+/// Returns the check that the commit makes of a range with these rows.
+fn range_check(
+    table: &PlacedTable,
+    base: Read,
+    found: &[VersionedRow],
+    versions: bool,
+) -> Result<RangeCheck, StoreError> {
+    let columns = table.schema.primary_key.iter().map(|column| *column as u16);
+    let columns: BTreeSet<u16> = columns.collect();
+    let columns: Vec<u16> = columns.into_iter().collect();
+    let stored = columns.iter();
+    let stored: Vec<Column> = stored
+        .map(|column| table.schema.columns[usize::from(*column)].clone())
+        .collect();
+    let rows = found.iter().map(|(version, row)| {
+        let values = columns
+            .iter()
+            .map(|column| row[usize::from(*column)].clone());
+        let encoded = encode_row(&stored, &values.collect::<Vec<_>>());
+        let encoded = encoded.map_err(|error| StoreError::plain(error.to_string()))?;
+        Ok((*version, encoded))
+    });
+    let rows = rows.collect::<Result<Vec<(Version, Vec<u8>)>, StoreError>>()?;
+    let rows = rows.iter().map(|(version, row)| (*version, &row[..]));
+    Ok(RangeCheck {
+        digest: digest_of_rows(rows, versions),
+        read: Read {
+            projection: Some(columns),
+            ..base
+        },
+        versions,
+    })
+}
+
+pub(super) fn range_changed(table: &PlacedTable) -> StoreError {
+    StoreError {
+        begin_again: true,
+        ..StoreError::plain(format!(
+            "rows of table {} that this transaction has found have changed since, or others have \
+             come",
+            table.schema.name
+        ))
+    }
+}
+
+fn too_many(table: &PlacedTable) -> StoreError {
+    StoreError::plain(format!(
+        "a transaction that can write reads too many rows of table {} at once: read fewer, read \
+         them before BEGIN, or in a transaction that is READ ONLY",
+        table.schema.name
+    ))
 }
 
 fn decode(table: &PlacedTable, pages: &[RowPage]) -> Result<Vec<VersionedRow>, StoreError> {
@@ -332,6 +444,10 @@ impl<S: Store> Store for BlockStore<'_, S> {
             let (_, snapshot) = self.block.snapshot.as_ref().expect("it was opened before");
             let snapshot = Some(*snapshot);
             return self.store.page(Read { snapshot, ..read }).await;
+        }
+        // It only asks how large a table is.
+        if read.consistency == Consistency::Stale {
+            return self.store.page(read).await;
         }
         let mut pages = self.ranges(std::slice::from_ref(&read)).await?;
         Ok(pages.pop().expect("each range has a page"))
@@ -407,6 +523,7 @@ impl<S: Store> Store for BlockStore<'_, S> {
         &self,
         _: Vec<TransactionChange>,
         _: Vec<RowCheck>,
+        _: Vec<RangeCheck>,
     ) -> Result<TransactionResult, StoreError> {
         refused()
     }

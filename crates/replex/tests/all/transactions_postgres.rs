@@ -1,0 +1,187 @@
+//! Random transactions of one session, as the store and PostgreSQL run them: with savepoints,
+//! errors and rollbacks in between, and reads of their own changes.
+//!
+//! A few seeds run always. For one again, or for more: `REPLEX_SQL_TRANSACTION_SEEDS=100..200 cargo
+//! test -p replex --features proxy --test all transactions_postgres`.
+
+use std::ops::Range;
+
+use client::{Client, ConnectOptions};
+use pg_local::Postgres;
+use sql::SqlSession;
+
+use super::ranges_postgres::{ask_postgres, ask_store, connect};
+use crate::support::{self, drawn_ranges::Draw};
+
+const SEEDS: Range<u64> = 0..6;
+const SEEDS_OF_RUN: &str = "REPLEX_SQL_TRANSACTION_SEEDS";
+const TRANSACTIONS: usize = 40;
+
+fn seeds() -> Range<u64> {
+    let Ok(text) = std::env::var(SEEDS_OF_RUN) else {
+        return SEEDS;
+    };
+    let range = text.split_once("..").and_then(|(from, to)| {
+        let (from, to) = (from.parse().ok()?, to.parse().ok()?);
+        Some(from..to)
+    });
+    range.unwrap_or_else(|| panic!("{SEEDS_OF_RUN} is {text}: write FROM..TO"))
+}
+
+/// A random statement inside of a transaction. The owner of an account names its id, so that only
+/// the primary key is ever a duplicate: another unique key is found at the commit.
+fn statement(random: &mut Draw) -> String {
+    let id = random.below(8);
+    let other = random.below(8);
+    let amount = random.below(25) as i64 - 5;
+    let letter = ["o", "p"][random.below(2)];
+    match random.below(24) {
+        0 => format!("INSERT INTO accounts VALUES ({id}, '{letter}{id}', {amount})"),
+        1 => format!("INSERT INTO accounts (id, balance) VALUES ({id}, {amount})"),
+        2 => format!("INSERT INTO accounts VALUES ({id}, NULL, 1) ON CONFLICT (id) DO NOTHING"),
+        3 => format!(
+            "INSERT INTO accounts VALUES ({id}, '{letter}{id}', {amount}) ON CONFLICT (id) DO UPDATE \
+             SET balance = accounts.balance + excluded.balance"
+        ),
+        4 => format!(
+            "INSERT INTO accounts VALUES ({id}, NULL, 0), ({}, NULL, {amount})",
+            (id + 1) % 8
+        ),
+        5 | 6 => format!("UPDATE accounts SET balance = balance + {amount} WHERE id = {id}"),
+        7 => format!(
+            "UPDATE accounts SET balance = balance - 1 WHERE id = {id} AND balance > {amount}"
+        ),
+        8 => format!("UPDATE accounts SET balance = -balance WHERE id IN ({id}, {other})"),
+        9 => format!("UPDATE accounts SET owner = '{letter}{id}' WHERE id = {id}"),
+        10 => format!("UPDATE accounts SET balance = 7 WHERE owner = '{letter}{id}'"),
+        11 => format!("DELETE FROM accounts WHERE id = {id}"),
+        12 => format!("DELETE FROM accounts WHERE owner = '{letter}{id}' AND balance > 3"),
+        13 => format!("SELECT * FROM accounts WHERE owner = '{letter}{id}'"),
+        14 => format!("SELECT count(*), max(balance) FROM accounts WHERE id = {id}"),
+        15 => format!(
+            "SELECT id, balance * 2 FROM accounts WHERE id = {id} AND balance < 9 FOR UPDATE"
+        ),
+        16 => format!("SELECT * FROM accounts WHERE balance > {amount} ORDER BY id"),
+        17 => format!("SELECT count(*), min(balance) FROM accounts WHERE id > {id}"),
+        18 => format!("UPDATE accounts SET balance = balance + 1 WHERE balance < {amount}"),
+        19 => format!("DELETE FROM accounts WHERE id >= {id} AND balance > {amount}"),
+        20 => "SELECT id, balance FROM accounts ORDER BY id DESC LIMIT 3".to_owned(),
+        21 => "SELECT id FROM accounts WHERE owner IS NULL ORDER BY id".to_owned(),
+        _ => format!("SELECT * FROM accounts WHERE id IN ({id}, {other}, 3) ORDER BY id DESC"),
+    }
+}
+
+/// A random way to go on after a statement has failed.
+fn recovery(random: &mut Draw, savepoints: &[&'static str]) -> String {
+    match savepoints.last() {
+        Some(name) if !random.one_in(3) => format!("ROLLBACK TO SAVEPOINT {name}"),
+        _ => "ROLLBACK".into(),
+    }
+}
+
+struct Both {
+    store: SqlSession<Client>,
+    postgres: tokio_postgres::Client,
+    seed: u64,
+    log: Vec<String>,
+}
+
+impl Both {
+    /// Asks both. Returns whether the statement has worked, in both.
+    async fn run(&mut self, text: &str) -> bool {
+        self.log.push(text.to_owned());
+        let ours = ask_store(&mut self.store, text).await;
+        let theirs = ask_postgres(&self.postgres, text).await;
+        let is_control = [
+            "BEGIN",
+            "COMMIT",
+            "ROLLBACK",
+            "SAVEPOINT",
+            "RELEASE",
+            "CREATE",
+            "DROP",
+        ];
+        let is_control = is_control.iter().any(|word| text.starts_with(word));
+        let is_same = match is_control {
+            true => ours.is_some() == theirs.is_some(),
+            false => ours == theirs,
+        };
+        assert!(
+            is_same,
+            "seed {}: the store answers {ours:?}, PostgreSQL {theirs:?}, after\n{}",
+            self.seed,
+            self.log.join(";\n")
+        );
+        ours.is_some()
+    }
+
+    /// Runs one random transaction, and returns how many statements have worked.
+    async fn transaction(&mut self, random: &mut Draw) -> usize {
+        let mut worked = 0;
+        let mut savepoints: Vec<&'static str> = Vec::new();
+        self.run("BEGIN").await;
+        for _ in 0..1 + random.below(11) {
+            let text = match random.below(12) {
+                0 => {
+                    let name = ["a", "b"][random.below(2)];
+                    savepoints.push(name);
+                    format!("SAVEPOINT {name}")
+                }
+                1 if !savepoints.is_empty() => {
+                    let name = savepoints[savepoints.len() - 1];
+                    format!("ROLLBACK TO {name}")
+                }
+                2 if !savepoints.is_empty() => format!("RELEASE {}", savepoints.pop().unwrap()),
+                _ => statement(random),
+            };
+            if self.run(&text).await {
+                worked += 1;
+                continue;
+            }
+            let recovery = recovery(random, &savepoints);
+            self.run(&recovery).await;
+            if recovery == "ROLLBACK" {
+                return worked;
+            }
+        }
+        let end = ["COMMIT", "COMMIT", "COMMIT", "ROLLBACK"][random.below(4)];
+        self.run(end).await;
+        worked
+    }
+}
+
+#[tokio::test]
+async fn transactions_end_as_those_of_postgresql() {
+    if !support::postgres_is_there() {
+        return;
+    }
+    let server = Postgres::start(&[]).unwrap();
+    let cluster = support::cluster(3).await;
+    let options = ConnectOptions::new([cluster.coordinator_address()]);
+    let mut both = Both {
+        store: SqlSession::new(Client::connect(options).await.unwrap()),
+        postgres: connect(&server).await,
+        seed: 0,
+        log: Vec::new(),
+    };
+    let (mut worked, seeds) = (0, seeds());
+    for seed in seeds.clone() {
+        println!("seed {seed}");
+        let mut random = Draw(seed);
+        (both.seed, both.log) = (seed, Vec::new());
+        both.run(
+            "CREATE TABLE accounts (id bigint PRIMARY KEY, owner text UNIQUE, balance bigint NOT NULL)",
+        )
+        .await;
+        for _ in 0..TRANSACTIONS {
+            worked += both.transaction(&mut random).await;
+            both.run("SELECT * FROM accounts ORDER BY id").await;
+        }
+        both.run("DROP TABLE accounts").await;
+    }
+    let all = (seeds.end - seeds.start) as usize * TRANSACTIONS;
+    assert!(
+        worked > 2 * all,
+        "{worked} statements of {all} transactions have worked"
+    );
+}
