@@ -48,6 +48,7 @@ mod scoped_changes;
 mod sixty_writers;
 mod snapshots;
 mod sql_scripts;
+mod sql_transactions;
 mod stopped_server;
 mod support;
 mod transactions;

@@ -36,7 +36,7 @@ Statements end with a semicolon and may go over several lines
   UPDATE t SET n = n + 1 WHERE id = 1 [AND …];   atomic, WHERE included
   DELETE FROM t WHERE …;
   BEGIN [READ ONLY]; SAVEPOINT a; ROLLBACK TO SAVEPOINT a; COMMIT; ROLLBACK;
-      rows are found by whole keys; after SQLSTATE 40001 begin again
+      strictly serializable; after SQLSTATE 40001 begin again
   EXPLAIN SELECT | INSERT | UPDATE | DELETE …;   replex, partitions and servers touched
   SHOW TABLES; SHOW TABLE t; SHOW INDEX RANGES FROM t; SHOW SERVERS;
   SET scan = on;          statements that no index serves read whole tables, however large
