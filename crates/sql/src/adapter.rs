@@ -141,10 +141,7 @@ impl Store for Client {
 /// Returns the client's handle of a table, by its number: a table of the same name may be another
 /// one.
 async fn handle(client: &Client, id: TableId) -> Result<Table, StoreError> {
-    let gone = || StoreError {
-        stale: true,
-        ..StoreError::plain(format!("table number {} was dropped meanwhile", id.0))
-    };
+    let gone = || StoreError::dropped(id);
     let configuration = Client::configuration(client);
     let name = &configuration.table(id).ok_or_else(gone)?.schema.name;
     let table = client.table(name).await?;

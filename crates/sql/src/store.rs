@@ -163,6 +163,22 @@ impl StoreError {
             begin_again: false,
         }
     }
+
+    /// Returns the error of a transaction that must begin again, because of another operation.
+    pub(crate) fn begin_again(message: String) -> StoreError {
+        StoreError {
+            begin_again: true,
+            ..StoreError::plain(message)
+        }
+    }
+
+    /// Returns the error for a table that does not exist any more.
+    pub(crate) fn dropped(table: TableId) -> StoreError {
+        StoreError {
+            stale: true,
+            ..StoreError::plain(format!("table number {} was dropped meanwhile", table.0))
+        }
+    }
 }
 
 impl fmt::Display for StoreError {

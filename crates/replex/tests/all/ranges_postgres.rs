@@ -20,15 +20,16 @@ const SEEDS_OF_RUN: &str = "REPLEX_RANGE_SEEDS";
 /// The result of a statement: rows as text, or how many rows it changed; none if it is refused.
 pub type Answer = Option<Vec<Vec<Option<String>>>>;
 
-fn seeds() -> Range<u64> {
-    let Ok(text) = std::env::var(SEEDS_OF_RUN) else {
-        return SEEDS;
+/// Returns the seeds that the environment names, as `from..to`.
+pub fn seeds(name: &str, usual: Range<u64>) -> Range<u64> {
+    let Ok(text) = std::env::var(name) else {
+        return usual;
     };
     let range = text.split_once("..").and_then(|(from, to)| {
         let (from, to) = (from.parse().ok()?, to.parse().ok()?);
         Some(from..to)
     });
-    range.unwrap_or_else(|| panic!("{SEEDS_OF_RUN} is {text}: write FROM..TO"))
+    range.unwrap_or_else(|| panic!("{name} is {text}: write FROM..TO"))
 }
 
 pub async fn ask_store(session: &mut SqlSession<Client>, text: &str) -> Answer {
@@ -146,7 +147,7 @@ async fn ranges_have_the_rows_that_postgresql_finds() {
     let cluster = support::cluster(3).await;
     let options = ConnectOptions::new([cluster.coordinator_address()]);
     let mut session = SqlSession::new(Client::connect(options).await.unwrap());
-    let (mut telling, seeds) = (0, seeds());
+    let (mut telling, seeds) = (0, seeds(SEEDS_OF_RUN, SEEDS));
     for seed in seeds.clone() {
         println!("seed {seed}");
         telling += compare(&mut session, &postgres, seed).await;

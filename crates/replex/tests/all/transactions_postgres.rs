@@ -10,23 +10,12 @@ use client::{Client, ConnectOptions};
 use pg_local::Postgres;
 use sql::SqlSession;
 
-use super::ranges_postgres::{ask_postgres, ask_store, connect};
+use super::ranges_postgres::{ask_postgres, ask_store, connect, seeds};
 use crate::support::{self, drawn_ranges::Draw};
 
 const SEEDS: Range<u64> = 0..6;
 const SEEDS_OF_RUN: &str = "REPLEX_SQL_TRANSACTION_SEEDS";
 const TRANSACTIONS: usize = 40;
-
-fn seeds() -> Range<u64> {
-    let Ok(text) = std::env::var(SEEDS_OF_RUN) else {
-        return SEEDS;
-    };
-    let range = text.split_once("..").and_then(|(from, to)| {
-        let (from, to) = (from.parse().ok()?, to.parse().ok()?);
-        Some(from..to)
-    });
-    range.unwrap_or_else(|| panic!("{SEEDS_OF_RUN} is {text}: write FROM..TO"))
-}
 
 /// A random statement inside of a transaction. The owner of an account names its id, so that only
 /// the primary key is ever a duplicate: another unique key is found at the commit.
@@ -164,7 +153,7 @@ async fn transactions_end_as_those_of_postgresql() {
         seed: 0,
         log: Vec::new(),
     };
-    let (mut worked, seeds) = (0, seeds());
+    let (mut worked, seeds) = (0, seeds(SEEDS_OF_RUN, SEEDS));
     for seed in seeds.clone() {
         println!("seed {seed}");
         let mut random = Draw(seed);

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use placement::Constraint;
+use placement::{Constraint, Schema};
 use protocol::configuration::PlacedTable;
 use protocol::expression::Expression;
 use sqlparser::ast::Expr;
@@ -42,6 +42,13 @@ pub(super) fn delete(delete: &Delete, context: &Context<'_>) -> Result<ChangePla
     change(ChangeKind::Delete, table, &selection, context)
 }
 
+/// Returns the columns of the primary key, in the order of the schema.
+pub(crate) fn pk_columns(schema: &Schema) -> Vec<u16> {
+    let columns = schema.primary_key.iter().map(|it| *it as u16);
+    let columns: BTreeSet<u16> = columns.collect();
+    columns.into_iter().collect()
+}
+
 /// Which rows a statement is about.
 struct Selection<'a> {
     name: &'a TableName,
@@ -60,13 +67,7 @@ fn change(
         Some(filter) => scope.condition(filter)?,
         None => Vec::new(),
     };
-    let columns: BTreeSet<u16> = table
-        .schema
-        .primary_key
-        .iter()
-        .map(|it| *it as u16)
-        .collect();
-    let columns: Vec<u16> = columns.into_iter().collect();
+    let columns = pk_columns(&table.schema);
     // Rows of a dense index are removed in its order, so the choice does not depend on estimates.
     let estimates = match has_dense(&table.schema) {
         true => Estimates::NONE,

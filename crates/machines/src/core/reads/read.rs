@@ -168,15 +168,13 @@ impl CoreMachine {
         let partition = &self.partitions[&read.partition];
         let rows = Rows::of(partition);
         let way = AccessPath::of(rows, read);
-        let mut page = match PageBuilder::new(&partition.table, read, way) {
+        let mut page = match self.begin_page(read, way) {
             Ok(page) => page,
             Err(message) => {
                 self.refuse(asker, Refusal::Invalid { message }, step.output);
                 return Ok(());
             }
         };
-        page.keys_left = self.limits.page_keys_max;
-        page.bytes_max = self.limits.page_bytes_max;
         if read.must_agree() {
             let quiet_us = self.quiet_us(step.now, partition, read, page.wanted.as_ref());
             page.page.quiet_us = Some(quiet_us);
@@ -207,6 +205,19 @@ impl CoreMachine {
         Ok(())
     }
 
+    /// Returns an empty page for a read, with the limits of this core.
+    fn begin_page<'a>(
+        &'a self,
+        read: &'a Read,
+        way: AccessPath<'_>,
+    ) -> Result<PageBuilder<'a>, String> {
+        let partition = &self.partitions[&read.partition];
+        let mut page = PageBuilder::new(&partition.table, read, way)?;
+        page.keys_left = self.limits.page_keys_max;
+        page.bytes_max = self.limits.page_bytes_max;
+        Ok(page)
+    }
+
     /// Returns the page of a read of present rows. None if it is not complete, or the read is
     /// invalid.
     pub(crate) fn present_page<T: Tables>(
@@ -216,11 +227,9 @@ impl CoreMachine {
     ) -> Result<Option<RowPage>, TablesError> {
         let partition = &self.partitions[&read.partition];
         let way = AccessPath::of(Rows::of(partition), read);
-        let Ok(mut page) = PageBuilder::new(&partition.table, read, way) else {
+        let Ok(mut page) = self.begin_page(read, way) else {
             return Ok(None);
         };
-        page.keys_left = self.limits.page_keys_max;
-        page.bytes_max = self.limits.page_bytes_max;
         self.visit_rows((read, None), way, tables, &mut page)?;
         let is_cut = page.page.next.is_some() && page.page.count < u64::from(read.limit);
         Ok((page.error.is_none() && !is_cut).then_some(page.page))

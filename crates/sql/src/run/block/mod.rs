@@ -138,14 +138,11 @@ impl Work {
 
 /// Returns the error for a row that has changed since the transaction has used it.
 fn changed(table: &PlacedTable, pk: &[u8]) -> StoreError {
-    StoreError {
-        begin_again: true,
-        ..StoreError::plain(format!(
-            "the row of table {} with {} has changed since this transaction has used it",
-            table.schema.name,
-            describe_pk(table, pk)
-        ))
-    }
+    StoreError::begin_again(format!(
+        "the row of table {} with {} has changed since this transaction has used it",
+        table.schema.name,
+        describe_pk(table, pk)
+    ))
 }
 
 impl<S: Store> SqlSession<S> {

@@ -2,7 +2,7 @@
 
 use placement::{Constraint, Value, decode_sorted, encode_row, encode_sorted, key_has_null};
 use protocol::configuration::PlacedTable;
-use protocol::expression::holds;
+use protocol::expression::{Columns, holds};
 use protocol::identity::Version;
 use protocol::message::{Read, RowPage};
 
@@ -73,12 +73,11 @@ fn key(table: &PlacedTable, read: &Read, row: &[Value]) -> Vec<u8> {
 }
 
 /// Returns whether a row satisfies the condition of a read.
-pub(super) fn passes(read: &Read, row: &[Value]) -> Result<bool, StoreError> {
-    let row = row.to_vec();
+pub(super) fn passes(read: &Read, row: &impl Columns) -> Result<bool, StoreError> {
     match &read.filter {
         None => Ok(true),
         Some(filter) => {
-            holds(filter, &row, None).map_err(|error| StoreError::plain(error.to_string()))
+            holds(filter, row, None).map_err(|error| StoreError::plain(error.to_string()))
         }
     }
 }
@@ -93,6 +92,15 @@ pub(super) fn page_of(
     if read.descending {
         rows.reverse();
     }
+    page_in_order(table, read, rows)
+}
+
+/// Returns the page of a read that finds these rows in this order.
+pub(super) fn page_in_order(
+    table: &PlacedTable,
+    read: &Read,
+    rows: Vec<(Version, Vec<Value>)>,
+) -> Result<RowPage, StoreError> {
     let columns: Vec<_> = match &read.projection {
         None => table.schema.columns.clone(),
         Some(columns) => {

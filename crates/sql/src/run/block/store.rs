@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use placement::{Column, RowView, Schema, Value, encode_key, encode_row, prefix_end};
+use placement::{RowView, Schema, Value, encode_key, prefix_end};
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PlacedTable, routes};
 use protocol::identity::{TableId, Version};
@@ -16,8 +16,9 @@ use protocol::transaction::{
 use session::MomentPages;
 use session::statistics::TableStatistics;
 
-use super::pages::{ReadKind, is_in_range, kind_of, page_of, passes};
+use super::pages::{ReadKind, is_in_range, kind_of, page_in_order, page_of, passes};
 use super::{Block, KnownRow, RowName, Work, changed};
+use crate::plan::pk_columns;
 use crate::run::row::row_after;
 use crate::statement::{Statement, TransactionMode};
 use crate::store::{SnapshotAnswer, Store, StoreError};
@@ -86,14 +87,11 @@ impl<'a, S: Store> BlockStore<'a, S> {
         let tables: Vec<TableId> = ranges.iter().map(|read| read.partition.table).collect();
         reads.extend(ranges);
         let Some(pages) = self.store.moment(reads).await? else {
-            return Err(StoreError {
-                begin_again: true,
-                ..StoreError::plain(
-                    "the rows that this transaction has used change too often, or are too many to be \
-                     read as of one moment"
-                        .into(),
-                )
-            });
+            return Err(StoreError::begin_again(
+                "the rows that this transaction has used change too often, or are too many to be read \
+                 as of one moment"
+                    .into(),
+            ));
         };
         let mut found = pages.ranges.into_iter();
         let mut work = self.block.work();
@@ -308,10 +306,8 @@ fn pk_of(table: &PlacedTable, row: &[Value]) -> Vec<u8> {
 }
 
 fn find(configuration: &Configuration, table: TableId) -> Result<&PlacedTable, StoreError> {
-    configuration.table(table).ok_or_else(|| StoreError {
-        stale: true,
-        ..StoreError::plain(format!("table number {} was dropped meanwhile", table.0))
-    })
+    let known = configuration.table(table);
+    known.ok_or_else(|| StoreError::dropped(table))
 }
 
 /// Returns the read of the row with this pk.
@@ -366,42 +362,23 @@ fn range_check(
     found: &[VersionedRow],
     versions: bool,
 ) -> Result<RangeCheck, StoreError> {
-    let columns = table.schema.primary_key.iter().map(|column| *column as u16);
-    let columns: BTreeSet<u16> = columns.collect();
-    let columns: Vec<u16> = columns.into_iter().collect();
-    let stored = columns.iter();
-    let stored: Vec<Column> = stored
-        .map(|column| table.schema.columns[usize::from(*column)].clone())
-        .collect();
-    let rows = found.iter().map(|(version, row)| {
-        let values = columns
-            .iter()
-            .map(|column| row[usize::from(*column)].clone());
-        let encoded = encode_row(&stored, &values.collect::<Vec<_>>());
-        let encoded = encoded.map_err(|error| StoreError::plain(error.to_string()))?;
-        Ok((*version, encoded))
-    });
-    let rows = rows.collect::<Result<Vec<(Version, Vec<u8>)>, StoreError>>()?;
-    let rows = rows.iter().map(|(version, row)| (*version, &row[..]));
+    let read = Read {
+        projection: Some(pk_columns(&table.schema)),
+        ..base
+    };
+    let page = page_in_order(table, &read, found.to_vec())?;
     Ok(RangeCheck {
-        digest: digest_of_rows(rows, versions),
-        read: Read {
-            projection: Some(columns),
-            ..base
-        },
+        digest: digest_of_rows(page.rows(), versions),
+        read,
         versions,
     })
 }
 
 pub(super) fn range_changed(table: &PlacedTable) -> StoreError {
-    StoreError {
-        begin_again: true,
-        ..StoreError::plain(format!(
-            "rows of table {} that this transaction has found have changed since, or others have \
-             come",
-            table.schema.name
-        ))
-    }
+    StoreError::begin_again(format!(
+        "rows of table {} that this transaction has found have changed since, or others have come",
+        table.schema.name
+    ))
 }
 
 fn too_many(table: &PlacedTable) -> StoreError {
