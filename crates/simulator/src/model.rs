@@ -468,15 +468,20 @@ impl Model {
         violations
     }
 
+    /// Returns whether a row is in a range.
+    pub fn is_in(&self, range: &PartitionRange, row: &ModelRow) -> bool {
+        let key = self.key(range.replex, row);
+        key[..range.low.len()] >= range.low[..]
+            && key[..range.high.len()] <= range.high[..]
+            && (self.copies[range.replex].partition)(row) == range.partition
+    }
+
     /// Returns the rows of a range, in its order.
     fn read(&self, rows: &GroupRows, range: &PartitionRange) -> Vec<ModelRow> {
-        let copy = &self.copies[range.replex];
         let mut matching: Vec<(Vec<i64>, ModelRow)> = Vec::with_capacity(rows.len());
         for row in rows {
-            let mut key = self.key(range.replex, row);
-            let inside = key[..range.low.len()] >= range.low[..]
-                && key[..range.high.len()] <= range.high[..];
-            if inside && (copy.partition)(row) == range.partition {
+            if self.is_in(range, row) {
+                let mut key = self.key(range.replex, row);
                 key.push(row[ID]);
                 matching.push((key, *row));
             }

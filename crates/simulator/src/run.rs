@@ -15,8 +15,8 @@ use protocol::identity::{PartitionId, TableId};
 
 use crate::check::partition_contents::{PartitionContents, PartitionRows, of_replex};
 use crate::check::{
-    Violation, budget, constraints, copies, durable, entries, leftovers, places, results, thin,
-    versions,
+    Violation, budget, constraints, copies, cycles, durable, entries, leftovers, places, results,
+    thin, versions,
 };
 use crate::core::SimulatedCore;
 use crate::linearizable::{self, Call, Verdict};
@@ -184,6 +184,8 @@ fn judge(world: &mut World, outcome: &mut Outcome) {
     for (property, result) in checks {
         world.check(property, result);
     }
+    let ordered = cycles::none(&world.ledger, &world.tables, &world.shown);
+    world.check("I19 all operations and reads have one order", ordered);
     if world.violation.is_none() {
         check_histories(world, &before, outcome);
     }

@@ -5,6 +5,7 @@ pub mod collisions;
 pub mod constraints;
 pub mod copies;
 pub mod cuts;
+pub mod cycles;
 pub mod durable;
 pub mod earlier_life;
 pub mod entries;

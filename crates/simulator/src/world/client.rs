@@ -8,15 +8,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use protocol::identity::{CoreId, Epoch, PartitionId, TableId};
+use protocol::identity::{CoreId, Epoch, PartitionId, RequestId, TableId};
 use protocol::message::{Consistency, CoordinatorReply, Execute, Read, Reply, Request, RowPage};
 use protocol::operation::{Action, Mutation, RequestResult};
-use protocol::transaction::TransactionResult;
+use protocol::transaction::{RangeCheck, TransactionResult};
 use session::{
     Completion, SessionFailure, SessionInput, SessionLimits, SessionMachine, SessionOperation,
     SessionOutcome, SessionOutput, Ticket,
 };
 
+use crate::check::cycles::ShownRange;
 use crate::check::newer_epoch::{self, WaitingClient};
 use crate::clock::SimulatedClock;
 use crate::event::{CoreLife, Event, PacketContent};
@@ -58,6 +59,10 @@ pub struct SimulatedClient {
     open: BTreeMap<CoreId, CoreLife>,
     /// Writes that were sent, for probes.
     sent: BTreeMap<u64, (CoreId, Execute)>,
+    /// The requests that were sent, by correlation.
+    pub(super) asked: BTreeMap<u64, RequestId>,
+    /// The ranges that transactions check.
+    pub(super) checked_ranges: Vec<(RangeCheck, ShownRange)>,
     /// When the next wake-up comes.
     wake_at_us: Option<u64>,
     /// On its clock.
@@ -121,6 +126,8 @@ impl World {
             next_ticket: 1,
             open: BTreeMap::new(),
             sent: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            checked_ranges: Vec::new(),
             wake_at_us: None,
             deadline_us: None,
             think_until_us: 0,
@@ -430,9 +437,10 @@ impl World {
         copies.filter(serves).collect()
     }
 
-    fn step_client(&mut self, number: u64, input: SessionInput) {
+    /// Hands an input to a client's session. Returns whether a request has ended with an effect.
+    fn step_client(&mut self, number: u64, input: SessionInput) -> bool {
         let Some(client) = self.clients.get_mut(&number) else {
-            return;
+            return false;
         };
         let mut output = SessionOutput::default();
         client
@@ -446,6 +454,7 @@ impl World {
             self.after(delay_us, Event::ClientConnects(number, core));
         }
         for attempt in output.sends {
+            self.note_request(number, attempt.correlation, &attempt.request);
             let client = self.clients.get_mut(&number).expect("it was there");
             if let Request::Execute(execute) = &attempt.request {
                 client
@@ -466,10 +475,17 @@ impl World {
                 PacketContent::Ask(0, ask, 0),
             );
         }
+        let mut ends = false;
         for completion in output.completions {
+            let executed = match &completion.outcome {
+                SessionOutcome::Executed(result) => result.took_effect(),
+                _ => false,
+            };
+            ends |= executed;
             self.client_learns(number, completion);
         }
         self.plan_wake(number);
+        ends
     }
 
     /// Opens a connection for a client, or lets it fail.
@@ -524,13 +540,14 @@ impl World {
             return;
         };
         let sent = client.sent.remove(&correlation);
+        let request = client.asked.remove(&correlation);
         let probe = match (&reply, sent) {
             (Reply::Executed(_), Some(sent)) if self.is_sync() && self.random.chance(PROBED) => {
                 Some(sent)
             }
             _ => None,
         };
-        self.step_client(
+        let ends = self.step_client(
             number,
             SessionInput::Reply {
                 core,
@@ -538,6 +555,9 @@ impl World {
                 reply,
             },
         );
+        if let Some(request) = request.filter(|_| ends) {
+            self.note_end(request);
+        }
         if let Some((core, execute)) = probe {
             self.probe(number, core, correlation, execute);
         }
@@ -660,10 +680,16 @@ impl World {
             SessionOutcome::Executed(result) => {
                 self.tables[table].translation.seen(&result).map(Some)
             }
-            SessionOutcome::Rows(page) => self.rows(table, &page).map(Some),
+            SessionOutcome::Rows(page) => {
+                if let Some(history) = history {
+                    self.note_read(&[(table, history, &[vec![page.clone()]])]);
+                }
+                self.rows(table, &page).map(Some)
+            }
             SessionOutcome::Moment(pages) => {
                 if let Some(history) = history {
                     self.note_range(table, history, &pages.ranges);
+                    self.note_read(&[(table, history, &pages.ranges)]);
                 }
                 self.ranges(table, &pages.ranges).map(Some)
             }

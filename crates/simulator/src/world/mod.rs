@@ -11,6 +11,7 @@ pub mod server;
 mod snapshot;
 mod submitted;
 mod transaction;
+mod witness;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -24,6 +25,7 @@ use session::Ticket;
 use crate::check::Violation;
 use crate::check::collisions::Collisions;
 use crate::check::cuts::GivenSnapshots;
+use crate::check::cycles::Shown;
 use crate::check::lease::Leases;
 use crate::check::results::Results;
 use crate::clock::SimulatedClock;
@@ -104,6 +106,8 @@ pub struct World {
     pub contents: BTreeMap<(i64, u64), ModelRow>,
     /// For each group, a range that a client has read.
     known_ranges: BTreeMap<i64, KnownRange>,
+    /// The requests and reads of clients, for the order of all of them.
+    pub shown: Shown,
     /// The calls of clients and what they observed, with their group.
     pub history: Vec<(i64, Call<WorkloadOperation, Observation>)>,
     /// A counter that orders the events of the history.
@@ -203,6 +207,7 @@ impl World {
             collisions: Collisions::default(),
             contents: BTreeMap::new(),
             known_ranges: BTreeMap::new(),
+            shown: Shown::default(),
             history: Vec::new(),
             moment: 0,
             violation: None,

@@ -148,8 +148,20 @@ impl World {
             self.go_on(number, statement, SessionOperation::Read(read), pause_us);
             return;
         }
-        for part in core::mem::take(&mut statement.parts) {
-            self.end_part(&part, share.snapshot);
+        let parts = core::mem::take(&mut statement.parts);
+        let read: Vec<(usize, usize, &[Vec<RowPage>])> = parts
+            .iter()
+            .filter_map(|part| {
+                Some((
+                    part.submitted.table,
+                    part.submitted.history?,
+                    &part.pages[..],
+                ))
+            })
+            .collect();
+        self.note_read(&read);
+        for part in &parts {
+            self.end_part(part, share.snapshot);
         }
         self.end_statement(number, &statement);
     }

@@ -51,6 +51,7 @@ impl World {
             let range =
                 range.and_then(|versions| self.range_check(number, (id, place, group), versions));
             if let Some((read, check)) = range {
+                self.note_checked_range(number, (place, group), &check);
                 part.ranges.push(read);
                 ranges.push(check);
             }

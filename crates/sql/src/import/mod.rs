@@ -5,6 +5,7 @@
 //! column allows NULL, otherwise an empty string. Rows are operations of their own, many at a time.
 //! An import that ended early reports from which line another one can continue.
 
+mod batch;
 mod export;
 mod header;
 mod ledger;
@@ -13,6 +14,7 @@ mod source;
 use std::io::Read;
 use std::sync::Arc;
 
+use protocol::codec::Wire;
 use protocol::configuration::Configuration;
 use protocol::operation::Mutation;
 
@@ -23,6 +25,7 @@ use crate::error::SqlError;
 use crate::plan::has_dense;
 use crate::run::Sender;
 use crate::store::Store;
+use batch::{BATCH_BYTES, Batch};
 use header::Header;
 
 pub use export::{ExportState, ExportSummary, export};
@@ -30,12 +33,11 @@ pub use ledger::ImportLedger;
 pub use source::{decompressed, open, progress_bar};
 
 /// The number of rows that are in flight at the same time, unless the options set another one.
-pub const ROWS_IN_FLIGHT_DEFAULT: usize = 512;
+pub const ROWS_IN_FLIGHT_DEFAULT: usize = 4_000;
+/// The number of transactions in which the rows in flight are sent.
+pub const BATCHES_IN_FLIGHT: usize = 4;
 /// The most invalid lines that a summary lists. The others are only counted.
 pub const BAD_LINES_LISTED_MAX: usize = 20;
-
-/// The number of answers between two updates of the progress bar.
-const PROGRESS_EVERY: u64 = 1000;
 
 /// The options of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,8 +180,9 @@ pub async fn import<S: Store>(
         false => options.in_flight.max(1),
     };
     let sender = Sender { store, table };
+    let batch_rows = (in_flight / BATCHES_IN_FLIGHT).max(1);
     let mut sent = FuturesUnordered::new();
-    let mut answered: u64 = 0;
+    let mut rows_sent = 0;
     let mut lines = Lines {
         reader,
         header,
@@ -187,26 +190,23 @@ pub async fn import<S: Store>(
         ledger,
     };
     loop {
-        while !ledger.has_failed() && sent.len() < in_flight {
-            match lines.next() {
-                None => break,
-                Some((line, Ok(mutation))) => {
-                    let write = sender.send(mutation);
-                    ledger.sent(line);
-                    sent.push(async move { (line, write.await) });
-                }
-                Some((line, Err(error))) => ledger.bad_line(line, error, options.skip_errors),
+        while rows_sent < in_flight {
+            let batch = lines.batch(batch_rows, options.skip_errors);
+            if batch.is_empty() {
+                break;
             }
+            rows_sent += batch.len();
+            sent.push(batch::send(&sender, batch));
         }
         // Lines that were bad left no write behind, so nothing under way means nothing left.
-        let Some((line, result)) = sent.next().await else {
+        let Some(answers) = sent.next().await else {
             break;
         };
-        ledger.answered(line, result.map_err(SqlError::from), options.skip_errors);
-        answered += 1;
-        if answered.is_multiple_of(PROGRESS_EVERY) {
-            progress.set_message(format!("{} rows", ledger.summary().written));
+        rows_sent -= answers.len();
+        for (line, result) in answers {
+            ledger.answered(line, result, options.skip_errors);
         }
+        progress.set_message(format!("{} rows", ledger.summary().written));
     }
     progress.set_message(format!("{} rows", ledger.summary().written));
     ledger.end()
@@ -218,6 +218,27 @@ struct Lines<'a, R> {
     header: Header<'a>,
     from_line: u64,
     ledger: &'a ImportLedger,
+}
+
+impl<R: Read> Lines<'_, R> {
+    /// Reads lines for one transaction, and notes them as sent. Bad lines are left out. Empty if no
+    /// line is left, or the import must end.
+    fn batch(&mut self, rows_max: usize, skip_errors: bool) -> Batch {
+        let mut batch = Batch::new();
+        let mut bytes = 0;
+        while !self.ledger.has_failed() && batch.len() < rows_max && bytes < BATCH_BYTES {
+            match self.next() {
+                None => break,
+                Some((line, Ok(mutation))) => {
+                    bytes += mutation.to_bytes().len();
+                    self.ledger.sent(line);
+                    batch.push((line, mutation));
+                }
+                Some((line, Err(error))) => self.ledger.bad_line(line, error, skip_errors),
+            }
+        }
+        batch
+    }
 }
 
 impl<R: Read> Iterator for Lines<'_, R> {

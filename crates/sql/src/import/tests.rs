@@ -284,8 +284,10 @@ fn an_import_goes_on_where_another_one_stopped() {
     }
     let whole = Model::session(USERS);
     import_text(&whole, &text, |_| {}).unwrap();
-    for stop_after in [0, 1, 7, 25, 39] {
-        for (in_flight, unknown) in [(1, false), (8, false), (8, true)] {
+    for stop_after in [0, 1, 7, 19] {
+        for (in_flight, unknown) in [(1, false), (7, false), (8, false), (8, true)] {
+            let of_each = (in_flight / BATCHES_IN_FLIGHT).max(1);
+            let written = (stop_after * of_each) as u64;
             let session = Model::session(USERS);
             let lost = StoreError {
                 message: "server 2 is lost".into(),
@@ -297,7 +299,7 @@ fn an_import_goes_on_where_another_one_stopped() {
             session.store().fail_after(stop_after, lost);
             let failure = import_text(&session, &text, |it| it.in_flight = in_flight);
             let summary = failure.unwrap_err().summary;
-            assert_eq!(summary.written, stop_after as u64);
+            assert_eq!(summary.written, written);
             assert_eq!(summary.undecided > 0, unknown);
             session.store().heal();
             let rest = import_text(&session, &text, |it| {
@@ -305,10 +307,34 @@ fn an_import_goes_on_where_another_one_stopped() {
                 it.on_conflict = ImportConflict::Skip;
             });
             let rest = rest.unwrap();
-            assert_eq!((rest.written, rest.skipped), (40 - stop_after as u64, 0));
+            assert_eq!((rest.written, rest.skipped), (40 - written, 0));
             assert_eq!(all_rows(&session), all_rows(&whole));
         }
     }
+}
+
+/// A transaction of many lines aborts for one of them, and only this one is left out.
+#[test]
+fn a_bad_line_is_found_in_its_transaction() {
+    let text: String = (0..100).map(|n| format!("eu,{n}\n")).collect();
+    let text = format!("region,number\n{text}");
+    let again = text.replace("eu,70\n", "eu,3\n");
+    let session = Model::session(USERS);
+    let summary = import_text(&session, &again, |it| {
+        it.in_flight = 40;
+        it.skip_errors = true;
+    });
+    let summary = summary.unwrap();
+    assert_eq!((summary.written, summary.bad), (99, 1));
+    assert_eq!(summary.bad_lines[0].0, 72);
+    let failure = import_text(&session, &text, |it| it.in_flight = 40).unwrap_err();
+    assert_eq!((failure.line, failure.summary.written), (Some(2), 0));
+    let kept = import_text(&session, &text, |it| {
+        it.in_flight = 40;
+        it.on_conflict = ImportConflict::Skip;
+    });
+    let kept = kept.unwrap();
+    assert_eq!((kept.written, kept.skipped), (1, 99));
 }
 
 /// The ledger outlives an import that is dropped while it waits.
