@@ -30,9 +30,12 @@ fn found_by_tests(bug: Bug) -> bool {
         Bug::AbortNeedsNoLease
             | Bug::ConfirmedSideLeftOut
             | Bug::EarlierAnswersCount
+            | Bug::HeldDuringPart
             | Bug::OldReportKept
             | Bug::OldRowCollides
             | Bug::RangeBesideCopy
+            | Bug::RangeIgnoresVotes
+            | Bug::ReadIgnoresPart
             | Bug::ReplayedLineSettles
             | Bug::SeenCountsAsLogged
             | Bug::SnapshotDoesNotWait
@@ -54,14 +57,11 @@ fn suits(bug: Bug, seed: u64, plan: &RunPlan) -> bool {
         | Bug::ChecksNotJudged
         | Bug::CommitSeenBeforeKept
         | Bug::DecidesBeforeLastVote
-        | Bug::HeldDuringPart
         | Bug::LineOfTransactionsIgnored
         | Bug::LostEvaluationCounts
         | Bug::PartWaits
-        | Bug::RangeIgnoresVotes
         | Bug::RangeNotCompared
         | Bug::RangeOfOldEpoch
-        | Bug::ReadIgnoresPart
         | Bug::ResolutionForgetsCommit
         | Bug::SettledBeforeKept
         | Bug::VoteBeforeDisk

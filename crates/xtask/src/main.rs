@@ -253,7 +253,7 @@ fn mutants(root: &Path, arguments: &[String]) -> Result<(), String> {
     let histories = "test --package machines --features planted --test scenarios";
     cargo::run(root, histories.split(' '))?;
     // Some bugs need a coincidence that the simulator seldom draws. Tests create it.
-    let coincidences = "test --package machines --features planted --lib --test ranges --test recovery --test sides --test snapshots";
+    let coincidences = "test --package machines --features planted --lib --test ranges --test recovery --test sides --test snapshots --test transactions";
     let name = ["the_planted_bug"];
     cargo::run(root, coincidences.split(' ').chain(name))?;
     let seals = "test --package coordinator --features planted --lib";

@@ -570,10 +570,10 @@ impl CoreMachine {
         if commits && !planted::is(Bug::ResolutionForgetsCommit) {
             return Resolution::Decided(Decision::Commit);
         }
-        if let Some((known, _)) = decisions
+        let abort = decisions
             .into_iter()
-            .find(|(_, resolved)| resolved.is_none())
-        {
+            .find(|(known, resolved)| resolved.is_none() && *known != Decision::Commit);
+        if let Some((known, _)) = abort {
             return Resolution::Decided(known);
         }
         let remains = |id: PartitionId| {
