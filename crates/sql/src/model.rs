@@ -53,6 +53,8 @@ struct State {
     moment_rows_max: u64,
     /// Snapshots that were opened.
     snapshots: u64,
+    /// The rows of each snapshot.
+    kept: BTreeMap<SnapshotId, BTreeMap<TableId, RowsByKey>>,
     /// Why none can be, if so.
     without_snapshots: Option<String>,
     /// The number of snapshots that end when their first page is requested.
@@ -80,6 +82,7 @@ impl Model {
                 fails_from: None,
                 moment_rows_max: u64::MAX,
                 snapshots: 0,
+                kept: BTreeMap::new(),
                 without_snapshots: None,
                 snapshots_ending: 0,
                 growth: None,
@@ -226,7 +229,11 @@ impl Store for Model {
                 }
             }
         }
-        page(table, &state.rows[&table.id], &read)
+        let rows = match read.snapshot {
+            Some(snapshot) => &state.kept[&snapshot],
+            None => &state.rows,
+        };
+        page(table, &rows[&table.id], &read)
     }
 
     fn statistics(&self, table: TableId) -> Option<Arc<TableStatistics>> {
@@ -271,6 +278,8 @@ impl Store for Model {
             number: state.snapshots,
             ..SnapshotId::default()
         };
+        let rows = state.rows.clone();
+        state.kept.insert(id, rows);
         Ok(SnapshotAnswer::Open((), id))
     }
 

@@ -113,6 +113,7 @@ fn of_one(
                 counted: true,
                 columns: Some(&[]),
                 estimates: Estimates::of(context),
+                thin_indexes: context.thin_indexes,
             };
             let (read, _) = read(table, conjuncts, request, scan);
             return Some(AggregateRead {
@@ -137,6 +138,7 @@ fn of_one(
         counted: false,
         columns: columns.as_deref(),
         estimates: Estimates::of(context),
+        thin_indexes: context.thin_indexes,
     };
     let (mut read, is_ordered) = read(table, conjuncts, request, scan);
     read.projection = columns;
@@ -162,6 +164,7 @@ fn of_all(
         counted: false,
         columns: columns.as_deref(),
         estimates: Estimates::of(context),
+        thin_indexes: context.thin_indexes,
     };
     let (mut read, _) = read(table, conjuncts, request, scan);
     read.projection = columns;

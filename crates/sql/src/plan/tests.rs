@@ -20,6 +20,7 @@ fn planned_over(
     settings: SessionSettings,
 ) -> Result<StatementPlan, SqlError> {
     let context = Context {
+        thin_indexes: true,
         configuration,
         settings,
         parameters: &[],

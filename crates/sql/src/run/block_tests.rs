@@ -415,25 +415,80 @@ fn a_range_is_compared_with_each_statement() {
     assert!(message.contains("40001"), "{message}");
 }
 
-#[test]
-fn ranges_of_thin_indexes_are_refused() {
+/// A table with thin indexes.
+fn thin() -> (SqlSession<Model>, SqlSession<Model>) {
     let setup = "CREATE TABLE t (id bigint PRIMARY KEY, a bigint, u bigint);
         CREATE INDEX by_a ON t (a);
         CREATE UNIQUE INDEX by_u ON t USING btree (u);
         INSERT INTO t SELECT_ROWS;";
-    let values: Vec<String> = (0..200)
-        .map(|id| format!("({id}, {}, {id})", id % 50))
+    let values: Vec<String> = (0..40)
+        .map(|id| format!("({id}, {}, {id})", id % 10))
         .collect();
     let setup = setup.replace("SELECT_ROWS", &format!("VALUES {}", values.join(", ")));
+    let one = Model::session(&setup);
+    let other = SqlSession::new(one.store().clone());
+    (one, other)
+}
+
+#[test]
+fn after_a_range_of_a_thin_index_a_transaction_only_reads() {
     for text in [
-        "SELECT * FROM t WHERE a = 7",
-        "SELECT * FROM t WHERE u = 777",
+        "SELECT id FROM t WHERE a = 7 ORDER BY id",
+        "SELECT id FROM t WHERE u = 777",
     ] {
-        let mut one = Model::session(&setup);
-        done(&mut one, "BEGIN");
-        let message = error(&mut one, text);
-        assert!(message.contains("thin index"), "{text}: {message}");
+        let (mut one, mut other) = thin();
+        let found = rows(&mut other, text);
+        all(&mut one, &["BEGIN", "SELECT * FROM t WHERE id = 1"]);
+        assert_eq!(rows(&mut one, text), found);
+        // It reads one state from now on.
+        done(&mut other, "UPDATE t SET a = 8 WHERE a = 7");
+        done(&mut other, "INSERT INTO t VALUES (777, 7, 777)");
+        assert_eq!(rows(&mut one, text), found);
+        let message = error(&mut one, "UPDATE t SET a = 1 WHERE id = 1");
+        assert!(message.contains("since it has read more"), "{message}");
+        assert!(message.contains("thin index"), "{message}");
+        done(&mut one, "ROLLBACK");
+        assert_ne!(rows(&mut one, text), found);
     }
+}
+
+#[test]
+fn what_was_read_before_must_be_the_same_in_the_snapshot() {
+    for read in [
+        "SELECT * FROM t WHERE id = 1",
+        "SELECT count(*) FROM t WHERE id < 9",
+    ] {
+        let (mut one, mut other) = thin();
+        all(&mut one, &["BEGIN", read]);
+        done(&mut other, "UPDATE t SET u = NULL WHERE id = 1");
+        let message = error(&mut one, "SELECT id FROM t WHERE a = 7");
+        assert!(message.contains("40001"), "{read}: {message}");
+    }
+}
+
+#[test]
+fn a_change_by_a_thin_index_reads_the_table_in_a_transaction() {
+    let (mut one, mut other) = thin();
+    done(&mut one, "BEGIN");
+    assert_eq!(
+        done(&mut one, "UPDATE t SET u = NULL WHERE a = 7"),
+        "UPDATE 4"
+    );
+    assert_eq!(done(&mut one, "DELETE FROM t WHERE u = 777"), "DELETE 0");
+    // With changes of its own, too.
+    assert_eq!(
+        rows(
+            &mut one,
+            "SELECT id FROM t WHERE a = 7 AND u IS NULL ORDER BY id"
+        ),
+        ["7", "17", "27", "37"]
+    );
+    assert_eq!(done(&mut one, "COMMIT"), "COMMIT");
+    done(&mut one, "BEGIN");
+    assert_eq!(done(&mut one, "DELETE FROM t WHERE a = 7"), "DELETE 4");
+    done(&mut other, "INSERT INTO t VALUES (900, 7, 900)");
+    let message = error(&mut one, "COMMIT");
+    assert!(message.contains("40001"), "{message}");
 }
 
 #[test]

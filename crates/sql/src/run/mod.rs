@@ -208,6 +208,7 @@ async fn attempt<S: Store>(
         now_us: now_us(),
         statistics: &statistics,
         explains: false,
+        thin_indexes: store.thin_indexes(),
     };
     let reading = ReadContext {
         store,

@@ -5,6 +5,10 @@
 //! remembers each row whose content has mattered for a result. The commit compares these rows, and
 //! fails with SQLSTATE 40001 if one of them has changed.
 //!
+//! A statement can read more than a commit can compare: a range of a thin index, or too many rows. If
+//! nothing is changed yet, the transaction only reads from then on: it reads a snapshot in which
+//! everything is as it has read it so far.
+//!
 //! A change that a statement has reported as done must apply at the commit as well. It is evaluated
 //! there, so that two transactions can add to the same number. A transaction that only reads uses
 //! one snapshot, and never fails for a conflict.
@@ -20,9 +24,11 @@ use placement::Value;
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::identity::{SnapshotId, TableId, Version};
+use protocol::message::Read;
 use protocol::operation::RequestResult;
 use protocol::transaction::{
     AbortReason, RangeCheck, RowCheck, TransactionChange, TransactionResult, check_size,
+    digest_of_rows,
 };
 
 use super::row::row_after;
@@ -34,7 +40,7 @@ use crate::statement::{Statement, TransactionMode, TransactionStatement};
 use crate::store::{SnapshotAnswer, Store, StoreError};
 
 pub(super) use store::BlockStore;
-use store::range_changed;
+use store::{range_changed, read_of_row};
 
 /// The longest life of a transaction that can write.
 const LIFE_MAX: Duration = Duration::from_secs(300);
@@ -50,6 +56,8 @@ pub(super) struct Block<P> {
     used: bool,
     /// The name of each savepoint, and the number of changes before it.
     savepoints: Vec<(String, usize)>,
+    /// Why a transaction that began as one that can write only reads since.
+    reads_since: Option<String>,
     /// The state that a transaction reads which cannot write.
     snapshot: Option<(P, SnapshotId)>,
     work: Mutex<Work>,
@@ -66,6 +74,8 @@ struct Work {
     statement: u64,
     /// How many rows and ranges the present statement has made count.
     counted: usize,
+    /// Whether the present statement has read what a commit cannot compare.
+    exceeds: bool,
 }
 
 /// A table and a pk.
@@ -90,6 +100,7 @@ impl<P> Block<P> {
             failed: false,
             used: false,
             savepoints: Vec::new(),
+            reads_since: None,
             snapshot: None,
             work: Mutex::default(),
         }
@@ -257,13 +268,17 @@ impl<S: Store> SqlSession<S> {
         }
         let mut configuration = self.store.configuration();
         let mut attempts = 0;
+        // The error of a statement that could not use a thin index.
+        let mut refused: Option<SqlError> = None;
         loop {
             attempts += 1;
             let block = self.block.as_mut().expect("callers have one");
             if block.mode == TransactionMode::ReadOnly && statement.read_table().is_some() {
                 block.open(&self.store, &configuration).await?;
             }
-            let store = BlockStore::new(&self.store, block, statement);
+            let work = block.work.get_mut();
+            work.expect("nothing panics while it is held").exceeds = false;
+            let store = BlockStore::new(&self.store, block, (statement, refused.is_none()));
             // A stale read would show other rows than the commit compares.
             let mut plain = SessionSettings {
                 stale_reads: false,
@@ -280,6 +295,22 @@ impl<S: Store> SqlSession<S> {
                     store.compare_if_several().await?;
                     return Ok(outcome);
                 }
+                Err(Attempt::Failed(error)) if block.can_only_read(statement) => {
+                    self.only_read(error.to_string(), &configuration).await?;
+                    attempts -= 1;
+                    continue;
+                }
+                Err(Attempt::Failed(error)) if refused.is_none() && block.work().exceeds => {
+                    // By a copy, if the table is small.
+                    refused = Some(error);
+                    attempts -= 1;
+                    continue;
+                }
+                Err(Attempt::Failed(error) | Attempt::Planned(error))
+                    if matches!(error, SqlError::NoIndex { .. }) =>
+                {
+                    return Err(refused.unwrap_or(error));
+                }
                 Err(Attempt::Failed(error)) => return Err(error),
                 Err(Attempt::SnapshotEnded(error)) => {
                     let message = format!("{}: begin the transaction again", error.message);
@@ -294,6 +325,55 @@ impl<S: Store> SqlSession<S> {
             }
             configuration = newest;
         }
+    }
+
+    /// Lets the transaction only read from now on, for this reason: it reads a snapshot of all
+    /// tables. Everything that it has read so far must be the same there.
+    async fn only_read(
+        &mut self,
+        why: String,
+        configuration: &Configuration,
+    ) -> Result<(), SqlError> {
+        let block = self.block.as_mut().expect("callers have one");
+        block.open(&self.store, configuration).await?;
+        let snapshot = block.snapshot.as_ref().map(|(_, id)| *id);
+        let (names, ranges) = {
+            let work = block.work();
+            let counting = work.rows.iter().filter(|(_, row)| row.counts);
+            let names: Vec<(RowName, Option<Version>)> = counting
+                .map(|(name, row)| (name.clone(), row.version))
+                .collect();
+            (names, work.ranges.clone())
+        };
+        for ((table, pk), version) in names {
+            let read = read_of_row(configuration, table, &pk)?;
+            let page = self.store.page(Read { snapshot, ..read }).await?;
+            if page.rows().next().map(|(version, _)| version) != version {
+                let table = configuration.table(table);
+                let table = table.expect("its row was just read");
+                return Err(changed(table, &pk).into());
+            }
+        }
+        for check in ranges {
+            let table = configuration.table(check.read.partition.table);
+            let table = table.ok_or_else(|| StoreError::dropped(check.read.partition.table))?;
+            let is_old = check.read.epoch < table.epoch;
+            let read = Read {
+                snapshot,
+                ..check.read
+            };
+            let is_same = !is_old && {
+                let page = self.store.page(read).await?;
+                digest_of_rows(page.rows(), check.versions) == check.digest
+            };
+            if !is_same {
+                return Err(range_changed(table).into());
+            }
+        }
+        let block = self.block.as_mut().expect("it was there");
+        block.mode = TransactionMode::ReadOnly;
+        block.reads_since = Some(why);
+        Ok(())
     }
 
     /// Ends the open transaction: all of its changes take effect, or none.
@@ -399,6 +479,14 @@ impl<P> Block<P> {
         Ok(())
     }
 
+    /// Returns whether the transaction can go on as one that only reads: it has changed nothing, and
+    /// this statement, which has just failed, only reads more than a commit can compare.
+    fn can_only_read(&self, statement: &Statement) -> bool {
+        let work = self.work();
+        let reads = matches!(statement, Statement::Select(_));
+        reads && work.exceeds && work.changes.is_empty()
+    }
+
     /// Checks that a statement can run in the transaction.
     fn check_statement(&self, statement: &Statement) -> Result<(), SqlError> {
         match statement {
@@ -413,9 +501,14 @@ impl<P> Block<P> {
             Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
                 if self.mode == TransactionMode::ReadOnly =>
             {
-                Err(SqlError::transaction(
-                    "the transaction is READ ONLY: begin one that is not, to change rows",
-                ))
+                Err(SqlError::transaction(match &self.reads_since {
+                    None => "the transaction is READ ONLY: begin one that is not, to change rows"
+                        .to_owned(),
+                    Some(why) => format!(
+                        "the transaction cannot change rows since it has read more than its commit \
+                         can compare: change them in a transaction that reads less ({why})"
+                    ),
+                }))
             }
             _ => Ok(()),
         }

@@ -34,6 +34,8 @@ pub(in crate::run) struct BlockStore<'a, S: Store> {
     /// Whether the statement finds rows to change them. Then a row counts only if it is not
     /// changed: the change itself must apply at the commit.
     changes: bool,
+    /// Whether the statement may read thin indexes.
+    thin_indexes: bool,
 }
 
 /// A row with its version.
@@ -43,14 +45,21 @@ impl<'a, S: Store> BlockStore<'a, S> {
     pub fn new(
         store: &'a S,
         block: &'a Block<S::Snapshot>,
-        statement: &Statement,
+        (statement, thin_indexes): (&Statement, bool),
     ) -> BlockStore<'a, S> {
         let changes = matches!(statement, Statement::Update(_) | Statement::Delete(_));
         BlockStore {
             store,
             block,
             changes,
+            thin_indexes,
         }
+    }
+
+    /// Notes that the statement reads what the commit cannot compare.
+    fn exceeds(&self, error: StoreError) -> StoreError {
+        self.block.work().exceeds = true;
+        error
     }
 
     fn is_read_only(&self) -> bool {
@@ -87,11 +96,11 @@ impl<'a, S: Store> BlockStore<'a, S> {
         let tables: Vec<TableId> = ranges.iter().map(|read| read.partition.table).collect();
         reads.extend(ranges);
         let Some(pages) = self.store.moment(reads).await? else {
-            return Err(StoreError::begin_again(
+            return Err(self.exceeds(StoreError::begin_again(
                 "the rows that this transaction has used change too often, or are too many to be read \
                  as of one moment"
                     .into(),
-            ));
+            )));
         };
         let mut found = pages.ranges.into_iter();
         let mut work = self.block.work();
@@ -112,7 +121,7 @@ impl<'a, S: Store> BlockStore<'a, S> {
         let rows = ranges.map(|(table, pages)| {
             let table = find(&configuration, *table)?;
             if pages.len() > 1 {
-                return Err(too_many(table));
+                return Err(self.exceeds(too_many(table)));
             }
             decode(table, &pages)
         });
@@ -159,7 +168,7 @@ impl<'a, S: Store> BlockStore<'a, S> {
         let mut wanted = BTreeSet::new();
         for read in reads {
             let table = find(&configuration, read.partition.table)?;
-            let kind = kind_of(table, read)?;
+            let kind = kind_of(table, read).map_err(|error| self.exceeds(error))?;
             let changed = self.changed_rows(table, read, kind)?;
             bases.push(whole_rows(read, kind, self.block.work().changes.len()));
             wanted.extend(changed);
@@ -174,6 +183,7 @@ impl<'a, S: Store> BlockStore<'a, S> {
             pages.push(self.range(&mut work, table, (read, kind, base), found)?);
         }
         if work.ranges.len() > RANGES_MAX {
+            work.exceeds = true;
             return Err(StoreError::plain(format!(
                 "the transaction has read more than {RANGES_MAX} ranges: use several"
             )));
@@ -199,6 +209,7 @@ impl<'a, S: Store> BlockStore<'a, S> {
         let check = match (by_rows, kind) {
             (true, _) => None,
             (false, ReadKind::UniqueKey { is_thin: true }) => {
+                work.exceeds = true;
                 return Err(StoreError::plain(format!(
                     "a transaction that can write cannot compare the keys of a thin index of table \
                      {} at its commit, and no row has this one: look for it before BEGIN",
@@ -311,7 +322,7 @@ fn find(configuration: &Configuration, table: TableId) -> Result<&PlacedTable, S
 }
 
 /// Returns the read of the row with this pk.
-fn read_of_row(
+pub(super) fn read_of_row(
     configuration: &Configuration,
     table: TableId,
     pk: &[u8],
@@ -457,6 +468,10 @@ impl<S: Store> Store for BlockStore<'_, S> {
 
     fn is_transaction(&self) -> bool {
         true
+    }
+
+    fn thin_indexes(&self) -> bool {
+        self.is_read_only() || self.thin_indexes
     }
 
     async fn execute(
