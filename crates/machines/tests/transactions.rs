@@ -1,7 +1,6 @@
 //! One core's part in transactions: reads, holds and checks between a walk, a vote and a decision
 //! (R10, R35, R41).
 
-mod inserts;
 mod pair;
 mod serving;
 
@@ -11,7 +10,7 @@ use machines::core::{ClientId, CoreInput, CoreLimits, CoreOutput};
 use placement::{Value, encode_key, encode_row};
 use protocol::codec::Bytes;
 use protocol::identity::{
-    Epoch, FinishedLine, Incarnation, OperationId, RequestId, SessionId, TableId,
+    Epoch, FinishedLine, Incarnation, OperationId, PartitionId, RequestId, SessionId, TableId,
 };
 use protocol::message::{Agreement, Execute, HoldRelease, PeerMessage, Read, Reply, Request};
 use protocol::operation::{Action, Decision, Mutation, Prepare, RequestResult, Vote};
@@ -20,11 +19,19 @@ use protocol::transaction::{
     digest_of_rows,
 };
 
-use inserts::partition;
 use pair::{configuration, core};
 use serving::Participant;
 
-/// Operations of server 1 end in memory of this test: server 2 coordinates all transactions.
+/// The only partition of a replex.
+fn partition(replex: u8) -> PartitionId {
+    PartitionId {
+        table: TableId(1),
+        replex,
+        number: 0,
+    }
+}
+
+/// A transaction that server 2 coordinates.
 fn transaction(sequence: u64) -> OperationId {
     OperationId {
         head: core(2),

@@ -348,7 +348,8 @@ impl Store for Model {
         for (index, check) in (first..).zip(&ranges) {
             let table = find(&configuration, check.read.partition.table)?;
             let found = page(table, &state.rows[&table.id], &check.read)?;
-            if digest_of_rows(found.rows(), check.versions) != check.digest {
+            let is_cut = found.next.is_some() && found.count < u64::from(check.read.limit);
+            if is_cut || digest_of_rows(found.rows(), check.versions) != check.digest {
                 return Ok(TransactionResult::Aborted {
                     table: table.id,
                     reason: AbortReason::Changed { check: index },

@@ -66,11 +66,6 @@ pub trait Store: Sync {
         false
     }
 
-    /// Returns whether statements may read thin indexes.
-    fn thin_indexes(&self) -> bool {
-        true
-    }
-
     /// Runs the changes of a transaction together, exactly once, if all rows and ranges are
     /// as the checks say.
     fn transact(

@@ -109,7 +109,7 @@ impl World {
         self.submit(number, ticket, operation, deadline_us);
     }
 
-    /// Notes a range that a client has read whole, of a copy that has rows.
+    /// Notes a range that a client has read whole.
     pub fn note_range(&mut self, table: usize, history: usize, ranges: &[Vec<RowPage>]) {
         let (group, call) = &self.history[history];
         let WorkloadOperation::Statement(read) = &call.operation else {
@@ -118,8 +118,7 @@ impl World {
         let translation = &self.tables[table].translation;
         let is_whole = |(range, pages): &(&PartitionRange, &Vec<RowPage>)| {
             let rows: u64 = pages.iter().map(|page| page.count).sum();
-            let copy = &translation.model.copies[range.replex];
-            !copy.is_thin && rows < range.limit as u64
+            rows < range.limit as u64
         };
         let mut whole = read.iter().zip(ranges).filter(is_whole);
         let Some((range, pages)) = whole.next_back() else {
@@ -149,6 +148,8 @@ impl World {
         if !copies.contains(&range.replex) || placed.is_building(number) {
             return None;
         }
+        // The entries of a thin index show which rows there are.
+        let versions = versions && !translation.model.copies[range.replex].is_thin;
         let columns: Vec<u16> = translation.pk_columns();
         let of_pk = rows
             .iter()

@@ -106,8 +106,6 @@ pub(super) struct ReadRequirements<'a> {
     pub columns: Option<&'a [u16]>,
     /// Estimates about tables.
     pub estimates: Estimates<'a>,
-    /// Whether thin indexes may be read.
-    pub thin_indexes: bool,
 }
 
 /// Estimates about tables, for the choice between indexes.

@@ -60,10 +60,7 @@ pub(super) fn by_index(
                 ReplexKind::Hyperspace => hyperspace::candidate(table, replex, &facts, request),
                 _ => candidate(table, replex, &facts, request),
             });
-    let is_possible = |(_, choice): &(AccessRank, AccessChoice)| {
-        request.thin_indexes || !table.layout.is_thin(choice.access.replex)
-    };
-    let mut candidates: Vec<_> = candidates.filter(is_possible).collect();
+    let mut candidates: Vec<_> = candidates.collect();
     candidates.sort_by_key(|(rank, _)| *rank);
     // A row with its key is read at once. The first rows of an order may turn out to be all of
     // them, so they are read only if no other way is left.

@@ -113,7 +113,6 @@ fn of_one(
                 counted: true,
                 columns: Some(&[]),
                 estimates: Estimates::of(context),
-                thin_indexes: context.thin_indexes,
             };
             let (read, _) = read(table, conjuncts, request, scan);
             return Some(AggregateRead {
@@ -138,7 +137,6 @@ fn of_one(
         counted: false,
         columns: columns.as_deref(),
         estimates: Estimates::of(context),
-        thin_indexes: context.thin_indexes,
     };
     let (mut read, is_ordered) = read(table, conjuncts, request, scan);
     read.projection = columns;
@@ -164,7 +162,6 @@ fn of_all(
         counted: false,
         columns: columns.as_deref(),
         estimates: Estimates::of(context),
-        thin_indexes: context.thin_indexes,
     };
     let (mut read, _) = read(table, conjuncts, request, scan);
     read.projection = columns;

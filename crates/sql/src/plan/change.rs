@@ -80,7 +80,6 @@ fn change(
         counted: false,
         columns: Some(&columns),
         estimates,
-        thin_indexes: context.thin_indexes,
     };
     let (choice, estimated) = choose(table, &conjuncts, request);
     let scan = Scan::of(selection.scan, context);

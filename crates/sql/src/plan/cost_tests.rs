@@ -44,7 +44,6 @@ fn planned(text: &str, statistics: &dyn StatisticsSource) -> StatementPlan {
     let mut configuration = servers();
     add_table(&mut configuration, schema(ORDERS));
     let context = Context {
-        thin_indexes: true,
         configuration: &configuration,
         settings: SessionSettings::default(),
         parameters: &[],

@@ -152,7 +152,6 @@ const STARTS: [&str; 8] = [
 fn any_words_are_planned_or_refused() {
     let configuration = configuration();
     let context = Context {
-        thin_indexes: true,
         configuration: &configuration,
         settings: SessionSettings::default(),
         parameters: &[],

@@ -79,8 +79,6 @@ pub struct Context<'a> {
     pub statistics: &'a dyn StatisticsSource,
     /// Whether the plan is shown, so that estimates are wanted although there is no choice.
     pub explains: bool,
-    /// Whether thin indexes may be read.
-    pub thin_indexes: bool,
 }
 
 /// Returns estimates about tables.

@@ -164,7 +164,6 @@ pub(crate) fn whole_table(table: &PlacedTable) -> ReadPlan {
         counted: false,
         columns: None,
         estimates: Estimates::NONE,
-        thin_indexes: true,
     };
     ReadPlan {
         estimated: None,

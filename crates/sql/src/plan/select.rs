@@ -104,7 +104,6 @@ fn read_table(
         counted: false,
         columns: projection.as_deref(),
         estimates: Estimates::of(context),
-        thin_indexes: context.thin_indexes,
     };
     if let Some(projection) = &projection {
         let expressions = items.iter_mut().map(|it| &mut it.expression);

@@ -20,7 +20,6 @@ fn planned_over(
     settings: SessionSettings,
 ) -> Result<StatementPlan, SqlError> {
     let context = Context {
-        thin_indexes: true,
         configuration,
         settings,
         parameters: &[],

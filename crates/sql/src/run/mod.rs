@@ -208,7 +208,6 @@ async fn attempt<S: Store>(
         now_us: now_us(),
         statistics: &statistics,
         explains: false,
-        thin_indexes: store.thin_indexes(),
     };
     let reading = ReadContext {
         store,

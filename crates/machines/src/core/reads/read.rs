@@ -230,7 +230,18 @@ impl CoreMachine {
         let Ok(mut page) = self.begin_page(read, way) else {
             return Ok(None);
         };
-        self.visit_rows((read, None), way, tables, &mut page)?;
+        if partition.is_thin() {
+            // Without what unsettled operations add.
+            let range = KeyRange {
+                start: &read.start,
+                end: read.end.as_deref(),
+                descending: read.descending,
+            };
+            let visit = &mut |key: &[u8], value: &[u8]| page.visit(key, value);
+            range.visit(read.partition.rows_table(), tables, visit)?;
+        } else {
+            self.visit_rows((read, None), way, tables, &mut page)?;
+        }
         let is_cut = page.page.next.is_some() && page.page.count < u64::from(read.limit);
         Ok((page.error.is_none() && !is_cut).then_some(page.page))
     }

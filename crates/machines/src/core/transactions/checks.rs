@@ -137,8 +137,7 @@ impl CoreMachine {
         let read = &check.read;
         let id = read.partition;
         let is_plain = read.redirect.is_none() && read.snapshot.is_none() && read.keys.is_empty();
-        // The entries of a thin index are not the rows.
-        if !is_plain || self.partitions[&id].is_thin() {
+        if !is_plain {
             return Ok(false);
         }
         let locks = &self.partitions[&id].locks;

@@ -5,9 +5,9 @@
 //! remembers each row whose content has mattered for a result. The commit compares these rows, and
 //! fails with SQLSTATE 40001 if one of them has changed.
 //!
-//! A statement can read more than a commit can compare: a range of a thin index, or too many rows. If
-//! nothing is changed yet, the transaction only reads from then on: it reads a snapshot in which
-//! everything is as it has read it so far.
+//! A statement can read more rows than a commit can compare. If nothing is changed yet, the
+//! transaction only reads from then on: it reads a snapshot in which everything is as it has read it
+//! so far.
 //!
 //! A change that a statement has reported as done must apply at the commit as well. It is evaluated
 //! there, so that two transactions can add to the same number. A transaction that only reads uses
@@ -268,8 +268,6 @@ impl<S: Store> SqlSession<S> {
         }
         let mut configuration = self.store.configuration();
         let mut attempts = 0;
-        // The error of a statement that could not use a thin index.
-        let mut refused: Option<SqlError> = None;
         loop {
             attempts += 1;
             let block = self.block.as_mut().expect("callers have one");
@@ -278,7 +276,7 @@ impl<S: Store> SqlSession<S> {
             }
             let work = block.work.get_mut();
             work.expect("nothing panics while it is held").exceeds = false;
-            let store = BlockStore::new(&self.store, block, (statement, refused.is_none()));
+            let store = BlockStore::new(&self.store, block, statement);
             // A stale read would show other rows than the commit compares.
             let mut plain = SessionSettings {
                 stale_reads: false,
@@ -299,17 +297,6 @@ impl<S: Store> SqlSession<S> {
                     self.only_read(error.to_string(), &configuration).await?;
                     attempts -= 1;
                     continue;
-                }
-                Err(Attempt::Failed(error)) if refused.is_none() && block.work().exceeds => {
-                    // By a copy, if the table is small.
-                    refused = Some(error);
-                    attempts -= 1;
-                    continue;
-                }
-                Err(Attempt::Failed(error) | Attempt::Planned(error))
-                    if matches!(error, SqlError::NoIndex { .. }) =>
-                {
-                    return Err(refused.unwrap_or(error));
                 }
                 Err(Attempt::Failed(error)) => return Err(error),
                 Err(Attempt::SnapshotEnded(error)) => {

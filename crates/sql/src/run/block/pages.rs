@@ -15,30 +15,22 @@ pub(super) enum ReadKind {
     PrimaryKey,
     /// A whole key of a unique index.
     UniqueKey { is_thin: bool },
-    /// A range of a copy.
-    Range,
+    /// A range of a copy or of a thin index.
+    Range { is_thin: bool },
 }
 
 /// Returns the kind of a read.
-///
-/// # Errors
-/// The commit cannot compare what the read finds.
-pub(super) fn kind_of(table: &PlacedTable, read: &Read) -> Result<ReadKind, StoreError> {
+pub(super) fn kind_of(table: &PlacedTable, read: &Read) -> ReadKind {
     let replex = usize::from(read.partition.replex);
     let is_primary = replex == table.layout.primary();
     let is_thin = table.layout.is_thin(replex);
     let constraint = table.layout.constraint(&table.schema, replex);
     let of_one =
         (is_primary || constraint == Some(Constraint::Unique)) && is_whole_key(table, read);
-    match (of_one, is_primary, is_thin) {
-        (true, true, _) => Ok(ReadKind::PrimaryKey),
-        (true, false, is_thin) => Ok(ReadKind::UniqueKey { is_thin }),
-        (false, _, false) => Ok(ReadKind::Range),
-        (false, _, true) => Err(StoreError::plain(format!(
-            "a transaction that can write cannot compare a range of a thin index of table {} at its \
-             commit: read the rows before BEGIN, or in a transaction that is READ ONLY",
-            table.schema.name
-        ))),
+    match (of_one, is_primary) {
+        (true, true) => ReadKind::PrimaryKey,
+        (true, false) => ReadKind::UniqueKey { is_thin },
+        (false, _) => ReadKind::Range { is_thin },
     }
 }
 

@@ -34,8 +34,6 @@ pub(in crate::run) struct BlockStore<'a, S: Store> {
     /// Whether the statement finds rows to change them. Then a row counts only if it is not
     /// changed: the change itself must apply at the commit.
     changes: bool,
-    /// Whether the statement may read thin indexes.
-    thin_indexes: bool,
 }
 
 /// A row with its version.
@@ -45,14 +43,13 @@ impl<'a, S: Store> BlockStore<'a, S> {
     pub fn new(
         store: &'a S,
         block: &'a Block<S::Snapshot>,
-        (statement, thin_indexes): (&Statement, bool),
+        statement: &Statement,
     ) -> BlockStore<'a, S> {
         let changes = matches!(statement, Statement::Update(_) | Statement::Delete(_));
         BlockStore {
             store,
             block,
             changes,
-            thin_indexes,
         }
     }
 
@@ -168,7 +165,7 @@ impl<'a, S: Store> BlockStore<'a, S> {
         let mut wanted = BTreeSet::new();
         for read in reads {
             let table = find(&configuration, read.partition.table)?;
-            let kind = kind_of(table, read).map_err(|error| self.exceeds(error))?;
+            let kind = kind_of(table, read);
             let changed = self.changed_rows(table, read, kind)?;
             bases.push(whole_rows(read, kind, self.block.work().changes.len()));
             wanted.extend(changed);
@@ -199,24 +196,18 @@ impl<'a, S: Store> BlockStore<'a, S> {
         (read, kind, base): (&Read, ReadKind, Read),
         found: Vec<VersionedRow>,
     ) -> Result<RowPage, StoreError> {
-        let is_found = !found.is_empty();
-        let by_rows = match kind {
-            ReadKind::PrimaryKey => true,
+        let (check, by_rows) = match kind {
+            ReadKind::PrimaryKey => (None, true),
             // No other row can have the key while the one that was found stays as it is.
-            ReadKind::UniqueKey { .. } => is_found,
-            ReadKind::Range => false,
-        };
-        let check = match (by_rows, kind) {
-            (true, _) => None,
-            (false, ReadKind::UniqueKey { is_thin: true }) => {
-                work.exceeds = true;
-                return Err(StoreError::plain(format!(
-                    "a transaction that can write cannot compare the keys of a thin index of table \
-                     {} at its commit, and no row has this one: look for it before BEGIN",
-                    table.schema.name
-                )));
+            ReadKind::UniqueKey { .. } if !found.is_empty() => (None, true),
+            // The entries of a thin index show which rows there are. Each row shows its content.
+            ReadKind::UniqueKey { is_thin: true } | ReadKind::Range { is_thin: true } => {
+                (Some(range_check(table, base, &found, false)?), true)
             }
-            (false, _) => Some(range_check(table, base, &found, !self.changes)?),
+            ReadKind::UniqueKey { .. } | ReadKind::Range { .. } => (
+                Some(range_check(table, base, &found, !self.changes)?),
+                false,
+            ),
         };
         let mut names: BTreeSet<RowName> = BTreeSet::new();
         for (version, row) in found {
@@ -353,7 +344,13 @@ fn whole_rows(read: &Read, kind: ReadKind, changes: usize) -> Read {
         ..read.clone()
     };
     match kind {
-        ReadKind::Range => Read {
+        // Its entries do not have all columns of a condition.
+        ReadKind::Range { is_thin: true } if read.filter.is_some() => Read {
+            filter: None,
+            limit: u32::MAX,
+            ..whole
+        },
+        ReadKind::Range { .. } => Read {
             limit: read.limit.saturating_add(more),
             ..whole
         },
@@ -468,10 +465,6 @@ impl<S: Store> Store for BlockStore<'_, S> {
 
     fn is_transaction(&self) -> bool {
         true
-    }
-
-    fn thin_indexes(&self) -> bool {
-        self.is_read_only() || self.thin_indexes
     }
 
     async fn execute(
