@@ -20,7 +20,7 @@ BEGIN READ ONLY; SELECT count(*), max(balance) FROM accounts; SELECT id FROM ent
 BEGIN; INSERT INTO accounts VALUES (9, 'ann', 0); COMMIT;
 BEGIN; INSERT INTO accounts VALUES (1, 'x', 0);
 BEGIN; SELECT count(*) FROM accounts WHERE id > 1; UPDATE accounts SET balance = balance - 1 WHERE balance > 100; SELECT balance FROM accounts ORDER BY balance LIMIT 2; ROLLBACK;
-BEGIN; SELECT * FROM entries WHERE account = 1;
+BEGIN; SELECT id FROM entries WHERE account = 1 ORDER BY id; UPDATE entries SET amount = 7 WHERE account = 1; SELECT id, amount FROM entries WHERE account = 1 ORDER BY id; COMMIT;
 BEGIN; CREATE TABLE t (id bigint PRIMARY KEY);
 BEGIN READ ONLY; DELETE FROM accounts WHERE id = 1;
 INSERT INTO accounts VALUES (4, 'cat', 0), (5, 'ann', 0);
