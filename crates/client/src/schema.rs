@@ -1,8 +1,8 @@
 //! A builder for schemas, which refers to columns by name.
 
 use placement::{
-    Column, ColumnType, Constraint, Durability, Index, Schema, SchemaError, ThinIndex, Value,
-    ascending,
+    Column, ColumnType, Constraint, Durability, Index, Schema, SchemaError, TableConstraints,
+    ThinIndex, Value, ascending,
 };
 
 /// The number of partitions per replex, unless the schema sets another one.
@@ -71,6 +71,7 @@ impl SchemaBuilder {
                 local_entries: true,
                 durability: Durability::Sync,
                 primary_partition_columns: None,
+                constraints: TableConstraints::default(),
             },
             primary_key: Vec::new(),
             indexes: Vec::new(),

@@ -21,7 +21,7 @@ use session::{SessionOperation, SessionOutcome};
 use crate::client::{Client, other_outcome};
 use crate::error::Error;
 use crate::rows::Row;
-use crate::table::{IndexSelector, Table};
+use crate::table::{IndexSelector, Table, check_failed};
 
 /// A transaction in the making. Nothing of it happens before [`Transaction::commit`], and dropping
 /// it needs no rollback.
@@ -113,6 +113,7 @@ impl Client {
                 }
             }
             AbortReason::Invalid { message } => message.clone(),
+            AbortReason::CheckFailed { constraint } => check_failed(name, constraint),
             AbortReason::NotApplied { change, .. } => format!(
                 "change number {change} of the transaction, in table {name}, found nothing to change"
             ),

@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use placement::{Layout, Schema, assign};
 use protocol::codec::Wire;
 use protocol::configuration::{Place, PlacedTable};
+use protocol::expression::check_constraints;
 use protocol::identity::{CoreId, Epoch, ServerId, TableId};
 use protocol::message::CoordinatorReply;
 
@@ -30,6 +31,7 @@ impl Coordinator {
         schema
             .validate()
             .map_err(|error| Refused::new(error.message))?;
+        check_constraints(&schema).map_err(Refused::new)?;
         self.check_waiting()?;
         if let Some(table) = self.state.configuration.table_named(&schema.name) {
             if !if_not_exists {

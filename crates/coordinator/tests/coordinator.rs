@@ -11,7 +11,8 @@ use coordinator::{
     RequesterId,
 };
 use placement::{
-    Column, ColumnType, Cut, Durability, FurtherCopy, Index, Placement, Schema, prove,
+    Column, ColumnType, Cut, Durability, FurtherCopy, Index, Placement, Schema, TableConstraints,
+    prove,
 };
 use proptest::prelude::*;
 use protocol::codec::Wire;
@@ -163,6 +164,7 @@ fn table(name: u8, failures: u8) -> Schema {
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: None,
+        constraints: TableConstraints::default(),
     }
 }
 

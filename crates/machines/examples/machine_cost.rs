@@ -8,8 +8,8 @@ use std::sync::Arc;
 use machines::core::{ClientId, CoreIdentity, CoreInput, CoreLimits, CoreMachine, CoreOutput};
 use placement::tables::MemoryTables;
 use placement::{
-    Column, ColumnType, Durability, Index, Layout, Schema, Value, encode_key, encode_row,
-    prefix_end,
+    Column, ColumnType, Durability, Index, Layout, Schema, TableConstraints, Value, encode_key,
+    encode_row, prefix_end,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, Place, PlacedTable, Server, ServerState};
@@ -127,6 +127,7 @@ fn schema() -> Schema {
         local_entries: true,
         durability: Durability::Replicated,
         primary_partition_columns: None,
+        constraints: TableConstraints::default(),
     }
 }
 

@@ -14,7 +14,7 @@ use goldenscript::{ArgumentConsumer, Command, Context, Runner};
 use machines::core::CoreLimits;
 use placement::{
     Column, ColumnType, Constraint, Cut, Durability, FurtherCopy, Index, Schema, Share,
-    SlotConstraints, Value, encode_key, encode_row, prefix_end,
+    SlotConstraints, TableConstraints, Value, encode_key, encode_row, prefix_end,
 };
 use protocol::codec::Bytes;
 use protocol::expression::{Assignment, BinaryOperator, Expression};
@@ -83,6 +83,7 @@ impl Scenario {
                 Some(_) => Durability::Replicated,
             },
             primary_partition_columns: None,
+            constraints: TableConstraints::default(),
         };
         if let Some(divisions) = arguments.take_key("hybrid") {
             let (primary, first) = divisions.split_once('.').ok_or("as in hybrid=2.2")?;

@@ -5,8 +5,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use placement::{
-    Column, ColumnType, Durability, Layout, RowView, Schema, Value, ValueRef, encode_key,
-    encode_row, median,
+    Column, ColumnType, Durability, Layout, RowView, Schema, TableConstraints, Value, ValueRef,
+    encode_key, encode_row, median,
 };
 
 const ROUNDS: usize = 11;
@@ -33,6 +33,7 @@ fn main() {
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: None,
+        constraints: TableConstraints::default(),
     };
     let layout = Layout::base(&schema);
     let values: Vec<Value> = (0..10)

@@ -14,8 +14,10 @@ extern crate alloc;
 mod advisor;
 mod alter;
 mod assignment;
+mod constraints;
 mod copies;
 mod cover;
+mod expression;
 mod further;
 mod grid;
 mod hybrid;
@@ -43,9 +45,11 @@ pub use advisor::{
     even_factors,
 };
 pub use assignment::{AssignmentError, assign};
+pub use constraints::{CHECKS_MAX, CheckConstraint, TableConstraints};
 pub use cover::{
     COVER_STEPS_MAX, Cover, CoverCosts, CoverMember, RowAccess, access, cover, cover_constraints,
 };
+pub use expression::{BinaryOperator, Expression, UnaryOperator};
 pub use further::{Cut, Dimension, FurtherCopy, Share};
 pub use grid::{Axis, KeySpace, Layout, Replex, ReplexKind};
 pub use hybrid::GridError;

@@ -8,6 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::constraints::TableConstraints;
 use crate::further::FurtherCopy;
 use crate::sort::SortColumn;
 use crate::value::{ColumnType, Value};
@@ -137,6 +138,8 @@ pub struct Schema {
     /// The number of leading columns of the primary key that determine the partition; none means
     /// all columns.
     pub primary_partition_columns: Option<u8>,
+    /// The constraints that the primaries test.
+    pub constraints: TableConstraints,
 }
 
 /// The fault of a schema, and the remedy. The user changes the statement and tries again.

@@ -7,6 +7,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
+use crate::constraints::CHECKS_MAX;
 use crate::further::{Cut, FurtherCopy};
 use crate::grid::Layout;
 use crate::schema::{
@@ -38,6 +39,7 @@ impl Schema {
             self.partitions
         );
         self.check_thin()?;
+        self.check_constraints()?;
         self.check_further()
     }
 
@@ -208,6 +210,33 @@ impl Schema {
             );
             let columns = [columns_of(&index.columns), index.included.clone()].concat();
             self.check_key(&format!("index {name}"), &columns)?;
+        }
+        Ok(())
+    }
+
+    /// Checks the names of the constraints, and which columns they name. Crate `protocol` checks the
+    /// types of their conditions.
+    fn check_constraints(&self) -> Result<(), SchemaError> {
+        let table = &self.name;
+        let checks = &self.constraints.checks;
+        ensure!(
+            checks.len() <= CHECKS_MAX,
+            "table {table} has {} CHECK constraints, the limit is {CHECKS_MAX}: join some by AND",
+            checks.len()
+        );
+        for check in checks {
+            check_name("constraint", &check.name)?;
+        }
+        for pair in checks.windows(2) {
+            ensure!(
+                pair[0].name != pair[1].name,
+                "table {table} has two constraints named {}: rename one",
+                pair[0].name
+            );
+            ensure!(
+                pair[0].name < pair[1].name,
+                "the CHECK constraints of table {table} are not in the order of their names"
+            );
         }
         Ok(())
     }

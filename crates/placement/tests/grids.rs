@@ -5,8 +5,8 @@ mod cases;
 
 use cases::{all_rows, column, config, flights, layout, shared_log, table};
 use placement::{
-    ColumnType, Constraint, Layout, ReplexKind, Residue, RowView, Schema, SlotConstraints, Value,
-    ValueRef, encode_key, encode_row,
+    CheckConstraint, ColumnType, Constraint, Expression, Layout, ReplexKind, Residue, RowView,
+    Schema, SlotConstraints, Value, ValueRef, encode_key, encode_row,
 };
 use proptest::prelude::*;
 
@@ -273,6 +273,35 @@ fn bad_names_and_columns_are_refused() {
         (
             |it| it.columns[1].default = Some(Value::Null),
             "column tail_number of table flights is NOT NULL but its default is NULL: give another default or allow NULL",
+        ),
+    ]);
+}
+
+#[test]
+fn bad_constraints_are_refused() {
+    fn checks(names: &[&str]) -> Vec<CheckConstraint> {
+        let check = |name: &&str| CheckConstraint {
+            name: (*name).into(),
+            condition: Expression::Literal(Value::Bool(true)),
+        };
+        names.iter().map(check).collect()
+    }
+    assert_refused(&[
+        (
+            |it| it.constraints.checks = checks(&["a", "a"]),
+            "table flights has two constraints named a: rename one",
+        ),
+        (
+            |it| it.constraints.checks = checks(&["b", "a"]),
+            "the CHECK constraints of table flights are not in the order of their names",
+        ),
+        (
+            |it| it.constraints.checks = checks(&["x y"]),
+            "is not a name: use letters, digits and _, and no digit first",
+        ),
+        (
+            |it| it.constraints.checks = checks(&["a"; 101]),
+            "table flights has 101 CHECK constraints, the limit is 100: join some by AND",
         ),
     ]);
 }

@@ -17,7 +17,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use placement::{Axis, KeySpace, Layout, Replex, ReplexKind, Residue, SlotConstraints};
-use placement::{Column, Constraint, Durability, Index, Schema};
+use placement::{CheckConstraint, Column, Constraint, Durability, Index, Schema, TableConstraints};
 use placement::{
     ColumnType, Placement, PlacementProof, TableReport, decision_position, members_at_risk, prove,
 };
@@ -28,6 +28,7 @@ pub use changes::ConfigurationChanges;
 pub use tables::PlacedTables;
 
 use crate::codec::{DecodeError, Reader, Wire, wire_enum, wire_struct};
+use crate::expression::check_constraints;
 use crate::identity::{CoreId, Epoch, Incarnation, PartitionId, ServerId, TableId};
 
 /// The configuration that servers and clients agree on.
@@ -452,6 +453,7 @@ impl Configuration {
             return fault("a table is of a later epoch than its configuration");
         }
         schema.validate().map_err(|error| error.message)?;
+        check_constraints(schema)?;
         layout.validate(schema).map_err(|error| error.message)?;
         let counts = (0..layout.replexes.len()).map(|replex| layout.partition_count(replex));
         if !counts.eq(placement.iter().map(|places| places.len() as u32)) {
@@ -685,7 +687,10 @@ wire_struct!(Schema {
     local_entries,
     durability,
     primary_partition_columns,
+    constraints,
 });
+wire_struct!(TableConstraints { checks });
+wire_struct!(CheckConstraint { name, condition });
 wire_struct!(Column {
     name,
     column_type,

@@ -93,6 +93,11 @@ pub enum RequestResult {
         /// For people: what happened to what, and what to do.
         message: String,
     },
+    /// The row would violate a CHECK constraint.
+    CheckFailed {
+        /// The name of the constraint.
+        constraint: String,
+    },
     /// The request waited too long behind another operation, and nothing was changed. Retry it as a
     /// new request (R8).
     Conflict,
@@ -117,6 +122,7 @@ impl RequestResult {
                 RequestResult::NotDense { replex, expected }
             }
             AbortReason::Invalid { message } => RequestResult::Invalid { message },
+            AbortReason::CheckFailed { constraint } => RequestResult::CheckFailed { constraint },
             AbortReason::Conflict => RequestResult::Conflict,
             AbortReason::NotApplied { .. } | AbortReason::Changed { .. } => return None,
         })
@@ -131,6 +137,7 @@ impl RequestResult {
                 AbortReason::NotDense { replex, expected }
             }
             RequestResult::Invalid { message } => AbortReason::Invalid { message },
+            RequestResult::CheckFailed { constraint } => AbortReason::CheckFailed { constraint },
             RequestResult::Applied { .. }
             | RequestResult::Kept
             | RequestResult::NotFound
@@ -339,6 +346,7 @@ wire_enum!(RequestResult {
     6 => Invalid { message },
     7 => Conflict,
     8 => Transaction(result),
+    9 => CheckFailed { constraint },
 });
 wire_enum!(OldRow {
     0 => Absent,

@@ -60,6 +60,11 @@ pub enum AbortReason {
         /// For people: what happened to what, and what to do.
         message: String,
     },
+    /// A row would violate a CHECK constraint.
+    CheckFailed {
+        /// The name of the constraint.
+        constraint: String,
+    },
     /// A change that must apply did not.
     NotApplied {
         /// Its index.
@@ -126,6 +131,7 @@ wire_enum!(TransactionResult {
 wire_enum!(AbortReason {
     0 => Duplicate { replex, key }, 1 => NotDense { replex, expected }, 2 => Invalid { message },
     3 => NotApplied { change, outcome }, 4 => Changed { check }, 5 => Conflict,
+    6 => CheckFailed { constraint },
 });
 wire_struct!(TransactionPart {
     member,

@@ -5,7 +5,7 @@
 use machines::core::CoreLimits;
 use placement::{
     Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, Schema, Share,
-    SortColumn, ThinIndex,
+    SortColumn, TableConstraints, ThinIndex,
 };
 
 use crate::model::{self, COLUMNS};
@@ -374,6 +374,7 @@ fn draw_schema(random: &mut Random) -> Schema {
         name: "simulated".into(),
         columns: columns.collect(),
         primary_partition_columns: None,
+        constraints: TableConstraints::default(),
         primary_key,
         indexes,
         partitions,

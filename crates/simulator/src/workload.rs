@@ -676,6 +676,9 @@ impl Translation {
             RequestResult::Transaction(_) => {
                 return Err(format!("a single write has the result {result:?}"));
             }
+            RequestResult::CheckFailed { constraint } => {
+                return Err(format!("no table has the constraint {constraint}"));
+            }
             RequestResult::Invalid { message } => {
                 return Err(format!("a valid mutation was called invalid: {message}"));
             }

@@ -122,6 +122,15 @@ pub enum SqlError {
         /// The completed part of the statement.
         done: StatementProgress,
     },
+    /// The row would violate a CHECK constraint (SQLSTATE 23514).
+    CheckFailed {
+        /// The table.
+        table: String,
+        /// The constraint.
+        constraint: String,
+        /// The completed part of the statement.
+        done: StatementProgress,
+    },
     /// Other operations held the row for too long. The row was not changed: run the statement
     /// again.
     Conflict {
@@ -303,6 +312,15 @@ impl fmt::Display for SqlError {
                 message,
                 done,
             } => write!(f, "table {table}: {message}{done}"),
+            SqlError::CheckFailed {
+                table,
+                constraint,
+                done,
+            } => write!(
+                f,
+                "new row for relation \"{table}\" violates check constraint \"{constraint}\" \
+                 (SQLSTATE 23514){done}"
+            ),
             SqlError::Conflict { table, done } => write!(
                 f,
                 "other operations held the row of table {table} for too long: run the statement \

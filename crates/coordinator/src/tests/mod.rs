@@ -23,7 +23,9 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use placement::{Column, ColumnType, Cut, Durability, FurtherCopy, Index, Schema, Share, prove};
+use placement::{
+    Column, ColumnType, Cut, Durability, FurtherCopy, Index, Schema, Share, TableConstraints, prove,
+};
 use protocol::configuration::{PlacedTable, Server, ServerState};
 use protocol::identity::{Incarnation, SessionId, TableId};
 use protocol::message::CoordinatorReply as Reply;
@@ -304,6 +306,7 @@ fn table(name: &str, failures: u8) -> Schema {
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: None,
+        constraints: TableConstraints::default(),
     }
 }
 

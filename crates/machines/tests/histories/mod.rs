@@ -16,7 +16,7 @@ use machines::core::CoreLimits;
 use placement::tables::Tables;
 use placement::{
     Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, RowView,
-    Schema, Share, ThinIndex, Value, encode_key, encode_row,
+    Schema, Share, TableConstraints, ThinIndex, Value, encode_key, encode_row,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{MoveProgress, PartitionState};
@@ -127,6 +127,7 @@ fn schema(random: &mut Random) -> Schema {
         local_entries: !random.one_in(4),
         durability: [Durability::Sync, Durability::Replicated][random.below(2) as usize],
         primary_partition_columns: None,
+        constraints: TableConstraints::default(),
     };
     if random.one_in(3) {
         let of = [None, Some(0)][random.below(2) as usize];

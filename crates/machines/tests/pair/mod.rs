@@ -1,6 +1,6 @@
 //! The shared part of tests of one machine alone: the configuration that it is part of.
 
-use placement::{Column, ColumnType, Durability, Index, Layout, Schema};
+use placement::{Column, ColumnType, Durability, Index, Layout, Schema, TableConstraints};
 use protocol::configuration::{Configuration, Place, PlacedTable, Server, ServerState};
 use protocol::identity::{CoreId, Epoch, Incarnation, ServerId, TableId};
 
@@ -38,6 +38,7 @@ pub fn configuration() -> Configuration {
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: None,
+        constraints: TableConstraints::default(),
     };
     let server = |id| Server {
         id: ServerId(id),

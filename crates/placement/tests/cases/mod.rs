@@ -3,7 +3,7 @@
 
 use placement::{
     Axis, Column, ColumnType, Constraint, Durability, Index, KeySpace, Layout, Replex, ReplexKind,
-    Schema, Value,
+    Schema, TableConstraints, Value,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -167,6 +167,7 @@ pub fn table(partitions: u32, indexes: usize, failures_tolerated: u8) -> Schema 
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: None,
+        constraints: TableConstraints::default(),
     }
 }
 
@@ -195,6 +196,7 @@ pub fn flights(partitions: u32, failures_tolerated: u8) -> Schema {
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: None,
+        constraints: TableConstraints::default(),
     }
 }
 

@@ -4,7 +4,10 @@
 //! here can fail on a row only because of its values (an overflow, a division by zero, a text
 //! that becomes too long, a pattern). Every request from outside passes through this once.
 
-use placement::{Column, ColumnType};
+use alloc::format;
+use alloc::string::String;
+
+use placement::{Column, ColumnType, Schema};
 
 use super::{BinaryOperator, Expression, ExpressionError, UnaryOperator};
 use crate::codec::DEPTH_MAX;
@@ -39,6 +42,20 @@ pub fn check_condition(
     scope: Scope,
 ) -> Result<(), ExpressionError> {
     boolean(check(expression, columns, scope)?)
+}
+
+/// Checks that the conditions of a table's constraints are valid.
+///
+/// # Errors
+/// One is not. Contains the reason, for people.
+pub fn check_constraints(schema: &Schema) -> Result<(), String> {
+    for check in &schema.constraints.checks {
+        check_condition(&check.condition, &schema.columns, Scope::Row).map_err(|error| {
+            let (name, table) = (&check.name, &schema.name);
+            format!("constraint {name} of table {table}: {error}")
+        })?;
+    }
+    Ok(())
 }
 
 /// Checks that the expression's value can be assigned to a column of this type.

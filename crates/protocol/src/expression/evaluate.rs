@@ -9,7 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-use placement::{ColumnType, ROW_BYTES_MAX, RowView, Value, ValueRef};
+use placement::{ColumnType, ROW_BYTES_MAX, RowView, Schema, Value, ValueRef};
 
 use super::budget::Budget;
 use super::{BinaryOperator, Expression, ExpressionError, UnaryOperator, like};
@@ -79,6 +79,25 @@ pub fn holds(
         ValueRef::Null => Ok(false),
         other => Err(not_boolean(other)),
     }
+}
+
+/// Returns the name of the first CHECK constraint that a row violates; none if it satisfies all. A
+/// condition that is NULL is satisfied.
+pub fn failed_check<'a>(
+    schema: &'a Schema,
+    row: &dyn Columns,
+) -> Result<Option<&'a str>, ExpressionError> {
+    for check in &schema.constraints.checks {
+        match Evaluator::new(row, None)
+            .value(&check.condition, 0)?
+            .as_ref()
+        {
+            ValueRef::Bool(true) | ValueRef::Null => {}
+            ValueRef::Bool(false) => return Ok(Some(&check.name)),
+            other => return Err(not_boolean(other)),
+        }
+    }
+    Ok(None)
 }
 
 /// A value of the row or of the expression, or one that was made.

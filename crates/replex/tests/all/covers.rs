@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use client::{Client, ConnectOptions, Error, IfExists, Retry, Table};
 use placement::{
-    Column, ColumnType, CoverCosts, Cut, Durability, FurtherCopy, Index, Schema, Share, Value,
-    cover,
+    Column, ColumnType, CoverCosts, Cut, Durability, FurtherCopy, Index, Schema, Share,
+    TableConstraints, Value, cover,
 };
 use protocol::configuration::routes;
 use protocol::configuration::{Configuration, ServerState};
@@ -179,6 +179,7 @@ fn schema() -> Schema {
         local_entries: true,
         durability: Durability::Replicated,
         primary_partition_columns: None,
+        constraints: TableConstraints::default(),
     }
 }
 

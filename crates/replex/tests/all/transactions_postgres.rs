@@ -159,7 +159,8 @@ async fn transactions_end_as_those_of_postgresql() {
         let mut random = Draw(seed);
         (both.seed, both.log) = (seed, Vec::new());
         both.run(
-            "CREATE TABLE accounts (id bigint PRIMARY KEY, owner text UNIQUE, balance bigint NOT NULL)",
+            "CREATE TABLE accounts (id bigint PRIMARY KEY, owner text UNIQUE, balance bigint NOT NULL,
+             CHECK (balance BETWEEN -40 AND 60), CHECK (owner = 'o3' OR balance <> 7))",
         )
         .await;
         // With it, ranges of balances are read by a thin index.

@@ -11,7 +11,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ::coordinator::CoordinatorSettings;
-use placement::{Column, ColumnType, Constraint, Durability, Index, Schema, Value};
+use placement::{
+    Column, ColumnType, Constraint, Durability, Index, Schema, TableConstraints, Value,
+};
 use placement::{encode_key, encode_row, prefix_end};
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PlacedTable};
@@ -248,6 +250,7 @@ pub fn people(durability: Durability) -> Schema {
         local_entries: true,
         durability,
         primary_partition_columns: None,
+        constraints: TableConstraints::default(),
     }
 }
 

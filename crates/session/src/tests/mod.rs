@@ -16,7 +16,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use placement::{
-    Column, ColumnType, Durability, Index, Layout, Schema, Value, encode_key, encode_row,
+    Column, ColumnType, Durability, Index, Layout, Schema, TableConstraints, Value, encode_key,
+    encode_row,
 };
 use protocol::configuration::{Configuration, Place, PlacedTable, Server, ServerState};
 use protocol::identity::{CoreId, Epoch, Incarnation, PartitionId, ServerId, TableId};
@@ -53,6 +54,7 @@ pub fn schema() -> Schema {
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: None,
+        constraints: TableConstraints::default(),
     }
 }
 

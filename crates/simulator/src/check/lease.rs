@@ -124,7 +124,7 @@ impl Leases {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use placement::{Durability, Layout, Schema};
+    use placement::{Durability, Layout, Schema, TableConstraints};
     use protocol::configuration::Place;
 
     /// Returns a configuration of one table, as it is since an epoch, on cores of three servers.
@@ -133,6 +133,7 @@ mod tests {
             name: "t".into(),
             columns: Vec::new(),
             primary_partition_columns: None,
+            constraints: TableConstraints::default(),
             primary_key: Vec::new(),
             indexes: Vec::new(),
             partitions: 3,

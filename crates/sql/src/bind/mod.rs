@@ -94,6 +94,15 @@ impl<'a> Scope<'a> {
         Ok(conjuncts)
     }
 
+    /// Returns the condition of a CHECK constraint. Unlike in a WHERE, NULL is not false.
+    pub fn check(&self, condition: &Expr) -> Result<Expression, SqlError> {
+        let bound = self.bind(condition, 0)?;
+        let (bound, _) = self.resolve(bound, Some(ColumnType::Bool), condition)?;
+        expression::check_condition(&bound, self.columns(), self.names())
+            .map_err(|error| expression_error(condition, error))?;
+        Ok(bound)
+    }
+
     /// Returns an output expression, and the type of its values. The type is none if they are
     /// always NULL.
     pub fn output(&self, expression: &Expr) -> Result<(Expression, Option<ColumnType>), SqlError> {

@@ -70,7 +70,8 @@ impl ImportLedger {
             Err(
                 error @ (SqlError::Duplicate { .. }
                 | SqlError::NotDense { .. }
-                | SqlError::Invalid { .. }),
+                | SqlError::Invalid { .. }
+                | SqlError::CheckFailed { .. }),
             ) => lines.bad_line(line, of_a_line(error), skip_errors),
             // The store does not write: the next line would fare no better.
             Err(error) => {

@@ -5,16 +5,24 @@
 //! coordinator checks whether its servers can carry it.
 
 use client::PARTITIONS_DEFAULT;
-use placement::{Column, Constraint, Durability, Schema, Value};
+use placement::{Column, Constraint, Durability, Schema, TableConstraints, Value};
 use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use sqlparser::ast::{self, ColumnOption, TableConstraint};
 
+use super::constraints;
 use super::create_index::{key_columns, partition_columns, positions, prefix, push_index};
 use super::{made_up_name, object_name, text_of};
 use crate::bind;
 use crate::error::SqlError;
 use crate::spelling::{column_type, name};
 use crate::statement::{CreateIndex, IndexKind, Statement};
+
+/// The constraints of a table that need all of its columns.
+#[derive(Default)]
+struct FoundConstraints {
+    unique: Vec<CreateIndex>,
+    checks: Vec<ast::CheckConstraint>,
+}
 
 /// The number of tolerated failures, unless the statement sets it.
 pub const FAILURES_TOLERATED_DEFAULT: u8 = 1;
@@ -45,18 +53,20 @@ pub(super) fn table(mut create: ast::CreateTable) -> Result<Statement, SqlError>
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: None,
+        constraints: TableConstraints::default(),
     };
-    let mut unique = Vec::new();
+    let mut found = FoundConstraints::default();
     for definition in columns {
-        column(&mut schema, definition, &mut unique)?;
+        column(&mut schema, definition, &mut found)?;
     }
     for constraint in constraints {
-        table_constraint(&mut schema, constraint, &mut unique)?;
+        table_constraint(&mut schema, constraint, &mut found)?;
     }
+    constraints::add_checks(&mut schema, found.checks)?;
     for column in schema.primary_key.clone() {
         schema.columns[column].nullable = false;
     }
-    for index in unique {
+    for index in found.unique {
         push_index(&mut schema, index)?;
     }
     table_options(&mut schema, options)?;
@@ -112,7 +122,7 @@ pub(super) fn drop(statement: ast::Statement) -> Result<Statement, SqlError> {
 fn column(
     schema: &mut Schema,
     definition: ast::ColumnDef,
-    unique: &mut Vec<CreateIndex>,
+    found: &mut FoundConstraints,
 ) -> Result<(), SqlError> {
     let column = name(&definition.name);
     let column_type = column_type(&definition.data_type)?;
@@ -136,12 +146,17 @@ fn column(
             }
             ColumnOption::Unique(_) => {
                 let columns = vec![column.clone()];
-                unique.push(unique_index(schema, option.name.as_ref(), columns));
+                let given = option.name.as_ref();
+                found.unique.push(unique_index(schema, given, columns));
             }
+            ColumnOption::Check(check) => found.checks.push(ast::CheckConstraint {
+                name: option.name.or(check.name),
+                ..check
+            }),
             other => {
                 return Err(SqlError::unsupported(
                     format!("\"{other}\" of column {column}"),
-                    "a column takes NOT NULL, DEFAULT with a constant, PRIMARY KEY and UNIQUE",
+                    "a column takes NOT NULL, DEFAULT with a constant, PRIMARY KEY, UNIQUE and CHECK",
                 ));
             }
         }
@@ -173,7 +188,7 @@ fn unique_index(schema: &Schema, given: Option<&ast::Ident>, columns: Vec<String
 fn table_constraint(
     schema: &mut Schema,
     constraint: TableConstraint,
-    unique: &mut Vec<CreateIndex>,
+    found: &mut FoundConstraints,
 ) -> Result<(), SqlError> {
     match constraint {
         TableConstraint::PrimaryKey(key)
@@ -191,12 +206,15 @@ fn table_constraint(
         {
             let columns = key_columns(&key.columns, &schema.name)?;
             let given = key.name.or(key.index_name);
-            unique.push(unique_index(schema, given.as_ref(), columns));
+            let index = unique_index(schema, given.as_ref(), columns);
+            found.unique.push(index);
         }
+        TableConstraint::Check(check) => found.checks.push(check),
         other => {
             return Err(SqlError::unsupported(
                 format!("\"{other}\""),
-                "a table takes PRIMARY KEY (columns), UNIQUE (columns) and INDEX name (columns)",
+                "a table takes PRIMARY KEY (columns), UNIQUE (columns), CHECK (condition) and INDEX name \
+                 (columns)",
             ));
         }
     }

@@ -7,6 +7,7 @@
 
 mod alter;
 mod change;
+mod constraints;
 mod create;
 mod create_index;
 mod indexes;

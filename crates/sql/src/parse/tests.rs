@@ -429,7 +429,10 @@ fn unsupported_syntax_is_refused_by_name() {
         ("CREATE TABLE t (a varchar(20))", "the type VARCHAR(20)"),
         ("CREATE TABLE t (a numeric)", "the type NUMERIC"),
         ("CREATE TABLE t (a bigint REFERENCES u)", "of column a"),
-        ("CREATE TABLE t (a bigint CHECK (a > 0))", "of column a"),
+        (
+            "CREATE TABLE t (a bigint CHECK (a > 0) NO INHERIT)",
+            "CHECK (a > 0) NO INHERIT",
+        ),
         ("CREATE TABLE t AS SELECT 1", "\"CREATE TABLE"),
         ("CREATE TEMP TABLE t (a bigint)", "\"CREATE TEMP"),
         ("CREATE VIEW v AS SELECT 1", "CREATE VIEW"),

@@ -44,7 +44,7 @@ pub(super) fn range(schema: &Schema, column: usize, range: &ValueRange) -> Strin
 }
 
 /// Returns the text of an expression. Compound operands are in parentheses.
-pub(super) fn expression(schema: &Schema, expression: &Expression) -> String {
+pub(crate) fn expression(schema: &Schema, expression: &Expression) -> String {
     let column = |position: u16| schema.columns[usize::from(position)].name.as_str();
     match expression {
         Expression::Column(position) => column(*position).to_string(),

@@ -226,6 +226,7 @@ impl SqlError {
             SqlError::Duplicate { done, .. }
             | SqlError::NotDense { done, .. }
             | SqlError::Invalid { done, .. }
+            | SqlError::CheckFailed { done, .. }
             | SqlError::Conflict { done, .. }
             | SqlError::Store { done, .. } => *done = progress,
             _ => {}

@@ -120,7 +120,7 @@ fn description(configuration: &Configuration, table: &PlacedTable) -> StatementO
         true => "Copies",
         false => "Copies and thin indexes",
     };
-    StatementOutcome::Description(vec![
+    let mut description = vec![
         (format!("Table {}", schema.name), columns(table)),
         (
             format!(
@@ -131,7 +131,22 @@ fn description(configuration: &Configuration, table: &PlacedTable) -> StatementO
             ),
             copies(table, &report),
         ),
-    ])
+    ];
+    let constraints = constraints(table);
+    if !constraints.rows.is_empty() {
+        description.push(("Constraints".to_string(), constraints));
+    }
+    StatementOutcome::Description(description)
+}
+
+/// Returns the constraints of a table that its columns and indexes do not show.
+fn constraints(table: &PlacedTable) -> ResultRows {
+    let schema = &table.schema;
+    let checks = schema.constraints.checks.iter().map(|check| {
+        let condition = text::expression(schema, &check.condition);
+        vec![check.name.clone(), format!("CHECK ({condition})")]
+    });
+    rows(&["constraint", "definition"], checks.collect())
 }
 
 fn columns(table: &PlacedTable) -> ResultRows {

@@ -390,6 +390,8 @@ mod analyze_tests;
 #[cfg(test)]
 mod block_tests;
 #[cfg(test)]
+mod constraint_tests;
+#[cfg(test)]
 mod estimates_tests;
 #[cfg(test)]
 mod size_tests;

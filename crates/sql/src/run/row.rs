@@ -2,7 +2,7 @@
 
 use placement::{RowView, Schema, Value};
 use protocol::configuration::PlacedTable;
-use protocol::expression::{Assignment, Columns, Expression, evaluate_for, holds};
+use protocol::expression::{Assignment, Columns, Expression, evaluate_for, failed_check, holds};
 use protocol::operation::{Action, Mutation, RequestResult};
 
 /// Returns the row that a mutation leaves, if it leaves one.
@@ -32,6 +32,12 @@ pub(crate) fn row_after(
             },
         }
     };
+    // As in PostgreSQL, a proposed row must be valid, even if it does not take its place.
+    if let Action::Insert { row } | Action::InsertOrKeep { row } | Action::Upsert { row, .. } =
+        &mutation.action
+    {
+        satisfies_checks(schema, &decode(row))?;
+    }
     Ok(match (&mutation.action, old) {
         (Action::Insert { row }, None) | (Action::InsertOrKeep { row }, None) => Some(decode(row)),
         (Action::Upsert { row, .. }, None) => Some(decode(row)),
@@ -94,5 +100,18 @@ fn assigned(
         }
         new[usize::from(assignment.column)] = value;
     }
+    satisfies_checks(schema, &new)?;
     Ok(new)
+}
+
+fn satisfies_checks(schema: &Schema, row: &Vec<Value>) -> Result<(), RequestResult> {
+    match failed_check(schema, row) {
+        Ok(None) => Ok(()),
+        Ok(Some(constraint)) => Err(RequestResult::CheckFailed {
+            constraint: constraint.into(),
+        }),
+        Err(error) => Err(RequestResult::Invalid {
+            message: error.to_string(),
+        }),
+    }
 }

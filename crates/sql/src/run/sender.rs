@@ -69,6 +69,11 @@ impl<S: Store> Sender<'_, S> {
                 message,
                 done,
             },
+            RequestResult::CheckFailed { constraint } => SqlError::CheckFailed {
+                table,
+                constraint,
+                done,
+            },
             RequestResult::Transaction(_) => SqlError::Invalid {
                 table,
                 message: "a server took the change for a transaction; report this fault".into(),

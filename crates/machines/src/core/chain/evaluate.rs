@@ -9,7 +9,8 @@ use alloc::vec::Vec;
 
 use placement::{Column, KEY_BYTES_MAX, ROW_BYTES_MAX, RowView, ValueRef, encode_row_refs};
 use protocol::expression::{
-    Assignment, Columns, Expression, Scope, check_assignable, check_condition, evaluate_for, holds,
+    Assignment, Columns, Expression, Scope, check_assignable, check_condition, evaluate_for,
+    failed_check, holds,
 };
 use protocol::identity::PartitionId;
 use protocol::operation::{Action, Mutation, OldRow, RequestResult};
@@ -63,6 +64,18 @@ pub(crate) fn apply(
     mutation: &Mutation,
     current: Option<&[u8]>,
 ) -> MutationOutcome {
+    let proposed = match &mutation.action {
+        Action::Insert { row } | Action::InsertOrKeep { row } | Action::Upsert { row, .. } => {
+            current.map(|_| row)
+        }
+        Action::Update { .. } | Action::Delete { .. } => None,
+    };
+    // As in PostgreSQL, a proposed row must be valid, even if it does not take its place.
+    if let Some(proposed) = proposed
+        && let Err(refused) = view(table, proposed).and_then(|it| satisfies_checks(table, &it))
+    {
+        return MutationOutcome::Ended(refused);
+    }
     let result = match (&mutation.action, current) {
         (
             Action::Insert { row } | Action::InsertOrKeep { row } | Action::Upsert { row, .. },
@@ -98,11 +111,27 @@ pub(crate) fn apply(
         ) => update(table, current, None, assignments, condition.as_ref()),
         (Action::Delete { condition }, Some(current)) => delete(table, current, condition.as_ref()),
     };
-    result.unwrap_or_else(|message| MutationOutcome::Ended(RequestResult::Invalid { message }))
+    result.unwrap_or_else(MutationOutcome::Ended)
 }
 
-fn view<'a>(table: &'a TableInfo, row: &'a [u8]) -> Result<RowView<'a>, String> {
-    RowView::parse(&table.schema.columns, row).map_err(|error| error.to_string())
+fn view<'a>(table: &'a TableInfo, row: &'a [u8]) -> Result<RowView<'a>, RequestResult> {
+    RowView::parse(&table.schema.columns, row).map_err(invalid)
+}
+
+fn invalid(reason: impl ToString) -> RequestResult {
+    RequestResult::Invalid {
+        message: reason.to_string(),
+    }
+}
+
+/// Tests the CHECK constraints on a row that a change would leave.
+fn satisfies_checks(table: &TableInfo, row: &RowView<'_>) -> Result<(), RequestResult> {
+    match failed_check(&table.schema, row).map_err(invalid)? {
+        None => Ok(()),
+        Some(constraint) => Err(RequestResult::CheckFailed {
+            constraint: constraint.into(),
+        }),
+    }
 }
 
 fn new_image(
@@ -110,36 +139,39 @@ fn new_image(
     partition: PartitionId,
     pk: &[u8],
     row: &[u8],
-) -> Result<MutationOutcome, String> {
+) -> Result<MutationOutcome, RequestResult> {
     if row.len() > ROW_BYTES_MAX {
-        return Err(format!(
+        return Err(invalid(format!(
             "the row has {} bytes; at most {ROW_BYTES_MAX} are possible",
             row.len()
-        ));
+        )));
     }
     let view = view(table, row)?;
     for (index, column) in table.schema.columns.iter().enumerate() {
         if !column.nullable && matches!(view.column(index), ValueRef::Null) {
-            return Err(null_message(table, column));
+            return Err(null_in(table, column));
         }
     }
     let primary = table.layout.primary();
     let same_pk = table.entry_key(primary, &view) == pk;
     if !same_pk || table.layout.partition_of_row(primary, &view) != partition.number {
-        return Err("the row's primary key is not the one that the request names".into());
+        return Err(invalid(
+            "the row's primary key is not the one that the request names",
+        ));
     }
+    satisfies_checks(table, &view)?;
     check_keys(table, &view, row.len())?;
     Ok(MutationOutcome::Write(Some(row.to_vec())))
 }
 
-fn null_message(table: &TableInfo, column: &Column) -> String {
-    format!(
+fn null_in(table: &TableInfo, column: &Column) -> RequestResult {
+    invalid(format!(
         "column {} of table {} may not be null",
         column.name, table.schema.name
-    )
+    ))
 }
 
-fn check_keys(table: &TableInfo, row: &RowView<'_>, row_bytes: usize) -> Result<(), String> {
+fn check_keys(table: &TableInfo, row: &RowView<'_>, row_bytes: usize) -> Result<(), RequestResult> {
     if row_bytes <= table.row_bytes_short {
         return Ok(());
     }
@@ -147,9 +179,9 @@ fn check_keys(table: &TableInfo, row: &RowView<'_>, row_bytes: usize) -> Result<
         let bytes = table.entry_key(replex, row).len();
         if bytes > KEY_BYTES_MAX {
             let name = &layout.name;
-            return Err(format!(
+            return Err(invalid(format!(
                 "the key of index {name} has {bytes} bytes; at most {KEY_BYTES_MAX} are possible"
-            ));
+            )));
         }
     }
     Ok(())
@@ -159,10 +191,10 @@ fn condition_holds(
     condition: Option<&Expression>,
     row: &RowView<'_>,
     excluded: Option<&dyn Columns>,
-) -> Result<bool, String> {
+) -> Result<bool, RequestResult> {
     match condition {
         None => Ok(true),
-        Some(condition) => holds(condition, row, excluded).map_err(|error| error.to_string()),
+        Some(condition) => holds(condition, row, excluded).map_err(invalid),
     }
 }
 
@@ -170,7 +202,7 @@ fn delete(
     table: &TableInfo,
     current: &[u8],
     condition: Option<&Expression>,
-) -> Result<MutationOutcome, String> {
+) -> Result<MutationOutcome, RequestResult> {
     let row = view(table, current)?;
     Ok(match condition_holds(condition, &row, None)? {
         true => MutationOutcome::Write(None),
@@ -184,7 +216,7 @@ fn update(
     proposed: Option<&[u8]>,
     assignments: &[Assignment],
     condition: Option<&Expression>,
-) -> Result<MutationOutcome, String> {
+) -> Result<MutationOutcome, RequestResult> {
     let row = view(table, current)?;
     let proposed = proposed.map(|proposed| view(table, proposed)).transpose()?;
     if !condition_holds(condition, &row, columns_of(&proposed))? {
@@ -194,23 +226,23 @@ fn update(
     for assignment in assignments {
         let index = usize::from(assignment.column);
         let Some(column) = table.schema.columns.get(index) else {
-            return Err(format!(
+            return Err(invalid(format!(
                 "table {} has no column number {index}",
                 table.schema.name
-            ));
+            )));
         };
         if table.schema.primary_key.contains(&index) {
             let name = &column.name;
-            return Err(format!(
+            return Err(invalid(format!(
                 "column {name} is part of the primary key, which cannot change: delete the row \
                  and insert a new one"
-            ));
+            )));
         }
         let wanted = column.column_type;
         let value = evaluate_for(wanted, &assignment.value, &row, columns_of(&proposed));
-        let value = value.map_err(|error| error.to_string())?;
+        let value = value.map_err(invalid)?;
         if value.is_null() && !column.nullable {
-            return Err(null_message(table, column));
+            return Err(null_in(table, column));
         }
         assigned.push((index, value));
     }
@@ -219,8 +251,10 @@ fn update(
     for (index, value) in &assigned {
         values[*index] = value.as_ref();
     }
-    let image = encode_row_refs(columns, &values).map_err(|error| error.to_string())?;
-    check_keys(table, &view(table, &image)?, image.len())?;
+    let image = encode_row_refs(columns, &values).map_err(invalid)?;
+    let new = view(table, &image)?;
+    satisfies_checks(table, &new)?;
+    check_keys(table, &new, image.len())?;
     Ok(MutationOutcome::Write(Some(image)))
 }
 
@@ -294,4 +328,129 @@ pub(crate) fn same_constraints(table: &TableInfo, before: &[u8], after: &[u8]) -
     constrained
         .into_iter()
         .all(|(index, _)| before.column(index) == after.column(index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::boxed::Box;
+    use alloc::vec;
+    use placement::{
+        CheckConstraint, ColumnType, Durability, Layout, Schema, TableConstraints, Value,
+        encode_key, encode_row,
+    };
+    use protocol::configuration::{Configuration, Place, PlacedTable};
+    use protocol::expression::BinaryOperator;
+    use protocol::identity::{CoreId, Epoch, ServerId, TableId};
+
+    /// Returns a table `t(id, number)` with the constraint `number < 10`.
+    fn table() -> TableInfo {
+        let column = |name: &str, nullable| Column {
+            name: name.into(),
+            column_type: ColumnType::Int64,
+            nullable,
+            default: None,
+        };
+        let schema = Schema {
+            name: "t".into(),
+            columns: vec![column("id", false), column("number", true)],
+            primary_key: vec![0],
+            indexes: Vec::new(),
+            further: Vec::new(),
+            thin: Vec::new(),
+            partitions: 1,
+            failures_tolerated: 0,
+            local_entries: true,
+            durability: Durability::Sync,
+            primary_partition_columns: None,
+            constraints: TableConstraints {
+                checks: vec![CheckConstraint {
+                    name: "small".into(),
+                    condition: Expression::Binary(
+                        BinaryOperator::Less,
+                        Box::new(Expression::Column(1)),
+                        Box::new(Expression::Literal(Value::Int64(10))),
+                    ),
+                }],
+            },
+        };
+        let core = CoreId {
+            server: ServerId(1),
+            core: 0,
+        };
+        let table = PlacedTable {
+            id: TableId(1),
+            epoch: Epoch(0),
+            sealing: None,
+            layout: Layout::base(&schema),
+            schema,
+            placement: vec![vec![Place::serving(core, Epoch(0))]],
+            building: Vec::new(),
+        };
+        TableInfo::new(&table, &Configuration::default())
+    }
+
+    #[test]
+    fn checks_are_tested_on_every_row_that_a_change_leaves() {
+        let table = table();
+        let row = |number: Option<i64>| {
+            let number = number.map_or(Value::Null, Value::Int64);
+            let row = encode_row(&table.schema.columns, &[Value::Int64(7), number]);
+            row.expect("it is of the table")
+        };
+        let outcome = |action: Action, current: Option<&[u8]>| {
+            let pk = encode_key([Value::Int64(7).as_ref()]).into();
+            let mutation = Mutation { pk, action };
+            apply(&table, table.partition(0, 0), &mutation, current)
+        };
+        let insert = |number| Action::Insert {
+            row: row(number).into(),
+        };
+        let keep = |number| Action::InsertOrKeep {
+            row: row(number).into(),
+        };
+        let add = |count| Assignment {
+            column: 1,
+            value: Expression::Binary(
+                BinaryOperator::Add,
+                Box::new(Expression::Column(1)),
+                Box::new(Expression::Literal(Value::Int64(count))),
+            ),
+        };
+        let update = |count| Action::Update {
+            assignments: vec![add(count)],
+            condition: None,
+        };
+        let upsert = |number, count| Action::Upsert {
+            row: row(number).into(),
+            assignments: vec![add(count)],
+            condition: None,
+        };
+        let (small, null) = (row(Some(5)), row(None));
+        let refused = MutationOutcome::Ended(RequestResult::CheckFailed {
+            constraint: "small".into(),
+        });
+        for (action, current) in [
+            (insert(Some(10)), None),
+            (keep(Some(10)), None),
+            (keep(Some(10)), Some(&small[..])),
+            (update(5), Some(&small[..])),
+            (upsert(Some(10), 0), None),
+            (upsert(Some(10), 0), Some(&small[..])),
+            (upsert(Some(1), 5), Some(&small[..])),
+        ] {
+            assert_eq!(outcome(action.clone(), current), refused, "{action:?}");
+        }
+        for (action, current) in [
+            (insert(Some(9)), None),
+            (insert(None), None),
+            (update(4), Some(&small[..])),
+            (update(4), Some(&null[..])),
+            (upsert(Some(1), 4), Some(&small[..])),
+            (Action::Delete { condition: None }, Some(&small[..])),
+        ] {
+            let written = outcome(action.clone(), current);
+            assert!(matches!(written, MutationOutcome::Write(_)), "{action:?}");
+        }
+    }
 }

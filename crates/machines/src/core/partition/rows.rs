@@ -328,7 +328,8 @@ mod tests {
     use alloc::vec;
     use placement::tables::MemoryTables;
     use placement::{
-        Column, ColumnType, Durability, Index, Layout, Schema, Value, encode_key, encode_row,
+        Column, ColumnType, Durability, Index, Layout, Schema, TableConstraints, Value, encode_key,
+        encode_row,
     };
 
     use protocol::configuration::{Configuration, Place, PlacedTable};
@@ -363,6 +364,7 @@ mod tests {
             local_entries: true,
             durability: Durability::Sync,
             primary_partition_columns: None,
+            constraints: TableConstraints::default(),
         };
         let place = |server| {
             Place::serving(

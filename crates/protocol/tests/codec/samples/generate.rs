@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use placement::{
-    Axis, Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, KeySpace,
-    Layout, RangePart, RangeStart, RangeTransfer, Ranges, Replex, ReplexKind, Residue, Schema,
-    Share, SlotConstraints, SortColumn, ThinIndex, Value,
+    Axis, CheckConstraint, Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy,
+    Index, KeySpace, Layout, RangePart, RangeStart, RangeTransfer, Ranges, Replex, ReplexKind,
+    Residue, Schema, Share, SlotConstraints, SortColumn, TableConstraints, ThinIndex, Value,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
@@ -212,8 +212,10 @@ generate_struct! {
     Schema {
         name, columns, primary_key, indexes, further, thin, partitions, failures_tolerated,
         local_entries,
-        durability, primary_partition_columns,
+        durability, primary_partition_columns, constraints,
     }
+    TableConstraints { checks }
+    CheckConstraint { name, condition }
     FurtherCopy { name, cut }
     Share { index, divisions }
     Dimension { column, divisions }
@@ -309,12 +311,13 @@ generate_enum! {
     RequestResult {
         Applied { version }, Kept, NotFound, ConditionFailed, Duplicate { replex, key },
         NotDense { replex, expected }, Invalid { message }, Conflict, Transaction(result),
+        CheckFailed { constraint },
     }
     ChangeOutcome { Applied, Kept, NotFound, ConditionFailed }
     TransactionResult { Committed { version, outcomes }, Aborted { table, reason } }
     AbortReason {
         Duplicate { replex, key }, NotDense { replex, expected }, Invalid { message },
-        NotApplied { change, outcome }, Changed { check }, Conflict,
+        NotApplied { change, outcome }, Changed { check }, Conflict, CheckFailed { constraint },
     }
     WalkEnd { Known(result), Aborted(result), Refused(refusal), Dropped }
     TransactionContent {

@@ -54,6 +54,7 @@ kinds! {
     (Message::Reply(Reply::Executed(RequestResult::Duplicate { .. })), _) => "reply-duplicate",
     (Message::Reply(Reply::Executed(RequestResult::NotDense { .. })), _) => "reply-not-dense",
     (Message::Reply(Reply::Executed(RequestResult::Invalid { .. })), _) => "reply-invalid",
+    (Message::Reply(Reply::Executed(RequestResult::CheckFailed { .. })), _) => "reply-check-failed",
     (Message::Reply(Reply::Executed(RequestResult::Conflict)), _) => "reply-conflict",
     (Message::Reply(Reply::Rows(_)), _) => "reply-rows",
     (Message::Reply(Reply::Checksum(_)), _) => "reply-checksum",

@@ -16,8 +16,9 @@ use std::sync::Arc;
 use asks::asks;
 use copies::copies;
 use placement::{
-    Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, Layout, Schema,
-    Share, SortColumn, ThinIndex, Value, encode_key, encode_row,
+    CheckConstraint, Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy,
+    Index, Layout, Schema, Share, SortColumn, TableConstraints, ThinIndex, Value, encode_key,
+    encode_row,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
@@ -101,6 +102,16 @@ pub fn schema() -> Schema {
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: Some(1),
+        constraints: TableConstraints {
+            checks: vec![CheckConstraint {
+                name: "flights_id_check".into(),
+                condition: Expression::Binary(
+                    BinaryOperator::Greater,
+                    Box::new(Expression::Column(0)),
+                    Box::new(Expression::Literal(Value::Int64(0))),
+                ),
+            }],
+        },
     }
 }
 
@@ -553,6 +564,12 @@ fn replies() -> Vec<(&'static str, Message)> {
             "reply-invalid",
             executed(RequestResult::Invalid {
                 message: "column id may not be NULL".into(),
+            }),
+        ),
+        (
+            "reply-check-failed",
+            executed(RequestResult::CheckFailed {
+                constraint: "flights_distance_check".into(),
             }),
         ),
         ("reply-conflict", executed(RequestResult::Conflict)),

@@ -22,7 +22,7 @@ pub mod whole_reads;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use placement::{Column, ColumnType, Durability, Index, Schema};
+use placement::{Column, ColumnType, Durability, Index, Schema, TableConstraints};
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
 use replex::cluster::{Cluster, ClusterOptions};
 use replex::wire::FrameConnection;
@@ -126,6 +126,7 @@ pub fn people(failures_tolerated: u8, durability: Durability) -> Schema {
         local_entries: true,
         durability,
         primary_partition_columns: None,
+        constraints: TableConstraints::default(),
     }
 }
 

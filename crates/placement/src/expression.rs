@@ -1,0 +1,151 @@
+//! Expressions over one row, as trees: the conditions of a table's constraints, and those of requests.
+//!
+//! This module has only their form. Crate `protocol` checks their types and evaluates them.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::value::Value;
+
+/// A tree over the columns of one row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expression {
+    /// The value of a column of the row as it is, by position.
+    Column(u16),
+    /// The value of a column of the row proposed for insertion (`EXCLUDED.c` of an upsert).
+    Excluded(u16),
+    /// A constant.
+    Literal(Value),
+    /// One operand.
+    Unary(UnaryOperator, Box<Expression>),
+    /// Two operands.
+    Binary(BinaryOperator, Box<Expression>, Box<Expression>),
+}
+
+impl Expression {
+    /// Returns whether a condition holds for every column of the present row that is named. The
+    /// depth is limited, because expressions are decoded with a limit.
+    pub fn all_columns(&self, holds: &impl Fn(u16) -> bool) -> bool {
+        match self {
+            Expression::Column(column) => holds(*column),
+            Expression::Excluded(_) | Expression::Literal(_) => true,
+            Expression::Unary(_, operand) => operand.all_columns(holds),
+            Expression::Binary(_, left, right) => {
+                left.all_columns(holds) && right.all_columns(holds)
+            }
+        }
+    }
+}
+
+/// Operators with one operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnaryOperator {
+    /// Boolean negation.
+    Not,
+    /// Arithmetic negation.
+    Negate,
+    /// True for NULL, never NULL itself.
+    IsNull,
+    /// False for NULL, never NULL itself.
+    IsNotNull,
+}
+
+/// Operators with two operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BinaryOperator {
+    /// Logical AND.
+    And,
+    /// Logical OR.
+    Or,
+    /// Equal.
+    Equal,
+    /// Not equal.
+    NotEqual,
+    /// Less.
+    Less,
+    /// Less or equal.
+    LessEqual,
+    /// Greater.
+    Greater,
+    /// Greater or equal.
+    GreaterEqual,
+    /// Sum; an overflow is an error.
+    Add,
+    /// Difference; an overflow is an error.
+    Subtract,
+    /// Product; an overflow is an error.
+    Multiply,
+    /// Quotient; by zero is an error; of integers, truncated.
+    Divide,
+    /// Remainder; by zero is an error.
+    Modulo,
+    /// The concatenation of two strings or byte strings.
+    Concatenate,
+    /// Text matches a pattern with `%` and `_`.
+    Like,
+}
+
+impl BinaryOperator {
+    /// Returns whether the operator compares its operands by their order.
+    pub fn is_comparison(self) -> bool {
+        matches!(
+            self,
+            BinaryOperator::Equal
+                | BinaryOperator::NotEqual
+                | BinaryOperator::Less
+                | BinaryOperator::LessEqual
+                | BinaryOperator::Greater
+                | BinaryOperator::GreaterEqual
+        )
+    }
+
+    /// Returns the operator as SQL writes it.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            BinaryOperator::And => "AND",
+            BinaryOperator::Or => "OR",
+            BinaryOperator::Equal => "=",
+            BinaryOperator::NotEqual => "<>",
+            BinaryOperator::Less => "<",
+            BinaryOperator::LessEqual => "<=",
+            BinaryOperator::Greater => ">",
+            BinaryOperator::GreaterEqual => ">=",
+            BinaryOperator::Add => "+",
+            BinaryOperator::Subtract => "-",
+            BinaryOperator::Multiply => "*",
+            BinaryOperator::Divide => "/",
+            BinaryOperator::Modulo => "%",
+            BinaryOperator::Concatenate => "||",
+            BinaryOperator::Like => "LIKE",
+        }
+    }
+}
+
+impl Expression {
+    /// Returns an expression that holds if all conditions hold, as a tree of least depth; none if
+    /// there are none. A chain as deep as the list is long would soon be nested too deeply.
+    pub fn all(conditions: Vec<Expression>) -> Option<Expression> {
+        Expression::joined(BinaryOperator::And, conditions)
+    }
+
+    /// Returns an expression that holds if at least one condition holds, as a tree of least depth;
+    /// none if there are none.
+    pub fn any(conditions: Vec<Expression>) -> Option<Expression> {
+        Expression::joined(BinaryOperator::Or, conditions)
+    }
+
+    fn joined(operator: BinaryOperator, mut level: Vec<Expression>) -> Option<Expression> {
+        while level.len() > 1 {
+            let mut rest = level.into_iter();
+            let mut next = Vec::with_capacity(rest.len().div_ceil(2));
+            while let Some(left) = rest.next() {
+                next.push(match rest.next() {
+                    Some(right) => Expression::Binary(operator, Box::new(left), Box::new(right)),
+                    None => left,
+                });
+            }
+            level = next;
+        }
+        level.pop()
+    }
+}

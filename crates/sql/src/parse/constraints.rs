@@ -1,0 +1,80 @@
+//! Converts the CHECK constraints of `CREATE TABLE`.
+//!
+//! A condition becomes an expression of the store, so that the primaries can test it on every row
+//! that a change leaves, of whatever client.
+
+use std::collections::BTreeSet;
+
+use placement::{CheckConstraint, Expression, Schema};
+use sqlparser::ast;
+
+use super::made_up_name;
+use crate::bind::Scope;
+use crate::error::SqlError;
+use crate::spelling::name;
+
+/// Adds the CHECK constraints of a table, whose columns are known. A constraint without a name gets
+/// the one that PostgreSQL gives it.
+pub(super) fn add_checks(
+    schema: &mut Schema,
+    checks: Vec<ast::CheckConstraint>,
+) -> Result<(), SqlError> {
+    let mut taken = BTreeSet::new();
+    let mut added = Vec::with_capacity(checks.len());
+    for check in checks {
+        if check.no_inherit || check.enforced == Some(false) {
+            return Err(SqlError::unsupported(
+                format!("\"{check}\""),
+                "write CHECK (condition) and nothing behind it",
+            ));
+        }
+        let scope = Scope {
+            schema: Some(schema),
+            ..Scope::CONSTANTS
+        };
+        let condition = scope.check(&check.expr).map_err(|error| match error {
+            SqlError::Unsupported { what, .. } => SqlError::unsupported(
+                format!("{what} in the constraint \"{check}\""),
+                "a CHECK can use columns of its row, constants, and the operators that \
+                 docs/reference/sql.md lists",
+            ),
+            error => error,
+        })?;
+        let check_name = match &check.name {
+            Some(given) => name(given),
+            None => generated_name(schema, &condition, &taken),
+        };
+        if !taken.insert(check_name.clone()) {
+            return Err(SqlError::statement(format!(
+                "check constraint \"{check_name}\" already exists in table {}: rename one",
+                schema.name
+            )));
+        }
+        added.push(CheckConstraint {
+            name: check_name,
+            condition,
+        });
+    }
+    added.sort_by(|one, other| one.name.cmp(&other.name));
+    schema.constraints.checks = added;
+    Ok(())
+}
+
+/// Returns the name of a constraint as PostgreSQL makes it: with the column if the condition uses
+/// only one, and with a number if the name is taken.
+fn generated_name(schema: &Schema, condition: &Expression, taken: &BTreeSet<String>) -> String {
+    let positions = 0..u16::try_from(schema.columns.len()).unwrap_or(u16::MAX);
+    let uses = |column: &u16| !condition.all_columns(&|used| used != *column);
+    let used: Vec<u16> = positions.filter(uses).collect();
+    let base = match used[..] {
+        [column] => {
+            let column = schema.columns[usize::from(column)].name.clone();
+            made_up_name(&schema.name, &[column], "check")
+        }
+        _ => format!("{}_check", schema.name),
+    };
+    let numbered = (1..).map(|number| format!("{base}{number}"));
+    let mut names = std::iter::once(base.clone()).chain(numbered);
+    let free = names.find(|name| !taken.contains(name));
+    free.expect("there are more numbers than constraints")
+}
