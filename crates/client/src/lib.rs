@@ -87,4 +87,4 @@ pub use rows::{Row, Rows};
 pub use schema::{PARTITIONS_DEFAULT, SchemaBuilder};
 pub use snapshot::Snapshot;
 pub use table::{IndexSelector, Table};
-pub use transaction::{Savepoint, Transaction};
+pub use transaction::{Savepoint, Transaction, violation_text};

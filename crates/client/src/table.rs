@@ -324,11 +324,11 @@ impl Table {
                 table: self.id(),
                 mutations: vec![mutation.clone()],
             };
-            match hub.run(operation, deadline_us).await? {
+            let outcome = hub.run(operation, deadline_us).await?;
+            match self.result(outcome)? {
                 // The server has waited already, so this is not a busy loop.
-                SessionOutcome::Executed(RequestResult::Conflict) if hub.now_us() < deadline_us => {
-                }
-                outcome => return self.result(outcome),
+                RequestResult::Conflict if hub.now_us() < deadline_us => {}
+                result => return Ok(result),
             }
         }
     }
@@ -446,7 +446,7 @@ impl Table {
 
     fn result(&self, outcome: SessionOutcome) -> Result<RequestResult, Error> {
         if let SessionOutcome::Executed(result) = outcome {
-            return Ok(result);
+            return Ok(result.of_one_change());
         }
         let what = format!("a write to table {}", self.schema().name);
         match self.client.judge(outcome, &what) {

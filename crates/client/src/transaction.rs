@@ -8,13 +8,15 @@
 
 use std::collections::BTreeMap;
 
-use placement::Value;
+use placement::{Schema, Value};
 use protocol::codec::Bytes;
+use protocol::configuration::Configuration;
 use protocol::expression::{Assignment, Expression};
 use protocol::identity::{TableId, Version};
 use protocol::operation::{Action, Mutation, RequestResult};
 use protocol::transaction::{
-    AbortReason, RangeCheck, RowCheck, TransactionChange, TransactionResult, check_size,
+    AbortReason, RangeCheck, ReferenceFault, ReferenceViolation, RowCheck, TransactionChange,
+    TransactionResult, check_size,
 };
 use session::{SessionOperation, SessionOutcome};
 
@@ -114,6 +116,7 @@ impl Client {
             }
             AbortReason::Invalid { message } => message.clone(),
             AbortReason::CheckFailed { constraint } => check_failed(name, constraint),
+            AbortReason::ReferenceViolated(violation) => self.explain_violation(violation),
             AbortReason::NotApplied { change, .. } => format!(
                 "change number {change} of the transaction, in table {name}, found nothing to change"
             ),
@@ -125,6 +128,65 @@ impl Client {
                  again"
             ),
         }
+    }
+}
+
+impl Client {
+    /// Describes the violation of a foreign key for people, as PostgreSQL does.
+    fn explain_violation(&self, violation: &ReferenceViolation) -> String {
+        let configuration = self.configuration();
+        violation_text(&configuration, violation).join(": ")
+    }
+}
+
+/// Returns what PostgreSQL reports of the violation of a foreign key, and the detail.
+#[doc(hidden)]
+pub fn violation_text(
+    configuration: &Configuration,
+    violation: &ReferenceViolation,
+) -> [String; 2] {
+    let name = &violation.constraint;
+    let child = configuration.table(violation.child);
+    let key = child.and_then(|child| {
+        let mut keys = child.schema.constraints.foreign_keys.iter();
+        keys.find(|key| key.name == *name)
+    });
+    let parent = key.and_then(|key| configuration.table_named(&key.parent));
+    let (Some(child), Some(key), Some(parent)) = (child, key, parent) else {
+        let text = format!("the foreign key constraint \"{name}\" was violated");
+        return [text, "its table was dropped meanwhile".into()];
+    };
+    let (child, parent) = (&child.schema, &parent.schema);
+    let types = parent.primary_key.iter();
+    let types: Vec<_> = types.map(|it| parent.columns[*it].column_type).collect();
+    let values = placement::decode_key(&violation.key, &types).unwrap_or_default();
+    let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+    let values = values.join(", ");
+    let names = |schema: &Schema, columns: &[usize]| {
+        let columns = columns.iter().map(|it| schema.columns[*it].name.clone());
+        columns.collect::<Vec<_>>().join(", ")
+    };
+    let (child_name, parent_name) = (&child.name, &parent.name);
+    match violation.fault {
+        ReferenceFault::NoParent => [
+            format!(
+                "insert or update on table \"{child_name}\" violates foreign key constraint \"{name}\""
+            ),
+            format!(
+                "Key ({})=({values}) is not present in table \"{parent_name}\".",
+                names(child, &key.columns)
+            ),
+        ],
+        ReferenceFault::HasChildren => [
+            format!(
+                "update or delete on table \"{parent_name}\" violates foreign key constraint \
+                 \"{name}\" on table \"{child_name}\""
+            ),
+            format!(
+                "Key ({})=({values}) is still referenced from table \"{child_name}\".",
+                names(parent, &parent.primary_key)
+            ),
+        ],
     }
 }
 

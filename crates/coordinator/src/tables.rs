@@ -7,9 +7,10 @@
 
 use alloc::collections::BTreeSet;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
-use placement::{Layout, Schema, assign};
+use placement::{ColumnType, Layout, REFERENCED_BY_MAX, Schema, assign};
 use protocol::codec::Wire;
 use protocol::configuration::{Place, PlacedTable};
 use protocol::expression::check_constraints;
@@ -44,6 +45,7 @@ impl Coordinator {
             return Ok(self.done(cores_of(table), Some(table.id)));
         }
         let id = TableId(self.state.next_table);
+        let parents = self.check_references(&schema)?;
         let table = self.place(id, schema)?;
         output.notes.push(format!(
             "table {} is number {}, on {} servers",
@@ -51,9 +53,14 @@ impl Coordinator {
             id.0,
             servers_of(&table).len()
         ));
-        let cores = cores_of(&table);
+        let mut cores = cores_of(&table);
+        let name = table.schema.name.clone();
         self.state.next_table += 1;
         self.state.configuration.tables.put(table);
+        cores.extend(self.change_parents(&parents, |by| {
+            by.push(name.clone());
+            by.sort_unstable();
+        }));
         self.reconfigure(output);
         Ok(self.done(cores, Some(id)))
     }
@@ -74,13 +81,101 @@ impl Coordinator {
                 "there is no table {name:?}: add IF EXISTS if that is fine"
             )));
         };
+        let table = self.state.configuration.table(id).expect("just found");
+        let mut parents = self.check_unreferenced(table)?;
+        parents.remove(name);
         let removed = self.state.configuration.tables.remove(id);
         let table = removed.expect("it was just found");
+        let mut cores = self.change_parents(&parents, |by| by.retain(|child| child != name));
+        cores.extend(cores_of(&table));
         self.state.changes.retain(|change| change.table != table.id);
         output.notes.push(format!("table {name} was dropped"));
         self.reconfigure(output);
         self.drops.note(self.state.configuration.epoch, table.id);
-        Ok(self.done(cores_of(&table), None))
+        Ok(self.done(cores, None))
+    }
+
+    /// Checks the foreign keys of a new table. Returns the names of the tables to which they refer.
+    ///
+    /// The new table and the names in the schemas of its parents come with one configuration: a
+    /// core that knows the new table has the later epoch of the parents (R57).
+    fn check_references(&self, schema: &Schema) -> Result<BTreeSet<String>, Refused> {
+        let constraints = &schema.constraints;
+        if !constraints.referenced_by.is_empty() {
+            let table = &schema.name;
+            return Err(Refused::new(format!(
+                "no table refers to table {table} before it exists: leave that out"
+            )));
+        }
+        let mut parents = BTreeSet::new();
+        for key in &constraints.foreign_keys {
+            let parent = match key.parent == schema.name {
+                true => schema,
+                false => &self.table_to_change(&key.parent)?.schema,
+            };
+            let types = |schema: &Schema, columns: &[usize]| -> Vec<ColumnType> {
+                let columns = columns.iter().filter_map(|it| schema.columns.get(*it));
+                columns.map(|column| column.column_type).collect()
+            };
+            if types(schema, &key.columns) != types(parent, &parent.primary_key) {
+                return Err(Refused::new(format!(
+                    "the columns of foreign key {} have other types than the primary key of table \
+                     {}: both have to be the same",
+                    key.name, key.parent
+                )));
+            }
+            let by = &parent.constraints.referenced_by;
+            if by.len() >= REFERENCED_BY_MAX && !by.contains(&schema.name) {
+                return Err(Refused::new(format!(
+                    "{REFERENCED_BY_MAX} tables refer to table {}, which is the limit",
+                    key.parent
+                )));
+            }
+            parents.insert(key.parent.clone());
+        }
+        Ok(parents)
+    }
+
+    /// Checks that no other table refers to a table that is dropped. Returns the names of the
+    /// tables to which it refers.
+    fn check_unreferenced(&self, table: &PlacedTable) -> Result<BTreeSet<String>, Refused> {
+        let name = &table.schema.name;
+        let constraints = &table.schema.constraints;
+        let mut children = constraints.referenced_by.iter();
+        if let Some(child) = children.find(|child| *child != name) {
+            let child_table = self.state.configuration.table_named(child);
+            let keys = child_table.map(|child| &child.schema.constraints.foreign_keys);
+            let key = keys.and_then(|keys| keys.iter().find(|key| key.parent == *name));
+            let key = key.map_or("", |key| &key.name);
+            return Err(Refused::new(format!(
+                "cannot drop table {name} because other objects depend on it (SQLSTATE 2BP01): \
+                 constraint {key} on table {child} depends on table {name}. Drop table {child} first"
+            )));
+        }
+        let keys = constraints.foreign_keys.iter();
+        let parents: BTreeSet<String> = keys.map(|key| key.parent.clone()).collect();
+        for parent in parents.iter().filter(|parent| *parent != name) {
+            self.table_to_change(parent)?;
+        }
+        Ok(parents)
+    }
+
+    /// Changes the tables that refer to these tables. Returns the cores that hold them.
+    fn change_parents(
+        &mut self,
+        parents: &BTreeSet<String>,
+        change: impl Fn(&mut Vec<String>),
+    ) -> BTreeSet<CoreId> {
+        let mut cores = BTreeSet::new();
+        for parent in parents {
+            let configuration = &mut self.state.configuration;
+            let id = configuration.table_named(parent).map(|parent| parent.id);
+            let parent = id.and_then(|id| configuration.tables.get_mut(id));
+            let parent = parent.expect("it was checked before");
+            change(&mut parent.schema.constraints.referenced_by);
+            cores.extend(cores_of(parent));
+        }
+        cores
     }
 
     /// Returns the table with its layout and a proven placement on the servers that are up.

@@ -13,8 +13,9 @@ use cluster::Cluster;
 use goldenscript::{ArgumentConsumer, Command, Context, Runner};
 use machines::core::CoreLimits;
 use placement::{
-    Column, ColumnType, Constraint, Cut, Durability, FurtherCopy, Index, Schema, Share,
-    SlotConstraints, TableConstraints, Value, encode_key, encode_row, prefix_end,
+    Column, ColumnType, Constraint, Cut, Durability, ForeignKey, FurtherCopy, Index,
+    ReferentialAction, Schema, Share, SlotConstraints, TableConstraints, Value, encode_key,
+    encode_row, prefix_end,
 };
 use protocol::codec::Bytes;
 use protocol::expression::{Assignment, BinaryOperator, Expression};
@@ -49,7 +50,7 @@ impl Scenario {
     /// `cluster servers=3 f=2 partitions=1 durability=sync by_tail=tail log=tail.number/dense`, and
     /// `hybrid=2.2` for a hybrid of the primary key and the first index with these divisions;
     /// `page=2` for so many keys in one page of a fill, or of entries that are made; `entries=off`
-    /// for no local entries.
+    /// for no local entries; `reference=number` for a foreign key of this column to the same table.
     fn start(&mut self, command: &Command) -> Result<(), Box<dyn Error>> {
         let mut arguments = command.consume_args();
         let servers = arguments.take_key("servers").unwrap_or("3").parse()?;
@@ -96,6 +97,16 @@ impl Scenario {
                 name: "hybrid".into(),
                 cut: Cut::Hybrid { shares },
             });
+        }
+        if let Some(column) = arguments.take_key("reference") {
+            schema.constraints.foreign_keys.push(ForeignKey {
+                name: "t_fkey".into(),
+                columns: vec![column_index(column)?],
+                parent: "t".into(),
+                on_delete: ReferentialAction::NoAction,
+                on_update: ReferentialAction::NoAction,
+            });
+            schema.constraints.referenced_by.push("t".into());
         }
         while let Some((name, columns)) = arguments.next_key() {
             schema.indexes.push(index(name, columns)?);

@@ -163,6 +163,15 @@ impl Layout {
                 "{name} is the primary key of its table: drop the table instead"
             ));
         }
+        let mut without = schema.clone();
+        without.remove(name);
+        if let Some(key) = without.unserved_reference() {
+            return refuse(format!(
+                "index {name} of table {table} serves foreign key {}: make another INDEX with the \
+                 same first columns before",
+                key.name
+            ));
+        }
         let index = schema.indexes.iter().position(|index| index.name == name);
         let users = schema.further.iter();
         let mut users = users.filter(|it| index.is_some() && it.indexes().contains(&index));

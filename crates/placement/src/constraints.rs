@@ -1,20 +1,32 @@
-//! The constraints of a table that its primaries test on each row that a change leaves.
+//! The constraints of a table beside those of its columns and indexes: conditions on each row, and
+//! references to rows of other tables.
 //!
-//! Constraints that compare rows with each other belong to indexes ([`crate::Constraint`]).
+//! Constraints that compare rows of one table with each other belong to indexes
+//! ([`crate::Constraint`]).
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::expression::Expression;
+use crate::schema::Schema;
 
 /// The most CHECK constraints of a table.
 pub const CHECKS_MAX: usize = 100;
+/// The most foreign keys of a table.
+pub const FOREIGN_KEYS_MAX: usize = 32;
+/// The most tables with a foreign key to one table.
+pub const REFERENCED_BY_MAX: usize = 100;
 
 /// The constraints of a table, beside those of its columns and indexes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableConstraints {
     /// The CHECK constraints, by name, ascending. A row is tested in this order.
     pub checks: Vec<CheckConstraint>,
+    /// The foreign keys, in the order of their definitions.
+    pub foreign_keys: Vec<ForeignKey>,
+    /// The names of the tables with a foreign key to this table, ascending. The coordinator keeps
+    /// them. A table can refer to itself.
+    pub referenced_by: Vec<String>,
 }
 
 /// A condition that every row must satisfy. A row for which it is NULL satisfies it.
@@ -24,4 +36,63 @@ pub struct CheckConstraint {
     pub name: String,
     /// The condition, over the columns of the table.
     pub condition: Expression,
+}
+
+/// A reference to the primary key of a row of a table, the *parent*. If one of the columns is NULL,
+/// the row refers to nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignKey {
+    /// The name, unique among the constraints of the table.
+    pub name: String,
+    /// The columns that refer, in the order of the parent's primary key.
+    pub columns: Vec<usize>,
+    /// The name of the parent.
+    pub parent: String,
+    /// What happens if the parent's row is deleted.
+    pub on_delete: ReferentialAction,
+    /// What happens if the key of the parent's row changes. A primary key never changes, so that
+    /// this is only shown.
+    pub on_update: ReferentialAction,
+}
+
+/// What happens to the rows that refer to a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReferentialAction {
+    /// The change is refused if rows refer to the row after the statement.
+    #[default]
+    NoAction,
+    /// The change is refused if rows refer to the row.
+    Restrict,
+    /// They are changed in the same way.
+    Cascade,
+    /// Their columns that refer become NULL.
+    SetNull,
+}
+
+impl ReferentialAction {
+    /// Returns the action as SQL writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ReferentialAction::NoAction => "NO ACTION",
+            ReferentialAction::Restrict => "RESTRICT",
+            ReferentialAction::Cascade => "CASCADE",
+            ReferentialAction::SetNull => "SET NULL",
+        }
+    }
+}
+
+impl Schema {
+    /// Returns whether the primary key or an index, each a copy of the table, begins with the
+    /// columns of a foreign key. The rows that refer to one row are then a range of it.
+    pub fn serves(&self, key: &ForeignKey) -> bool {
+        let indexes = self.indexes.iter().map(|index| &index.columns);
+        let mut copies = indexes.chain([&self.primary_key]);
+        copies.any(|columns| columns.starts_with(&key.columns))
+    }
+
+    /// Returns the first foreign key that no copy of the table serves ([`Schema::serves`]).
+    pub fn unserved_reference(&self) -> Option<&ForeignKey> {
+        let mut keys = self.constraints.foreign_keys.iter();
+        keys.find(|key| !self.serves(key))
+    }
 }

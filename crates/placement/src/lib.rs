@@ -45,7 +45,10 @@ pub use advisor::{
     even_factors,
 };
 pub use assignment::{AssignmentError, assign};
-pub use constraints::{CHECKS_MAX, CheckConstraint, TableConstraints};
+pub use constraints::{
+    CHECKS_MAX, CheckConstraint, FOREIGN_KEYS_MAX, ForeignKey, REFERENCED_BY_MAX,
+    ReferentialAction, TableConstraints,
+};
 pub use cover::{
     COVER_STEPS_MAX, Cover, CoverCosts, CoverMember, RowAccess, access, cover, cover_constraints,
 };

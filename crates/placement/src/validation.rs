@@ -7,7 +7,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use crate::constraints::CHECKS_MAX;
+use crate::constraints::{CHECKS_MAX, FOREIGN_KEYS_MAX, REFERENCED_BY_MAX};
 use crate::further::{Cut, FurtherCopy};
 use crate::grid::Layout;
 use crate::schema::{
@@ -224,20 +224,58 @@ impl Schema {
             "table {table} has {} CHECK constraints, the limit is {CHECKS_MAX}: join some by AND",
             checks.len()
         );
-        for check in checks {
-            check_name("constraint", &check.name)?;
-        }
         for pair in checks.windows(2) {
             ensure!(
-                pair[0].name != pair[1].name,
-                "table {table} has two constraints named {}: rename one",
-                pair[0].name
-            );
-            ensure!(
-                pair[0].name < pair[1].name,
+                pair[0].name <= pair[1].name,
                 "the CHECK constraints of table {table} are not in the order of their names"
             );
         }
+        let keys = &self.constraints.foreign_keys;
+        ensure!(
+            keys.len() <= FOREIGN_KEYS_MAX,
+            "table {table} has {} foreign keys, the limit is {FOREIGN_KEYS_MAX}: drop some",
+            keys.len()
+        );
+        let names = checks.iter().map(|check| &check.name);
+        let names: Vec<_> = names.chain(keys.iter().map(|key| &key.name)).collect();
+        for (position, name) in names.iter().enumerate() {
+            check_name("constraint", name)?;
+            ensure!(
+                !names[..position].contains(name),
+                "table {table} has two constraints named {name}: rename one"
+            );
+        }
+        for key in keys {
+            let name = &key.name;
+            check_name("table", &key.parent)?;
+            ensure!(
+                !key.columns.is_empty(),
+                "foreign key {name} of table {table} has no columns: name at least one"
+            );
+            self.check_key(&format!("foreign key {name}"), &key.columns)?;
+        }
+        if let Some(key) = self.unserved_reference() {
+            let columns = key.columns.iter();
+            let columns: Vec<&str> = columns.map(|it| self.columns[*it].name.as_str()).collect();
+            return Err(SchemaError {
+                message: format!(
+                    "foreign key {} of table {table} needs an index that is a copy and begins with \
+                     its columns: keep or add INDEX ({})",
+                    key.name,
+                    columns.join(", ")
+                ),
+            });
+        }
+        let by = &self.constraints.referenced_by;
+        ensure!(
+            by.len() <= REFERENCED_BY_MAX,
+            "{} tables refer to table {table}, the limit is {REFERENCED_BY_MAX}",
+            by.len()
+        );
+        ensure!(
+            by.is_sorted_by(|one, other| one < other),
+            "the tables that refer to table {table} are not in order"
+        );
         Ok(())
     }
 

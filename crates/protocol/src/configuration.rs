@@ -17,7 +17,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use placement::{Axis, KeySpace, Layout, Replex, ReplexKind, Residue, SlotConstraints};
-use placement::{CheckConstraint, Column, Constraint, Durability, Index, Schema, TableConstraints};
+use placement::{CheckConstraint, ForeignKey, ReferentialAction, TableConstraints};
+use placement::{Column, Constraint, Durability, Index, Schema};
 use placement::{
     ColumnType, Placement, PlacementProof, TableReport, decision_position, members_at_risk, prove,
 };
@@ -689,7 +690,19 @@ wire_struct!(Schema {
     primary_partition_columns,
     constraints,
 });
-wire_struct!(TableConstraints { checks });
+wire_struct!(TableConstraints {
+    checks,
+    foreign_keys,
+    referenced_by
+});
+wire_struct!(ForeignKey {
+    name,
+    columns,
+    parent,
+    on_delete,
+    on_update
+});
+wire_enum!(ReferentialAction { 0 => NoAction, 1 => Restrict, 2 => Cascade, 3 => SetNull });
 wire_struct!(CheckConstraint { name, condition });
 wire_struct!(Column {
     name,

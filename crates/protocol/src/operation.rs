@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use crate::codec::{Bytes, wire_enum, wire_struct};
 use crate::expression::{Assignment, Expression};
 use crate::identity::{Epoch, FinishedLine, OperationId, PartitionId, RequestId, TableId, Version};
-use crate::transaction_outcome::{AbortReason, TransactionPart, TransactionResult};
+use crate::transaction_outcome::{AbortReason, ChangeOutcome, TransactionPart, TransactionResult};
 
 /// A change of one row, which its primary key identifies.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,7 +124,9 @@ impl RequestResult {
             AbortReason::Invalid { message } => RequestResult::Invalid { message },
             AbortReason::CheckFailed { constraint } => RequestResult::CheckFailed { constraint },
             AbortReason::Conflict => RequestResult::Conflict,
-            AbortReason::NotApplied { .. } | AbortReason::Changed { .. } => return None,
+            AbortReason::NotApplied { .. }
+            | AbortReason::Changed { .. }
+            | AbortReason::ReferenceViolated(_) => return None,
         })
     }
 
@@ -145,6 +147,28 @@ impl RequestResult {
             | RequestResult::Conflict => AbortReason::Conflict,
         };
         TransactionResult::Aborted { table, reason }
+    }
+
+    /// Returns the result of a single change that a server has run as a transaction, as that of a
+    /// change. A violated foreign key stays the result of a transaction.
+    pub fn of_one_change(self) -> RequestResult {
+        let RequestResult::Transaction(result) = &self else {
+            return self;
+        };
+        let result = match result {
+            TransactionResult::Committed { version, outcomes } => match outcomes[..] {
+                [ChangeOutcome::Applied] => {
+                    let version = *version;
+                    Some(RequestResult::Applied { version })
+                }
+                [ChangeOutcome::Kept] => Some(RequestResult::Kept),
+                [ChangeOutcome::NotFound] => Some(RequestResult::NotFound),
+                [ChangeOutcome::ConditionFailed] => Some(RequestResult::ConditionFailed),
+                _ => None,
+            },
+            TransactionResult::Aborted { reason, .. } => RequestResult::of_abort(reason),
+        };
+        result.unwrap_or(self)
     }
 
     /// Returns whether the request changed something. If not, only the head knows the result. If

@@ -46,6 +46,12 @@ bugs! {
     SettledAfterOthers = "settled-after-others", "R44";
     /// A coordinator that has missed the end of an epoch goes on with its transactions.
     LostCoordinatorGoesOn = "lost-coordinator-goes-on", "R44";
+    /// The coordinator of a transaction demands no checks of foreign keys.
+    ReferenceNotDemanded = "reference-not-demanded", "R57";
+    /// The check of a reference ignores operations that have voted and are undecided.
+    ReferenceIgnoresVotes = "reference-ignores-votes", "R57";
+    /// A deleted row is not looked for among the references of the rows that stay.
+    ChildrenNotDemanded = "children-not-demanded", "R57";
     /// A walk goes on that holds keys while a snapshot is opened.
     WalkSurvivesHold = "walk-survives-hold", "R36";
     /// A coordinator decides before the last member of a transaction has voted.

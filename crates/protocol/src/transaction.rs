@@ -21,7 +21,8 @@ use crate::refusal::Refusal;
 use xxhash_rust::xxh3::Xxh3;
 
 pub use crate::transaction_outcome::{
-    AbortReason, ChangeOutcome, TransactionPart, TransactionResult,
+    AbortReason, ChangeOutcome, ReferenceFault, ReferenceViolation, TransactionPart,
+    TransactionResult,
 };
 
 /// The most changes of one transaction.
@@ -92,6 +93,38 @@ pub struct RangeCheck {
     pub versions: bool,
     /// The digest of the page ([`digest_of_rows`]).
     pub digest: u64,
+}
+
+/// A check that the coordinator adds to a transaction because of a foreign key (R57).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReferenceCheck {
+    /// There is a row with this primary key, whatever its version. Its primary judges it.
+    Parent {
+        /// The table.
+        table: TableId,
+        /// The memcomparable primary key.
+        pk: Bytes,
+    },
+    /// No row of a partition refers to a row, except rows that the transaction changes.
+    NoChild {
+        /// A partition of a copy whose order begins with the columns of the foreign key.
+        partition: PartitionId,
+        /// The memcomparable primary key of the parent's row, with which the keys of the rows that
+        /// refer to it begin.
+        key: Bytes,
+        /// The primary keys of rows that refer to it only before the transaction.
+        except: Vec<Bytes>,
+    },
+}
+
+impl ReferenceCheck {
+    /// Returns the table whose rows are checked.
+    pub fn table(&self) -> TableId {
+        match self {
+            ReferenceCheck::Parent { table, .. } => *table,
+            ReferenceCheck::NoChild { partition, .. } => partition.table,
+        }
+    }
 }
 
 /// Returns the digest of rows of a page, in its order.
@@ -185,6 +218,8 @@ pub enum TransactionContent {
         checks: Vec<(u32, RowCheck)>,
         /// Each check of a range with its index in the transaction.
         ranges: Vec<(u32, RangeCheck)>,
+        /// Each check of a reference with its index in the transaction.
+        references: Vec<(u32, ReferenceCheck)>,
     },
     /// The answer to `Check`: the checks that have passed, and one that has failed.
     Checked {
@@ -192,6 +227,8 @@ pub enum TransactionContent {
         passed: Vec<u32>,
         /// The index of a check that has failed, and its table.
         failed: Option<(u32, TableId)>,
+        /// The table of a reference that another operation decides. The transaction begins again.
+        held: Option<TableId>,
     },
     /// From the coordinator to a member: the decision.
     Decision {
@@ -294,6 +331,9 @@ wire_struct!(RangeCheck {
     versions,
     digest
 });
+wire_enum!(ReferenceCheck {
+    0 => Parent { table, pk }, 1 => NoChild { partition, key, except },
+});
 wire_struct!(Walk {
     request,
     digest,
@@ -314,7 +354,8 @@ wire_struct!(TransactionMessage {
 });
 wire_enum!(TransactionContent {
     0 => Walk(walk), 1 => Walked(walk), 2 => WalkEnded(end), 3 => DropWalk, 4 => Prepare(prepare),
-    5 => Voted { member, vote }, 6 => Check { checks, ranges }, 7 => Checked { passed, failed },
+    5 => Voted { member, vote }, 6 => Check { checks, ranges, references },
+    7 => Checked { passed, failed, held },
     8 => Decision { to, decision, settled }, 9 => Kept { member }, 10 => Ended { member },
     11 => Ask { member }, 12 => Over { to, finished_below }, 13 => AskDecision { to },
     14 => Known { member, decision },

@@ -65,6 +65,8 @@ pub enum AbortReason {
         /// The name of the constraint.
         constraint: String,
     },
+    /// A row would refer to a row that does not exist.
+    ReferenceViolated(ReferenceViolation),
     /// A change that must apply did not.
     NotApplied {
         /// Its index.
@@ -79,6 +81,28 @@ pub enum AbortReason {
     },
     /// Another operation holds a key that the transaction needs. Retry it as a new request.
     Conflict,
+}
+
+/// The violation of a foreign key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReferenceViolation {
+    /// The table with the foreign key.
+    pub child: TableId,
+    /// The name of the foreign key.
+    pub constraint: String,
+    /// The memcomparable primary key of the parent's row.
+    pub key: Bytes,
+    /// What is wrong.
+    pub fault: ReferenceFault,
+}
+
+/// The ways to violate a foreign key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReferenceFault {
+    /// A changed row refers to a row of the parent that does not exist.
+    NoParent,
+    /// A row refers to a row of the parent that the transaction deletes.
+    HasChildren,
 }
 
 /// The part of a [`Prepare`](crate::operation::Prepare) that only transactions have.
@@ -131,8 +155,15 @@ wire_enum!(TransactionResult {
 wire_enum!(AbortReason {
     0 => Duplicate { replex, key }, 1 => NotDense { replex, expected }, 2 => Invalid { message },
     3 => NotApplied { change, outcome }, 4 => Changed { check }, 5 => Conflict,
-    6 => CheckFailed { constraint },
+    6 => CheckFailed { constraint }, 7 => ReferenceViolated(violation),
 });
+wire_struct!(ReferenceViolation {
+    child,
+    constraint,
+    key,
+    fault
+});
+wire_enum!(ReferenceFault { 0 => NoParent, 1 => HasChildren });
 wire_struct!(TransactionPart {
     member,
     unchanged,

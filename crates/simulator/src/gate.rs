@@ -67,6 +67,9 @@ fn suits(bug: Bug, seed: u64, plan: &RunPlan) -> bool {
         | Bug::VoteBeforeDisk
         | Bug::WalkAgain
         | Bug::WalkSurvivesHold => plan.workload.transactions > 0.0,
+        Bug::ReferenceNotDemanded | Bug::ReferenceIgnoresVotes | Bug::ChildrenNotDemanded => {
+            !plan.schema.constraints.foreign_keys.is_empty()
+        }
         Bug::LostCoordinatorGoesOn => {
             plan.workload.transactions > 0.0 && plan.replace_after_us < u64::MAX
         }

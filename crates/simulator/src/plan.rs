@@ -4,8 +4,8 @@
 
 use machines::core::CoreLimits;
 use placement::{
-    Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, Schema, Share,
-    SortColumn, TableConstraints, ThinIndex,
+    Column, ColumnType, Constraint, Cut, Dimension, Durability, ForeignKey, FurtherCopy, Index,
+    ReferentialAction, Schema, Share, SortColumn, TableConstraints, ThinIndex,
 };
 
 use crate::model::{self, COLUMNS};
@@ -25,6 +25,8 @@ const SNAPSHOTS_STREAM: u64 = 0x736e_6170_7368_6f74;
 const THIN_STREAM: u64 = 0x7468_696e;
 /// Sets the stream of the ranges of copies apart from a seed's others.
 const RANGES_STREAM: u64 = 0x0072_616e_6765_7300;
+/// Names the stream of random numbers for foreign keys.
+const REFERENCES_STREAM: u64 = 0x7265_6665_7273;
 /// Slow enough for writes to come in between.
 const ENTRIES_PER_SECOND: u64 = 200;
 
@@ -219,6 +221,7 @@ impl RunPlan {
         plan.draw_snapshots(seed);
         plan.draw_thin(seed);
         plan.draw_ranges(seed);
+        plan.draw_references(seed);
         plan
     }
 
@@ -255,6 +258,25 @@ impl RunPlan {
         }
     }
 
+    /// Draws a foreign key of each table to itself, from a separate stream as
+    /// [`RunPlan::draw_tables`] does. The values of some columns are those of primary keys.
+    fn draw_references(&mut self, seed: u64) {
+        let mut random = Random::new(seed ^ REFERENCES_STREAM);
+        let mut first = self.schema.indexes.iter().map(|index| index.columns[0]);
+        let column = first.find(|column| [model::A, model::U].contains(column));
+        let is_possible = self.schema.primary_key == [model::ID] && random.chance(0.5);
+        let Some(column) = column.filter(|_| is_possible) else {
+            return;
+        };
+        self.schema.constraints.foreign_keys.push(ForeignKey {
+            name: "of_its_table".into(),
+            columns: vec![column],
+            parent: self.schema.name.clone(),
+            on_delete: ReferentialAction::NoAction,
+            on_update: ReferentialAction::NoAction,
+        });
+    }
+
     /// Draws the parameters of snapshots, from a separate stream as [`RunPlan::draw_tables`] does.
     fn draw_snapshots(&mut self, seed: u64) {
         let mut random = Random::new(seed ^ SNAPSHOTS_STREAM);
@@ -280,6 +302,9 @@ impl RunPlan {
         let mut schema = self.schema.clone();
         if table > 0 {
             schema.name = format!("{}_{table}", schema.name);
+            for key in &mut schema.constraints.foreign_keys {
+                key.parent.clone_from(&schema.name);
+            }
         }
         schema
     }

@@ -220,7 +220,12 @@ fn check_rest(world: &mut World) -> RestingRows {
             entries::implied(&stored, table),
         );
         let all = in_their_ranges(stored, table);
-        world.check("I4 constraints hold", constraints::hold(&all, &table.model));
+        let mut references = table.schema.constraints.foreign_keys.iter();
+        let reference = references.next().map(|key| key.columns[0]);
+        world.check(
+            "I4 constraints hold",
+            constraints::hold(&all, &table.model, reference),
+        );
         let (thin, own): (PartitionContents, PartitionContents) = all
             .into_iter()
             .partition(|(partition, _)| table.layout.is_thin(usize::from(partition.replex)));

@@ -673,11 +673,8 @@ impl Translation {
                 Observation::NotDense(usize::from(*replex), *expected)
             }
             RequestResult::Conflict => Observation::Nothing,
-            RequestResult::Transaction(_) => {
+            RequestResult::CheckFailed { .. } | RequestResult::Transaction(_) => {
                 return Err(format!("a single write has the result {result:?}"));
-            }
-            RequestResult::CheckFailed { constraint } => {
-                return Err(format!("no table has the constraint {constraint}"));
             }
             RequestResult::Invalid { message } => {
                 return Err(format!("a valid mutation was called invalid: {message}"));

@@ -131,6 +131,15 @@ pub enum SqlError {
         /// The completed part of the statement.
         done: StatementProgress,
     },
+    /// A foreign key would be violated (SQLSTATE 23503).
+    ForeignKey {
+        /// For people: which foreign key of which table.
+        message: String,
+        /// For people: which key.
+        detail: String,
+        /// The completed part of the statement.
+        done: StatementProgress,
+    },
     /// Other operations held the row for too long. The row was not changed: run the statement
     /// again.
     Conflict {
@@ -321,6 +330,11 @@ impl fmt::Display for SqlError {
                 "new row for relation \"{table}\" violates check constraint \"{constraint}\" \
                  (SQLSTATE 23514){done}"
             ),
+            SqlError::ForeignKey {
+                message,
+                detail,
+                done,
+            } => write!(f, "{message} (SQLSTATE 23503): {detail}{done}"),
             SqlError::Conflict { table, done } => write!(
                 f,
                 "other operations held the row of table {table} for too long: run the statement \

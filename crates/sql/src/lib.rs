@@ -35,6 +35,8 @@ pub mod format;
 pub mod import;
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod model_references;
 mod parse;
 pub mod plan;
 mod run;

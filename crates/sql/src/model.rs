@@ -21,6 +21,7 @@ use session::MomentPages;
 use session::statistics::TableStatistics;
 
 use crate::fixture::{add_table, servers};
+use crate::model_references::{note_child, violated};
 use crate::run::SqlSession;
 use crate::run::row::row_after;
 use crate::store::{SnapshotAnswer, Store, StoreError};
@@ -175,6 +176,8 @@ impl Model {
             configuration.tables.remove(known);
         }
         let id = add_table(&mut configuration, schema);
+        let child = configuration.table(id).expect("it was added").clone();
+        note_child(&mut configuration, &child, true);
         state.rows.insert(id, BTreeMap::new());
         state.configuration = Arc::new(configuration);
     }
@@ -310,8 +313,14 @@ impl Store for Model {
         }
         state.version += 1;
         let version = Version(state.version);
+        let before = state.rows.clone();
         let rows = state.rows.get_mut(&table.id).expect("made with the table");
-        Ok(apply(table, rows, version, &mutation).unwrap_or_else(|refused| refused))
+        let result = apply(table, rows, version, &mutation).unwrap_or_else(|refused| refused);
+        if let Some(violated) = violated(&configuration, &before, &state.rows) {
+            state.rows = before;
+            return Ok(RequestResult::Transaction(violated));
+        }
+        Ok(result)
     }
 
     async fn transact(
@@ -383,6 +392,10 @@ impl Store for Model {
             }
             outcomes.push(outcome);
         }
+        if let Some(violated) = violated(&configuration, &before, &state.rows) {
+            state.rows = before;
+            return Ok(violated);
+        }
         Ok(TransactionResult::Committed { version, outcomes })
     }
 
@@ -406,6 +419,8 @@ impl Store for Model {
             )));
         }
         let id = add_table(&mut configuration, schema);
+        let child = configuration.table(id).expect("it was added").clone();
+        note_child(&mut configuration, &child, true);
         state.rows.insert(id, BTreeMap::new());
         state.configuration = Arc::new(configuration);
         state.known = state.configuration.clone();
@@ -464,7 +479,12 @@ impl Store for Model {
         let mut state = self.state.lock().unwrap();
         let mut configuration = (*state.configuration).clone();
         match configuration.table_named(name).map(|table| table.id) {
-            Some(id) => configuration.tables.remove(id),
+            Some(id) => {
+                let removed = configuration.tables.remove(id);
+                let child = removed.clone().expect("it was found");
+                note_child(&mut configuration, &child, false);
+                removed
+            }
             None if if_exists => None,
             None => return Err(refused(&format!("there is no table {name}"))),
         };

@@ -4,7 +4,7 @@
 //! `parse` makes them from text, `plan` gives them a meaning over a configuration. Expressions
 //! stay as the parser's trees, because their types depend on the table that they are about.
 
-use placement::{Constraint, Schema};
+use placement::{Constraint, ReferentialAction, Schema};
 use sqlparser::ast::Expr;
 
 /// One statement.
@@ -20,6 +20,8 @@ pub enum Statement {
         schema: Box<Schema>,
         /// Whether one of the same name is left as it is.
         if_not_exists: bool,
+        /// The foreign keys. Their parents are in the configuration.
+        references: Vec<Reference>,
     },
     /// `CREATE INDEX` on its own.
     CreateIndex(CreateIndex),
@@ -68,6 +70,23 @@ pub enum Statement {
     SetAlready,
     /// The start or the end of a transaction, or a point in it.
     Transaction(TransactionStatement),
+}
+
+/// A foreign key to create.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// The name, if the statement has one.
+    pub name: Option<String>,
+    /// The names of the columns that refer.
+    pub columns: Vec<String>,
+    /// The table to which they refer.
+    pub parent: String,
+    /// The names of its columns; empty for its primary key.
+    pub parent_columns: Vec<String>,
+    /// What happens if the parent's row is deleted.
+    pub on_delete: ReferentialAction,
+    /// What happens if the key of the parent's row changes.
+    pub on_update: ReferentialAction,
 }
 
 /// A statement about the transaction of a session.

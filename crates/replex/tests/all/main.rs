@@ -20,6 +20,7 @@ mod entries;
 mod estimates;
 mod etcd;
 mod folders;
+mod foreign_keys;
 mod frames;
 mod full_disk;
 mod index;

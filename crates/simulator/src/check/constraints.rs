@@ -1,12 +1,17 @@
-//! I4: constraints hold over committed rows: primary keys, unique and dense indexes.
+//! I4: constraints hold over committed rows: primary keys, unique and dense indexes, foreign keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::partition_contents::{PartitionContents, of_replex};
-use crate::model::{ID, IndexConstraint, Model};
+use crate::model::{ID, IndexConstraint, Model, ModelRow, NULL};
 
-/// Checks the rows of every copy, and the entries of every thin index.
-pub fn hold(rest: &PartitionContents, model: &Model) -> Result<(), String> {
+/// Checks the rows of every copy, and the entries of every thin index. `reference` is the column
+/// that refers to the primary key, if there is one.
+pub fn hold(
+    rest: &PartitionContents,
+    model: &Model,
+    reference: Option<usize>,
+) -> Result<(), String> {
     for (place, copy) in model.present() {
         let replex = copy.number;
         let rows = of_replex(rest, replex);
@@ -33,6 +38,11 @@ pub fn hold(rest: &PartitionContents, model: &Model) -> Result<(), String> {
                 }
             }
         }
+        let rows = rows.iter().map(|(_, row)| row);
+        if let Some(column) = reference.filter(|_| !copy.is_thin) {
+            let orphan = orphan(rows, column);
+            orphan.map_or(Ok(()), |row| Err(format!("{row:?} refers to no row")))?;
+        }
         for (group, mut values) in groups {
             values.sort_unstable();
             if values
@@ -49,11 +59,21 @@ pub fn hold(rest: &PartitionContents, model: &Model) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns a row that refers to a primary key which no row has.
+pub fn orphan<'a>(
+    rows: impl Iterator<Item = &'a ModelRow> + Clone,
+    column: usize,
+) -> Option<&'a ModelRow> {
+    let ids: BTreeSet<i64> = rows.clone().map(|row| row[ID]).collect();
+    let mut rows = rows;
+    rows.find(|row| row[column] != NULL && !ids.contains(&row[column]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::check::partition_contents::PartitionRows;
-    use crate::model::{Copy, D, GROUP, ModelRow, NULL, U};
+    use crate::model::{Copy, D, GROUP, U};
     use placement::SortColumn;
     use std::rc::Rc;
 
@@ -82,7 +102,7 @@ mod tests {
             partitions: 1,
             partition: Rc::new(|_| 0),
         };
-        hold(&rest, &Model::new(vec![copy]))
+        hold(&rest, &Model::new(vec![copy]), None)
     }
 
     #[test]
@@ -112,5 +132,13 @@ mod tests {
         let [a, b] = [[0, 1, 0, 7, 1, 0, 0], [0, 2, 0, 8, 2, 0, 0]];
         assert_eq!(check(&[a, b], &[GROUP, D], IndexConstraint::Dense), Ok(()));
         assert!(check(&[b], &[GROUP, D], IndexConstraint::Dense).is_err());
+    }
+
+    #[test]
+    fn orphans_refer_to_no_row() {
+        let [a, b] = [[0, 1, 0, 2, 1, 0, 0], [0, 2, 0, NULL, 2, 0, 0]];
+        assert_eq!(orphan([a, b].iter(), U), None);
+        assert_eq!(orphan([a].iter(), U), Some(&a));
+        assert_eq!(orphan([b].iter(), U), None);
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use protocol::identity::{CoreId, Epoch, PartitionId, RequestId, TableId};
 use protocol::message::{Consistency, CoordinatorReply, Execute, Read, Reply, Request, RowPage};
 use protocol::operation::{Action, Mutation, RequestResult};
-use protocol::transaction::{RangeCheck, TransactionResult};
+use protocol::transaction::{AbortReason, RangeCheck, TransactionResult};
 use session::{
     Completion, SessionFailure, SessionInput, SessionLimits, SessionMachine, SessionOperation,
     SessionOutcome, SessionOutput, Ticket,
@@ -677,9 +677,11 @@ impl World {
         }
         let SubmittedOperation { history, table } = submitted;
         let seen = match outcome {
-            SessionOutcome::Executed(result) => {
-                self.tables[table].translation.seen(&result).map(Some)
-            }
+            SessionOutcome::Executed(result) => match result.of_one_change() {
+                // The model knows no foreign keys: nothing was changed.
+                result if is_violated_reference(&result) => Ok(Some(Observation::Nothing)),
+                result => self.tables[table].translation.seen(&result).map(Some),
+            },
             SessionOutcome::Rows(page) => {
                 if let Some(history) = history {
                     self.note_read(&[(table, history, &[vec![page.clone()]])]);
@@ -785,4 +787,11 @@ pub fn read(
             },
         )
     }
+}
+
+fn is_violated_reference(result: &RequestResult) -> bool {
+    let RequestResult::Transaction(TransactionResult::Aborted { reason, .. }) = result else {
+        return false;
+    };
+    matches!(reason, AbortReason::ReferenceViolated(_))
 }

@@ -8,6 +8,7 @@ use protocol::identity::{ReaderId, SnapshotId, Version};
 use protocol::message::{OpenedSnapshot, Read, RowPage, SnapshotReply, SnapshotUse};
 use session::{SessionFailure, SessionOperation, SessionOutcome, Ticket};
 
+use crate::check::constraints::orphan;
 use crate::event::Event;
 use crate::model::{GROUP, NULL, Observation, U};
 use crate::world::World;
@@ -193,8 +194,10 @@ impl World {
         };
         let mut group = BTreeMap::new();
         let mut without_key = BTreeSet::new();
+        let mut all = Vec::with_capacity(expected.len());
         for (pk, (version, row)) in expected {
             let row = table.translation.parse(row)?;
+            all.push(row);
             if row[GROUP] == part.group {
                 group.insert(pk.clone(), *version);
             }
@@ -202,6 +205,12 @@ impl World {
             if row[U] == NULL {
                 without_key.insert(pk.clone());
             }
+        }
+        // I20: a constraint over several rows holds in every snapshot.
+        if let Some(key) = schema.constraints.foreign_keys.first()
+            && let Some(row) = orphan(all.iter(), key.columns[0])
+        {
+            return Err(format!("{row:?} refers to no row of the snapshot"));
         }
         // The ranges of a copy stand together.
         let mut copies: BTreeMap<u8, BTreeMap<Vec<u8>, Version>> = BTreeMap::new();

@@ -71,7 +71,8 @@ impl ImportLedger {
                 error @ (SqlError::Duplicate { .. }
                 | SqlError::NotDense { .. }
                 | SqlError::Invalid { .. }
-                | SqlError::CheckFailed { .. }),
+                | SqlError::CheckFailed { .. }
+                | SqlError::ForeignKey { .. }),
             ) => lines.bad_line(line, of_a_line(error), skip_errors),
             // The store does not write: the next line would fare no better.
             Err(error) => {

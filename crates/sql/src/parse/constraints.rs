@@ -1,17 +1,18 @@
-//! Converts the CHECK constraints of `CREATE TABLE`.
+//! Converts the CHECK constraints and the foreign keys of `CREATE TABLE`.
 //!
 //! A condition becomes an expression of the store, so that the primaries can test it on every row
 //! that a change leaves, of whatever client.
 
 use std::collections::BTreeSet;
 
-use placement::{CheckConstraint, Expression, Schema};
+use placement::{CheckConstraint, Expression, ReferentialAction, Schema};
 use sqlparser::ast;
 
-use super::made_up_name;
+use super::{made_up_name, object_name};
 use crate::bind::Scope;
 use crate::error::SqlError;
 use crate::spelling::name;
+use crate::statement::Reference;
 
 /// Adds the CHECK constraints of a table, whose columns are known. A constraint without a name gets
 /// the one that PostgreSQL gives it.
@@ -77,4 +78,58 @@ fn generated_name(schema: &Schema, condition: &Expression, taken: &BTreeSet<Stri
     let mut names = std::iter::once(base.clone()).chain(numbered);
     let free = names.find(|name| !taken.contains(name));
     free.expect("there are more numbers than constraints")
+}
+
+/// Returns a foreign key.
+pub(super) fn reference(key: ast::ForeignKeyConstraint) -> Result<Reference, SqlError> {
+    let text = key.to_string();
+    let unsupported = |what: &str, remedy: &str| {
+        SqlError::unsupported(format!("{what} of the foreign key \"{text}\""), remedy)
+    };
+    match key.match_kind {
+        None | Some(ast::ConstraintReferenceMatchKind::Simple) => {}
+        Some(kind) => {
+            return Err(unsupported(
+                &kind.to_string(),
+                "leave it out for MATCH SIMPLE",
+            ));
+        }
+    }
+    if let Some(characteristics) = &key.characteristics {
+        let is_plain = characteristics.deferrable != Some(true)
+            && characteristics.initially != Some(ast::DeferrableInitial::Deferred)
+            && characteristics.enforced != Some(false);
+        if !is_plain {
+            let what = characteristics.to_string();
+            return Err(unsupported(
+                &what,
+                "leave it out; in a transaction foreign keys are checked by COMMIT",
+            ));
+        }
+    }
+    let action = |action: Option<ast::ReferentialAction>| match action {
+        None | Some(ast::ReferentialAction::NoAction) => Ok(ReferentialAction::NoAction),
+        Some(ast::ReferentialAction::Restrict) => Ok(ReferentialAction::Restrict),
+        Some(ast::ReferentialAction::Cascade) => Ok(ReferentialAction::Cascade),
+        Some(ast::ReferentialAction::SetNull) => Ok(ReferentialAction::SetNull),
+        Some(ast::ReferentialAction::SetDefault) => {
+            Err(unsupported("SET DEFAULT", "write NO ACTION or RESTRICT"))
+        }
+    };
+    let on_delete = action(key.on_delete)?;
+    if matches!(
+        on_delete,
+        ReferentialAction::Cascade | ReferentialAction::SetNull
+    ) {
+        let what = format!("ON DELETE {}", on_delete.name());
+        return Err(unsupported(&what, "write NO ACTION or RESTRICT"));
+    }
+    Ok(Reference {
+        name: key.name.as_ref().map(name),
+        columns: key.columns.iter().map(name).collect(),
+        parent: object_name(&key.foreign_table)?,
+        parent_columns: key.referred_columns.iter().map(name).collect(),
+        on_delete,
+        on_update: action(key.on_update)?,
+    })
 }

@@ -15,13 +15,14 @@ use super::{made_up_name, object_name, text_of};
 use crate::bind;
 use crate::error::SqlError;
 use crate::spelling::{column_type, name};
-use crate::statement::{CreateIndex, IndexKind, Statement};
+use crate::statement::{CreateIndex, IndexKind, Reference, Statement};
 
 /// The constraints of a table that need all of its columns.
 #[derive(Default)]
 struct FoundConstraints {
     unique: Vec<CreateIndex>,
     checks: Vec<ast::CheckConstraint>,
+    references: Vec<Reference>,
 }
 
 /// The number of tolerated failures, unless the statement sets it.
@@ -73,6 +74,7 @@ pub(super) fn table(mut create: ast::CreateTable) -> Result<Statement, SqlError>
     Ok(Statement::CreateTable {
         schema: Box::new(schema),
         if_not_exists,
+        references: found.references,
     })
 }
 
@@ -149,6 +151,14 @@ fn column(
                 let given = option.name.as_ref();
                 found.unique.push(unique_index(schema, given, columns));
             }
+            ColumnOption::ForeignKey(key) => {
+                let key = ast::ForeignKeyConstraint {
+                    name: option.name.or(key.name),
+                    columns: vec![definition.name.clone()],
+                    ..key
+                };
+                found.references.push(constraints::reference(key)?);
+            }
             ColumnOption::Check(check) => found.checks.push(ast::CheckConstraint {
                 name: option.name.or(check.name),
                 ..check
@@ -156,7 +166,8 @@ fn column(
             other => {
                 return Err(SqlError::unsupported(
                     format!("\"{other}\" of column {column}"),
-                    "a column takes NOT NULL, DEFAULT with a constant, PRIMARY KEY, UNIQUE and CHECK",
+                    "a column takes NOT NULL, DEFAULT with a constant, PRIMARY KEY, UNIQUE, \
+                     CHECK and REFERENCES",
                 ));
             }
         }
@@ -210,11 +221,12 @@ fn table_constraint(
             found.unique.push(index);
         }
         TableConstraint::Check(check) => found.checks.push(check),
+        TableConstraint::ForeignKey(key) => found.references.push(constraints::reference(key)?),
         other => {
             return Err(SqlError::unsupported(
                 format!("\"{other}\""),
-                "a table takes PRIMARY KEY (columns), UNIQUE (columns), CHECK (condition) and INDEX name \
-                 (columns)",
+                "a table takes PRIMARY KEY (columns), UNIQUE (columns), CHECK (condition), FOREIGN KEY \
+                 (columns) REFERENCES table and INDEX name (columns)",
             ));
         }
     }

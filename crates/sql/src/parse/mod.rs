@@ -84,6 +84,7 @@ pub fn parse(text: &str) -> Result<Vec<ParsedStatement>, ParseError> {
                 Some(Statement::CreateTable {
                     schema,
                     if_not_exists: _,
+                    references: _,
                 }),
                 Statement::CreateIndex(index),
             ) if index.table == schema.name => {

@@ -428,7 +428,10 @@ fn unsupported_syntax_is_refused_by_name() {
         ("DROP TABLE a, b", "several tables"),
         ("CREATE TABLE t (a varchar(20))", "the type VARCHAR(20)"),
         ("CREATE TABLE t (a numeric)", "the type NUMERIC"),
-        ("CREATE TABLE t (a bigint REFERENCES u)", "of column a"),
+        (
+            "CREATE TABLE t (a bigint REFERENCES u MATCH FULL)",
+            "MATCH FULL of the foreign key",
+        ),
         (
             "CREATE TABLE t (a bigint CHECK (a > 0) NO INHERIT)",
             "CHECK (a > 0) NO INHERIT",

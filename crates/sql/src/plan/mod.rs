@@ -15,6 +15,7 @@ mod facts;
 mod hyperspace;
 mod insert;
 mod reading;
+mod reference;
 mod select;
 pub(crate) mod text;
 
@@ -106,6 +107,8 @@ pub enum StatementPlan {
         schema: Box<Schema>,
         /// Whether one of the same name is left as it is.
         if_not_exists: bool,
+        /// For people: what is made beside what the statement names.
+        notices: Vec<String>,
     },
     /// Adds a copy to a table at the coordinator.
     AddIndex {
@@ -362,11 +365,15 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPla
         Statement::CreateTable {
             schema,
             if_not_exists,
+            references,
         } => {
+            let mut schema = schema.clone();
+            let notices = reference::add(&mut schema, references, context)?;
             schema.validate()?;
             Ok(StatementPlan::CreateTable {
-                schema: schema.clone(),
+                schema,
                 if_not_exists: *if_not_exists,
+                notices,
             })
         }
         Statement::CreateIndex(index) => create_index(index, context),

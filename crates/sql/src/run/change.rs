@@ -161,13 +161,13 @@ async fn together<S: Store>(
                 let applied = outcomes.iter().filter(|it| **it == ChangeOutcome::Applied);
                 return Ok(Ok(applied.count()));
             }
-            TransactionResult::Aborted { reason, .. } => {
-                if reason == AbortReason::Conflict && attempts < CONFLICT_ATTEMPTS_MAX {
+            TransactionResult::Aborted { ref reason, .. } => {
+                if *reason == AbortReason::Conflict && attempts < CONFLICT_ATTEMPTS_MAX {
                     attempts += 1;
                     continue;
                 }
-                let refused = RequestResult::of_abort(&reason);
-                sender.changed(refused.unwrap_or(RequestResult::Conflict))?;
+                let refused = RequestResult::of_abort(reason);
+                sender.changed(refused.unwrap_or(RequestResult::Transaction(result)))?;
             }
         }
     }
@@ -227,6 +227,7 @@ impl SqlError {
             | SqlError::NotDense { done, .. }
             | SqlError::Invalid { done, .. }
             | SqlError::CheckFailed { done, .. }
+            | SqlError::ForeignKey { done, .. }
             | SqlError::Conflict { done, .. }
             | SqlError::Store { done, .. } => *done = progress,
             _ => {}

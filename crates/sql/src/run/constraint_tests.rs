@@ -108,3 +108,101 @@ fn checks_that_need_more_than_the_row_are_refused() {
     );
     assert_eq!(done(session, "INSERT INTO t VALUES (1)"), "INSERT 0 1");
 }
+
+const FAMILY: &str = "
+    CREATE TABLE p (id bigint PRIMARY KEY, name text UNIQUE);
+    CREATE TABLE c (id bigint PRIMARY KEY, p bigint REFERENCES p, note text, INDEX c_by_p (p));
+    INSERT INTO p VALUES (1, 'a'), (2, 'b');
+    INSERT INTO c VALUES (1, 1, NULL), (2, NULL, NULL);
+";
+
+#[test]
+fn foreign_keys_are_resolved_and_served_by_an_index() {
+    let session = &mut Model::session(FAMILY);
+    let text = "CREATE TABLE d (a bigint, b bigint, id bigint, PRIMARY KEY (a, id), \
+        FOREIGN KEY (a) REFERENCES p (id) ON DELETE RESTRICT ON UPDATE CASCADE, \
+        CONSTRAINT other FOREIGN KEY (b) REFERENCES d2)";
+    assert!(error(session, text).contains("there is no table d2"));
+    let text = text.replace("d2", "p");
+    assert_eq!(done(session, &text), "CREATE TABLE");
+    // The primary key serves the first one.
+    assert_eq!(
+        session.take_notices(),
+        ["index d_b_idx (b), a copy of table d, is made for foreign key other"]
+    );
+    let configuration = session.store().configuration();
+    let d = &configuration.table_named("d").unwrap().schema;
+    let keys = d.constraints.foreign_keys.iter();
+    let keys: Vec<_> = keys.map(|key| (&key.name[..], &key.columns[..])).collect();
+    assert_eq!(keys, [("d_a_fkey", &[0][..]), ("other", &[1][..])]);
+    let p = &configuration.table_named("p").unwrap().schema;
+    assert_eq!(p.constraints.referenced_by, ["c", "d"]);
+    done(session, "DROP TABLE d");
+    let configuration = session.store().configuration();
+    let p = &configuration.table_named("p").unwrap().schema;
+    assert_eq!(p.constraints.referenced_by, ["c"]);
+}
+
+#[test]
+fn foreign_keys_that_are_not_possible_are_refused() {
+    let session = &mut Model::session(FAMILY);
+    for (key, part) in [
+        (
+            "REFERENCES p (name)",
+            "is not supported: refer to the primary key",
+        ),
+        ("REFERENCES c (note)", "SQLSTATE 42830"),
+        (
+            "REFERENCES p (id, name)",
+            "referenced columns for foreign key disagree",
+        ),
+        ("REFERENCES p MATCH FULL", "MATCH FULL of the foreign key"),
+        ("REFERENCES p DEFERRABLE", "DEFERRABLE of the foreign key"),
+        (
+            "REFERENCES p ON DELETE CASCADE",
+            "ON DELETE CASCADE of the foreign key",
+        ),
+        (
+            "REFERENCES p ON DELETE SET DEFAULT",
+            "SET DEFAULT of the foreign key",
+        ),
+        ("REFERENCES nothing", "there is no table nothing"),
+    ] {
+        let text = format!("CREATE TABLE t (id bigint PRIMARY KEY, a bigint {key})");
+        let failure = error(session, &text);
+        assert!(failure.contains(part), "{key}: {failure}");
+    }
+    let text = "CREATE TABLE t (id bigint PRIMARY KEY, a text REFERENCES p)";
+    assert!(error(session, text).contains("SQLSTATE 42804"));
+}
+
+#[test]
+fn violated_foreign_keys_are_reported_as_by_postgresql() {
+    let session = &mut Model::session(FAMILY);
+    let no_parent = "insert or update on table \"c\" violates foreign key constraint \"c_p_fkey\" \
+        (SQLSTATE 23503): Key (p)=(7) is not present in table \"p\".";
+    let has_children = "update or delete on table \"p\" violates foreign key constraint \
+        \"c_p_fkey\" on table \"c\" (SQLSTATE 23503): Key (id)=(1) is still referenced from table \
+        \"c\".";
+    for (text, failure) in [
+        ("INSERT INTO c VALUES (3, 7, NULL)", no_parent),
+        ("INSERT INTO c VALUES (3, 1, NULL), (4, 7, NULL)", no_parent),
+        ("UPDATE c SET p = 7 WHERE id = 2", no_parent),
+        (
+            "INSERT INTO c VALUES (1, 1, NULL) ON CONFLICT (id) DO UPDATE SET p = 7",
+            no_parent,
+        ),
+        ("DELETE FROM p WHERE id = 1", has_children),
+        ("DELETE FROM p WHERE id > 0", has_children),
+    ] {
+        assert_eq!(error(session, text), failure, "{text}");
+        done(session, "BEGIN");
+        done(session, text);
+        assert_eq!(error(session, "COMMIT"), failure, "{text}");
+    }
+    assert_eq!(
+        rows(session, "SELECT id, p FROM c ORDER BY id"),
+        ["1|1", "2|"]
+    );
+    assert_eq!(done(session, "DELETE FROM p WHERE id = 2"), "DELETE 1");
+}

@@ -1,7 +1,10 @@
 //! Executes `SHOW` and `EXPLAIN`: returns the configuration, the session's settings, or a plan as
 //! rows.
 
-use placement::{ColumnType, Durability, TableReport, Value, decode_sorted};
+use placement::{
+    ColumnType, Durability, ForeignKey, ReferentialAction, Schema, TableReport, Value,
+    decode_sorted,
+};
 use protocol::configuration::{Configuration, PartitionState, PlacedTable, ServerState};
 
 use super::{OutputColumn, ResultRows, StatementOutcome};
@@ -132,21 +135,60 @@ fn description(configuration: &Configuration, table: &PlacedTable) -> StatementO
             copies(table, &report),
         ),
     ];
-    let constraints = constraints(table);
+    let constraints = constraints(configuration, table);
     if !constraints.rows.is_empty() {
         description.push(("Constraints".to_string(), constraints));
     }
     StatementOutcome::Description(description)
 }
 
-/// Returns the constraints of a table that its columns and indexes do not show.
-fn constraints(table: &PlacedTable) -> ResultRows {
+/// Returns the constraints of a table that its columns and indexes do not show, and the foreign
+/// keys of other tables to it.
+fn constraints(configuration: &Configuration, table: &PlacedTable) -> ResultRows {
     let schema = &table.schema;
     let checks = schema.constraints.checks.iter().map(|check| {
         let condition = text::expression(schema, &check.condition);
         vec![check.name.clone(), format!("CHECK ({condition})")]
     });
-    rows(&["constraint", "definition"], checks.collect())
+    let keys = schema.constraints.foreign_keys.iter();
+    let keys = keys.map(|key| vec![key.name.clone(), foreign_key(configuration, schema, key)]);
+    let children = schema.constraints.referenced_by.iter();
+    let children = children.filter_map(|child| configuration.table_named(child));
+    let referring = children.flat_map(|child| {
+        let keys = child.schema.constraints.foreign_keys.iter();
+        let keys = keys.filter(|key| key.parent == schema.name);
+        keys.map(|key| {
+            let definition = foreign_key(configuration, &child.schema, key);
+            let definition = format!("referenced by table {}, {definition}", child.schema.name);
+            vec![key.name.clone(), definition]
+        })
+    });
+    let lines = checks.chain(keys).chain(referring);
+    rows(&["constraint", "definition"], lines.collect())
+}
+
+fn foreign_key(configuration: &Configuration, schema: &Schema, key: &ForeignKey) -> String {
+    let names = |schema: &Schema, columns: &[usize]| {
+        let names = columns.iter().map(|it| schema.columns[*it].name.clone());
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let parent = configuration.table_named(&key.parent);
+    let parent_columns = parent.map_or_else(String::new, |parent| {
+        names(&parent.schema, &parent.schema.primary_key)
+    });
+    let actions =
+        [("DELETE", key.on_delete), ("UPDATE", key.on_update)].map(
+            |(event, action)| match action {
+                ReferentialAction::NoAction => String::new(),
+                action => format!(" ON {event} {}", action.name()),
+            },
+        );
+    format!(
+        "FOREIGN KEY ({}) REFERENCES {}({parent_columns}){}",
+        names(schema, &key.columns),
+        key.parent,
+        actions.concat()
+    )
 }
 
 fn columns(table: &PlacedTable) -> ResultRows {

@@ -240,9 +240,14 @@ async fn attempt<S: Store>(
         StatementPlan::CreateTable {
             schema,
             if_not_exists,
+            notices: made,
         } => {
             let created = store.create_table(*schema, if_not_exists).await;
             created.map_err(Attempt::of_definition)?;
+            let notices = notices.lock();
+            notices
+                .expect("nothing panics while it is held")
+                .extend(made);
             done("CREATE TABLE")
         }
         StatementPlan::AddIndex { wanted, name } => {

@@ -3,6 +3,7 @@
 use placement::{ColumnType, ReplexKind, SortColumn, columns_of, decode_sorted};
 use protocol::configuration::PlacedTable;
 use protocol::operation::{Mutation, RequestResult};
+use protocol::transaction::{AbortReason, TransactionResult};
 
 use super::Attempt;
 use crate::error::{SqlError, StatementProgress};
@@ -74,6 +75,18 @@ impl<S: Store> Sender<'_, S> {
                 constraint,
                 done,
             },
+            RequestResult::Transaction(TransactionResult::Aborted {
+                reason: AbortReason::ReferenceViolated(violation),
+                ..
+            }) => {
+                let configuration = self.store.configuration();
+                let [message, detail] = client::violation_text(&configuration, &violation);
+                SqlError::ForeignKey {
+                    message,
+                    detail,
+                    done,
+                }
+            }
             RequestResult::Transaction(_) => SqlError::Invalid {
                 table,
                 message: "a server took the change for a transaction; report this fault".into(),

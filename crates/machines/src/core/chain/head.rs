@@ -74,6 +74,12 @@ impl CoreMachine {
             self.refuse(asker, refusal, step.output);
             return Ok(());
         }
+        if evaluate::may_need_reference(&self.partitions[&partition].table, &mutation) {
+            // References are checked when all members have voted, which a chain does not do (R57).
+            self.requests.begin(request, digest, asker);
+            let named = (request, acknowledged_below, digest);
+            return self.transact_one(named, (partition, mutation), step);
+        }
         self.partitions.note_waiting(partition);
         let queues = &mut self
             .partitions
@@ -288,6 +294,18 @@ impl CoreMachine {
                 continue;
             }
             let table = Arc::clone(&partition.table);
+            let first = queue.front().and_then(Queued::request);
+            if first.is_some_and(|queued| evaluate::may_need_reference(&table, &queued.mutation)) {
+                // It came before the foreign key, and comes again as a transaction.
+                let queued = queue.pop_front().and_then(Queued::into_request);
+                let request = queued.expect("it was in front").request;
+                if queue.is_empty() {
+                    partition.queues.remove(pk);
+                }
+                let epoch = self.view.epoch();
+                self.refuse_running(request, &Refusal::StaleEpoch { epoch }, step.output);
+                continue;
+            }
             let stored = step.tables.value(id.rows_table(), pk)?;
             let fold = fold(
                 &table,
@@ -651,7 +669,8 @@ fn fold(
         queued.expect("it was in front")
     };
     while let Some(queued) = queue.front().and_then(Queued::request) {
-        if fold.ended.len() == count_max || (queued.alone && !fold.ended.is_empty()) {
+        let is_last = fold.ended.len() == count_max || (queued.alone && !fold.ended.is_empty());
+        if is_last || evaluate::may_need_reference(table, &queued.mutation) {
             break;
         }
         match evaluate::apply(table, partition, &queued.mutation, image.as_deref()) {

@@ -31,7 +31,10 @@ impl CoreMachine {
     ) -> Result<(), TablesError> {
         let touches = |tables: &[TableId]| tables.iter().any(|table| changed.contains(table));
         let coordinated = self.transactions.coordinated.iter();
-        let concerned = coordinated.filter(|(_, coordinated)| touches(&coordinated.tables));
+        let concerned = coordinated.filter(|(_, coordinated)| {
+            let mut referred = coordinated.referred_tables();
+            touches(&coordinated.tables) || referred.any(|table| changed.contains(&table))
+        });
         let concerned: Vec<OperationId> = concerned.map(|(operation, _)| *operation).collect();
         for operation in concerned {
             // That an earlier one has ended may have ended it, or let it go on.

@@ -1,5 +1,5 @@
 //! Checks: after all members have voted yes, rows and ranges that the client has read are compared
-//! with what it has read (R41).
+//! with what it has read (R41), and the references that the changed rows demand are looked up (R57).
 //!
 //! At that moment every member holds what the transaction writes, which is its place in the serial
 //! order. A check leaves no state, and holds no key.
@@ -12,7 +12,8 @@ use protocol::identity::{CoreId, OperationId, PartitionId, Position, TableId, Ve
 use protocol::operation::Decision;
 use protocol::planted::{self, Bug};
 use protocol::transaction::{
-    AbortReason, RangeCheck, RowCheck, TransactionContent, TransactionResult, digest_of_rows,
+    AbortReason, RangeCheck, ReferenceCheck, RowCheck, TransactionContent, TransactionResult,
+    digest_of_rows,
 };
 
 use crate::core::CoreMachine;
@@ -20,12 +21,14 @@ use crate::core::partition::rows::stored_row;
 use crate::core::step::Step;
 
 use super::progress::Stage;
+use super::references::ReferenceState;
 
 /// The checks that one core judges, with their indexes in the transaction.
 #[derive(Default)]
 pub(super) struct CoreChecks {
     pub rows: Vec<(u32, RowCheck)>,
     pub ranges: Vec<(u32, RangeCheck)>,
+    pub references: Vec<(u32, ReferenceCheck)>,
 }
 
 impl CoreMachine {
@@ -57,13 +60,43 @@ impl CoreMachine {
                 checks.ranges.push((number, check.clone()));
             }
         }
-        for (core, CoreChecks { rows, ranges }) in by_core {
-            let of = (operation, &coordinated.tables[..]);
-            let checks = rows;
-            let content = TransactionContent::Check { checks, ranges };
-            self.send_transaction(core, of, Position(0), content, step.output);
+        let first = coordinated.checks.len() + coordinated.ranges.len();
+        let first = u32::try_from(first).expect("checks are limited");
+        for (number, demanded) in (first..).zip(&coordinated.references) {
+            let place = self.judge_of_reference(&demanded.check);
+            let place = place.and_then(|judge| self.view.place(judge));
+            if let Some(place) = place.filter(|_| !coordinated.passed.contains(&number)) {
+                let checks = by_core.entry(place.core).or_default();
+                checks.references.push((number, demanded.check.clone()));
+            }
+        }
+        let mut tables = coordinated.tables.clone();
+        tables.extend(coordinated.referred_tables());
+        tables.sort_unstable();
+        tables.dedup();
+        for (core, checks) in by_core {
+            let content = TransactionContent::Check {
+                checks: checks.rows,
+                ranges: checks.ranges,
+                references: checks.references,
+            };
+            self.send_transaction(
+                core,
+                (operation, &tables),
+                Position(0),
+                content,
+                step.output,
+            );
         }
         Ok(())
+    }
+
+    /// Returns the partition that judges the check of a reference.
+    fn judge_of_reference(&self, check: &ReferenceCheck) -> Option<PartitionId> {
+        match check {
+            ReferenceCheck::Parent { table, pk } => self.primary_of_row(*table, pk).ok(),
+            ReferenceCheck::NoChild { partition, .. } => Some(*partition),
+        }
     }
 
     /// Judges checks. They count as reads: they need the lease, and a partition that serves.
@@ -103,7 +136,34 @@ impl CoreMachine {
                 false => failed = Some((*number, id.table)),
             }
         }
-        let content = TransactionContent::Checked { passed, failed };
+        let mut held = None;
+        for (number, check) in &checks.references {
+            let Some(judge) = self.judge_of_reference(check) else {
+                continue;
+            };
+            let epoch = self.view.table_epoch(judge.table);
+            if self.check_readable(step.now, epoch, judge).is_err() {
+                continue;
+            }
+            let state = match check {
+                ReferenceCheck::Parent { pk, .. } => {
+                    self.parent_state(operation, (judge, pk), step)?
+                }
+                ReferenceCheck::NoChild { key, except, .. } => {
+                    self.children_state(operation, (judge, key), except, step)?
+                }
+            };
+            match state {
+                ReferenceState::Holds => passed.push(*number),
+                ReferenceState::Violated => failed = Some((*number, judge.table)),
+                ReferenceState::Held => held = Some(judge.table),
+            }
+        }
+        let content = TransactionContent::Checked {
+            passed,
+            failed,
+            held,
+        };
         self.send_transaction(from, (operation, tables), Position(0), content, step.output);
         Ok(())
     }
@@ -160,7 +220,7 @@ impl CoreMachine {
         &mut self,
         operation: OperationId,
         passed: &[u32],
-        failed: Option<(u32, TableId)>,
+        (failed, held): (Option<(u32, TableId)>, Option<TableId>),
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         let coordinated = self.transactions.coordinated.get_mut(&operation);
@@ -168,14 +228,25 @@ impl CoreMachine {
             return Ok(());
         };
         if let Some((check, table)) = failed {
-            let reason = AbortReason::Changed { check };
-            let result = TransactionResult::Aborted { table, reason };
+            let of_client = coordinated.checks.len() + coordinated.ranges.len();
+            let reference = (check as usize).checked_sub(of_client);
+            let reference = reference.and_then(|it| coordinated.references.get(it));
+            let result = match reference {
+                Some(reference) => reference.violated.clone(),
+                None => {
+                    let reason = AbortReason::Changed { check };
+                    TransactionResult::Aborted { table, reason }
+                }
+            };
             let abort = Decision::abort_transaction(result);
             return self.decide_transaction(operation, abort, step);
         }
+        if let Some(table) = held {
+            let abort = Decision::abort_transaction(TransactionResult::conflict(table));
+            return self.decide_transaction(operation, abort, step);
+        }
         coordinated.passed.extend(passed);
-        let checks = coordinated.checks.len() + coordinated.ranges.len();
-        match coordinated.passed.len() == checks {
+        match coordinated.passed.len() == coordinated.check_count() {
             true => self.decide_transaction(operation, Decision::Commit, step),
             false => Ok(()),
         }

@@ -110,6 +110,10 @@ impl CoreMachine {
         if let Some(refusal) = self.refusal_of_parts(&parts, &walk) {
             return self.refuse_transaction(operation, &refusal, step);
         }
+        let references = match self.demanded_references(&walk) {
+            Ok(references) => references,
+            Err(violated) => return self.end_attempt(operation, violated, step),
+        };
         let coordinated = &self.transactions.coordinated[&operation];
         let versions = walk.evaluated.iter().map(|row| row.change.version);
         let version = versions.max().unwrap_or(Version(0));
@@ -148,6 +152,7 @@ impl CoreMachine {
         let coordinated = coordinated.expect("it was just there");
         coordinated.request = record;
         coordinated.members = progress;
+        coordinated.references = references;
         coordinated.unchanged = unchanged;
         coordinated.stage = Stage::Voting;
         self.hurry_transaction(step.now, operation);
@@ -326,6 +331,7 @@ impl CoreMachine {
         coordinated.stage = Stage::Pausing;
         coordinated.members.clear();
         coordinated.passed.clear();
+        coordinated.references.clear();
         let pauses = coordinated.attempts.min(PAUSES_MAX);
         // Two that are in each other's way do not begin again together.
         let skew_us = operation.sequence % 8 * PAUSE_US / 8;
@@ -383,8 +389,7 @@ impl CoreMachine {
         if missing > usize::from(early) {
             return Ok(());
         }
-        let has_none = coordinated.checks.is_empty() && coordinated.ranges.is_empty();
-        if has_none || planted::is(Bug::ChecksNotJudged) {
+        if coordinated.check_count() == 0 || planted::is(Bug::ChecksNotJudged) {
             return self.decide_transaction(operation, Decision::Commit, step);
         }
         coordinated.stage = Stage::Checking;
@@ -407,6 +412,7 @@ impl CoreMachine {
             Decision::Abort(_) => Some(TransactionResult::conflict(coordinated.tables[0])),
         };
         coordinated.stage = Stage::Decided(decision);
+        coordinated.references.clear();
         for member in &mut coordinated.members {
             member.prepare = None;
         }

@@ -25,6 +25,7 @@ mod coordinator;
 mod outcome;
 mod part;
 mod progress;
+mod references;
 mod repeat;
 mod request;
 mod walk;
@@ -88,17 +89,24 @@ impl CoreMachine {
             TransactionContent::Voted { member, vote } => {
                 self.on_voted((operation, member), vote, step)
             }
-            TransactionContent::Check { checks, ranges } => {
+            TransactionContent::Check {
+                checks,
+                ranges,
+                references,
+            } => {
                 let tables: Vec<TableId> = message.epochs.iter().map(|it| it.0).collect();
                 let checks = CoreChecks {
                     rows: checks,
                     ranges,
+                    references,
                 };
                 self.on_check(from, (operation, &tables), &checks, step)
             }
-            TransactionContent::Checked { passed, failed } => {
-                self.on_checked(operation, &passed, failed, step)
-            }
+            TransactionContent::Checked {
+                passed,
+                failed,
+                held,
+            } => self.on_checked(operation, &passed, (failed, held), step),
             TransactionContent::Decision {
                 to,
                 decision,

@@ -8,6 +8,8 @@ use protocol::identity::{ClockReading, CoreId, PartitionId, RequestId, TableId};
 use protocol::operation::{Decision, Prepare, RequestRecord};
 use protocol::transaction::{RangeCheck, RowCheck, TransactionChange};
 
+use super::references::DemandedReference;
+
 /// A transaction that this core coordinates, from its request until it has ended at all members.
 #[derive(Debug)]
 pub(super) struct Coordinated {
@@ -18,6 +20,8 @@ pub(super) struct Coordinated {
     pub changes: Vec<TransactionChange>,
     pub checks: Vec<RowCheck>,
     pub ranges: Vec<RangeCheck>,
+    /// The checks that the evaluated rows demand, until the decision.
+    pub references: Vec<DemandedReference>,
     pub route: Vec<CoreId>,
     pub stage: Stage,
     /// When the request arrived, and when the present attempt began.
@@ -94,6 +98,7 @@ impl Coordinated {
             changes: Vec::new(),
             checks: Vec::new(),
             ranges: Vec::new(),
+            references: Vec::new(),
             route: Vec::new(),
             stage: Stage::Pausing,
             since_us: now.monotonic_us,
@@ -111,6 +116,16 @@ impl Coordinated {
     /// Returns the name of the request.
     pub fn request(&self) -> RequestId {
         self.request.request
+    }
+
+    /// Returns the number of checks.
+    pub fn check_count(&self) -> usize {
+        self.checks.len() + self.ranges.len() + self.references.len()
+    }
+
+    /// Returns the tables whose epochs matter for the checks of references.
+    pub fn referred_tables(&self) -> impl Iterator<Item = TableId> {
+        self.references.iter().map(|it| it.check.table())
     }
 
     /// Returns a member.

@@ -6,8 +6,9 @@ use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
 use protocol::codec::Wire;
-use protocol::identity::{CoreId, PartitionId, TableId};
+use protocol::identity::{CoreId, PartitionId, RequestId, TableId};
 use protocol::message::Refusal;
+use protocol::operation::Mutation;
 use protocol::transaction::{Transact, TransactionChange, check_size};
 
 use crate::core::CoreMachine;
@@ -47,6 +48,32 @@ impl CoreMachine {
             return Ok(());
         }
         self.requests.begin(request, digest, asker);
+        self.begin_transaction((transact, digest), route, step)
+    }
+
+    /// Begins a single change as a transaction, at the core of its primary. The request runs
+    /// already.
+    pub(crate) fn transact_one<T: Tables>(
+        &mut self,
+        (request, acknowledged_below, digest): (RequestId, u64, u64),
+        (partition, mutation): (PartitionId, Mutation),
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let table = partition.table;
+        let transact = Transact {
+            request,
+            acknowledged_below,
+            epochs: alloc::vec![(table, self.view.table_epoch(table))],
+            partition,
+            changes: alloc::vec![TransactionChange {
+                table,
+                mutation,
+                must_apply: false,
+            }],
+            checks: Vec::new(),
+            ranges: Vec::new(),
+        };
+        let route = alloc::vec![self.identity.core];
         self.begin_transaction((transact, digest), route, step)
     }
 

@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use placement::{
-    Axis, CheckConstraint, Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy,
-    Index, KeySpace, Layout, RangePart, RangeStart, RangeTransfer, Ranges, Replex, ReplexKind,
-    Residue, Schema, Share, SlotConstraints, SortColumn, TableConstraints, ThinIndex, Value,
+    Axis, CheckConstraint, Column, ColumnType, Constraint, Cut, Dimension, Durability, ForeignKey,
+    FurtherCopy, Index, KeySpace, Layout, RangePart, RangeStart, RangeTransfer, Ranges,
+    ReferentialAction, Replex, ReplexKind, Residue, Schema, Share, SlotConstraints, SortColumn,
+    TableConstraints, ThinIndex, Value,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
@@ -214,7 +215,9 @@ generate_struct! {
         local_entries,
         durability, primary_partition_columns, constraints,
     }
-    TableConstraints { checks }
+    TableConstraints { checks, foreign_keys, referenced_by }
+    ForeignKey { name, columns, parent, on_delete, on_update }
+    ReferenceViolation { child, constraint, key, fault }
     CheckConstraint { name, condition }
     FurtherCopy { name, cut }
     Share { index, divisions }
@@ -313,16 +316,21 @@ generate_enum! {
         NotDense { replex, expected }, Invalid { message }, Conflict, Transaction(result),
         CheckFailed { constraint },
     }
+    ReferentialAction { NoAction, Restrict, Cascade, SetNull }
+    ReferenceFault { NoParent, HasChildren }
+    ReferenceCheck { Parent { table, pk }, NoChild { partition, key, except } }
     ChangeOutcome { Applied, Kept, NotFound, ConditionFailed }
     TransactionResult { Committed { version, outcomes }, Aborted { table, reason } }
     AbortReason {
         Duplicate { replex, key }, NotDense { replex, expected }, Invalid { message },
         NotApplied { change, outcome }, Changed { check }, Conflict, CheckFailed { constraint },
+        ReferenceViolated(violation),
     }
     WalkEnd { Known(result), Aborted(result), Refused(refusal), Dropped }
     TransactionContent {
         Walk(walk), Walked(walk), WalkEnded(end), DropWalk, Prepare(prepare),
-        Voted { member, vote }, Check { checks, ranges }, Checked { passed, failed },
+        Voted { member, vote }, Check { checks, ranges, references },
+        Checked { passed, failed, held },
         Decision { to, decision, settled }, Kept { member }, Ended { member }, Ask { member },
         Over { to, finished_below }, AskDecision { to }, Known { member, decision },
     }

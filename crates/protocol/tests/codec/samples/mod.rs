@@ -16,9 +16,9 @@ use std::sync::Arc;
 use asks::asks;
 use copies::copies;
 use placement::{
-    CheckConstraint, Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy,
-    Index, Layout, Schema, Share, SortColumn, TableConstraints, ThinIndex, Value, encode_key,
-    encode_row,
+    CheckConstraint, Column, ColumnType, Constraint, Cut, Dimension, Durability, ForeignKey,
+    FurtherCopy, Index, Layout, ReferentialAction, Schema, Share, SortColumn, TableConstraints,
+    ThinIndex, Value, encode_key, encode_row,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
@@ -111,6 +111,14 @@ pub fn schema() -> Schema {
                     Box::new(Expression::Literal(Value::Int64(0))),
                 ),
             }],
+            foreign_keys: vec![ForeignKey {
+                name: "flights_id_fkey".into(),
+                columns: vec![0],
+                parent: "planes".into(),
+                on_delete: ReferentialAction::Restrict,
+                on_update: ReferentialAction::NoAction,
+            }],
+            referenced_by: vec!["seats".into()],
         },
     }
 }

@@ -9,8 +9,9 @@ use protocol::operation::{
     Action, Decision, Mutation, OldRow, Prepare, RequestResult, RowChange, Vote,
 };
 use protocol::transaction::{
-    AbortReason, ChangeOutcome, EvaluatedRow, RangeCheck, RowCheck, Transact, TransactionChange,
-    TransactionContent, TransactionMessage, TransactionPart, TransactionResult, Walk, WalkEnd,
+    AbortReason, ChangeOutcome, EvaluatedRow, RangeCheck, ReferenceCheck, RowCheck, Transact,
+    TransactionChange, TransactionContent, TransactionMessage, TransactionPart, TransactionResult,
+    Walk, WalkEnd,
 };
 
 use super::{condition, core, finished, operation, partition, peer, pk, prepare, request_id, row};
@@ -151,6 +152,14 @@ pub fn transactions() -> Vec<(&'static str, Message)> {
             TransactionContent::Check {
                 checks: vec![(2, check())],
                 ranges: vec![(3, range_check())],
+                references: vec![(
+                    4,
+                    ReferenceCheck::NoChild {
+                        partition: member,
+                        key: pk(),
+                        except: vec![pk()],
+                    },
+                )],
             },
         ),
         (
@@ -158,6 +167,7 @@ pub fn transactions() -> Vec<(&'static str, Message)> {
             TransactionContent::Checked {
                 passed: vec![0, 1],
                 failed: Some((2, TableId(3))),
+                held: None,
             },
         ),
         (

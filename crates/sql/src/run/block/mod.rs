@@ -419,6 +419,14 @@ impl<S: Store> SqlSession<S> {
         {
             return error.into();
         }
+        if let AbortReason::ReferenceViolated(_) = reason {
+            let table = table.id;
+            let reason = reason.clone();
+            let aborted = TransactionResult::Aborted { table, reason };
+            if let Err(error) = sender.changed(RequestResult::Transaction(aborted)) {
+                return error.into();
+            }
+        }
         let row = match reason {
             AbortReason::NotApplied { change, .. } => {
                 let change = changes.get(*change as usize);
