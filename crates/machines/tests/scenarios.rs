@@ -13,7 +13,7 @@ use cluster::Cluster;
 use goldenscript::{ArgumentConsumer, Command, Context, Runner};
 use machines::core::CoreLimits;
 use placement::{
-    Column, ColumnType, Constraint, Cut, Durability, ForeignKey, FurtherCopy, Index,
+    Column, ColumnType, Constraint, Cut, Deferral, Durability, ForeignKey, FurtherCopy, Index,
     ReferentialAction, Schema, Share, SlotConstraints, TableConstraints, Value, encode_key,
     encode_row, prefix_end,
 };
@@ -105,6 +105,7 @@ impl Scenario {
                 parent: "t".into(),
                 on_delete: ReferentialAction::NoAction,
                 on_update: ReferentialAction::NoAction,
+                deferral: Deferral::NotDeferrable,
             });
             schema.constraints.referenced_by.push("t".into());
         }

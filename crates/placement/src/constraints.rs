@@ -53,6 +53,31 @@ pub struct ForeignKey {
     /// What happens if the key of the parent's row changes. A primary key never changes, so that
     /// this is only shown.
     pub on_update: ReferentialAction,
+    /// When a transaction of several statements checks it.
+    pub deferral: Deferral,
+}
+
+/// When a transaction of several statements checks a constraint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Deferral {
+    /// After each statement.
+    #[default]
+    NotDeferrable,
+    /// After each statement, unless the transaction asks for something else.
+    InitiallyImmediate,
+    /// At the commit.
+    InitiallyDeferred,
+}
+
+impl Deferral {
+    /// Returns the property as SQL writes it, with a space in front; empty if it is the usual one.
+    pub fn clause(self) -> &'static str {
+        match self {
+            Deferral::NotDeferrable => "",
+            Deferral::InitiallyImmediate => " DEFERRABLE",
+            Deferral::InitiallyDeferred => " DEFERRABLE INITIALLY DEFERRED",
+        }
+    }
 }
 
 /// What happens to the rows that refer to a row.

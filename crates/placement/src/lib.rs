@@ -46,7 +46,7 @@ pub use advisor::{
 };
 pub use assignment::{AssignmentError, assign};
 pub use constraints::{
-    CHECKS_MAX, CheckConstraint, FOREIGN_KEYS_MAX, ForeignKey, REFERENCED_BY_MAX,
+    CHECKS_MAX, CheckConstraint, Deferral, FOREIGN_KEYS_MAX, ForeignKey, REFERENCED_BY_MAX,
     ReferentialAction, TableConstraints,
 };
 pub use cover::{

@@ -17,7 +17,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use placement::{Axis, KeySpace, Layout, Replex, ReplexKind, Residue, SlotConstraints};
-use placement::{CheckConstraint, ForeignKey, ReferentialAction, TableConstraints};
+use placement::{CheckConstraint, Deferral, ForeignKey, ReferentialAction, TableConstraints};
 use placement::{Column, Constraint, Durability, Index, Schema};
 use placement::{
     ColumnType, Placement, PlacementProof, TableReport, decision_position, members_at_risk, prove,
@@ -700,8 +700,10 @@ wire_struct!(ForeignKey {
     columns,
     parent,
     on_delete,
-    on_update
+    on_update,
+    deferral
 });
+wire_enum!(Deferral { 0 => NotDeferrable, 1 => InitiallyImmediate, 2 => InitiallyDeferred });
 wire_enum!(ReferentialAction { 0 => NoAction, 1 => Restrict, 2 => Cascade, 3 => SetNull });
 wire_struct!(CheckConstraint { name, condition });
 wire_struct!(Column {

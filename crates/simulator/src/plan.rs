@@ -4,8 +4,8 @@
 
 use machines::core::CoreLimits;
 use placement::{
-    Column, ColumnType, Constraint, Cut, Dimension, Durability, ForeignKey, FurtherCopy, Index,
-    ReferentialAction, Schema, Share, SortColumn, TableConstraints, ThinIndex,
+    Column, ColumnType, Constraint, Cut, Deferral, Dimension, Durability, ForeignKey, FurtherCopy,
+    Index, ReferentialAction, Schema, Share, SortColumn, TableConstraints, ThinIndex,
 };
 
 use crate::model::{self, COLUMNS};
@@ -274,6 +274,7 @@ impl RunPlan {
             parent: self.schema.name.clone(),
             on_delete: ReferentialAction::NoAction,
             on_update: ReferentialAction::NoAction,
+            deferral: Deferral::NotDeferrable,
         });
     }
 

@@ -4,7 +4,7 @@
 //! `parse` makes them from text, `plan` gives them a meaning over a configuration. Expressions
 //! stay as the parser's trees, because their types depend on the table that they are about.
 
-use placement::{Constraint, ReferentialAction, Schema};
+use placement::{Constraint, Deferral, ReferentialAction, Schema};
 use sqlparser::ast::Expr;
 
 /// One statement.
@@ -87,6 +87,8 @@ pub struct Reference {
     pub on_delete: ReferentialAction,
     /// What happens if the key of the parent's row changes.
     pub on_update: ReferentialAction,
+    /// When a transaction checks it.
+    pub deferral: Deferral,
 }
 
 /// A statement about the transaction of a session.

@@ -755,6 +755,7 @@ pub fn describe_result(result: &protocol::operation::RequestResult) -> String {
             format!("not dense in replex {replex}, {expected} comes next")
         }
         RequestResult::Invalid { message } => format!("invalid: {message}"),
+        RequestResult::CheckFailed { constraint } => format!("violates {constraint}"),
         RequestResult::Conflict => "conflict".into(),
         RequestResult::Transaction(result) => format!("transaction: {result:?}"),
     }

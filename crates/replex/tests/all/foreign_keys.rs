@@ -168,14 +168,14 @@ async fn native_clients_are_bound_by_foreign_keys() {
     assert!(matches!(committed, TransactionResult::Committed { .. }));
     let mut moved = old.transaction();
     moved.set(&c, &[number(1)], "p", number(7)).unwrap();
-    moved.delete(&p, &[number(1)]).unwrap();
+    moved.delete(&p, &[number(1)], None).unwrap();
     let committed = moved.commit().await.unwrap();
     assert!(
         matches!(committed, TransactionResult::Committed { .. }),
         "{committed:?}"
     );
     let mut alone = old.transaction();
-    alone.delete(&p, &[number(7)]).unwrap();
+    alone.delete(&p, &[number(7)], None).unwrap();
     assert_eq!(
         fault(&alone.commit().await.unwrap()),
         ReferenceFault::HasChildren

@@ -13,6 +13,8 @@ mod bench;
 mod buffer;
 mod chaos;
 mod client;
+#[cfg(feature = "proxy")]
+mod constraints_postgres;
 mod covers;
 mod degraded;
 mod demo;

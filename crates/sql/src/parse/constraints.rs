@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use placement::{CheckConstraint, Expression, ReferentialAction, Schema};
+use placement::{CheckConstraint, Deferral, Expression, ReferentialAction, Schema};
 use sqlparser::ast;
 
 use super::{made_up_name, object_name};
@@ -95,41 +95,40 @@ pub(super) fn reference(key: ast::ForeignKeyConstraint) -> Result<Reference, Sql
             ));
         }
     }
-    if let Some(characteristics) = &key.characteristics {
-        let is_plain = characteristics.deferrable != Some(true)
-            && characteristics.initially != Some(ast::DeferrableInitial::Deferred)
-            && characteristics.enforced != Some(false);
-        if !is_plain {
-            let what = characteristics.to_string();
-            return Err(unsupported(
-                &what,
-                "leave it out; in a transaction foreign keys are checked by COMMIT",
+    let characteristics = &key.characteristics;
+    let deferrable = characteristics.as_ref().and_then(|it| it.deferrable);
+    if characteristics.as_ref().and_then(|it| it.enforced) == Some(false) {
+        return Err(unsupported("NOT ENFORCED", "leave it out"));
+    }
+    let initially = characteristics.as_ref().and_then(|it| it.initially);
+    let deferred = initially == Some(ast::DeferrableInitial::Deferred);
+    let deferral = match (deferrable, deferred) {
+        (Some(false), true) => {
+            return Err(SqlError::statement(
+                "a constraint that is INITIALLY DEFERRED must be DEFERRABLE",
             ));
         }
-    }
+        (_, true) => Deferral::InitiallyDeferred,
+        (Some(true), false) => Deferral::InitiallyImmediate,
+        (_, false) => Deferral::NotDeferrable,
+    };
     let action = |action: Option<ast::ReferentialAction>| match action {
         None | Some(ast::ReferentialAction::NoAction) => Ok(ReferentialAction::NoAction),
         Some(ast::ReferentialAction::Restrict) => Ok(ReferentialAction::Restrict),
         Some(ast::ReferentialAction::Cascade) => Ok(ReferentialAction::Cascade),
         Some(ast::ReferentialAction::SetNull) => Ok(ReferentialAction::SetNull),
-        Some(ast::ReferentialAction::SetDefault) => {
-            Err(unsupported("SET DEFAULT", "write NO ACTION or RESTRICT"))
-        }
+        Some(ast::ReferentialAction::SetDefault) => Err(unsupported(
+            "SET DEFAULT",
+            "write NO ACTION, RESTRICT, CASCADE or SET NULL",
+        )),
     };
-    let on_delete = action(key.on_delete)?;
-    if matches!(
-        on_delete,
-        ReferentialAction::Cascade | ReferentialAction::SetNull
-    ) {
-        let what = format!("ON DELETE {}", on_delete.name());
-        return Err(unsupported(&what, "write NO ACTION or RESTRICT"));
-    }
     Ok(Reference {
         name: key.name.as_ref().map(name),
         columns: key.columns.iter().map(name).collect(),
         parent: object_name(&key.foreign_table)?,
         parent_columns: key.referred_columns.iter().map(name).collect(),
-        on_delete,
+        on_delete: action(key.on_delete)?,
         on_update: action(key.on_update)?,
+        deferral,
     })
 }

@@ -59,6 +59,12 @@ pub(super) fn set(words: &[String]) -> Result<Statement, SqlError> {
                 "a setting holds for the session: write SET",
             ));
         }
+        ["constraints", ..] => {
+            return Err(SqlError::unsupported(
+                "SET CONSTRAINTS",
+                "declare the foreign key DEFERRABLE INITIALLY DEFERRED, or not",
+            ));
+        }
         ["time", "zone", value] | ["session", "time", "zone", value] => {
             ("timezone", value.to_string())
         }

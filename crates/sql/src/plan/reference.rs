@@ -94,6 +94,7 @@ fn foreign_key(
         parent: parent.name.clone(),
         on_delete: reference.on_delete,
         on_update: reference.on_update,
+        deferral: reference.deferral,
     };
     for (column, other) in key.columns.iter().zip(&parent.primary_key) {
         let (column, other) = (&schema.columns[*column], &parent.columns[*other]);

@@ -14,7 +14,10 @@ use protocol::transaction::{
     AbortReason, ChangeOutcome, TransactionChange, TransactionResult, check_size,
 };
 
-use super::{Attempt, CONFLICT_ATTEMPTS_MAX, ReadContext, Sender, StatementOutcome, conflict};
+use super::children::changes_children;
+use super::{
+    Attempt, CONFLICT_ATTEMPTS_MAX, ReadContext, Sender, StatementOutcome, cascade, conflict,
+};
 use crate::error::{SqlError, StatementProgress};
 use crate::plan::{ChangeKind, ChangePlan, ChangeTarget, InsertPlan, SkippedDuplicates};
 use crate::store::Store;
@@ -113,6 +116,11 @@ pub(super) async fn change<S: Store>(
         ChangeKind::Delete => "DELETE",
     };
     let mutations: Vec<Mutation> = mutations.collect();
+    let is_delete = matches!(plan.change, ChangeKind::Delete);
+    if is_delete && changes_children(reading.configuration, table) {
+        let done = cascade::delete(reading, table, mutations).await?;
+        return Ok(StatementOutcome::Done(format!("{verb} {done}")));
+    }
     let mutations = match plan.in_order {
         true => mutations,
         false => match together(reading, &sender, mutations).await? {

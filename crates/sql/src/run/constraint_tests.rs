@@ -157,10 +157,9 @@ fn foreign_keys_that_are_not_possible_are_refused() {
             "referenced columns for foreign key disagree",
         ),
         ("REFERENCES p MATCH FULL", "MATCH FULL of the foreign key"),
-        ("REFERENCES p DEFERRABLE", "DEFERRABLE of the foreign key"),
         (
-            "REFERENCES p ON DELETE CASCADE",
-            "ON DELETE CASCADE of the foreign key",
+            "REFERENCES p NOT DEFERRABLE INITIALLY DEFERRED",
+            "INITIALLY DEFERRED must be DEFERRABLE",
         ),
         (
             "REFERENCES p ON DELETE SET DEFAULT",
@@ -196,13 +195,139 @@ fn violated_foreign_keys_are_reported_as_by_postgresql() {
         ("DELETE FROM p WHERE id > 0", has_children),
     ] {
         assert_eq!(error(session, text), failure, "{text}");
+        // In a transaction the statement fails, not the commit.
         done(session, "BEGIN");
-        done(session, text);
-        assert_eq!(error(session, "COMMIT"), failure, "{text}");
+        assert_eq!(error(session, text), failure, "{text}");
+        done(session, "ROLLBACK");
     }
     assert_eq!(
         rows(session, "SELECT id, p FROM c ORDER BY id"),
         ["1|1", "2|"]
     );
     assert_eq!(done(session, "DELETE FROM p WHERE id = 2"), "DELETE 1");
+}
+
+const TREE: &str = "
+    CREATE TABLE t (id bigint PRIMARY KEY, up bigint REFERENCES t ON DELETE CASCADE,
+        INDEX t_up (up));
+    CREATE TABLE notes (id bigint PRIMARY KEY, t bigint REFERENCES t ON DELETE SET NULL,
+        text text, INDEX notes_t (t));
+    CREATE TABLE locks (id bigint PRIMARY KEY REFERENCES t ON DELETE RESTRICT);
+    INSERT INTO t VALUES (1, NULL), (2, 1), (3, 2), (4, 2), (5, 4), (6, 6), (7, NULL);
+    INSERT INTO notes VALUES (1, 1, 'a'), (2, 3, 'b'), (3, 7, 'c');
+    INSERT INTO locks VALUES (7);
+";
+
+#[test]
+fn deletes_change_the_rows_that_refer_to_the_deleted_ones() {
+    for in_block in [false, true] {
+        let session = &mut Model::session(TREE);
+        let run_one = |session: &mut _, text: &str| {
+            if !in_block {
+                return done(session, text);
+            }
+            done(session, "BEGIN");
+            let outcome = done(session, text);
+            assert_eq!(done(session, "COMMIT"), "COMMIT");
+            outcome
+        };
+        let ids = |session: &mut _| rows(session, "SELECT id FROM t ORDER BY id").join(" ");
+        assert_eq!(run_one(session, "DELETE FROM t WHERE id = 9"), "DELETE 0");
+        // A row to which others refer, and whose condition does not hold.
+        let text = "DELETE FROM t WHERE id = 2 AND up = 7";
+        assert_eq!(run_one(session, text), "DELETE 0");
+        assert_eq!(ids(session), "1 2 3 4 5 6 7");
+        assert_eq!(run_one(session, "DELETE FROM t WHERE id = 2"), "DELETE 1");
+        assert_eq!(ids(session), "1 6 7");
+        let notes = "SELECT id, t FROM notes ORDER BY id";
+        assert_eq!(rows(session, notes), ["1|1", "2|", "3|7"]);
+        let text = "DELETE FROM t WHERE id IN (1, 6, 8)";
+        assert_eq!(run_one(session, text), "DELETE 2");
+        assert_eq!(rows(session, notes), ["1|", "2|", "3|7"]);
+        let failure = match in_block {
+            false => error(session, "DELETE FROM t WHERE id = 7"),
+            true => {
+                done(session, "BEGIN");
+                let failure = error(session, "DELETE FROM t WHERE id = 7");
+                done(session, "ROLLBACK");
+                failure
+            }
+        };
+        assert!(
+            failure.contains("\"locks_id_fkey\" on table \"locks\""),
+            "{failure}"
+        );
+        assert_eq!(rows(session, notes), ["1|", "2|", "3|7"]);
+    }
+}
+
+#[test]
+fn a_transaction_checks_its_own_rows_and_its_commit_those_of_others() {
+    let session = &mut Model::session(FAMILY);
+    let other = &mut crate::run::SqlSession::new(session.store().clone());
+    for text in [
+        "BEGIN",
+        "INSERT INTO p VALUES (3, 'c')",
+        "INSERT INTO c VALUES (3, 3, NULL)",
+        "UPDATE c SET p = 2 WHERE id = 1",
+        "DELETE FROM p WHERE id = 1",
+        "COMMIT",
+    ] {
+        done(session, text);
+    }
+    let all = "SELECT id, p FROM c ORDER BY id";
+    assert_eq!(rows(session, all), ["1|2", "2|", "3|3"]);
+    // A parent that is there at the statement and gone at the commit.
+    done(session, "BEGIN");
+    done(session, "UPDATE c SET p = 3 WHERE id = 1");
+    done(other, "DELETE FROM c WHERE id = 3");
+    done(other, "DELETE FROM p WHERE id = 3");
+    let failure = error(session, "COMMIT");
+    assert!(
+        failure.contains("Key (p)=(3) is not present in table \"p\""),
+        "{failure}"
+    );
+    // An update of the parent is no obstacle.
+    done(session, "BEGIN");
+    done(session, "INSERT INTO c VALUES (4, 2, NULL)");
+    done(other, "UPDATE p SET name = 'x' WHERE id = 2");
+    assert_eq!(done(session, "COMMIT"), "COMMIT");
+}
+
+#[test]
+fn a_deferred_foreign_key_is_checked_by_the_commit() {
+    let session = &mut Model::session(
+        "CREATE TABLE p (id bigint PRIMARY KEY);
+         CREATE TABLE c (id bigint PRIMARY KEY, INDEX (p),
+            p bigint REFERENCES p DEFERRABLE INITIALLY DEFERRED);
+         CREATE TABLE d (id bigint PRIMARY KEY, p bigint, INDEX (p),
+            FOREIGN KEY (p) REFERENCES p ON DELETE RESTRICT DEFERRABLE INITIALLY DEFERRED);",
+    );
+    for text in [
+        "BEGIN",
+        "INSERT INTO c VALUES (1, 7)",
+        "INSERT INTO p VALUES (7)",
+        "COMMIT",
+        "BEGIN",
+        "DELETE FROM p WHERE id = 7",
+        "DELETE FROM c WHERE id = 1",
+        "INSERT INTO p VALUES (7)",
+        "INSERT INTO d VALUES (1, 7)",
+        "COMMIT",
+        "BEGIN",
+        "INSERT INTO c VALUES (1, 8)",
+    ] {
+        done(session, text);
+    }
+    assert!(error(session, "COMMIT").contains("\"c_p_fkey\" (SQLSTATE 23503)"));
+    assert!(error(session, "INSERT INTO c VALUES (1, 8)").contains("SQLSTATE 23503"));
+    // What RESTRICT refuses is not deferred.
+    done(session, "BEGIN");
+    assert!(error(session, "DELETE FROM p WHERE id = 7").contains("\"d_p_fkey\""));
+    done(session, "ROLLBACK");
+    let failure = error(session, "SET CONSTRAINTS ALL DEFERRED");
+    assert!(
+        failure.contains("SET CONSTRAINTS is not supported"),
+        "{failure}"
+    );
 }

@@ -184,10 +184,11 @@ fn foreign_key(configuration: &Configuration, schema: &Schema, key: &ForeignKey)
             },
         );
     format!(
-        "FOREIGN KEY ({}) REFERENCES {}({parent_columns}){}",
+        "FOREIGN KEY ({}) REFERENCES {}({parent_columns}){}{}",
         names(schema, &key.columns),
         key.parent,
-        actions.concat()
+        actions.concat(),
+        key.deferral.clause()
     )
 }
 

@@ -3,7 +3,9 @@
 mod aggregate;
 mod analyze;
 mod block;
+mod cascade;
 mod change;
+mod children;
 mod conflict;
 mod copies;
 mod describe;

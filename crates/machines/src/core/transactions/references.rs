@@ -5,6 +5,7 @@
 //! may need one runs as a transaction of one change.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
 use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
@@ -12,14 +13,15 @@ use placement::{
     Column, ColumnType, ForeignKey, KeyInterval, ReplexKind, RowView, Value, decode_key,
     encode_key, key_has_null, prefix_end,
 };
-use protocol::codec::Bytes;
+use protocol::codec::{Bytes, Wire};
 use protocol::configuration::{PlacedTable, routes};
 use protocol::identity::{OperationId, PartitionId, TableId};
 use protocol::message::Read;
 use protocol::operation::{OldRow, RowChange};
 use protocol::planted::{self, Bug};
 use protocol::transaction::{
-    AbortReason, ReferenceCheck, ReferenceFault, ReferenceViolation, TransactionResult, Walk,
+    AbortReason, CHECK_BYTES_MAX, ReferenceCheck, ReferenceFault, ReferenceViolation,
+    TransactionResult, Walk,
 };
 
 use crate::core::CoreMachine;
@@ -56,6 +58,10 @@ struct ReferenceReview<'a> {
     /// The rows that the transaction changes, by table and pk.
     changes: BTreeMap<(TableId, &'a [u8]), &'a RowChange>,
     demanded: BTreeMap<ReferenceName, DemandedReference>,
+    /// The bytes of the checks, as they are encoded.
+    bytes: usize,
+    /// By foreign key, the rows that refer to each row only before the transaction.
+    leaving: BTreeMap<(TableId, &'a str), BTreeMap<Vec<u8>, Vec<Bytes>>>,
 }
 
 /// The object of a check: a row, or the rows of a partition that refer to a row.
@@ -81,6 +87,8 @@ impl CoreMachine {
             machine: self,
             changes: changes.collect(),
             demanded: BTreeMap::new(),
+            bytes: 0,
+            leaving: BTreeMap::new(),
         };
         for row in &walk.evaluated {
             let table = self.view.table(row.table);
@@ -174,7 +182,7 @@ impl CoreMachine {
     }
 }
 
-impl ReferenceReview<'_> {
+impl<'a> ReferenceReview<'a> {
     /// Demands the rows to which a changed row refers.
     fn demand_parents(
         &mut self,
@@ -219,7 +227,7 @@ impl ReferenceReview<'_> {
                         pk: Bytes(pk.clone()),
                     };
                     let demanded = DemandedReference { check, violated };
-                    self.demanded.entry((parent, pk, None)).or_insert(demanded);
+                    self.demand((parent, pk, None), demanded)?;
                 }
             }
         }
@@ -256,26 +264,54 @@ impl ReferenceReview<'_> {
                     let violated = violated.clone();
                     let demanded = DemandedReference { check, violated };
                     let name = (child.id, change.pk.to_vec(), Some(partition));
-                    self.demanded.insert(name, demanded);
+                    self.demand(name, demanded)?;
                 }
             }
         }
         Ok(())
     }
 
+    fn demand(
+        &mut self,
+        name: ReferenceName,
+        demanded: DemandedReference,
+    ) -> Result<(), TransactionResult> {
+        let table = demanded.check.table();
+        if !self.demanded.contains_key(&name) {
+            self.bytes += demanded.check.to_bytes().len();
+            self.demanded.insert(name, demanded);
+        }
+        if self.bytes <= CHECK_BYTES_MAX {
+            return Ok(());
+        }
+        let message = format!(
+            "the checks of the transaction's foreign keys have more than {CHECK_BYTES_MAX} bytes: \
+             split it"
+        );
+        let reason = AbortReason::Invalid { message };
+        Err(TransactionResult::Aborted { table, reason })
+    }
+
     /// Returns the rows of a child that refer to a row only before the transaction. Rows that still
     /// refer to it afterwards are found by [`ReferenceReview::demand_parents`].
-    fn leaving(&self, child: &PlacedTable, key: &ForeignKey, parent: &[u8]) -> Vec<Bytes> {
+    fn leaving(&mut self, child: &PlacedTable, key: &'a ForeignKey, parent: &[u8]) -> Vec<Bytes> {
         let Some(table) = self.machine.view.table(child.id) else {
             return Vec::new();
         };
-        let of_child = self.changes.range((child.id, &[][..])..);
-        let of_child = of_child.take_while(|((id, _), _)| *id == child.id);
-        let leaving = of_child.filter(|(_, change)| {
-            let old = table.old_row(change).and_then(|old| referred(key, &old));
-            old.as_deref() == Some(parent)
+        let changes = &self.changes;
+        let leaving = self.leaving.entry((child.id, &key.name[..]));
+        let leaving = leaving.or_insert_with(|| {
+            let mut leaving: BTreeMap<Vec<u8>, Vec<Bytes>> = BTreeMap::new();
+            let of_child = changes.range((child.id, &[][..])..);
+            for (_, change) in of_child.take_while(|((id, _), _)| *id == child.id) {
+                let old = table.old_row(change).and_then(|old| referred(key, &old));
+                if let Some(old) = old {
+                    leaving.entry(old).or_default().push(change.pk.clone());
+                }
+            }
+            leaving
         });
-        leaving.map(|(_, change)| change.pk.clone()).collect()
+        leaving.get(parent).cloned().unwrap_or_default()
     }
 }
 

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use placement::{
-    Axis, CheckConstraint, Column, ColumnType, Constraint, Cut, Dimension, Durability, ForeignKey,
-    FurtherCopy, Index, KeySpace, Layout, RangePart, RangeStart, RangeTransfer, Ranges,
+    Axis, CheckConstraint, Column, ColumnType, Constraint, Cut, Deferral, Dimension, Durability,
+    ForeignKey, FurtherCopy, Index, KeySpace, Layout, RangePart, RangeStart, RangeTransfer, Ranges,
     ReferentialAction, Replex, ReplexKind, Residue, Schema, Share, SlotConstraints, SortColumn,
     TableConstraints, ThinIndex, Value,
 };
@@ -216,7 +216,7 @@ generate_struct! {
         durability, primary_partition_columns, constraints,
     }
     TableConstraints { checks, foreign_keys, referenced_by }
-    ForeignKey { name, columns, parent, on_delete, on_update }
+    ForeignKey { name, columns, parent, on_delete, on_update, deferral }
     ReferenceViolation { child, constraint, key, fault }
     CheckConstraint { name, condition }
     FurtherCopy { name, cut }
@@ -316,6 +316,7 @@ generate_enum! {
         NotDense { replex, expected }, Invalid { message }, Conflict, Transaction(result),
         CheckFailed { constraint },
     }
+    Deferral { NotDeferrable, InitiallyImmediate, InitiallyDeferred }
     ReferentialAction { NoAction, Restrict, Cascade, SetNull }
     ReferenceFault { NoParent, HasChildren }
     ReferenceCheck { Parent { table, pk }, NoChild { partition, key, except } }

@@ -16,9 +16,9 @@ use std::sync::Arc;
 use asks::asks;
 use copies::copies;
 use placement::{
-    CheckConstraint, Column, ColumnType, Constraint, Cut, Dimension, Durability, ForeignKey,
-    FurtherCopy, Index, Layout, ReferentialAction, Schema, Share, SortColumn, TableConstraints,
-    ThinIndex, Value, encode_key, encode_row,
+    CheckConstraint, Column, ColumnType, Constraint, Cut, Deferral, Dimension, Durability,
+    ForeignKey, FurtherCopy, Index, Layout, ReferentialAction, Schema, Share, SortColumn,
+    TableConstraints, ThinIndex, Value, encode_key, encode_row,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
@@ -117,6 +117,7 @@ pub fn schema() -> Schema {
                 parent: "planes".into(),
                 on_delete: ReferentialAction::Restrict,
                 on_update: ReferentialAction::NoAction,
+                deferral: Deferral::InitiallyDeferred,
             }],
             referenced_by: vec!["seats".into()],
         },

@@ -14,6 +14,7 @@
 //! one snapshot, and never fails for a conflict.
 
 mod pages;
+mod references;
 mod store;
 
 use std::collections::BTreeMap;
@@ -266,6 +267,7 @@ impl<S: Store> SqlSession<S> {
             work.statement += 1;
             work.counted = 0;
         }
+        let first = self.changes_so_far();
         let mut configuration = self.store.configuration();
         let mut attempts = 0;
         loop {
@@ -290,6 +292,7 @@ impl<S: Store> SqlSession<S> {
             let outcome = attempt(&store, session, statement, parameters, &configuration).await;
             let failure = match outcome {
                 Ok(outcome) => {
+                    store.check_references(&configuration, first).await?;
                     store.compare_if_several().await?;
                     return Ok(outcome);
                 }
@@ -361,6 +364,11 @@ impl<S: Store> SqlSession<S> {
         block.mode = TransactionMode::ReadOnly;
         block.reads_since = Some(why);
         Ok(())
+    }
+
+    fn changes_so_far(&self) -> usize {
+        let block = self.block.as_ref().expect("callers have one");
+        block.work().changes.len()
     }
 
     /// Ends the open transaction: all of its changes take effect, or none.

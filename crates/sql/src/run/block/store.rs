@@ -125,6 +125,37 @@ impl<'a, S: Store> BlockStore<'a, S> {
         rows.collect()
     }
 
+    /// Returns the rows of those changes from this one on that concern something.
+    pub(super) fn changed_from(
+        &self,
+        first: usize,
+        concerns: impl Fn(&TransactionChange) -> bool,
+    ) -> BTreeSet<RowName> {
+        let work = self.block.work();
+        let changes = work.changes.iter().skip(first).filter(|it| concerns(it));
+        let names = changes.map(|it| (it.table, it.mutation.pk.to_vec()));
+        names.collect()
+    }
+
+    /// Returns a row as the transaction sees it. The commit does not compare it.
+    pub(super) async fn row(
+        &self,
+        table: &PlacedTable,
+        pk: &[u8],
+    ) -> Result<Option<Vec<Value>>, StoreError> {
+        let name = (table.id, pk.to_vec());
+        let is_known = {
+            let work = self.block.work();
+            let known = work.rows.get(&name);
+            known.is_some_and(|known| known.read_in == work.statement)
+        };
+        if !is_known {
+            let wanted = BTreeSet::from([name]);
+            self.read_together(Vec::new(), wanted).await?;
+        }
+        self.block.work().current(table, pk)
+    }
+
     /// Compares the rows that count, if the statement has made more than one of them count: they
     /// may have been read one after the other.
     pub async fn compare_if_several(&self) -> Result<(), StoreError> {
@@ -475,17 +506,8 @@ impl<S: Store> Store for BlockStore<'_, S> {
         let configuration = self.store.configuration();
         let table = find(&configuration, table)?;
         let name = (table.id, mutation.pk.to_vec());
-        let is_known = {
-            let work = self.block.work();
-            let known = work.rows.get(&name);
-            known.is_some_and(|known| known.read_in == work.statement)
-        };
-        if !is_known {
-            let wanted = BTreeSet::from([name.clone()]);
-            self.read_together(Vec::new(), wanted).await?;
-        }
+        let current = self.row(table, &name.1).await?;
         let mut work = self.block.work();
-        let current = work.current(table, &name.1)?;
         if let Err(result) = row_after(table, &mutation, current.as_ref()) {
             work.count(&name);
             return Ok(result);

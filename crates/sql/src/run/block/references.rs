@@ -1,0 +1,129 @@
+//! Foreign keys inside of a transaction: they are checked when a statement has ended, over the rows
+//! as the transaction sees them.
+//!
+//! The servers check them again at the commit, with the rows as they are then (R57). So a parent
+//! that is found here need not be compared by the commit.
+
+use std::collections::BTreeSet;
+
+use placement::{Deferral, ForeignKey, ReferentialAction, Schema, Value, encode_key, key_has_null};
+use protocol::codec::Bytes;
+use protocol::configuration::{Configuration, PlacedTable};
+use protocol::operation::{Action, RequestResult};
+use protocol::transaction::{
+    AbortReason, ReferenceFault, ReferenceViolation, TransactionChange, TransactionResult,
+};
+
+use super::{BlockStore, RowName};
+use crate::error::SqlError;
+use crate::run::Attempt;
+use crate::run::children::{children, references_to};
+use crate::run::sender::Sender;
+use crate::store::Store;
+
+impl<S: Store> BlockStore<'_, S> {
+    /// Checks the foreign keys of the rows that the changes from this one on have changed.
+    pub async fn check_references(
+        &self,
+        configuration: &Configuration,
+        first: usize,
+    ) -> Result<(), SqlError> {
+        let concerns = |change: &TransactionChange| {
+            let table = configuration.table(change.table);
+            table.is_some_and(|table| may_violate(&table.schema, &change.mutation.action))
+        };
+        let changed: BTreeSet<RowName> = self.changed_from(first, concerns);
+        for (table, pk) in changed {
+            let Some(table) = configuration.table(table) else {
+                continue;
+            };
+            match self.row(table, &pk).await? {
+                Some(row) => self.check_parents(configuration, table, &row).await?,
+                None => self.check_children(configuration, (table, &pk)).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn check_parents(
+        &self,
+        configuration: &Configuration,
+        child: &PlacedTable,
+        row: &[Value],
+    ) -> Result<(), SqlError> {
+        let keys = child.schema.constraints.foreign_keys.iter();
+        for key in keys.filter(|key| key.deferral != Deferral::InitiallyDeferred) {
+            let values = || key.columns.iter().map(|column| row[*column].as_ref());
+            let parent = configuration.table_named(&key.parent);
+            let Some(parent) = parent.filter(|_| !key_has_null(values())) else {
+                continue;
+            };
+            let pk = encode_key(values());
+            if self.row(parent, &pk).await?.is_none() {
+                let fault = ReferenceFault::NoParent;
+                return self.violated((child, key), &pk, fault);
+            }
+        }
+        Ok(())
+    }
+
+    async fn check_children(
+        &self,
+        configuration: &Configuration,
+        parent: (&PlacedTable, &[u8]),
+    ) -> Result<(), SqlError> {
+        // What RESTRICT refuses is not deferred, as in PostgreSQL.
+        let is_deferred = |key: &ForeignKey| {
+            let deferred = key.deferral == Deferral::InitiallyDeferred;
+            deferred && key.on_delete != ReferentialAction::Restrict
+        };
+        let keys = references_to(configuration, parent.0);
+        for (child, key) in keys.filter(|(_, key)| !is_deferred(key)) {
+            let found = children(self, parent, (child, key), Some(1)).await;
+            if !found.map_err(SqlError::from)?.is_empty() {
+                let fault = ReferenceFault::HasChildren;
+                return self.violated((child, key), parent.1, fault);
+            }
+        }
+        Ok(())
+    }
+
+    fn violated(
+        &self,
+        (child, key): (&PlacedTable, &ForeignKey),
+        pk: &[u8],
+        fault: ReferenceFault,
+    ) -> Result<(), SqlError> {
+        let violation = ReferenceViolation {
+            child: child.id,
+            constraint: key.name.clone(),
+            key: Bytes(pk.to_vec()),
+            fault,
+        };
+        let aborted = TransactionResult::Aborted {
+            table: child.id,
+            reason: AbortReason::ReferenceViolated(violation),
+        };
+        let sender = Sender {
+            store: self,
+            table: child,
+        };
+        let refused = sender.changed(RequestResult::Transaction(aborted));
+        refused.map(|_| ()).map_err(|error: Attempt| error.into())
+    }
+}
+
+/// Returns whether a change can violate a foreign key of its table or to its table.
+fn may_violate(schema: &Schema, action: &Action) -> bool {
+    let constraints = &schema.constraints;
+    match action {
+        Action::Insert { .. } | Action::InsertOrKeep { .. } | Action::Upsert { .. } => {
+            !constraints.foreign_keys.is_empty()
+        }
+        Action::Update { assignments, .. } => constraints.foreign_keys.iter().any(|key| {
+            let mut assigned = assignments.iter().map(|it| usize::from(it.column));
+            assigned.any(|column| key.columns.contains(&column))
+        }),
+        Action::Delete { .. } => !constraints.referenced_by.is_empty(),
+    }
+}
