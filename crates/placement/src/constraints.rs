@@ -8,7 +8,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::expression::Expression;
-use crate::schema::Schema;
 
 /// The most CHECK constraints of a table.
 pub const CHECKS_MAX: usize = 100;
@@ -48,9 +47,9 @@ pub struct ForeignKey {
     pub columns: Vec<usize>,
     /// The name of the parent.
     pub parent: String,
-    /// What happens if the parent's row is deleted.
+    /// The effect of the deletion of the parent's row.
     pub on_delete: ReferentialAction,
-    /// What happens if the key of the parent's row changes. A primary key never changes, so that
+    /// The effect of a change of the key of the parent's row. A primary key never changes, so that
     /// this is only shown.
     pub on_update: ReferentialAction,
     /// When a transaction of several statements checks it.
@@ -80,7 +79,7 @@ impl Deferral {
     }
 }
 
-/// What happens to the rows that refer to a row.
+/// The effect on the rows that refer to a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReferentialAction {
     /// The change is refused if rows refer to the row after the statement.
@@ -103,21 +102,5 @@ impl ReferentialAction {
             ReferentialAction::Cascade => "CASCADE",
             ReferentialAction::SetNull => "SET NULL",
         }
-    }
-}
-
-impl Schema {
-    /// Returns whether the primary key or an index, each a copy of the table, begins with the
-    /// columns of a foreign key. The rows that refer to one row are then a range of it.
-    pub fn serves(&self, key: &ForeignKey) -> bool {
-        let indexes = self.indexes.iter().map(|index| &index.columns);
-        let mut copies = indexes.chain([&self.primary_key]);
-        copies.any(|columns| columns.starts_with(&key.columns))
-    }
-
-    /// Returns the first foreign key that no copy of the table serves ([`Schema::serves`]).
-    pub fn unserved_reference(&self) -> Option<&ForeignKey> {
-        let mut keys = self.constraints.foreign_keys.iter();
-        keys.find(|key| !self.serves(key))
     }
 }

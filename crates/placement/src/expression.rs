@@ -1,4 +1,5 @@
-//! Expressions over one row, as trees: the conditions of a table's constraints, and those of requests.
+//! Expressions over one row, as trees: the conditions of a table's constraints, and those of
+//! requests.
 //!
 //! This module has only their form. Crate `protocol` checks their types and evaluates them.
 

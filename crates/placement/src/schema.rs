@@ -8,7 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::constraints::TableConstraints;
+use crate::constraints::{ForeignKey, TableConstraints};
 use crate::further::FurtherCopy;
 use crate::sort::SortColumn;
 use crate::value::{ColumnType, Value};
@@ -189,6 +189,20 @@ impl Schema {
             false => " NULLS LAST",
         };
         alloc::format!("{name}{direction}{nulls}")
+    }
+
+    /// Returns whether the primary key or an index, each a copy of the table, begins with the
+    /// columns of a foreign key. The rows that refer to one row are then a range of it.
+    pub fn serves(&self, key: &ForeignKey) -> bool {
+        let indexes = self.indexes.iter().map(|index| &index.columns);
+        let mut copies = indexes.chain([&self.primary_key]);
+        copies.any(|columns| columns.starts_with(&key.columns))
+    }
+
+    /// Returns the first foreign key that no copy of the table serves ([`Schema::serves`]).
+    pub fn unserved_reference(&self) -> Option<&ForeignKey> {
+        let mut keys = self.constraints.foreign_keys.iter();
+        keys.find(|key| !self.serves(key))
     }
 
     /// Returns how many replexes the table has.

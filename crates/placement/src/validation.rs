@@ -214,8 +214,8 @@ impl Schema {
         Ok(())
     }
 
-    /// Checks the names of the constraints, and which columns they name. Crate `protocol` checks the
-    /// types of their conditions.
+    /// Checks the names of the constraints, and which columns they name. Crate `protocol` checks
+    /// the types of their conditions.
     fn check_constraints(&self) -> Result<(), SchemaError> {
         let table = &self.name;
         let checks = &self.constraints.checks;

@@ -92,7 +92,7 @@ pub struct ReferenceViolation {
     pub constraint: String,
     /// The memcomparable primary key of the parent's row.
     pub key: Bytes,
-    /// What is wrong.
+    /// The kind of the violation.
     pub fault: ReferenceFault,
 }
 

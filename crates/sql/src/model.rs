@@ -344,14 +344,8 @@ impl Store for Model {
         }
         state.version += 1;
         let version = Version(state.version);
-        for (index, check) in (0..).zip(&checks) {
-            let row = state.rows[&check.table].get(&*check.pk);
-            if row.map(|(version, _)| *version) != check.version {
-                return Ok(TransactionResult::Aborted {
-                    table: check.table,
-                    reason: AbortReason::Changed { check: index },
-                });
-            }
+        if let Some(changed) = changed_row(&state.rows, &checks) {
+            return Ok(changed);
         }
         let first = u32::try_from(checks.len()).unwrap();
         for (index, check) in (first..).zip(&ranges) {
@@ -623,6 +617,22 @@ fn apply(
         None => rows.remove(&*mutation.pk),
     };
     Ok(RequestResult::Applied { version })
+}
+
+/// Returns the result of a transaction one of whose rows has changed; none if no row has.
+fn changed_row(
+    rows: &BTreeMap<TableId, RowsByKey>,
+    checks: &[RowCheck],
+) -> Option<TransactionResult> {
+    let mut checks = (0..).zip(checks);
+    let changed = checks.find(|(_, check)| {
+        let row = rows[&check.table].get(&*check.pk);
+        row.map(|(version, _)| *version) != check.version
+    });
+    changed.map(|(index, check)| TransactionResult::Aborted {
+        table: check.table,
+        reason: AbortReason::Changed { check: index },
+    })
 }
 
 enum RefusedMutation {

@@ -83,9 +83,9 @@ pub struct Reference {
     pub parent: String,
     /// The names of its columns; empty for its primary key.
     pub parent_columns: Vec<String>,
-    /// What happens if the parent's row is deleted.
+    /// The effect of the deletion of the parent's row.
     pub on_delete: ReferentialAction,
-    /// What happens if the key of the parent's row changes.
+    /// The effect of a change of the key of the parent's row.
     pub on_update: ReferentialAction,
     /// When a transaction checks it.
     pub deferral: Deferral,

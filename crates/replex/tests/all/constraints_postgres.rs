@@ -1,5 +1,5 @@
-//! Random statements over tables with CHECK constraints and foreign keys of every kind, alone and in
-//! transactions, as the store and PostgreSQL run them.
+//! Random statements over tables with CHECK constraints and foreign keys of every kind, alone and
+//! in transactions, as the store and PostgreSQL run them.
 //!
 //! A few seeds run always. For one again, or for more: `REPLEX_CONSTRAINT_SEEDS=100..200 cargo test
 //! -p replex --features proxy --test all constraints_postgres`.

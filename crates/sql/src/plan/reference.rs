@@ -96,6 +96,12 @@ fn foreign_key(
         on_update: reference.on_update,
         deferral: reference.deferral,
     };
+    check_types(schema, &key, parent)?;
+    Ok(key)
+}
+
+/// Checks that the columns have the types of those to which they refer.
+fn check_types(schema: &Schema, key: &ForeignKey, parent: &Schema) -> Result<(), SqlError> {
     for (column, other) in key.columns.iter().zip(&parent.primary_key) {
         let (column, other) = (&schema.columns[*column], &parent.columns[*other]);
         let types: [ColumnType; 2] = [column.column_type, other.column_type];
@@ -111,7 +117,7 @@ fn foreign_key(
             )));
         }
     }
-    Ok(key)
+    Ok(())
 }
 
 fn positions(schema: &Schema, names: &[String]) -> Result<Vec<usize>, SqlError> {

@@ -321,7 +321,7 @@ fn a_deferred_foreign_key_is_checked_by_the_commit() {
     }
     assert!(error(session, "COMMIT").contains("\"c_p_fkey\" (SQLSTATE 23503)"));
     assert!(error(session, "INSERT INTO c VALUES (1, 8)").contains("SQLSTATE 23503"));
-    // What RESTRICT refuses is not deferred.
+    // A refusal by RESTRICT is not deferred.
     done(session, "BEGIN");
     assert!(error(session, "DELETE FROM p WHERE id = 7").contains("\"d_p_fkey\""));
     done(session, "ROLLBACK");

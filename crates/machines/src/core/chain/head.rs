@@ -282,6 +282,9 @@ impl CoreMachine {
             if !partition.queues.contains_key(pk) || self.fetches_for_head(id, pk, step)? {
                 return Ok(());
             }
+            if self.returns_reference(id, pk, step.output) {
+                continue;
+            }
             let partition = self.partitions.get_mut(&id).expect("it was just there");
             let queue = partition.queues.get_mut(pk).expect("it was just there");
             if let Some(Queued::Walk(operation)) = queue.front() {
@@ -294,18 +297,6 @@ impl CoreMachine {
                 continue;
             }
             let table = Arc::clone(&partition.table);
-            let first = queue.front().and_then(Queued::request);
-            if first.is_some_and(|queued| evaluate::may_need_reference(&table, &queued.mutation)) {
-                // It came before the foreign key, and comes again as a transaction.
-                let queued = queue.pop_front().and_then(Queued::into_request);
-                let request = queued.expect("it was in front").request;
-                if queue.is_empty() {
-                    partition.queues.remove(pk);
-                }
-                let epoch = self.view.epoch();
-                self.refuse_running(request, &Refusal::StaleEpoch { epoch }, step.output);
-                continue;
-            }
             let stored = step.tables.value(id.rows_table(), pk)?;
             let fold = fold(
                 &table,
@@ -333,6 +324,26 @@ impl CoreMachine {
             }
             self.end_locally(step.now, (id, &table), fold, step.output);
         }
+    }
+
+    /// Refuses the first request of a queue if it came before a foreign key that concerns it. Its
+    /// client sends it again, and it runs as a transaction (R57).
+    fn returns_reference(&mut self, id: PartitionId, pk: &[u8], output: &mut CoreOutput) -> bool {
+        let partition = self.partitions.get_mut(&id).expect("callers have it");
+        let queue = partition.queues.get_mut(pk).expect("callers have it");
+        let first = queue.front().and_then(Queued::request);
+        let concerns =
+            |first: &QueuedRequest| evaluate::may_need_reference(&partition.table, &first.mutation);
+        let Some(request) = first.filter(|it| concerns(it)).map(|it| it.request) else {
+            return false;
+        };
+        queue.pop_front();
+        if queue.is_empty() {
+            partition.queues.remove(pk);
+        }
+        let epoch = self.view.epoch();
+        self.refuse_running(request, &Refusal::StaleEpoch { epoch }, output);
+        true
     }
 
     /// Logs the results of requests that change nothing, and answers them: they need no chain.

@@ -1,5 +1,6 @@
 //! Checks: after all members have voted yes, rows and ranges that the client has read are compared
-//! with what it has read (R41), and the references that the changed rows demand are looked up (R57).
+//! with what it has read (R41), and the references that the changed rows demand are looked up
+//! (R57).
 //!
 //! At that moment every member holds what the transaction writes, which is its place in the serial
 //! order. A check leaves no state, and holds no key.

@@ -93,10 +93,9 @@ impl CoreMachine {
     ) -> Result<(), TablesError> {
         let coordinated = self.transactions.coordinated.get(&operation);
         let Some(coordinated) = coordinated.filter(|it| it.stage == Stage::Walking) else {
-            let is_known = coordinated.is_some();
-            let tables: BTreeSet<TableId> = walk.changes.iter().map(|it| it.table).collect();
-            let tables: Vec<TableId> = tables.into_iter().collect();
-            if !is_known {
+            if coordinated.is_none() {
+                let tables: BTreeSet<TableId> = walk.changes.iter().map(|it| it.table).collect();
+                let tables: Vec<TableId> = tables.into_iter().collect();
                 self.drop_remote_walks(operation, (&walk.route, &tables), step.output);
             }
             return Ok(());
@@ -115,14 +114,8 @@ impl CoreMachine {
             Err(violated) => return self.end_attempt(operation, violated, step),
         };
         let coordinated = &self.transactions.coordinated[&operation];
-        let versions = walk.evaluated.iter().map(|row| row.change.version);
-        let version = versions.max().unwrap_or(Version(0));
-        let mut outcomes = walk.outcomes;
-        outcomes.sort_unstable_by_key(|(index, _)| *index);
-        let outcomes: Vec<ChangeOutcome> = outcomes.into_iter().map(|(_, it)| it).collect();
         let mut record = coordinated.request.clone();
-        record.result =
-            RequestResult::Transaction(TransactionResult::Committed { version, outcomes });
+        record.result = result_of(walk);
         let members: Vec<PartitionId> = parts.iter().map(|part| part.id).collect();
         let unchanged = parts.iter().filter(|part| part.changes.is_empty()).count();
         let finished_below = self.own_finished();
@@ -464,6 +457,16 @@ impl CoreMachine {
             }
         }
     }
+}
+
+/// Returns the result of a transaction that commits, from its complete walk.
+fn result_of(walk: Walk) -> RequestResult {
+    let versions = walk.evaluated.iter().map(|row| row.change.version);
+    let version = versions.max().unwrap_or(Version(0));
+    let mut outcomes = walk.outcomes;
+    outcomes.sort_unstable_by_key(|(index, _)| *index);
+    let outcomes: Vec<ChangeOutcome> = outcomes.into_iter().map(|(_, it)| it).collect();
+    RequestResult::Transaction(TransactionResult::Committed { version, outcomes })
 }
 
 /// The part of one member in an evaluated transaction.

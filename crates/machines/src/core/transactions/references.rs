@@ -38,7 +38,7 @@ pub(super) struct DemandedReference {
     pub violated: TransactionResult,
 }
 
-/// What a check of a reference has found.
+/// The result of a check of a reference.
 pub(super) enum ReferenceState {
     Holds,
     Violated,

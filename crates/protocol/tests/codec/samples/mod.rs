@@ -2,6 +2,7 @@
 //! in it.
 
 mod asks;
+mod constraints;
 mod copies;
 pub mod generate;
 pub mod kinds;
@@ -14,11 +15,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use asks::asks;
+use constraints::constraints;
 use copies::copies;
 use placement::{
-    CheckConstraint, Column, ColumnType, Constraint, Cut, Deferral, Dimension, Durability,
-    ForeignKey, FurtherCopy, Index, Layout, ReferentialAction, Schema, Share, SortColumn,
-    TableConstraints, ThinIndex, Value, encode_key, encode_row,
+    Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, Layout, Schema,
+    Share, SortColumn, ThinIndex, Value, encode_key, encode_row,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
@@ -102,25 +103,7 @@ pub fn schema() -> Schema {
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: Some(1),
-        constraints: TableConstraints {
-            checks: vec![CheckConstraint {
-                name: "flights_id_check".into(),
-                condition: Expression::Binary(
-                    BinaryOperator::Greater,
-                    Box::new(Expression::Column(0)),
-                    Box::new(Expression::Literal(Value::Int64(0))),
-                ),
-            }],
-            foreign_keys: vec![ForeignKey {
-                name: "flights_id_fkey".into(),
-                columns: vec![0],
-                parent: "planes".into(),
-                on_delete: ReferentialAction::Restrict,
-                on_update: ReferentialAction::NoAction,
-                deferral: Deferral::InitiallyDeferred,
-            }],
-            referenced_by: vec!["seats".into()],
-        },
+        constraints: constraints(),
     }
 }
 

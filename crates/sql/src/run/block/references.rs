@@ -72,7 +72,7 @@ impl<S: Store> BlockStore<'_, S> {
         configuration: &Configuration,
         parent: (&PlacedTable, &[u8]),
     ) -> Result<(), SqlError> {
-        // What RESTRICT refuses is not deferred, as in PostgreSQL.
+        // As in PostgreSQL, a refusal by RESTRICT is not deferred.
         let is_deferred = |key: &ForeignKey| {
             let deferred = key.deferral == Deferral::InitiallyDeferred;
             deferred && key.on_delete != ReferentialAction::Restrict
