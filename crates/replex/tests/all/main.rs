@@ -55,5 +55,6 @@ mod sql_transactions;
 mod stopped_server;
 mod support;
 mod transactions;
+#[cfg(feature = "proxy")]
 mod transactions_postgres;
 mod unique_thin;
