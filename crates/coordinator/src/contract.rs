@@ -16,6 +16,10 @@ use protocol::state::CoordinatorState;
 pub struct RequesterId(pub u64);
 
 /// An input of the coordinator.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "an input is handled as soon as it is made, and most inputs are requests"
+)]
 #[derive(Clone, Debug)]
 pub enum CoordinatorInput {
     /// A client, a server or an operator sends a request.

@@ -392,6 +392,7 @@ mod tests {
                         Box::new(Expression::Literal(Value::Int64(10))),
                     ),
                 }],
+                ..TableConstraints::default()
             },
         };
         let core = CoreId {

@@ -61,8 +61,11 @@ struct ReferenceReview<'a> {
     /// The bytes of the checks, as they are encoded.
     bytes: usize,
     /// By foreign key, the rows that refer to each row only before the transaction.
-    leaving: BTreeMap<(TableId, &'a str), BTreeMap<Vec<u8>, Vec<Bytes>>>,
+    leaving: BTreeMap<(TableId, &'a str), RowsByParent>,
 }
+
+/// The primary keys of rows, by the primary key of the row to which they refer.
+type RowsByParent = BTreeMap<Vec<u8>, Vec<Bytes>>;
 
 /// The object of a check: a row, or the rows of a partition that refer to a row.
 type ReferenceName = (TableId, Vec<u8>, Option<PartitionId>);
@@ -301,7 +304,7 @@ impl<'a> ReferenceReview<'a> {
         let changes = &self.changes;
         let leaving = self.leaving.entry((child.id, &key.name[..]));
         let leaving = leaving.or_insert_with(|| {
-            let mut leaving: BTreeMap<Vec<u8>, Vec<Bytes>> = BTreeMap::new();
+            let mut leaving = RowsByParent::new();
             let of_child = changes.range((child.id, &[][..])..);
             for (_, change) in of_child.take_while(|((id, _), _)| *id == child.id) {
                 let old = table.old_row(change).and_then(|old| referred(key, &old));
