@@ -4,6 +4,8 @@
 //!
 //! - [`startup`] reads a client's packets before its login, [`framing`] cuts everything after it
 //!   into messages of bounded length, and [`message`] reads and writes the bodies of messages.
+//! - [`frontend`] reads a client's messages whole, and [`backend`] writes a server's, for a process
+//!   that is a server itself.
 //! - [`report`] reads and writes errors and notices.
 //! - [`quoting`] quotes names and literals in SQL.
 //! - [`settings`] knows which settings concern only the session that has them.
@@ -16,7 +18,9 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod backend;
 pub mod framing;
+pub mod frontend;
 pub mod message;
 pub mod quoting;
 pub mod report;

@@ -1,5 +1,6 @@
 //! Errors and notices as PostgreSQL reports them: fields of one letter each.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::string::ToString;
@@ -16,6 +17,8 @@ use crate::quoting::literal;
 pub enum Severity {
     /// For information.
     Notice,
+    /// The statement has run, and probably not as the client expects.
+    Warning,
     /// The statement failed.
     Error,
     /// The session ends.
@@ -26,13 +29,14 @@ impl Severity {
     fn word(self) -> &'static str {
         match self {
             Severity::Notice => "NOTICE",
+            Severity::Warning => "WARNING",
             Severity::Error => "ERROR",
             Severity::Fatal => "FATAL",
         }
     }
 }
 
-/// An error or a notice of the proxy, or from a server.
+/// An error or a notice: of the proxy, of the store, or from another server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The report's severity.
@@ -45,6 +49,23 @@ pub struct Report {
     pub detail: String,
     /// The remedy; may be empty.
     pub hint: String,
+    /// The position in the query string: the number of a character, from 1.
+    pub position: Option<u32>,
+    /// The object of the error, if the report names one for programs.
+    pub object: Option<Box<ReportObject>>,
+}
+
+/// The object of an error, for programs. Names that are not known are empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReportObject {
+    /// The schema of the table.
+    pub schema: String,
+    /// The table.
+    pub table: String,
+    /// The column.
+    pub column: String,
+    /// The constraint.
+    pub constraint: String,
 }
 
 impl Report {
@@ -69,7 +90,23 @@ impl Report {
             message: message.into(),
             detail: String::new(),
             hint: String::new(),
+            position: None,
+            object: None,
         }
+    }
+
+    /// Adds the position in the query string: the number of a character, from 1.
+    #[must_use]
+    pub fn at(mut self, position: u32) -> Report {
+        self.position = Some(position);
+        self
+    }
+
+    /// Adds the object of the error.
+    #[must_use]
+    pub fn about(mut self, object: ReportObject) -> Report {
+        self.object = Some(Box::new(object));
+        self
     }
 
     /// Adds details, in lines.
@@ -96,7 +133,7 @@ impl Report {
     /// Appends the report as a message to a client.
     pub fn write(&self, out: &mut BytesMut) {
         let tag = match self.severity {
-            Severity::Notice => b'N',
+            Severity::Notice | Severity::Warning => b'N',
             Severity::Error | Severity::Fatal => b'E',
         };
         let word = self.severity.word();
@@ -107,10 +144,21 @@ impl Report {
             self.code,
             text(&self.message)
         );
-        for (kind, further) in [('D', &self.detail), ('H', &self.hint)] {
+        let mut add = |kind: char, further: &str| {
             if !further.is_empty() {
                 fields += &format!("{kind}{}\0", text(further));
             }
+        };
+        add('D', &self.detail);
+        add('H', &self.hint);
+        if let Some(position) = self.position {
+            add('P', &position.to_string());
+        }
+        if let Some(object) = &self.object {
+            add('s', &object.schema);
+            add('t', &object.table);
+            add('c', &object.column);
+            add('n', &object.constraint);
         }
         message::write(out, tag, &[fields.as_bytes(), b"\0"], 0);
     }
@@ -129,10 +177,19 @@ impl Report {
                 b'M' => report.message = text,
                 b'D' => report.detail = text,
                 b'H' => report.hint = text,
+                b'P' => report.position = text.parse().ok(),
+                b's' => report.object_mut().schema = text,
+                b't' => report.object_mut().table = text,
+                b'c' => report.object_mut().column = text,
+                b'n' => report.object_mut().constraint = text,
                 _ => {}
             }
         }
         report
+    }
+
+    fn object_mut(&mut self) -> &mut ReportObject {
+        self.object.get_or_insert_default()
     }
 }
 
@@ -169,7 +226,14 @@ mod tests {
     fn written_report_is_read() {
         let report = Report::new(Severity::Fatal, "08006", "gone\0hidden")
             .detail("at once\nfor good")
-            .hint("look");
+            .hint("look")
+            .at(7)
+            .about(ReportObject {
+                schema: "public".into(),
+                table: "t".into(),
+                column: String::new(),
+                constraint: "t_pkey".into(),
+            });
         let mut out = BytesMut::new();
         report.write(&mut out);
         assert_eq!(out[0], b'E');
@@ -179,6 +243,7 @@ mod tests {
             (read.severity, read.code, read.detail, read.hint),
             (report.severity, report.code, report.detail, report.hint)
         );
+        assert_eq!((read.position, read.object), (Some(7), report.object));
     }
 
     proptest! {

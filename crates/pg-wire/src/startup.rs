@@ -7,7 +7,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use bytes::{BufMut, BytesMut};
 
-use crate::Malformed;
+use crate::{Malformed, message};
 
 /// The longest first packet that PostgreSQL accepts, in bytes.
 pub const LEN_MAX: usize = 10_000;
@@ -179,6 +179,26 @@ pub fn write_cancel(key: &CancelKey) -> BytesMut {
     with_length(packet)
 }
 
+/// Returns NegotiateProtocolVersion for a client that has requested more than there is: the minor
+/// version that is spoken, and the options that are not known. Returns none for other clients.
+pub fn negotiation(startup: &StartupPacket, minor_spoken: u16) -> Option<BytesMut> {
+    let options: Vec<&str> = startup.protocol_options().collect();
+    if startup.minor == minor_spoken && options.is_empty() {
+        return None;
+    }
+    let count = u32::try_from(options.len()).expect("a startup packet is short");
+    let mut body = BytesMut::new();
+    body.put_u32(3 << 16 | u32::from(minor_spoken));
+    body.put_u32(count);
+    for option in options {
+        body.put_slice(option.as_bytes());
+        body.put_u8(0);
+    }
+    let mut out = BytesMut::new();
+    message::write(&mut out, b'v', &[&body], 0);
+    Some(out)
+}
+
 fn with_length(mut packet: BytesMut) -> BytesMut {
     let length = u32::try_from(packet.len()).expect("made of parameters of a bounded packet");
     packet[..4].copy_from_slice(&length.to_be_bytes());
@@ -223,6 +243,11 @@ mod tests {
         };
         assert_eq!((startup.minor, startup.minor_spoken()), (9, 2));
         assert_eq!(startup.protocol_options().collect::<Vec<_>>(), ["_pq_.new"]);
+        let negotiated = negotiation(&startup, startup.minor_spoken()).unwrap();
+        assert_eq!(
+            &negotiated[..],
+            b"v\0\0\0\x15\0\x03\0\x02\0\0\0\x01_pq_.new\0"
+        );
     }
 
     #[test]

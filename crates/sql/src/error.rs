@@ -158,6 +158,8 @@ pub enum SqlError {
     /// The statement does not fit the state of the session's transaction. Contains the error and
     /// the remedy.
     Transaction {
+        /// The kind of the fault, for programs.
+        fault: TransactionFault,
         /// For people.
         message: String,
     },
@@ -175,6 +177,24 @@ pub enum SqlError {
         /// The completed part of the statement.
         done: StatementProgress,
     },
+}
+
+/// Why a statement does not fit the state of the session's transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionFault {
+    /// A statement of the transaction has failed, so that only a rollback is possible.
+    Failed,
+    /// The transaction is `READ ONLY`, and the statement changes rows.
+    ReadOnly,
+    /// No transaction is open.
+    NotOpen,
+    /// The transaction has no savepoint of this name.
+    NoSavepoint,
+    /// The statement changes a table, or comes too late, so that it cannot run in the open
+    /// transaction.
+    Open,
+    /// Another limit of transactions.
+    Limit,
 }
 
 /// The part of a statement of many rows that was completed before it stopped. Each row is a
@@ -209,9 +229,15 @@ impl SqlError {
         }
     }
 
-    /// Returns the error for a statement that does not fit the session's transaction.
+    /// Returns the error for a statement that is beyond a limit of the session's transaction.
     pub(crate) fn transaction(message: impl Into<String>) -> SqlError {
+        SqlError::fault(TransactionFault::Limit, message)
+    }
+
+    /// Returns the error for a statement that does not fit the session's transaction.
+    pub(crate) fn fault(fault: TransactionFault, message: impl Into<String>) -> SqlError {
         SqlError::Transaction {
+            fault,
             message: message.into(),
         }
     }
@@ -340,7 +366,7 @@ impl fmt::Display for SqlError {
                 "other operations held the row of table {table} for too long: run the statement \
                  again{done}"
             ),
-            SqlError::Statement { message } | SqlError::Transaction { message } => {
+            SqlError::Statement { message } | SqlError::Transaction { message, .. } => {
                 f.write_str(message)
             }
             SqlError::Serialization { message } => write!(

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use comfy_table::{CellAlignment, ContentLineStyle, LineStyle, Table, TableStyle};
 use placement::{ColumnType, Value};
 
-use crate::run::{ResultRows, StatementOutcome};
+use crate::run::{OutputColumn, ResultRows, StatementOutcome};
 
 /// The format of results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,6 +81,23 @@ pub fn write_outcome(
             }
             Ok(())
         }
+    }
+}
+
+/// Returns titled tables as one column of lines, for clients that expect one result of a statement.
+pub fn lines(parts: &[(String, ResultRows)]) -> ResultRows {
+    let mut rows = Vec::new();
+    for (title, part) in parts {
+        rows.push(title.clone());
+        rows.extend(table(part).lines().map(str::to_owned));
+        rows.push(String::new());
+    }
+    ResultRows {
+        columns: vec![OutputColumn {
+            name: "description".into(),
+            column_type: Some(ColumnType::Text),
+        }],
+        rows: rows.into_iter().map(|it| vec![Value::Text(it)]).collect(),
     }
 }
 
@@ -186,7 +203,6 @@ fn json(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::OutputColumn;
 
     fn rows() -> ResultRows {
         let column = |name: &str, column_type| OutputColumn {

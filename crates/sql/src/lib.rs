@@ -26,6 +26,7 @@
 
 mod adapter;
 mod bind;
+mod describe;
 #[cfg(test)]
 mod differential;
 mod error;
@@ -41,16 +42,21 @@ mod parse;
 pub mod plan;
 mod run;
 mod script;
+mod session_functions;
 pub mod shell;
 mod spelling;
 pub mod statement;
 mod store;
 
-pub use error::{SqlError, StatementProgress, SyntaxError};
-pub use parse::{FAILURES_TOLERATED_DEFAULT, ParseError, ParsedStatement, parse};
+pub use describe::{StatementDescription, describe};
+pub use error::{SqlError, StatementProgress, SyntaxError, TransactionFault};
+pub use parse::{
+    FAILURES_TOLERATED_DEFAULT, ParseError, ParsedStatement, StatementText, parse, split,
+};
 pub use plan::text::literal;
 pub use run::{
     CHANGE_ROWS_MAX, CONFLICT_ATTEMPTS_MAX, OutputColumn, ROWS_HELD_MAX, ROWS_IN_FLIGHT_MAX,
     ResultRows, SqlSession, StatementOutcome,
 };
+pub use session_functions::SessionFunctions;
 pub use store::{Store, StoreError};

@@ -136,8 +136,8 @@ impl Proxy {
             let text = "sorry, too many clients already";
             return Err(Report::new(Severity::Fatal, TOO_MANY, text).into());
         };
-        if startup.minor != startup.minor_spoken() || startup.protocol_options().next().is_some() {
-            peer.write_all(&negotiation(startup)).await?;
+        if let Some(negotiation) = startup::negotiation(startup, startup.minor_spoken()) {
+            peer.write_all(&negotiation).await?;
         }
         let login = proof::ask(peer, admission, user).await?;
         let key = ConnectionKey::of(startup, user);
@@ -234,10 +234,8 @@ async fn log_in_operator(
     startup: &StartupPacket,
     user: &str,
 ) -> Result<(), LoginFailure> {
-    if startup.minor != 0 || startup.protocol_options().next().is_some() {
-        let mut plain = startup.clone();
-        plain.minor = 0;
-        peer.write_all(&negotiation(&plain)).await?;
+    if let Some(negotiation) = startup::negotiation(startup, 0) {
+        peer.write_all(&negotiation).await?;
     }
     proof::ask(peer, admission, user).await?;
     if admission.operators.iter().any(|known| known == user) {
@@ -263,20 +261,4 @@ async fn first(peer: &mut BufferedStream) -> Result<FirstPacket, LoginFailure> {
             return Err(LoginFailure::Gone);
         }
     }
-}
-
-/// Returns NegotiateProtocolVersion: which version is spoken, and which options are not known.
-fn negotiation(startup: &StartupPacket) -> BytesMut {
-    let options: Vec<&str> = startup.protocol_options().collect();
-    let count = u32::try_from(options.len()).expect("a startup packet is short");
-    let mut body = Vec::new();
-    body.extend_from_slice(&(3 << 16 | u32::from(startup.minor_spoken())).to_be_bytes());
-    body.extend_from_slice(&count.to_be_bytes());
-    for option in options {
-        body.extend_from_slice(option.as_bytes());
-        body.push(0);
-    }
-    let mut out = BytesMut::new();
-    message::write(&mut out, b'v', &[&body], 0);
-    out
 }

@@ -17,6 +17,8 @@ use sqlparser::ast::{self, Expr};
 
 use crate::error::SqlError;
 use crate::spelling::{column_type, name};
+pub(crate) use operators::chain;
+
 use literal::{cast, default_type, quoted, rounded, spelt, typed_number};
 
 /// How deep an expression may nest before the store refuses it anyway.
@@ -79,7 +81,7 @@ impl<'a> Scope<'a> {
     /// Returns a condition as a list of conjuncts, without those that are always true.
     pub fn condition(&self, condition: &Expr) -> Result<Vec<Expression>, SqlError> {
         let mut conjuncts = Vec::new();
-        for part in operators::chain(condition, &ast::BinaryOperator::And) {
+        for part in chain(condition, &ast::BinaryOperator::And) {
             let bound = self.bind(part, 0)?;
             let (bound, found) = self.resolve(bound, Some(ColumnType::Bool), part)?;
             if !matches!(found, None | Some(ColumnType::Bool)) {

@@ -13,7 +13,7 @@ use crate::error::SqlError;
 
 /// Returns the operands of a chain of one operator, from left to right. Chains can be long, so the
 /// function does not recurse.
-pub(super) fn chain<'e>(expression: &'e Expr, operator: &ast::BinaryOperator) -> Vec<&'e Expr> {
+pub(crate) fn chain<'e>(expression: &'e Expr, operator: &ast::BinaryOperator) -> Vec<&'e Expr> {
     let mut operands = Vec::new();
     let mut open = vec![expression];
     while let Some(next) = open.pop() {

@@ -68,6 +68,40 @@ impl ParseError {
     }
 }
 
+/// One statement of an SQL string, cut out and not parsed.
+#[derive(Clone, Debug)]
+pub struct StatementText<'a> {
+    text: &'a str,
+    tokens: StatementTokens,
+}
+
+impl StatementText<'_> {
+    /// Returns the words of the statement, in lower case unless quoted. Quoted texts are without
+    /// their quotes. Other tokens stay as they are.
+    pub fn words(&self) -> Vec<String> {
+        session::words(&self.tokens.tokens)
+    }
+
+    /// Parses the statement.
+    ///
+    /// # Errors
+    /// The statement is invalid, or the store does not support it.
+    pub fn parse(&self) -> Result<Statement, SqlError> {
+        parse_piece(self.text, &self.tokens)
+    }
+}
+
+/// Cuts an SQL string into statements, without those that are only spaces and comments.
+///
+/// # Errors
+/// A quote or a comment has no end, or a character is none of SQL's.
+pub fn split(text: &str) -> Result<Vec<StatementText<'_>>, SyntaxError> {
+    let pieces = script::split(text)?.into_iter();
+    Ok(pieces
+        .map(|tokens| StatementText { text, tokens })
+        .collect())
+}
+
 /// Returns all statements of an SQL string.
 pub fn parse(text: &str) -> Result<Vec<ParsedStatement>, ParseError> {
     let pieces = script::split(text).map_err(|error| ParseError {

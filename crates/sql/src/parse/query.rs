@@ -224,7 +224,10 @@ fn output_name(expression: &Expr) -> String {
         Expr::Identifier(column) => name(column),
         Expr::CompoundIdentifier(parts) => parts.last().map_or_else(String::new, name),
         Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => output_name(inner),
-        Expr::Function(function) => function.name.to_string().to_lowercase(),
+        Expr::Function(function) => {
+            let parts = function.name.0.last().and_then(|part| part.as_ident());
+            parts.map_or_else(String::new, name)
+        }
         _ => "?column?".to_string(),
     }
 }

@@ -385,6 +385,23 @@ impl From<StoreError> for SqlError {
     }
 }
 
+/// Returns the columns of a `SHOW` or an `EXPLAIN`; none of another statement.
+pub(crate) fn show_columns(
+    statement: &Statement,
+    configuration: &Configuration,
+) -> Option<Vec<OutputColumn>> {
+    let outcome = match statement {
+        Statement::Explain(_) | Statement::ExplainAnalyze(_) => describe::plan(Vec::new()),
+        Statement::Show(show) => describe::show(show, configuration),
+        _ => return None,
+    };
+    match outcome {
+        StatementOutcome::Rows(rows) => Some(rows.columns),
+        StatementOutcome::Description(parts) => Some(crate::format::lines(&parts).columns),
+        StatementOutcome::Done(_) => None,
+    }
+}
+
 /// Returns the outcome of a statement that has no rows, as psql shows it.
 fn done(what: &str) -> StatementOutcome {
     StatementOutcome::Done(what.to_owned())

@@ -29,6 +29,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("client", &["placement", "protocol", "session"]),
     ("sql", &["placement", "protocol", "session", "client"]),
     ("pg-wire", &[]),
+    ("pg-server", &["placement", "protocol", "sql", "pg-wire"]),
     ("pg-connect", &["pg-wire"]),
     ("proxy-core", &["pg-wire"]),
     ("pg-analysis", &["pg-wire", "proxy-core"]),

@@ -35,7 +35,7 @@ use protocol::transaction::{
 use super::row::row_after;
 use super::sender::{Sender, describe_pk};
 use super::{Attempt, SqlSession, StatementOutcome, attempt, done};
-use crate::error::SqlError;
+use crate::error::{SqlError, TransactionFault};
 use crate::plan::SessionSettings;
 use crate::statement::{Statement, TransactionMode, TransactionStatement};
 use crate::store::{SnapshotAnswer, Store, StoreError};
@@ -115,7 +115,8 @@ impl<P> Block<P> {
     fn savepoint(&self, name: &str) -> Result<usize, SqlError> {
         let found = self.savepoints.iter().rposition(|(known, _)| known == name);
         found.ok_or_else(|| {
-            SqlError::transaction(format!("there is no savepoint {name} in this transaction"))
+            let text = format!("there is no savepoint {name} in this transaction");
+            SqlError::fault(TransactionFault::NoSavepoint, text)
         })
     }
 }
@@ -163,6 +164,12 @@ impl<S: Store> SqlSession<S> {
         self.block.as_ref().map(|block| block.failed)
     }
 
+    /// Returns whether a transaction is open that cannot write.
+    pub fn is_read_only(&self) -> bool {
+        let block = self.block.as_ref();
+        block.is_some_and(|block| block.mode == TransactionMode::ReadOnly)
+    }
+
     /// Makes an open transaction fail, because of an error outside of a statement.
     pub fn fail_transaction(&mut self) {
         if let Some(block) = &mut self.block {
@@ -176,7 +183,8 @@ impl<S: Store> SqlSession<S> {
         statement: &TransactionStatement,
     ) -> Result<StatementOutcome, SqlError> {
         let outside = |what: &str| {
-            SqlError::transaction(format!("{what} is for transactions: BEGIN one first"))
+            let text = format!("{what} is for transactions: BEGIN one first");
+            SqlError::fault(TransactionFault::NotOpen, text)
         };
         match statement {
             TransactionStatement::Begin(mode) => {
@@ -193,7 +201,7 @@ impl<S: Store> SqlSession<S> {
                 if block.used {
                     block.failed = true;
                     let text = "SET TRANSACTION must come before any other statement";
-                    return Err(SqlError::transaction(text));
+                    return Err(SqlError::fault(TransactionFault::Open, text));
                 }
                 block.mode = *mode;
                 Ok(done("SET"))
@@ -468,7 +476,8 @@ impl<P> Block<P> {
     /// Checks that the transaction can go on.
     fn check(&self) -> Result<(), SqlError> {
         if self.failed {
-            return Err(SqlError::transaction(
+            return Err(SqlError::fault(
+                TransactionFault::Failed,
                 "a statement of this transaction has failed: end it with ROLLBACK, or go back with \
                  ROLLBACK TO SAVEPOINT",
             ));
@@ -498,20 +507,22 @@ impl<P> Block<P> {
             | Statement::DropIndex { .. }
             | Statement::SetUsing(_)
             | Statement::SetPartitions { .. }
-            | Statement::DropTable { .. } => Err(SqlError::transaction(
+            | Statement::DropTable { .. } => Err(SqlError::fault(
+                TransactionFault::Open,
                 "tables and indexes cannot be changed in a transaction: COMMIT it first",
             )),
             Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
                 if self.mode == TransactionMode::ReadOnly =>
             {
-                Err(SqlError::transaction(match &self.reads_since {
+                let message = match &self.reads_since {
                     None => "the transaction is READ ONLY: begin one that is not, to change rows"
                         .to_owned(),
                     Some(why) => format!(
                         "the transaction cannot change rows since it has read more than its commit \
                          can compare: change them in a transaction that reads less ({why})"
                     ),
-                }))
+                };
+                Err(SqlError::fault(TransactionFault::ReadOnly, message))
             }
             _ => Ok(()),
         }

@@ -1,0 +1,258 @@
+//! The statements about a session that this server runs itself, and that the store does not know:
+//! `SET`, `SHOW`, `RESET`, `DISCARD`, `DEALLOCATE` and their like.
+
+use pg_wire::report::Report;
+
+use crate::errors::{SYNTAX_ERROR, error, unsupported};
+
+/// A statement about the session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionCommand {
+    /// `SET`: a setting, and its value; none is the default.
+    Set(String, Option<String>),
+    /// `SHOW` of a setting.
+    Show(String),
+    /// `RESET ALL`.
+    ResetAll,
+    /// `DISCARD`. Contains its tag.
+    Discard(&'static str),
+    /// `DEALLOCATE`: the prepared statement; none is all.
+    Deallocate(Option<String>),
+    /// A statement about objects of which there are none. Contains its tag.
+    Nothing(&'static str),
+}
+
+/// Statements of PostgreSQL that are refused by their first word, with the remedy.
+const REFUSED: &[(&str, &str)] = &[
+    ("listen", "Read the rows that have changed."),
+    ("notify", "Read the rows that have changed."),
+    ("prepare", "Prepare the statement by your driver."),
+    ("execute", "Prepare the statement by your driver."),
+    (
+        "declare",
+        "Execute a prepared statement with a limit of rows.",
+    ),
+    (
+        "fetch",
+        "Execute a prepared statement with a limit of rows.",
+    ),
+    ("move", "Execute a prepared statement with a limit of rows."),
+    (
+        "lock",
+        "A COMMIT fails if rows that were read have changed.",
+    ),
+    ("vacuum", "The store removes old versions by itself."),
+    ("analyze", "EXPLAIN fetches new estimates."),
+    ("reindex", "Drop the index and create it again."),
+    ("do", "Run the statements one by one."),
+    ("call", "Run the statements one by one."),
+    ("grant", "There are no roles."),
+    ("revoke", "There are no roles."),
+    (
+        "comment",
+        "Keep the comment in the script that creates the table.",
+    ),
+];
+
+impl SessionCommand {
+    /// Returns the command of a statement's words; none if the store runs the statement.
+    ///
+    /// # Errors
+    /// The statement is invalid, or is not supported.
+    pub fn read(words: &[String]) -> Result<Option<SessionCommand>, Report> {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        Ok(Some(match words[..] {
+            ["set", ref rest @ ..] => return set(rest),
+            ["show", "transaction", "isolation", "level"] => {
+                SessionCommand::Show("transaction_isolation".into())
+            }
+            ["show", "time", "zone"] => SessionCommand::Show("timezone".into()),
+            [
+                "show",
+                "tables" | "servers" | "scan" | "scan_rows" | "stale_reads",
+            ]
+            | ["show", "table" | "index", ..] => return Ok(None),
+            ["show", "all"] => {
+                return Err(unsupported("SHOW ALL", "Show one setting by its name."));
+            }
+            ["show", ref name @ ..] if !name.is_empty() => SessionCommand::Show(name.concat()),
+            ["reset", "all"] => SessionCommand::ResetAll,
+            ["reset", "time", "zone"] => SessionCommand::Set("timezone".into(), None),
+            ["reset", name @ ("scan" | "scan_rows" | "stale_reads")] => {
+                let hint = format!("Write SET {name} = DEFAULT.");
+                return Err(unsupported(format!("RESET {name}"), &hint));
+            }
+            ["reset", ref name @ ..] if !name.is_empty() => {
+                SessionCommand::Set(name.concat(), None)
+            }
+            ["discard", "all"] => SessionCommand::Discard("DISCARD ALL"),
+            ["discard", "plans"] => SessionCommand::Discard("DISCARD PLANS"),
+            ["discard", "sequences"] => SessionCommand::Discard("DISCARD SEQUENCES"),
+            ["discard", "temp" | "temporary"] => SessionCommand::Discard("DISCARD TEMP"),
+            ["deallocate", "all"] | ["deallocate", "prepare", "all"] => {
+                SessionCommand::Deallocate(None)
+            }
+            ["deallocate", name] | ["deallocate", "prepare", name] => {
+                SessionCommand::Deallocate(Some(name.into()))
+            }
+            ["close", "all"] => SessionCommand::Nothing("CLOSE CURSOR ALL"),
+            ["close", name] => {
+                return Err(error("34000", format!("cursor \"{name}\" does not exist")));
+            }
+            ["unlisten", ..] => SessionCommand::Nothing("UNLISTEN"),
+            [first, ..] => match REFUSED.iter().find(|(known, _)| *known == first) {
+                Some((_, hint)) => return Err(unsupported(first.to_ascii_uppercase(), hint)),
+                None => return Ok(None),
+            },
+            [] => return Ok(None),
+        }))
+    }
+}
+
+/// Returns the command of a `SET`, from the words after it.
+fn set(words: &[&str]) -> Result<Option<SessionCommand>, Report> {
+    let words = match words {
+        ["transaction", ..] => return Ok(None),
+        ["local", ..] => {
+            let hint = "A setting holds for the session: write SET.";
+            return Err(unsupported("SET LOCAL", hint));
+        }
+        ["constraints", ..] => return Ok(Some(SessionCommand::Nothing("SET CONSTRAINTS"))),
+        ["session", "authorization", ..] | ["role", ..] => {
+            return Err(unsupported("another role", "There are no roles."));
+        }
+        [
+            "session",
+            "characteristics",
+            "as",
+            "transaction",
+            modes @ ..,
+        ] => {
+            return match modes.windows(2).any(|pair| pair == ["read", "only"]) {
+                true => Err(unsupported(
+                    "READ ONLY as the default of transactions",
+                    "Write BEGIN READ ONLY.",
+                )),
+                // Every isolation level is serializable.
+                false => Ok(Some(SessionCommand::Nothing("SET"))),
+            };
+        }
+        ["session", rest @ ..] => rest,
+        rest => rest,
+    };
+    let (name, value) = match words {
+        ["time", "zone", value @ ..] => ("timezone".to_owned(), value),
+        ["names", value @ ..] => ("client_encoding".to_owned(), value),
+        _ => {
+            let end = words.iter().position(|word| matches!(*word, "=" | "to"));
+            let Some(end) = end.filter(|end| *end > 0) else {
+                return Err(error(
+                    SYNTAX_ERROR,
+                    "syntax error: expected SET name = value",
+                ));
+            };
+            (words[..end].concat(), &words[end + 1..])
+        }
+    };
+    if matches!(&*name, "scan" | "scan_rows" | "stale_reads") {
+        return Ok(None);
+    }
+    let value = match value {
+        [] => return Err(error(SYNTAX_ERROR, "syntax error: SET has no value")),
+        ["default"] | ["local"] => None,
+        ["-", number] => Some(format!("-{number}")),
+        value => Some(value.join(" ").replace(" ,", ",")),
+    };
+    Ok(Some(SessionCommand::Set(name, value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Option<SessionCommand>, String> {
+        let pieces = sql::split(text).unwrap();
+        SessionCommand::read(&pieces[0].words()).map_err(|report| report.code)
+    }
+
+    #[test]
+    // tidy: long — a table of cases
+    fn forms_of_commands() {
+        let set = |name: &str, value: Option<&str>| {
+            SessionCommand::Set(name.into(), value.map(str::to_owned))
+        };
+        for (text, expected) in [
+            (
+                "SET application_name = 'My App'",
+                set("application_name", Some("My App")),
+            ),
+            (
+                "set session DateStyle to ISO, MDY",
+                set("datestyle", Some("iso, mdy")),
+            ),
+            (
+                "SET extra_float_digits = -1",
+                set("extra_float_digits", Some("-1")),
+            ),
+            ("SET a.b = 1", set("a.b", Some("1"))),
+            ("SET search_path TO DEFAULT", set("search_path", None)),
+            ("SET TIME ZONE 'UTC'", set("timezone", Some("UTC"))),
+            ("SET NAMES 'utf8'", set("client_encoding", Some("utf8"))),
+            ("RESET work_mem", set("work_mem", None)),
+            ("RESET ALL", SessionCommand::ResetAll),
+            (
+                "SHOW server_version",
+                SessionCommand::Show("server_version".into()),
+            ),
+            (
+                "SHOW TRANSACTION ISOLATION LEVEL",
+                SessionCommand::Show("transaction_isolation".into()),
+            ),
+            ("DISCARD ALL", SessionCommand::Discard("DISCARD ALL")),
+            ("DEALLOCATE ALL", SessionCommand::Deallocate(None)),
+            (
+                "DEALLOCATE \"a B\"",
+                SessionCommand::Deallocate(Some("a B".into())),
+            ),
+            ("CLOSE ALL", SessionCommand::Nothing("CLOSE CURSOR ALL")),
+            ("UNLISTEN *", SessionCommand::Nothing("UNLISTEN")),
+            (
+                "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED",
+                SessionCommand::Nothing("SET"),
+            ),
+        ] {
+            assert_eq!(read(text), Ok(Some(expected)), "{text}");
+        }
+    }
+
+    #[test]
+    fn statements_of_the_store() {
+        for text in [
+            "SELECT 1",
+            "SET scan = on",
+            "SHOW TABLES",
+            "SHOW TABLE t",
+            "SET TRANSACTION READ ONLY",
+            "BEGIN",
+        ] {
+            assert_eq!(read(text), Ok(None), "{text}");
+        }
+    }
+
+    #[test]
+    fn refusals_have_codes() {
+        for (text, code) in [
+            ("LISTEN a", "0A000"),
+            ("NOTIFY a", "0A000"),
+            ("PREPARE a AS SELECT 1", "0A000"),
+            ("VACUUM", "0A000"),
+            ("SET LOCAL work_mem = '1MB'", "0A000"),
+            ("SET ROLE ann", "0A000"),
+            ("SET work_mem", "42601"),
+            ("SET work_mem =", "42601"),
+            ("CLOSE c", "34000"),
+        ] {
+            assert_eq!(read(text), Err(code.into()), "{text}");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Serves PostgreSQL's protocol on the store, so that drivers and tools of PostgreSQL work with it.
+//!
+//! ```text
+//! connection   a socket: bytes in, bytes out
+//! ├── protocol     the machine of the protocol, without I/O: which message comes next
+//! └── session      what the messages do: prepared statements, portals, transactions
+//!     ├── statement    one statement, parsed and described
+//!     ├── command      SET, SHOW and others, which the store does not know
+//!     ├── settings     the settings of a session
+//!     ├── functions    version(), current_database() and others
+//!     ├── types        values as text and in binary
+//!     └── errors       errors with PostgreSQL's SQLSTATEs
+//! ```
+//!
+//! Messages and their bytes are in `pg-wire`, which the proxy uses as well. Statements are in `sql`.
+//! Invariants: nothing that a client sends is ignored silently. What a client can make the server
+//! hold has a named limit. An error after which a change may have taken effect says so (R14).
+//!
+//! This crate must not know servers, partitions or epochs. There is no TLS and no login yet.
+
+mod cancel;
+mod command;
+mod connection;
+mod errors;
+mod functions;
+mod output;
+mod protocol;
+mod server;
+mod session;
+mod settings;
+mod statement;
+mod types;
+
+pub use protocol::MESSAGE_LEN_MAX;
+pub use server::{ServerLimits, SqlServer};
+pub use session::{HELD_BYTES_MAX, PORTALS_MAX, STATEMENT_LEN_MAX, STATEMENTS_MAX};

@@ -1,0 +1,65 @@
+//! The bytes on their way to a client. They are bounded: a producer waits while the client does not
+//! read.
+
+use std::io;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+/// The bytes that are collected before they are sent. One row more may be added to them.
+pub const OUTPUT_LEN_MAX: usize = 64 << 10;
+
+/// The output of a connection.
+#[derive(Debug)]
+pub struct ClientOutput<W> {
+    /// The messages that were not sent yet.
+    pub buffer: BytesMut,
+    writer: W,
+}
+
+impl<W: AsyncWrite + Unpin> ClientOutput<W> {
+    /// Returns an output without messages.
+    pub fn new(writer: W) -> ClientOutput<W> {
+        ClientOutput {
+            buffer: BytesMut::new(),
+            writer,
+        }
+    }
+
+    /// Sends the messages if there are many. Returns when the client has taken them.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn drain_if_long(&mut self) -> io::Result<()> {
+        match self.buffer.len() >= OUTPUT_LEN_MAX {
+            true => self.flush().await,
+            false => Ok(()),
+        }
+    }
+
+    /// Sends all messages, and releases their memory.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn flush(&mut self) -> io::Result<()> {
+        if !self.buffer.is_empty() {
+            self.writer.write_all(&self.buffer).await?;
+            self.writer.flush().await?;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+
+    /// Releases the memory of messages that were sent.
+    pub fn release(&mut self) {
+        if self.buffer.is_empty() {
+            self.buffer = BytesMut::new();
+        }
+    }
+
+    /// Ends the connection.
+    pub async fn shutdown(&mut self) {
+        // The client may be gone already.
+        let _ = self.writer.shutdown().await;
+    }
+}

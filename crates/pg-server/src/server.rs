@@ -1,0 +1,98 @@
+//! Accepts clients and serves each in a task of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sql::Store;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+use crate::cancel::CancelRegistry;
+use crate::connection;
+
+/// The most sockets beyond the clients that have logged in: for logins, and for requests to cancel.
+const SOCKETS_BESIDE: usize = 100;
+/// How long to wait after a failure to accept a client, because the process has no descriptor left.
+const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// How long running statements may take to end when the server is stopped.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// The limits of a server.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerLimits {
+    /// The most clients at a time.
+    pub connections: usize,
+    /// The time within which a client must have sent its StartupMessage.
+    pub login: Duration,
+}
+
+impl Default for ServerLimits {
+    fn default() -> ServerLimits {
+        ServerLimits {
+            connections: 10_000,
+            login: Duration::from_secs(60),
+        }
+    }
+}
+
+/// A server of PostgreSQL's protocol over a store. Sessions share the store.
+#[derive(Debug)]
+pub struct SqlServer<S> {
+    /// The store, of which each session has a clone.
+    pub store: S,
+    /// The limits.
+    pub limits: ServerLimits,
+    /// The version of this program.
+    pub release: String,
+    pub(crate) cancels: CancelRegistry,
+    pub(crate) places: Arc<Semaphore>,
+}
+
+impl<S: Store + Clone + Send + Sync + 'static> SqlServer<S> {
+    /// Returns a server that does not listen yet. `release` is the version of this program.
+    pub fn new(store: S, limits: ServerLimits, release: &str) -> Arc<SqlServer<S>> {
+        Arc::new(SqlServer {
+            store,
+            limits,
+            release: release.to_owned(),
+            cancels: CancelRegistry::default(),
+            places: Arc::new(Semaphore::new(limits.connections)),
+        })
+    }
+
+    /// Serves clients until `stop` is true. Then idle clients get an error, and the statements that
+    /// run have some seconds to end.
+    pub async fn run(self: Arc<Self>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+        let sockets = Arc::new(Semaphore::new(self.limits.connections + SOCKETS_BESIDE));
+        let mut clients = JoinSet::new();
+        loop {
+            let accepted = async {
+                let socket = Arc::clone(&sockets).acquire_owned().await;
+                let permit = socket.expect("the semaphore is never closed");
+                (listener.accept().await, permit)
+            };
+            let (accepted, permit) = tokio::select! {
+                accepted = accepted => accepted,
+                _ = stop.wait_for(|is_over| *is_over) => break,
+                Some(_) = clients.join_next() => continue,
+            };
+            let Ok((socket, _)) = accepted else {
+                tokio::time::sleep(ACCEPT_AGAIN_AFTER).await;
+                continue;
+            };
+            // Only a hint to the system.
+            let _ = socket.set_nodelay(true);
+            let (server, stop) = (Arc::clone(&self), stop.clone());
+            clients.spawn(async move {
+                // A client that is gone cannot get an answer.
+                let _ = connection::serve(server, socket.into_split(), stop).await;
+                drop(permit);
+            });
+        }
+        drop(listener);
+        let ended = async { while clients.join_next().await.is_some() {} };
+        // Clients whose statements take longer are disconnected.
+        let _ = tokio::time::timeout(STOP_WITHIN, ended).await;
+    }
+}

@@ -1,0 +1,354 @@
+//! The extended protocol: Parse, Bind, Describe, Execute and Close.
+
+use std::sync::Arc;
+
+use pg_wire::backend::{self, ColumnDescription};
+use pg_wire::frontend::{BindRequest, ValueFormat, format_of};
+use pg_wire::message::StatementOrPortal;
+use pg_wire::report::Report;
+use placement::Value;
+use sql::{OutputColumn, Store};
+use tokio::io::AsyncWrite;
+
+use super::portal::{Portal, PortalProgress, SuspendedRows, row_bytes};
+use super::run::{Ran, rows_tag, write_row};
+use super::{
+    ClientSession, HELD_BYTES_MAX, PORTALS_MAX, PendingExecute, STATEMENT_LEN_MAX, STATEMENTS_MAX,
+    SessionFailure,
+};
+use crate::errors::{MESSAGE_TOO_LONG, PROTOCOL_VIOLATION, SYNTAX_ERROR, error};
+use crate::output::ClientOutput;
+use crate::statement::{PrepareFailure, PreparedStatement, StatementKind, failure};
+use crate::types;
+
+impl<S: Store> ClientSession<S> {
+    /// Prepares a statement.
+    pub(super) async fn parse(
+        &mut self,
+        name: &str,
+        text: &str,
+        types: &[u32],
+        out: &mut ClientOutput<impl AsyncWrite + Unpin + Send>,
+    ) -> Result<(), SessionFailure> {
+        if !name.is_empty() && self.statements.contains_key(name) {
+            let text = format!("prepared statement \"{name}\" already exists");
+            return Err(error("42P05", text).into());
+        }
+        check_length(text)?;
+        if self.statements.len() >= STATEMENTS_MAX && !self.statements.contains_key(name) {
+            let text = format!("a session has at most {STATEMENTS_MAX} prepared statements");
+            return Err(error("53400", text).hint("Close some of them.").into());
+        }
+        let prepared = self.prepare(text, types).await?;
+        self.statements.remove(name);
+        self.check_held(prepared.text.len())?;
+        self.statements.insert(name.to_owned(), Arc::new(prepared));
+        backend::parse_complete(&mut out.buffer);
+        Ok(())
+    }
+
+    async fn prepare(&self, text: &str, types: &[u32]) -> Result<PreparedStatement, Report> {
+        let pieces = sql::split(text).map_err(|fault| crate::errors::syntax(&fault, text))?;
+        let (kind, words) = match &pieces[..] {
+            [] => (StatementKind::Empty, Vec::new()),
+            [piece] => (StatementKind::parse(piece, text)?, piece.words()),
+            _ => {
+                let text = "cannot insert multiple commands into a prepared statement";
+                return Err(error(SYNTAX_ERROR, text));
+            }
+        };
+        self.check_not_failed(&kind)?;
+        let store = self.sql.store();
+        let known = store.configuration();
+        let first = PreparedStatement::prepare(kind.clone(), text, types, &known);
+        let fault = match first {
+            Ok(prepared) => return Ok(prepared),
+            Err(PrepareFailure::Reported(report)) => return Err(report),
+            Err(PrepareFailure::Planned(fault)) => fault,
+        };
+        // Another client may have created the table.
+        match store.refresh().await {
+            Ok(newest) if newest.epoch != known.epoch => {
+                match PreparedStatement::prepare(kind, text, types, &newest) {
+                    Ok(prepared) => Ok(prepared),
+                    Err(PrepareFailure::Reported(report)) => Err(report),
+                    Err(PrepareFailure::Planned(fault)) => Err(failure(&fault, text, &words)),
+                }
+            }
+            _ => Err(failure(&fault, text, &words)),
+        }
+    }
+
+    /// Creates a portal.
+    pub(super) fn bind(
+        &mut self,
+        bind: &BindRequest<'_>,
+        out: &mut ClientOutput<impl AsyncWrite + Unpin + Send>,
+    ) -> Result<(), SessionFailure> {
+        let statement = Arc::clone(self.statement(bind.statement)?);
+        let expected = statement.parameters.len();
+        if bind.values.len() != expected {
+            let text = format!(
+                "bind message supplies {} parameters, but prepared statement \"{}\" requires {expected}",
+                bind.values.len(),
+                bind.statement
+            );
+            return Err(error(PROTOCOL_VIOLATION, text).into());
+        }
+        self.check_not_failed(&statement.kind)?;
+        let columns = statement.columns.as_ref().map_or(0, Vec::len);
+        let formats = bind.result_formats.len();
+        if formats > 1 && formats != columns {
+            let text = format!(
+                "bind message has {formats} result formats but query has {columns} columns"
+            );
+            return Err(error(PROTOCOL_VIOLATION, text).into());
+        }
+        if !bind.portal.is_empty() && self.portals.contains_key(bind.portal) {
+            let text = format!("cursor \"{}\" already exists", bind.portal);
+            return Err(error("42P03", text).into());
+        }
+        if self.portals.len() >= PORTALS_MAX && !self.portals.contains_key(bind.portal) {
+            let text = format!("a session has at most {PORTALS_MAX} open portals");
+            return Err(error("53400", text).hint("Close some of them.").into());
+        }
+        let mut parameters = Vec::with_capacity(expected);
+        for (position, (value, parameter)) in
+            bind.values.iter().zip(&statement.parameters).enumerate()
+        {
+            parameters.push(match value {
+                None => Value::Null,
+                Some(bytes) => {
+                    let format = bind.format(position);
+                    parameter.declared.read(format, bytes, position + 1)?
+                }
+            });
+        }
+        self.portals.remove(bind.portal);
+        self.check_held(row_bytes(&parameters))?;
+        let portal = Portal {
+            statement,
+            parameters,
+            formats: bind.result_formats.clone(),
+            progress: PortalProgress::Ready,
+        };
+        self.portals.insert(bind.portal.to_owned(), portal);
+        backend::bind_complete(&mut out.buffer);
+        Ok(())
+    }
+
+    /// Describes a statement or a portal.
+    pub(super) fn describe(
+        &mut self,
+        what: StatementOrPortal<'_>,
+        out: &mut ClientOutput<impl AsyncWrite + Unpin + Send>,
+    ) -> Result<(), SessionFailure> {
+        let (columns, formats) = match what {
+            StatementOrPortal::Statement(name) => {
+                let statement = self.statement(&String::from_utf8_lossy(name))?;
+                let types: Vec<u32> = statement.parameters.iter().map(|it| it.oid).collect();
+                backend::parameter_description(&mut out.buffer, &types);
+                (statement.columns.as_deref(), &[][..])
+            }
+            StatementOrPortal::Portal(name) => {
+                let name = String::from_utf8_lossy(name);
+                let portal = self.portals.get(&*name).ok_or_else(|| no_portal(&name))?;
+                (portal.statement.columns.as_deref(), &portal.formats[..])
+            }
+        };
+        match columns {
+            Some(columns) => describe_columns(out, columns, formats),
+            None => backend::no_data(&mut out.buffer),
+        }
+        Ok(())
+    }
+
+    /// Closes a statement or a portal. It need not exist.
+    pub(super) fn close(
+        &mut self,
+        what: StatementOrPortal<'_>,
+        out: &mut ClientOutput<impl AsyncWrite + Unpin + Send>,
+    ) -> Result<(), SessionFailure> {
+        match what {
+            StatementOrPortal::Statement(name) => {
+                self.statements.remove(&*String::from_utf8_lossy(name));
+            }
+            StatementOrPortal::Portal(name) => {
+                self.portals.remove(&*String::from_utf8_lossy(name));
+            }
+        }
+        backend::close_complete(&mut out.buffer);
+        Ok(())
+    }
+
+    /// Runs a portal, or goes on with it. `is_alone` is whether a Sync follows directly.
+    pub(super) async fn execute<W: AsyncWrite + Unpin + Send>(
+        &mut self,
+        pending: PendingExecute,
+        is_alone: bool,
+        out: &mut ClientOutput<W>,
+    ) -> Result<(), SessionFailure> {
+        let PendingExecute { portal, rows_max } = pending;
+        let limit = usize::try_from(rows_max).ok().filter(|limit| *limit > 0);
+        let known = self.portals.get_mut(&portal);
+        let known = known.ok_or_else(|| no_portal(&portal))?;
+        let statement = Arc::clone(&known.statement);
+        let formats = known.formats.clone();
+        let progress = std::mem::replace(&mut known.progress, PortalProgress::Done);
+        let suspended = match progress {
+            PortalProgress::Suspended(suspended) => suspended,
+            PortalProgress::Done if statement.columns.is_some() => {
+                backend::command_complete(&mut out.buffer, "SELECT 0");
+                return Ok(());
+            }
+            PortalProgress::Done => {
+                let text = format!("portal \"{portal}\" cannot be run");
+                return Err(error("55000", text).into());
+            }
+            PortalProgress::Ready => {
+                let parameters = known.parameters.clone();
+                self.check_not_failed(&statement.kind)?;
+                if statement.kind.writes() && !is_alone {
+                    self.open_implicit().await?;
+                }
+                match self
+                    .run(&statement.kind, &statement.text, &parameters, out)
+                    .await?
+                {
+                    Ran::Empty => {
+                        backend::empty_query(&mut out.buffer);
+                        return Ok(());
+                    }
+                    Ran::Done(tag) => {
+                        backend::command_complete(&mut out.buffer, &tag);
+                        return Ok(());
+                    }
+                    Ran::Rows(rows, word) => {
+                        let described = statement.columns.as_deref().unwrap_or_default();
+                        let columns = as_described(rows.columns, described)?;
+                        SuspendedRows {
+                            columns,
+                            rows: rows.rows.into_iter(),
+                            bytes: 0,
+                            word,
+                        }
+                    }
+                }
+            }
+        };
+        self.return_rows((&portal, suspended), limit, &formats, out)
+            .await
+    }
+
+    /// Returns the rows of a portal up to a limit, and keeps the others.
+    async fn return_rows<W: AsyncWrite + Unpin + Send>(
+        &mut self,
+        (portal, mut suspended): (&str, SuspendedRows),
+        limit: Option<usize>,
+        formats: &[ValueFormat],
+        out: &mut ClientOutput<W>,
+    ) -> Result<(), SessionFailure> {
+        let SuspendedRows {
+            columns,
+            rows,
+            bytes,
+            word,
+        } = &mut suspended;
+        let count = limit.map_or(rows.len(), |limit| limit.min(rows.len()));
+        for row in rows.by_ref().take(count) {
+            write_row(&mut out.buffer, &row, columns, formats)?;
+            out.drain_if_long().await?;
+        }
+        // As PostgreSQL, which does not look whether there is a further row.
+        if limit != Some(count) {
+            backend::command_complete(&mut out.buffer, &rows_tag(word, count));
+            return Ok(());
+        }
+        if *bytes == 0 {
+            *bytes = rows.as_slice().iter().map(|row| row_bytes(row)).sum();
+            self.check_held(*bytes)?;
+        }
+        if let Some(known) = self.portals.get_mut(portal) {
+            known.progress = PortalProgress::Suspended(suspended);
+        }
+        backend::portal_suspended(&mut out.buffer);
+        Ok(())
+    }
+
+    fn statement(&self, name: &str) -> Result<&Arc<PreparedStatement>, Report> {
+        self.statements.get(name).ok_or_else(|| {
+            let text = match name {
+                "" => "unnamed prepared statement does not exist".to_owned(),
+                name => format!("prepared statement \"{name}\" does not exist"),
+            };
+            error("26000", text)
+        })
+    }
+
+    /// Refuses to hold so many more bytes for the client.
+    fn check_held(&self, more: usize) -> Result<(), Report> {
+        let texts: usize = self.statements.values().map(|it| it.text.len()).sum();
+        let portals: usize = self.portals.values().map(Portal::held_bytes).sum();
+        if texts + portals + more <= HELD_BYTES_MAX {
+            return Ok(());
+        }
+        let text = format!("a session holds at most {HELD_BYTES_MAX} bytes of statements and rows");
+        Err(error("53200", text)
+            .hint("Close statements and portals, or read rows without a limit."))
+    }
+}
+
+/// Appends RowDescription.
+pub(super) fn describe_columns(
+    out: &mut ClientOutput<impl AsyncWrite + Unpin + Send>,
+    columns: &[OutputColumn],
+    formats: &[ValueFormat],
+) {
+    let columns = columns
+        .iter()
+        .enumerate()
+        .map(|(position, column)| ColumnDescription {
+            name: &column.name,
+            type_oid: types::oid(column.column_type),
+            type_length: types::length(column.column_type),
+            format: format_of(formats, position),
+        });
+    backend::row_description(&mut out.buffer, columns);
+}
+
+/// Refuses a query string that is too long.
+pub(super) fn check_length(text: &str) -> Result<(), Report> {
+    if text.len() <= STATEMENT_LEN_MAX {
+        return Ok(());
+    }
+    let text = format!(
+        "a query string of {} bytes is longer than {STATEMENT_LEN_MAX} bytes",
+        text.len()
+    );
+    Err(error(MESSAGE_TOO_LONG, text)
+        .hint("Send the data as parameters, or in several statements."))
+}
+
+/// Returns the columns of a result as they were described, if it has no others: the table may have
+/// been created again in the meantime.
+fn as_described(
+    columns: Vec<OutputColumn>,
+    described: &[OutputColumn],
+) -> Result<Vec<OutputColumn>, Report> {
+    let fits = columns.len() == described.len()
+        && columns.iter().zip(described).all(|(found, described)| {
+            let expected = types::oid(described.column_type);
+            found.column_type.is_none() || types::oid(found.column_type) == expected
+        });
+    match fits {
+        true => Ok(described.to_vec()),
+        false => {
+            let text = "cached plan must not change result type";
+            Err(error("0A000", text).hint("Prepare the statement again."))
+        }
+    }
+}
+
+fn no_portal(name: &str) -> Report {
+    error("34000", format!("portal \"{name}\" does not exist"))
+}

@@ -1,0 +1,68 @@
+//! Portals: statements with the values of their parameters, which run once and return their rows in
+//! one part or in several.
+
+use std::sync::Arc;
+
+use pg_wire::frontend::ValueFormat;
+use placement::Value;
+use sql::OutputColumn;
+
+use crate::statement::PreparedStatement;
+
+/// A portal.
+#[derive(Debug)]
+pub struct Portal {
+    /// The statement.
+    pub statement: Arc<PreparedStatement>,
+    /// The values of its parameters.
+    pub parameters: Vec<Value>,
+    /// The formats of the columns of its result.
+    pub formats: Vec<ValueFormat>,
+    /// How far it has run.
+    pub progress: PortalProgress,
+}
+
+/// How far a portal has run.
+#[derive(Debug)]
+pub enum PortalProgress {
+    /// It has not begun.
+    Ready,
+    /// Some rows wait behind the limit of an Execute.
+    Suspended(SuspendedRows),
+    /// It has returned all of its rows, or has failed.
+    Done,
+}
+
+/// Rows that wait behind the limit of an Execute.
+#[derive(Debug)]
+pub struct SuspendedRows {
+    /// The columns.
+    pub columns: Vec<OutputColumn>,
+    /// The rows.
+    pub rows: std::vec::IntoIter<Vec<Value>>,
+    /// The bytes of all rows when they were suspended first.
+    pub bytes: usize,
+    /// The word of the tag.
+    pub word: &'static str,
+}
+
+impl Portal {
+    /// Returns the bytes that the portal holds, roughly.
+    pub fn held_bytes(&self) -> usize {
+        let rows = match &self.progress {
+            PortalProgress::Suspended(rows) => rows.bytes,
+            PortalProgress::Ready | PortalProgress::Done => 0,
+        };
+        rows + row_bytes(&self.parameters)
+    }
+}
+
+/// Returns the bytes that values take in memory, roughly.
+pub fn row_bytes(values: &[Value]) -> usize {
+    let further = values.iter().map(|value| match value {
+        Value::Text(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        _ => 0,
+    });
+    size_of_val(values) + further.sum::<usize>()
+}

@@ -1,0 +1,125 @@
+//! Strings of statements, which a client sends in one message.
+//!
+//! The statements of a string are one transaction, unless `BEGIN` and `COMMIT` in the string divide
+//! it otherwise. Changes of tables cannot be part of a transaction: the statements of a string with
+//! such a change are operations of their own, with a notice.
+
+use pg_wire::backend;
+use pg_wire::report::{Report, Severity};
+use sql::Store;
+use sql::statement::{Statement, TransactionMode, TransactionStatement};
+use tokio::io::AsyncWrite;
+
+use super::extended::{check_length, describe_columns};
+use super::run::{Ran, rows_tag, write_row};
+use super::{ClientSession, SessionFailure};
+use crate::errors::{SUCCESS, error};
+use crate::output::ClientOutput;
+use crate::statement::{StatementKind, check_columns};
+
+/// The notice of a string whose statements are no transaction.
+const SINGLY: &str = "the statements of this string take effect one by one, because a change of \
+                      tables cannot be part of a transaction";
+
+impl<S: Store> ClientSession<S> {
+    /// Runs the statements of a string.
+    pub(super) async fn query<W: AsyncWrite + Unpin + Send>(
+        &mut self,
+        text: &str,
+        out: &mut ClientOutput<W>,
+    ) -> Result<(), SessionFailure> {
+        // It begins with a clean slate, as in PostgreSQL.
+        self.close_implicit(out).await?;
+        self.statements.remove("");
+        self.portals.remove("");
+        check_length(text)?;
+        let pieces = sql::split(text).map_err(|fault| crate::errors::syntax(&fault, text))?;
+        let mut kinds = Vec::with_capacity(pieces.len());
+        for piece in &pieces {
+            // Nothing runs if one of the statements is invalid.
+            kinds.push(StatementKind::parse(piece, text)?);
+        }
+        drop(pieces);
+        if kinds.is_empty() {
+            backend::empty_query(&mut out.buffer);
+            return Ok(());
+        }
+        let defines = kinds.iter().any(StatementKind::defines);
+        if defines && kinds.len() > 1 && self.sql.transaction().is_none() {
+            self.write_notice(Severity::Notice, SUCCESS, SINGLY, &mut out.buffer);
+        }
+        for (position, kind) in kinds.iter().enumerate() {
+            self.check_not_failed(kind)?;
+            let is_last = kinds[position + 1..].iter().all(is_control);
+            if kind.writes() && !defines && !is_last {
+                self.open_implicit().await?;
+            }
+            self.run_of_string(kind, text, out).await?;
+        }
+        self.commit_implicit().await?;
+        Ok(())
+    }
+
+    async fn run_of_string<W: AsyncWrite + Unpin + Send>(
+        &mut self,
+        kind: &StatementKind,
+        text: &str,
+        out: &mut ClientOutput<W>,
+    ) -> Result<(), SessionFailure> {
+        if self.is_implicit && self.makes_explicit(kind)? {
+            backend::command_complete(&mut out.buffer, "BEGIN");
+            return Ok(());
+        }
+        match self.run(kind, text, &[], out).await? {
+            Ran::Empty => backend::empty_query(&mut out.buffer),
+            Ran::Done(tag) => backend::command_complete(&mut out.buffer, &tag),
+            Ran::Rows(rows, word) => {
+                check_columns(Some(&rows.columns))?;
+                describe_columns(out, &rows.columns, &[]);
+                let count = rows.rows.len();
+                for row in rows.rows {
+                    write_row(&mut out.buffer, &row, &rows.columns, &[])?;
+                    out.drain_if_long().await?;
+                }
+                backend::command_complete(&mut out.buffer, &rows_tag(word, count));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a statement is a BEGIN, which makes the implicit transaction an explicit one.
+    /// Refuses statements that need an explicit one.
+    fn makes_explicit(&mut self, kind: &StatementKind) -> Result<bool, Report> {
+        let StatementKind::Stored(stored) = kind else {
+            return Ok(false);
+        };
+        match &stored.statement {
+            Statement::Transaction(TransactionStatement::Begin(TransactionMode::ReadWrite)) => {
+                self.is_implicit = false;
+                Ok(true)
+            }
+            Statement::Transaction(TransactionStatement::Begin(TransactionMode::ReadOnly)) => {
+                let text = "BEGIN READ ONLY must come before statements that change rows";
+                Err(error("25001", text))
+            }
+            Statement::Transaction(
+                TransactionStatement::Savepoint(_)
+                | TransactionStatement::Release(_)
+                | TransactionStatement::RollbackTo(_),
+            ) => Err(error(
+                "25P01",
+                "savepoints can only be used in transaction blocks",
+            )),
+            _ => Ok(false),
+        }
+    }
+}
+
+/// Returns whether a statement is about the session or its transaction, so that it is no part of an
+/// implicit one.
+fn is_control(kind: &StatementKind) -> bool {
+    match kind {
+        StatementKind::Empty | StatementKind::Session(_) => true,
+        StatementKind::Stored(stored) => matches!(stored.statement, Statement::Transaction(_)),
+    }
+}

@@ -1,0 +1,507 @@
+//! The settings of a session that PostgreSQL's clients know.
+//!
+//! A setting is accepted if it has the wanted effect, or if there is nothing in the store that it
+//! could affect. Other values are refused with the reason. The store's own settings (`scan`,
+//! `scan_rows`, `stale_reads`) belong to crate `sql`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use pg_wire::report::Report;
+
+use crate::errors::{INVALID_PARAMETER, UNDEFINED_OBJECT, error, unsupported};
+
+/// The version of PostgreSQL whose protocol and dialect the server follows.
+pub const POSTGRES_VERSION: &str = "15.0";
+const POSTGRES_VERSION_NUMBER: &str = "150000";
+/// The most settings of an application's own, and their longest value.
+const CUSTOM_MAX: usize = 64;
+const VALUE_LEN_MAX: usize = 1024;
+
+/// A setting that the server knows.
+struct SettingDefinition {
+    name: &'static str,
+    default: &'static str,
+    rule: SettingRule,
+}
+
+/// The values that a setting can have.
+#[derive(Clone, Copy)]
+enum SettingRule {
+    /// Any value: nothing depends on it.
+    Any,
+    /// The default alone, which has these other spellings in lower case.
+    Only(&'static [&'static str]),
+    /// One of these, in lower case.
+    OneOf(&'static [&'static str]),
+    /// UTF-8, or `SQL_ASCII`, which means that the client sends and expects UTF-8 as well.
+    Encoding,
+    /// A duration; 0 is none.
+    Timeout,
+    /// A list of schemas. There is one schema.
+    SearchPath,
+    /// None: the setting cannot be changed.
+    Never,
+}
+
+use SettingRule::{Any, Encoding, Never, OneOf, Only, SearchPath, Timeout};
+
+const LEVELS: &[&str] = &[
+    "serializable",
+    "repeatable read",
+    "read committed",
+    "read uncommitted",
+];
+const SEVERITIES: &[&str] = &[
+    "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "info", "notice", "warning",
+    "error",
+];
+const YES: &[&str] = &["true", "yes", "1"];
+const NO: &[&str] = &["false", "no", "0"];
+
+const fn setting(
+    name: &'static str,
+    default: &'static str,
+    rule: SettingRule,
+) -> SettingDefinition {
+    SettingDefinition {
+        name,
+        default,
+        rule,
+    }
+}
+
+const SETTINGS: &[SettingDefinition] = &[
+    setting("application_name", "", Any),
+    setting("bytea_output", "hex", Only(&[])),
+    setting("check_function_bodies", "on", Any),
+    setting("client_encoding", "UTF8", Encoding),
+    setting("client_min_messages", "notice", OneOf(SEVERITIES)),
+    setting("DateStyle", "ISO, MDY", Only(&["iso"])),
+    setting("default_table_access_method", "heap", Only(&[])),
+    setting("default_tablespace", "", Only(&[])),
+    setting("default_transaction_deferrable", "off", Only(NO)),
+    setting(
+        "default_transaction_isolation",
+        "serializable",
+        OneOf(LEVELS),
+    ),
+    setting("default_transaction_read_only", "off", Only(NO)),
+    setting("extra_float_digits", "1", OneOf(&["1", "2", "3"])),
+    setting(
+        "idle_in_transaction_session_timeout",
+        "0",
+        Only(&["0ms", "0s"]),
+    ),
+    setting("idle_session_timeout", "0", Only(&["0ms", "0s"])),
+    setting("in_hot_standby", "off", Never),
+    setting("integer_datetimes", "on", Never),
+    setting("IntervalStyle", "postgres", Only(&[])),
+    setting("is_superuser", "on", Never),
+    setting("lc_collate", "C", Never),
+    setting("lc_ctype", "C", Never),
+    setting("lc_messages", "C", Only(&[])),
+    setting("lc_monetary", "C", Only(&[])),
+    setting("lc_numeric", "C", Only(&[])),
+    setting("lc_time", "C", Only(&[])),
+    setting("lock_timeout", "0", Only(&["0ms", "0s"])),
+    setting("max_identifier_length", "63", Never),
+    setting("row_security", "on", Any),
+    setting("search_path", "\"$user\", public", SearchPath),
+    setting("server_encoding", "UTF8", Never),
+    setting("server_version", "", Never),
+    setting("server_version_num", POSTGRES_VERSION_NUMBER, Never),
+    setting("standard_conforming_strings", "on", Only(YES)),
+    setting("statement_timeout", "0", Timeout),
+    setting("synchronous_commit", "on", Only(YES)),
+    setting(
+        "TimeZone",
+        "UTC",
+        Only(&["gmt", "etc/utc", "zulu", "universal", "0"]),
+    ),
+    setting(
+        "transaction_isolation",
+        "serializable",
+        OneOf(&["serializable"]),
+    ),
+    setting("xmloption", "content", Any),
+];
+
+/// Settings of PostgreSQL's planner and memory, of which the store has neither.
+const WITHOUT_EFFECT: &[&str] = &[
+    "constraint_exclusion",
+    "cpu_index_tuple_cost",
+    "cpu_operator_cost",
+    "cpu_tuple_cost",
+    "cursor_tuple_fraction",
+    "default_statistics_target",
+    "effective_cache_size",
+    "effective_io_concurrency",
+    "force_parallel_mode",
+    "from_collapse_limit",
+    "geqo",
+    "geqo_threshold",
+    "jit",
+    "jit_above_cost",
+    "join_collapse_limit",
+    "maintenance_work_mem",
+    "max_parallel_workers_per_gather",
+    "plan_cache_mode",
+    "random_page_cost",
+    "seq_page_cost",
+    "temp_buffers",
+    "work_mem",
+];
+/// Switches of the planner begin so.
+const OF_PLANNER: &str = "enable_";
+
+/// The settings that a client is notified of.
+pub const REPORTED: &[&str] = &[
+    "application_name",
+    "client_encoding",
+    "DateStyle",
+    "default_transaction_read_only",
+    "in_hot_standby",
+    "integer_datetimes",
+    "IntervalStyle",
+    "is_superuser",
+    "server_encoding",
+    "server_version",
+    "session_authorization",
+    "standard_conforming_strings",
+    "TimeZone",
+];
+
+/// The settings of a session.
+#[derive(Clone, Debug)]
+pub struct SessionVariables {
+    user: String,
+    server_version: String,
+    /// The values that differ from the defaults, by their names in lower case.
+    values: BTreeMap<String, String>,
+    /// The values with which the session has begun, for `RESET`.
+    initial: BTreeMap<String, String>,
+    /// Names of settings that have changed, and of which the client is to be notified.
+    changed: Vec<&'static str>,
+}
+
+impl SessionVariables {
+    /// Returns the defaults of a user's session. `release` is this program's version.
+    pub fn new(user: &str, release: &str) -> SessionVariables {
+        SessionVariables {
+            user: user.to_owned(),
+            server_version: format!("{POSTGRES_VERSION} (Replex {release})"),
+            values: BTreeMap::new(),
+            initial: BTreeMap::new(),
+            changed: Vec::new(),
+        }
+    }
+
+    /// Makes the present values those with which the session has begun.
+    pub fn begin(&mut self) {
+        self.initial = self.values.clone();
+        self.changed.clear();
+    }
+
+    /// Returns a setting's value.
+    ///
+    /// # Errors
+    /// There is no such setting.
+    pub fn value(&self, name: &str) -> Result<&str, Report> {
+        let name = name.to_ascii_lowercase();
+        match &*name {
+            "session_authorization" => return Ok(&self.user),
+            "server_version" => return Ok(&self.server_version),
+            _ => {}
+        }
+        if let Some(value) = self.values.get(&name) {
+            return Ok(value);
+        }
+        match definition(&name) {
+            Some(known) => Ok(known.default),
+            None if is_without_effect(&name) => Ok(""),
+            None => Err(unknown(&name)),
+        }
+    }
+
+    /// Returns the name of a setting as PostgreSQL shows it.
+    pub fn shown_name(&self, name: &str) -> String {
+        let name = name.to_ascii_lowercase();
+        definition(&name).map_or(name, |known| known.name.to_owned())
+    }
+
+    /// Sets a setting; none is its default.
+    ///
+    /// # Errors
+    /// There is no such setting, or it cannot have the value.
+    pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), Report> {
+        let name = name.to_ascii_lowercase();
+        let Some(value) = value else {
+            return self.reset(&name);
+        };
+        if value.len() > VALUE_LEN_MAX {
+            let text = format!("a value is longer than {VALUE_LEN_MAX} bytes");
+            return Err(error(INVALID_PARAMETER, text));
+        }
+        let value = match definition(&name) {
+            Some(known) => known.accepted(value)?,
+            None if is_without_effect(&name) => value.to_owned(),
+            None if name.contains('.') => {
+                let custom = self.values.keys().filter(|known| known.contains('.'));
+                if custom.count() >= CUSTOM_MAX && !self.values.contains_key(&name) {
+                    let text = format!("a session has at most {CUSTOM_MAX} settings of its own");
+                    return Err(error("53400", text));
+                }
+                value.to_owned()
+            }
+            None => return Err(unknown(&name)),
+        };
+        self.values.insert(name.clone(), value);
+        self.note(&name);
+        Ok(())
+    }
+
+    /// Sets a setting as it was when the session has begun.
+    fn reset(&mut self, name: &str) -> Result<(), Report> {
+        self.value(name)?;
+        match self.initial.get(name) {
+            Some(value) => drop(self.values.insert(name.to_owned(), value.clone())),
+            None => drop(self.values.remove(name)),
+        }
+        self.note(name);
+        Ok(())
+    }
+
+    /// Sets all settings as they were when the session has begun.
+    pub fn reset_all(&mut self) {
+        self.values = self.initial.clone();
+        self.changed = vec!["application_name", "client_encoding"];
+    }
+
+    /// Returns the settings of which the client is to be notified, and forgets them.
+    pub fn take_changed(&mut self) -> Vec<&'static str> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Returns the longest time that a statement may take; none has no limit.
+    pub fn statement_timeout(&self) -> Option<Duration> {
+        let value = self.values.get("statement_timeout")?;
+        timeout(value).filter(|limit| !limit.is_zero())
+    }
+
+    /// Returns whether the client wants notices.
+    pub fn wants_notices(&self) -> bool {
+        !matches!(
+            self.values.get("client_min_messages").map(String::as_str),
+            Some("warning" | "error")
+        )
+    }
+
+    /// Returns whether the client wants warnings.
+    pub fn wants_warnings(&self) -> bool {
+        self.values.get("client_min_messages").map(String::as_str) != Some("error")
+    }
+
+    fn note(&mut self, name: &str) {
+        let mut reported = REPORTED.iter();
+        let reported = reported.find(|known| known.eq_ignore_ascii_case(name));
+        self.changed.extend(reported);
+    }
+}
+
+impl SettingDefinition {
+    /// Returns the value as it is shown, if the setting can have it.
+    fn accepted(&self, value: &str) -> Result<String, Report> {
+        let lower = value.trim().to_ascii_lowercase();
+        let is_default = lower == self.default.to_ascii_lowercase();
+        let accepted = match self.rule {
+            Any => Some(value.to_owned()),
+            Only(spellings) => {
+                let is = is_default || spellings.contains(&&*lower);
+                is.then(|| self.default.to_owned())
+            }
+            OneOf(values) => values.contains(&&*lower).then_some(lower),
+            Encoding => encoding(value).map(str::to_owned),
+            Timeout => {
+                let Some(limit) = timeout(&lower) else {
+                    let text =
+                        format!("invalid value for parameter \"{}\": \"{value}\"", self.name);
+                    return Err(error(INVALID_PARAMETER, text).hint(
+                        "Write a number of milliseconds, or a number with ms, s, min or h.",
+                    ));
+                };
+                Some(shown_timeout(limit))
+            }
+            SearchPath => is_search_path(value).then(|| value.to_owned()),
+            Never => {
+                let text = format!("parameter \"{}\" cannot be changed", self.name);
+                return Err(error("55P02", text));
+            }
+        };
+        accepted.ok_or_else(|| {
+            let hint = match self.rule {
+                OneOf(values) => format!("Write one of {}.", values.join(", ")),
+                Encoding => "Write and read UTF8.".into(),
+                SearchPath => "All tables are in the schema public.".into(),
+                _ if self.name == "TimeZone" => {
+                    "It is always UTC: timestamps have no zone, and now() is in UTC.".into()
+                }
+                _ => format!("It is always \"{}\".", self.default),
+            };
+            unsupported(
+                format!("the value \"{value}\" of parameter \"{}\"", self.name),
+                &hint,
+            )
+        })
+    }
+}
+
+fn definition(name: &str) -> Option<&'static SettingDefinition> {
+    let mut all = SETTINGS.iter();
+    all.find(|known| known.name.eq_ignore_ascii_case(name))
+}
+
+fn is_without_effect(name: &str) -> bool {
+    WITHOUT_EFFECT.contains(&name) || name.starts_with(OF_PLANNER)
+}
+
+fn unknown(name: &str) -> Report {
+    error(
+        UNDEFINED_OBJECT,
+        format!("unrecognized configuration parameter \"{name}\""),
+    )
+}
+
+/// Returns the name of an encoding. Signs do not count, as in PostgreSQL.
+fn encoding(value: &str) -> Option<&'static str> {
+    let letters = value.chars().filter(char::is_ascii_alphanumeric);
+    match &*letters.collect::<String>().to_ascii_lowercase() {
+        "utf8" | "unicode" => Some("UTF8"),
+        "sqlascii" => Some("SQL_ASCII"),
+        _ => None,
+    }
+}
+
+fn is_search_path(value: &str) -> bool {
+    value.split(',').all(|schema| {
+        let schema = schema.trim().trim_matches(['"', '\'']);
+        matches!(schema, "" | "$user" | "public" | "pg_catalog")
+    })
+}
+
+/// Returns a duration, which is in milliseconds if it has no unit.
+fn timeout(value: &str) -> Option<Duration> {
+    let value = value.trim();
+    let digits = value.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = value.split_at(digits);
+    let number: u64 = number.parse().ok()?;
+    let ms = match unit.trim() {
+        "" | "ms" => 1,
+        "s" => 1000,
+        "min" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    let total = number.checked_mul(ms)?;
+    // PostgreSQL's largest value.
+    (total <= i32::MAX as u64).then_some(Duration::from_millis(total))
+}
+
+/// Returns a duration in its largest unit that leaves a whole number, as PostgreSQL shows it.
+fn shown_timeout(limit: Duration) -> String {
+    let ms = limit.as_millis();
+    match ms {
+        0 => "0".into(),
+        ms if ms % 3_600_000 == 0 => format!("{}h", ms / 3_600_000),
+        ms if ms % 60_000 == 0 => format!("{}min", ms / 60_000),
+        ms if ms % 1000 == 0 => format!("{}s", ms / 1000),
+        ms => format!("{ms}ms"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables() -> SessionVariables {
+        SessionVariables::new("ann", "0.1.0")
+    }
+
+    #[test]
+    fn values_that_have_the_wanted_effect() {
+        let mut settings = variables();
+        for (name, value, shown) in [
+            ("application_name", "psql", "psql"),
+            ("Client_Encoding", "'utf-8'", "UTF8"),
+            ("client_encoding", "SQL_ASCII", "SQL_ASCII"),
+            ("DATESTYLE", "iso", "ISO, MDY"),
+            ("timezone", "Etc/UTC", "UTC"),
+            ("extra_float_digits", "3", "3"),
+            ("search_path", "public, \"$user\"", "public, \"$user\""),
+            ("search_path", "", ""),
+            ("statement_timeout", "120s", "2min"),
+            ("statement_timeout", "250", "250ms"),
+            ("enable_seqscan", "off", "off"),
+            ("shop.tenant", "7", "7"),
+            (
+                "default_transaction_isolation",
+                "Read Committed",
+                "read committed",
+            ),
+        ] {
+            settings.set(name, Some(value)).unwrap();
+            assert_eq!(settings.value(name).unwrap(), shown, "{name}");
+        }
+        assert_eq!(
+            settings.statement_timeout(),
+            Some(Duration::from_millis(250))
+        );
+        assert_eq!(
+            settings.value("server_version").unwrap(),
+            "15.0 (Replex 0.1.0)"
+        );
+        assert_eq!(settings.value("session_authorization").unwrap(), "ann");
+    }
+
+    #[test]
+    fn values_that_would_be_untrue_are_refused() {
+        let mut settings = variables();
+        for (name, value, code) in [
+            ("client_encoding", "LATIN1", "0A000"),
+            ("DateStyle", "German", "0A000"),
+            ("TimeZone", "Europe/Berlin", "0A000"),
+            ("search_path", "other", "0A000"),
+            ("extra_float_digits", "0", "0A000"),
+            ("lock_timeout", "5s", "0A000"),
+            ("statement_timeout", "soon", "22023"),
+            ("statement_timeout", "2147483648", "22023"),
+            ("server_version", "16", "55P02"),
+            ("no_such_setting", "1", "42704"),
+        ] {
+            let refused = settings.set(name, Some(value)).unwrap_err();
+            assert_eq!(refused.code, code, "{name}");
+        }
+        let long = "x".repeat(VALUE_LEN_MAX + 1);
+        assert!(settings.set("application_name", Some(&long)).is_err());
+        for number in 0..CUSTOM_MAX {
+            settings.set(&format!("a.b{number}"), Some("")).unwrap();
+        }
+        assert_eq!(settings.set("a.more", Some("")).unwrap_err().code, "53400");
+    }
+
+    #[test]
+    fn a_reset_returns_to_the_start_of_the_session() {
+        let mut settings = variables();
+        settings.set("application_name", Some("first")).unwrap();
+        settings.begin();
+        settings.set("application_name", Some("second")).unwrap();
+        settings.set("work_mem", Some("1MB")).unwrap();
+        assert_eq!(settings.take_changed(), ["application_name"]);
+        settings.set("application_name", None).unwrap();
+        assert_eq!(settings.value("application_name").unwrap(), "first");
+        settings.reset_all();
+        assert_eq!(settings.value("work_mem").unwrap(), "");
+        assert!(!settings.take_changed().is_empty());
+        assert_eq!(settings.take_changed(), [""; 0]);
+    }
+}

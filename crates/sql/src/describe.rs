@@ -1,0 +1,542 @@
+//! Determines the types of a statement's parameters and of its result, before the parameters have
+//! values.
+//!
+//! A parameter has the type of the place where it stands, as in PostgreSQL: the type of the column
+//! that it is compared with or assigned to. Without such a place it is a text. The rest of the
+//! statement's errors is found when it is planned.
+
+use placement::{ColumnType, Schema};
+use protocol::configuration::Configuration;
+use sqlparser::ast::{self, Expr};
+
+use crate::bind::{Scope, chain};
+use crate::error::SqlError;
+use crate::plan::{Context, SessionSettings, WithoutStatistics};
+use crate::run::{OutputColumn, show_columns};
+use crate::session_functions::{SessionFunctions, session_call};
+use crate::spelling::column_type;
+use crate::statement::{
+    AggregateFunction, Insert, Select, SelectItem, SetColumn, Statement, TableName,
+};
+
+/// The most parameters of a statement: as many as a message of PostgreSQL's protocol can have.
+const PARAMETERS_MAX: usize = 65_535;
+/// How deep an expression may nest before the planner refuses it anyway.
+const DEPTH_MAX: usize = 64;
+
+/// The types of a statement's parameters and of its result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatementDescription {
+    /// The type of `$1`, `$2`, …
+    pub parameters: Vec<ColumnType>,
+    /// The columns of the result; none if the statement returns no rows.
+    pub columns: Option<Vec<OutputColumn>>,
+}
+
+/// Describes a statement. `declared` are the types of parameters as far as the client has declared
+/// them.
+///
+/// # Errors
+/// A table or a column does not exist, or a type does not.
+pub fn describe(
+    statement: &Statement,
+    configuration: &Configuration,
+    declared: &[Option<ColumnType>],
+    functions: &dyn SessionFunctions,
+) -> Result<StatementDescription, SqlError> {
+    let context = Context {
+        configuration,
+        settings: SessionSettings::default(),
+        parameters: &[],
+        now_us: 0,
+        statistics: &WithoutStatistics,
+        explains: false,
+    };
+    let mut types = ParameterTypes {
+        types: declared.to_vec(),
+        functions,
+    };
+    let columns = types.statement(statement, &context)?;
+    let parameters = types.types.into_iter();
+    Ok(StatementDescription {
+        parameters: parameters
+            .map(|it| it.unwrap_or(ColumnType::Text))
+            .collect(),
+        columns,
+    })
+}
+
+/// The types of parameters as far as they are known.
+struct ParameterTypes<'f> {
+    types: Vec<Option<ColumnType>>,
+    functions: &'f dyn SessionFunctions,
+}
+
+impl ParameterTypes<'_> {
+    /// Infers the types of a statement, and returns the columns of its result.
+    fn statement(
+        &mut self,
+        statement: &Statement,
+        context: &Context<'_>,
+    ) -> Result<Option<Vec<OutputColumn>>, SqlError> {
+        match statement {
+            Statement::Select(select) => self.select(select, context).map(Some),
+            Statement::Insert(insert) => {
+                self.insert(insert, context)?;
+                Ok(None)
+            }
+            Statement::Update(update) => {
+                let (schema, scope) = table(&update.table, context)?;
+                self.assignments(&update.assignments, schema, &scope)?;
+                self.condition(update.filter.as_ref(), &scope)?;
+                Ok(None)
+            }
+            Statement::Delete(delete) => {
+                let (_, scope) = table(&delete.table, context)?;
+                self.condition(delete.filter.as_ref(), &scope)?;
+                Ok(None)
+            }
+            Statement::Explain(explained) | Statement::ExplainAnalyze(explained) => {
+                self.statement(explained, context)?;
+                Ok(show_columns(statement, context.configuration))
+            }
+            Statement::Show(_) => {
+                // Fails if the table does not exist.
+                crate::plan::plan(statement, context)?;
+                Ok(show_columns(statement, context.configuration))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn select(
+        &mut self,
+        select: &Select,
+        context: &Context<'_>,
+    ) -> Result<Vec<OutputColumn>, SqlError> {
+        let (schema, scope) = match &select.table {
+            Some(name) => {
+                let (schema, scope) = table(name, context)?;
+                (Some(schema), scope)
+            }
+            None => (None, constants()),
+        };
+        let mut columns = Vec::new();
+        for item in &select.items {
+            let (name, column_type) = match item {
+                SelectItem::All => {
+                    let all = schema.map_or(&[][..], |schema| &schema.columns);
+                    columns.extend(all.iter().map(|column| OutputColumn {
+                        name: column.name.clone(),
+                        column_type: Some(column.column_type),
+                    }));
+                    continue;
+                }
+                SelectItem::Aggregate {
+                    function,
+                    argument,
+                    name,
+                } => {
+                    let argument = argument.as_ref();
+                    let found = argument.map(|it| self.infer(it, None, &scope, 0));
+                    let found = found.transpose()?.flatten();
+                    match function {
+                        AggregateFunction::Count => (name, Some(ColumnType::Int64)),
+                        AggregateFunction::Min | AggregateFunction::Max => (name, found),
+                    }
+                }
+                SelectItem::Expression {
+                    expression, name, ..
+                } => match session_call(expression, self.functions) {
+                    Some((function, arguments)) => {
+                        for argument in arguments {
+                            self.infer(argument, Some(ColumnType::Text), &scope, 0)?;
+                        }
+                        (name, self.functions.result_type(&function))
+                    }
+                    None => (name, self.infer(expression, None, &scope, 0)?),
+                },
+            };
+            columns.push(OutputColumn {
+                name: name.clone(),
+                column_type,
+            });
+        }
+        self.condition(select.filter.as_ref(), &scope)?;
+        for key in &select.order {
+            // The name of an output is no column, and the planner knows it.
+            if !matches!(key.expression, Expr::Identifier(_)) {
+                self.infer(&key.expression, None, &scope, 0)?;
+            }
+        }
+        for count in [&select.limit, &select.offset].into_iter().flatten() {
+            self.infer(count, Some(ColumnType::Int64), &scope, 0)?;
+        }
+        Ok(columns)
+    }
+
+    fn insert(&mut self, insert: &Insert, context: &Context<'_>) -> Result<(), SqlError> {
+        let (schema, scope) = table(&insert.table, context)?;
+        let columns: Vec<usize> = match &insert.columns {
+            None => (0..schema.columns.len()).collect(),
+            Some(names) => names
+                .iter()
+                .map(|name| scope.column(name))
+                .collect::<Result<_, _>>()?,
+        };
+        for row in &insert.rows {
+            for (value, column) in row.iter().zip(&columns) {
+                if let Some(value) = value {
+                    let wanted = schema.columns[*column].column_type;
+                    self.infer(value, Some(wanted), &constants(), 0)?;
+                }
+            }
+        }
+        let update = insert
+            .on_conflict
+            .as_ref()
+            .and_then(|it| it.update.as_ref());
+        if let Some(update) = update {
+            let scope = Scope {
+                excluded: true,
+                ..scope
+            };
+            self.assignments(&update.assignments, schema, &scope)?;
+            self.condition(update.condition.as_ref(), &scope)?;
+        }
+        Ok(())
+    }
+
+    fn assignments(
+        &mut self,
+        assignments: &[SetColumn],
+        schema: &Schema,
+        scope: &Scope<'_>,
+    ) -> Result<(), SqlError> {
+        for assignment in assignments {
+            let column = scope.column(&assignment.column)?;
+            let wanted = schema.columns[column].column_type;
+            if let Some(value) = &assignment.value {
+                self.infer(value, Some(wanted), scope, 0)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn condition(&mut self, condition: Option<&Expr>, scope: &Scope<'_>) -> Result<(), SqlError> {
+        match condition {
+            Some(condition) => self
+                .infer(condition, Some(ColumnType::Bool), scope, 0)
+                .map(drop),
+            None => Ok(()),
+        }
+    }
+
+    // tidy: long — one arm per form of an expression.
+    /// Infers the types of an expression's parameters, and returns the type of its value; none if it
+    /// is always NULL. A literal or parameter has the type `wanted` if its place determines it.
+    fn infer(
+        &mut self,
+        expression: &Expr,
+        wanted: Option<ColumnType>,
+        scope: &Scope<'_>,
+        depth: usize,
+    ) -> Result<Option<ColumnType>, SqlError> {
+        if depth > DEPTH_MAX {
+            return Err(SqlError::statement(format!(
+                "an expression is nested deeper than {DEPTH_MAX} levels: simplify it"
+            )));
+        }
+        let next = depth + 1;
+        let is = |found: ColumnType| Ok(Some(found));
+        match expression {
+            Expr::Nested(inner) => self.infer(inner, wanted, scope, next),
+            Expr::Value(value) => match &value.value {
+                ast::Value::Placeholder(placeholder) => self.parameter(placeholder, wanted),
+                ast::Value::Number(number, _) => is(match wanted {
+                    Some(ColumnType::Float64) => ColumnType::Float64,
+                    _ if number.parse::<i64>().is_ok() => ColumnType::Int64,
+                    _ => ColumnType::Float64,
+                }),
+                ast::Value::Boolean(_) => is(ColumnType::Bool),
+                ast::Value::Null => Ok(None),
+                _ => Ok(wanted.or(Some(ColumnType::Text))),
+            },
+            Expr::TypedString(typed) => column_type(&typed.data_type).map(Some),
+            Expr::Cast {
+                expr, data_type, ..
+            } => {
+                let to = column_type(data_type)?;
+                self.infer(expr, Some(to), scope, next)?;
+                is(to)
+            }
+            Expr::UnaryOp {
+                op: ast::UnaryOperator::Not,
+                expr,
+            } => {
+                self.infer(expr, Some(ColumnType::Bool), scope, next)?;
+                is(ColumnType::Bool)
+            }
+            Expr::UnaryOp { expr, .. } => self.infer(expr, wanted, scope, next),
+            Expr::BinaryOp {
+                op: op @ (ast::BinaryOperator::And | ast::BinaryOperator::Or),
+                ..
+            } => {
+                for part in chain(expression, op) {
+                    self.infer(part, Some(ColumnType::Bool), scope, next)?;
+                }
+                is(ColumnType::Bool)
+            }
+            Expr::BinaryOp { left, op, right } => match op {
+                ast::BinaryOperator::Plus
+                | ast::BinaryOperator::Minus
+                | ast::BinaryOperator::Multiply
+                | ast::BinaryOperator::Divide
+                | ast::BinaryOperator::Modulo => {
+                    let (left, right) = self.pair(left, right, wanted, (scope, next))?;
+                    let either = |wanted| left == Some(wanted) || right == Some(wanted);
+                    is(match either(ColumnType::Float64) {
+                        true => ColumnType::Float64,
+                        false => ColumnType::Int64,
+                    })
+                }
+                ast::BinaryOperator::StringConcat => {
+                    self.infer(left, Some(ColumnType::Text), scope, next)?;
+                    self.infer(right, Some(ColumnType::Text), scope, next)?;
+                    is(ColumnType::Text)
+                }
+                _ => {
+                    self.pair(left, right, None, (scope, next))?;
+                    is(ColumnType::Bool)
+                }
+            },
+            Expr::Between {
+                expr, low, high, ..
+            } => {
+                self.pair(expr, low, None, (scope, next))?;
+                self.pair(expr, high, None, (scope, next))?;
+                is(ColumnType::Bool)
+            }
+            Expr::InList { expr, list, .. } => {
+                for member in list {
+                    self.pair(expr, member, None, (scope, next))?;
+                }
+                is(ColumnType::Bool)
+            }
+            Expr::Like { expr, pattern, .. } => {
+                self.infer(expr, Some(ColumnType::Text), scope, next)?;
+                self.infer(pattern, Some(ColumnType::Text), scope, next)?;
+                is(ColumnType::Bool)
+            }
+            Expr::IsNull(inner)
+            | Expr::IsNotNull(inner)
+            | Expr::IsUnknown(inner)
+            | Expr::IsNotUnknown(inner) => {
+                self.infer(inner, None, scope, next)?;
+                is(ColumnType::Bool)
+            }
+            Expr::IsTrue(inner)
+            | Expr::IsNotTrue(inner)
+            | Expr::IsFalse(inner)
+            | Expr::IsNotFalse(inner) => {
+                self.infer(inner, Some(ColumnType::Bool), scope, next)?;
+                is(ColumnType::Bool)
+            }
+            Expr::IsDistinctFrom(left, right) | Expr::IsNotDistinctFrom(left, right) => {
+                self.pair(left, right, None, (scope, next))?;
+                is(ColumnType::Bool)
+            }
+            // Columns, functions, and forms that the binder refuses by name.
+            other => scope.output(other).map(|(_, found)| found),
+        }
+    }
+
+    /// Infers two operands, of which each gives its type to a parameter that is the other one.
+    fn pair(
+        &mut self,
+        left: &Expr,
+        right: &Expr,
+        wanted: Option<ColumnType>,
+        (scope, depth): (&Scope<'_>, usize),
+    ) -> Result<(Option<ColumnType>, Option<ColumnType>), SqlError> {
+        if let (Expr::Tuple(left), Expr::Tuple(right)) = (left, right) {
+            for (left, right) in left.iter().zip(right) {
+                self.pair(left, right, None, (scope, depth + 1))?;
+            }
+            return Ok((None, None));
+        }
+        if is_open(left) {
+            let right_type = self.infer(right, wanted, scope, depth)?;
+            let left_type = self.infer(left, right_type, scope, depth)?;
+            return Ok((left_type, right_type));
+        }
+        let left_type = self.infer(left, wanted, scope, depth)?;
+        let right_type = self.infer(right, left_type, scope, depth)?;
+        Ok((left_type, right_type))
+    }
+
+    fn parameter(
+        &mut self,
+        placeholder: &str,
+        wanted: Option<ColumnType>,
+    ) -> Result<Option<ColumnType>, SqlError> {
+        let number = placeholder.strip_prefix('$').and_then(|it| it.parse().ok());
+        let number: Option<usize> = number.filter(|it| (1..=PARAMETERS_MAX).contains(it));
+        let number = number.ok_or_else(|| {
+            SqlError::statement(format!(
+                "{placeholder} is no parameter: write $1 to ${PARAMETERS_MAX}"
+            ))
+        })?;
+        if self.types.len() < number {
+            self.types.resize(number, None);
+        }
+        let known = &mut self.types[number - 1];
+        *known = known.or(wanted);
+        Ok(Some(known.unwrap_or(ColumnType::Text)))
+    }
+}
+
+/// Returns whether an operand takes the type of the other one.
+fn is_open(operand: &Expr) -> bool {
+    match operand {
+        Expr::Nested(inner) => is_open(inner),
+        Expr::Value(value) => {
+            !matches!(value.value, ast::Value::Boolean(_) | ast::Value::Number(..))
+        }
+        _ => false,
+    }
+}
+
+fn table<'a>(
+    name: &'a TableName,
+    context: &Context<'a>,
+) -> Result<(&'a Schema, Scope<'a>), SqlError> {
+    let schema = &context.table(&name.name)?.schema;
+    let scope = Scope {
+        schema: Some(schema),
+        alias: name.alias.as_deref(),
+        ..constants()
+    };
+    Ok((schema, scope))
+}
+
+fn constants() -> Scope<'static> {
+    Scope {
+        now_us: Some(0),
+        ..Scope::CONSTANTS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::parse::parse;
+    use crate::session_functions::tests::Version;
+
+    fn described(text: &str, declared: &[Option<ColumnType>]) -> Result<String, SqlError> {
+        let statement = parse(text).unwrap().remove(0).statement;
+        let configuration = fixture::configuration();
+        let found = describe(&statement, &configuration, declared, &Version)?;
+        let parameters = found.parameters.iter().map(|it| it.name());
+        let columns = found.columns.map(|columns| {
+            let columns = columns.iter().map(|column| {
+                let name = column.column_type.map_or("NULL", ColumnType::name);
+                format!("{} {name}", column.name)
+            });
+            columns.collect::<Vec<_>>().join(", ")
+        });
+        let parameters = parameters.collect::<Vec<_>>().join(", ");
+        Ok(format!(
+            "{parameters} -> {}",
+            columns.as_deref().unwrap_or("nothing")
+        ))
+    }
+
+    #[test]
+    // tidy: long — a table of cases
+    fn parameters_have_the_types_of_their_places() {
+        for (text, expected) in [
+            ("SELECT $1", "text -> ?column? text"),
+            (
+                "SELECT id FROM flights WHERE tailnum = $1 AND id < $2",
+                "text, bigint -> id bigint",
+            ),
+            (
+                "SELECT count(*), max(dep_delay) FROM flights WHERE $1 > dep_delay",
+                "double precision -> count bigint, max double precision",
+            ),
+            (
+                "SELECT id FROM flights WHERE (origin, id) = ($1, $2) LIMIT $3 OFFSET $4",
+                "text, bigint, bigint, bigint -> id bigint",
+            ),
+            (
+                "SELECT id + $1, dep_delay * $2 AS late FROM flights WHERE scheduled BETWEEN $3 AND $4",
+                "bigint, double precision, timestamp, timestamp -> \
+                 ?column? bigint, late double precision",
+            ),
+            (
+                "SELECT note LIKE $1, $2::bigint, NULL FROM flights WHERE id IN ($3, $4)",
+                "text, bigint, bigint, bigint -> ?column? boolean, ?column? bigint, ?column? NULL",
+            ),
+            (
+                "INSERT INTO flights (id, origin, dest, cancelled) VALUES ($1, $2, DEFAULT, $3)",
+                "bigint, text, boolean -> nothing",
+            ),
+            (
+                "INSERT INTO users VALUES ($1, $2, $3, $4) ON CONFLICT (region, number) DO UPDATE \
+                 SET n = users.n + $5 WHERE excluded.email = $6",
+                "text, bigint, text, bigint, bigint, text -> nothing",
+            ),
+            (
+                "UPDATE flights SET note = $1, dep_delay = $2 WHERE id = $3 AND NOT cancelled = $4",
+                "text, double precision, bigint, boolean -> nothing",
+            ),
+            (
+                "DELETE FROM flights WHERE id = 1 + $1 OR scheduled = $2",
+                "bigint, timestamp -> nothing",
+            ),
+            (
+                "SELECT version(), 1 < $1",
+                "bigint -> version text, ?column? boolean",
+            ),
+            ("SHOW scan", " -> scan text"),
+            (
+                "EXPLAIN SELECT id FROM flights WHERE id = $1",
+                "bigint -> QUERY PLAN text",
+            ),
+            ("BEGIN", " -> nothing"),
+        ] {
+            assert_eq!(described(text, &[]).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn declared_types_stay() {
+        let declared = [None, Some(ColumnType::Float64)];
+        let text = "SELECT id FROM flights WHERE id = $1 AND id > $2";
+        let expected = "bigint, double precision -> id bigint";
+        assert_eq!(described(text, &declared).unwrap(), expected);
+    }
+
+    #[test]
+    fn missing_objects_are_found_without_values() {
+        let fails = |text| described(text, &[]).unwrap_err();
+        assert!(matches!(
+            fails("SELECT * FROM missing WHERE id = $1"),
+            SqlError::UnknownTable { .. }
+        ));
+        for text in [
+            "SELECT missing FROM flights",
+            "SELECT id FROM flights WHERE missing = $1",
+            "INSERT INTO flights (missing) VALUES ($1)",
+            "UPDATE flights SET missing = $1",
+        ] {
+            let error = fails(text);
+            assert!(matches!(error, SqlError::UnknownColumn { .. }), "{text}");
+        }
+        assert!(described("SELECT $65536", &[]).is_err());
+        let deep = format!("SELECT {}$1", "- ".repeat(100));
+        assert!(parse(&deep).is_err() || described(&deep, &[]).is_err());
+    }
+}
