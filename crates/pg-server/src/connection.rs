@@ -10,10 +10,10 @@ use sql::Store;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
+use crate::context::ServerContext;
 use crate::errors::{SHUTDOWN, TOO_MANY_CONNECTIONS};
 use crate::output::ClientOutput;
 use crate::protocol::{ClientProtocol, Received};
-use crate::server::SqlServer;
 use crate::session::{ClientSession, SessionFlow};
 
 /// How many bytes are read at a time, at least.
@@ -26,7 +26,7 @@ const FIRST_READ_LEN: usize = 512;
 /// # Errors
 /// The client is gone.
 pub async fn serve<S: Store + Clone + 'static>(
-    server: Arc<SqlServer<S>>,
+    context: Arc<ServerContext<S>>,
     (reader, writer): (
         impl AsyncRead + Unpin + Send,
         impl AsyncWrite + Unpin + Send,
@@ -40,14 +40,14 @@ pub async fn serve<S: Store + Clone + 'static>(
         out: ClientOutput::new(writer),
         stop,
     };
-    let login = tokio::time::timeout(server.limits.login, connection.log_in(&server));
+    let login = tokio::time::timeout(context.limits.login, connection.log_in(&context));
     // A client that says nothing for so long gets no answer, as with PostgreSQL.
     let Ok(startup) = login.await else {
         return Ok(());
     };
     let served = match startup? {
         Some((startup, permit)) => {
-            let served = connection.run(&server, &startup).await;
+            let served = connection.run(&context, &startup).await;
             drop(permit);
             served
         }
@@ -71,7 +71,7 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Connection<R, W>
     /// client wanted something else or is refused; its answer is in the output then.
     async fn log_in<S: Store + Clone>(
         &mut self,
-        server: &SqlServer<S>,
+        context: &ServerContext<S>,
     ) -> io::Result<Option<(StartupPacket, OwnedSemaphorePermit)>> {
         loop {
             match self.protocol.next(&mut self.input) {
@@ -85,14 +85,14 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Connection<R, W>
                     self.out.flush().await?;
                 }
                 Received::Cancel(key) => {
-                    server.cancels.cancel(&key);
+                    context.cancels.cancel(&key);
                     return Ok(None);
                 }
                 Received::Startup(startup) => {
-                    return Ok(match Arc::clone(&server.places).try_acquire_owned() {
+                    return Ok(match Arc::clone(&context.places).try_acquire_owned() {
                         Ok(permit) => Some((startup, permit)),
                         Err(_) => {
-                            self.refuse(&too_many(server.limits.connections));
+                            self.refuse(&too_many(context.limits.connections));
                             None
                         }
                     });
@@ -109,15 +109,15 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Connection<R, W>
 
     async fn run<S: Store + Clone>(
         &mut self,
-        server: &SqlServer<S>,
+        context: &ServerContext<S>,
         startup: &StartupPacket,
     ) -> io::Result<()> {
         let minor = startup.minor_spoken();
-        let entry = server.cancels.enter(minor)?;
+        let entry = context.cancels.enter(minor)?;
         let requests = entry.requests.clone();
-        let (process, release) = (entry.key.process, &*server.release);
+        let (process, release) = (entry.key.process, &*context.release);
         let session =
-            ClientSession::begin(server.store.clone(), startup, process, requests, release);
+            ClientSession::begin(context.store.clone(), startup, process, requests, release);
         let mut session = match session {
             Ok(session) => session,
             Err(report) => {

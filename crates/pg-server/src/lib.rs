@@ -21,6 +21,7 @@
 mod cancel;
 mod command;
 mod connection;
+mod context;
 mod errors;
 mod functions;
 mod output;
@@ -31,6 +32,7 @@ mod settings;
 mod statement;
 mod types;
 
+pub use context::ServerLimits;
 pub use protocol::MESSAGE_LEN_MAX;
-pub use server::{ServerLimits, SqlServer};
+pub use server::SqlServer;
 pub use session::{HELD_BYTES_MAX, PORTALS_MAX, STATEMENT_LEN_MAX, STATEMENTS_MAX};

@@ -37,17 +37,17 @@ impl<W: AsyncWrite + Unpin> ClientOutput<W> {
         }
     }
 
-    /// Sends all messages, and releases their memory.
+    /// Sends all messages. If the caller gives up, messages that were not sent stay.
     ///
     /// # Errors
     /// The client is gone.
     pub async fn flush(&mut self) -> io::Result<()> {
-        if !self.buffer.is_empty() {
-            self.writer.write_all(&self.buffer).await?;
-            self.writer.flush().await?;
-            self.buffer.clear();
+        while !self.buffer.is_empty() {
+            if self.writer.write_buf(&mut self.buffer).await? == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
         }
-        Ok(())
+        self.writer.flush().await
     }
 
     /// Releases the memory of messages that were sent.

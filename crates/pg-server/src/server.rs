@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::cancel::CancelRegistry;
 use crate::connection;
+use crate::context::{ServerContext, ServerLimits};
 
 /// The most sockets beyond the clients that have logged in: for logins, and for requests to cancel.
 const SOCKETS_BESIDE: usize = 100;
@@ -18,53 +19,26 @@ const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// How long running statements may take to end when the server is stopped.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-/// The limits of a server.
-#[derive(Clone, Copy, Debug)]
-pub struct ServerLimits {
-    /// The most clients at a time.
-    pub connections: usize,
-    /// The time within which a client must have sent its StartupMessage.
-    pub login: Duration,
-}
-
-impl Default for ServerLimits {
-    fn default() -> ServerLimits {
-        ServerLimits {
-            connections: 10_000,
-            login: Duration::from_secs(60),
-        }
-    }
-}
-
 /// A server of PostgreSQL's protocol over a store. Sessions share the store.
 #[derive(Debug)]
-pub struct SqlServer<S> {
-    /// The store, of which each session has a clone.
-    pub store: S,
-    /// The limits.
-    pub limits: ServerLimits,
-    /// The version of this program.
-    pub release: String,
-    pub(crate) cancels: CancelRegistry,
-    pub(crate) places: Arc<Semaphore>,
-}
+pub struct SqlServer<S>(Arc<ServerContext<S>>);
 
 impl<S: Store + Clone + Send + Sync + 'static> SqlServer<S> {
     /// Returns a server that does not listen yet. `release` is the version of this program.
-    pub fn new(store: S, limits: ServerLimits, release: &str) -> Arc<SqlServer<S>> {
-        Arc::new(SqlServer {
+    pub fn new(store: S, limits: ServerLimits, release: &str) -> SqlServer<S> {
+        SqlServer(Arc::new(ServerContext {
             store,
             limits,
             release: release.to_owned(),
             cancels: CancelRegistry::default(),
             places: Arc::new(Semaphore::new(limits.connections)),
-        })
+        }))
     }
 
     /// Serves clients until `stop` is true. Then idle clients get an error, and the statements that
     /// run have some seconds to end.
-    pub async fn run(self: Arc<Self>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
-        let sockets = Arc::new(Semaphore::new(self.limits.connections + SOCKETS_BESIDE));
+    pub async fn run(self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+        let sockets = Arc::new(Semaphore::new(self.0.limits.connections + SOCKETS_BESIDE));
         let mut clients = JoinSet::new();
         loop {
             let accepted = async {
@@ -83,10 +57,10 @@ impl<S: Store + Clone + Send + Sync + 'static> SqlServer<S> {
             };
             // Only a hint to the system.
             let _ = socket.set_nodelay(true);
-            let (server, stop) = (Arc::clone(&self), stop.clone());
+            let (context, stop) = (Arc::clone(&self.0), stop.clone());
             clients.spawn(async move {
                 // A client that is gone cannot get an answer.
-                let _ = connection::serve(server, socket.into_split(), stop).await;
+                let _ = connection::serve(context, socket.into_split(), stop).await;
                 drop(permit);
             });
         }

@@ -43,7 +43,7 @@ pub struct StoredStatement {
 /// A parameter of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatementParameter {
-    /// The OID that the client is told.
+    /// The OID that ParameterDescription returns.
     pub oid: u32,
     /// The type as which its values are read.
     pub declared: DeclaredType,

@@ -1,1 +1,166 @@
+//! Tests values in both formats, and the conversions of types that the store does not have.
 
+use proptest::prelude::*;
+
+use super::*;
+
+fn read(oid: u32, format: ValueFormat, bytes: &[u8]) -> Result<Value, String> {
+    let declared = DeclaredType::of(oid).unwrap().unwrap();
+    declared
+        .read(format, bytes, 1)
+        .map_err(|report| report.code)
+}
+
+fn written(value: &Value, format: ValueFormat) -> Vec<u8> {
+    let mut out = BytesMut::new();
+    write(&mut out, value, value.column_type(), format).unwrap();
+    out.to_vec()
+}
+
+fn text(oid: u32, text: &str) -> Result<Value, String> {
+    read(oid, ValueFormat::Text, text.as_bytes())
+}
+
+#[test]
+fn oids_belong_to_their_types() {
+    for column_type in ColumnType::ALL {
+        let declared = DeclaredType::of(oid(Some(column_type))).unwrap();
+        assert_eq!(declared, Some(DeclaredType::Stored(column_type)));
+    }
+    assert_eq!(DeclaredType::of(0).unwrap(), None);
+    assert_eq!(DeclaredType::of(705).unwrap(), None);
+    assert_eq!(DeclaredType::of(3802).unwrap_err().code, NOT_SUPPORTED);
+}
+
+#[test]
+fn numbers_of_other_types_keep_their_values() {
+    let binary = |oid, bytes: &[u8]| read(oid, ValueFormat::Binary, bytes);
+    assert_eq!(binary(21, &[0xff, 0xfe]), Ok(Value::Int64(-2)));
+    assert_eq!(binary(23, &[0, 0, 1, 0]), Ok(Value::Int64(256)));
+    assert_eq!(binary(700, &1.5_f32.to_be_bytes()), Ok(Value::Float64(1.5)));
+    for (bytes, expected) in [
+        (&[0, 0, 0, 0, 0, 0, 0, 0][..], Value::Int64(0)),
+        // 12345.678: 1, 2345, 6780 with three digits after the point.
+        (
+            &[0, 3, 0, 1, 0, 0, 0, 3, 0, 1, 9, 0x29, 0x1a, 0x7c],
+            Value::Float64(12345.678),
+        ),
+        (&[0, 1, 0, 1, 0x40, 0, 0, 0, 0, 7], Value::Int64(-70_000)),
+        (
+            &[0, 1, 0xff, 0xff, 0, 0, 0, 2, 0x13, 0x88],
+            Value::Float64(0.5),
+        ),
+        (&[0, 0, 0, 0, 0xc0, 0, 0, 0], Value::Float64(f64::NAN)),
+    ] {
+        assert_eq!(binary(1700, bytes), Ok(expected), "{bytes:?}");
+    }
+    for bytes in [
+        &[][..],
+        &[0, 1, 0, 0, 0, 0, 0, 0],
+        &[0, 1, 0, 0, 0, 0, 0, 0, 0x27, 0x10],
+    ] {
+        assert_eq!(binary(1700, bytes), Err("22P03".into()), "{bytes:?}");
+    }
+    assert_eq!(
+        text(1700, "9223372036854775807"),
+        Ok(Value::Int64(i64::MAX))
+    );
+    assert_eq!(text(1700, " 1.50 "), Ok(Value::Float64(1.5)));
+    assert_eq!(text(23, "2147483648"), Err("22003".into()));
+    assert_eq!(text(21, "x"), Err("22P02".into()));
+}
+
+#[test]
+fn timestamps_with_zones_are_in_utc() {
+    let at = |text: &str| Value::parse(ColumnType::Timestamp, text).map_err(|it| it.to_string());
+    for (zoned, utc) in [
+        ("2020-01-01 12:00:00+02", "2020-01-01 10:00:00"),
+        ("2020-01-01T12:00:00.5-05:30", "2020-01-01 17:30:00.5"),
+        ("2020-01-01 00:00:00Z", "2020-01-01 00:00:00"),
+        ("2020-01-01 00:00:00", "2020-01-01 00:00:00"),
+        ("2020-01-01", "2020-01-01 00:00:00"),
+        ("0044-03-15 00:00:00+00 BC", "0044-03-15 00:00:00 BC"),
+        ("infinity", "infinity"),
+    ] {
+        assert_eq!(text(1184, zoned), Ok(at(utc).unwrap()), "{zoned}");
+    }
+    let microseconds = 1_000_000_i64.to_be_bytes();
+    let expected = at("2000-01-01 00:00:01").unwrap();
+    for oid in [1114, 1184] {
+        assert_eq!(
+            read(oid, ValueFormat::Binary, &microseconds),
+            Ok(expected.clone())
+        );
+    }
+    let days = 366_i32.to_be_bytes();
+    assert_eq!(
+        read(1082, ValueFormat::Binary, &days),
+        Ok(at("2001-01-01").unwrap())
+    );
+    for days in [i32::MAX - 1, i32::MIN + 1] {
+        let found = read(1082, ValueFormat::Binary, &days.to_be_bytes());
+        assert_eq!(found, Err("22008".into()));
+    }
+    let early = (TIMESTAMP_MIN_US - 1).to_be_bytes();
+    assert_eq!(read(1114, ValueFormat::Binary, &early), Err("22008".into()));
+}
+
+#[test]
+fn texts_have_no_zero_byte() {
+    assert_eq!(text(25, "a\0b"), Err("22021".into()));
+    assert_eq!(read(25, ValueFormat::Text, b"\xff"), Err("22021".into()));
+    assert_eq!(read(25, ValueFormat::Binary, b"a\0b"), Err("22P03".into()));
+}
+
+#[test]
+fn a_value_of_another_type_is_not_written() {
+    let mut out = BytesMut::new();
+    let value = Value::Text("1".into());
+    let written = write(
+        &mut out,
+        &value,
+        Some(ColumnType::Int64),
+        ValueFormat::Binary,
+    );
+    assert_eq!(written.unwrap_err().code, "XX000");
+}
+
+fn values() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        any::<bool>().prop_map(Value::Bool),
+        any::<i64>().prop_map(Value::Int64),
+        any::<f64>().prop_map(Value::Float64),
+        "[^\0]*".prop_map(Value::Text),
+        any::<Vec<u8>>().prop_map(Value::Bytes),
+        (-200_000_000_000_000_000_i64..8_000_000_000_000_000_000).prop_map(Value::Timestamp),
+        Just(Value::Timestamp(i64::MIN)),
+        Just(Value::Timestamp(i64::MAX)),
+        any::<[u8; 16]>().prop_map(Value::Uuid),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn values_come_back_in_both_formats(value in values()) {
+        let oid = oid(value.column_type());
+        for format in [ValueFormat::Text, ValueFormat::Binary] {
+            let bytes = written(&value, format);
+            prop_assert_eq!(read(oid, format, &bytes), Ok(value.clone()));
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(
+        oid in prop::sample::select(DECLARED.iter().map(|it| it.0).collect::<Vec<_>>()),
+        bytes in any::<Vec<u8>>(),
+    ) {
+        let _ = read(oid, ValueFormat::Text, &bytes);
+        let _ = read(oid, ValueFormat::Binary, &bytes);
+    }
+
+    #[test]
+    fn any_numeric_is_read_or_refused(words in prop::collection::vec(0_u16..10_000, 4..12)) {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        let _ = read(1700, ValueFormat::Binary, &bytes);
+    }
+}

@@ -12,6 +12,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// Where a coordinator listens, and is looked for, by default.
 pub const COORDINATOR_DEFAULT: &str = "127.0.0.1:7400";
 
+/// Where SQL is served by default: no other well-known service has this port.
+pub const SQL_DEFAULT: &str = "127.0.0.1:7432";
+
 /// The default prefix of the coordinators' keys in etcd.
 pub const ETCD_PREFIX_DEFAULT: &str = "/replex";
 
@@ -25,7 +28,7 @@ pub const ETCD_PREFIX_DEFAULT: &str = "/replex";
     version,
     propagate_version = true,
     disable_help_subcommand = true,
-    after_help = "Start with `replex demo`.\n\n\
+    after_help = "See it with `replex demo`, use it with `replex start`.\n\n\
         Exit codes: 0 success; 1 failure, or a check found a fault; 2 the command line is wrong; \
         3 the cluster cannot be reached; 130 interrupted."
 )]
@@ -40,6 +43,8 @@ pub struct Arguments {
 pub enum ReplexCommand {
     /// Show the store with real flights: lookups by three keys, a row that moves, a kill -9.
     Demo(DemoArguments),
+    /// Run a store in one process, for any driver of PostgreSQL.
+    Start(StartArguments),
     /// Run a server, which holds partitions.
     Server(Box<ServerArguments>),
     /// Run the coordinator, which knows servers, tables and placements.
@@ -133,6 +138,42 @@ pub struct DemoArguments {
     pub folder: Option<PathBuf>,
 }
 
+/// `replex start`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    replex start\n  \
+    replex start --data /var/lib/replex --listen 127.0.0.1:5432\n\n\
+    The command prints the `psql` line that connects to the store, and one line `ready sql=ADDRESS …` \
+    once it serves. Started again with the same folder, it has the same data. After SIGTERM or \
+    ctrl-C it writes everything to the disk and exits with 0. There is no encryption and no login: \
+    only processes of this machine can connect.")]
+pub struct StartArguments {
+    /// The data folder. It is created if it does not exist.
+    #[arg(long, value_name = "FOLDER", default_value = "replex-data")]
+    pub data: PathBuf,
+    /// The address at which PostgreSQL's protocol is served. With port 0 the system chooses a free
+    /// port.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = SQL_DEFAULT)]
+    pub listen: SocketAddr,
+    /// Allow a listening address on a network. Connections are not encrypted, and there is no
+    /// login: any process that reaches the address can read and change everything.
+    #[arg(long)]
+    pub insecure: bool,
+    /// The most clients at a time.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub connections: u32,
+    /// The number of cores: event loops, each with its own log and partitions.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub cores: u16,
+    /// The memory for the tables of each core, in MiB. Rows that are not in memory are read from the
+    /// disk.
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    pub tables_memory_mib: u32,
+    /// Stop when stdin ends, so that this process ends with the process that started it.
+    #[arg(long, hide = true)]
+    pub until_stdin_ends: bool,
+}
+
 /// `replex server`
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example, three servers on one machine:\n  \
@@ -190,6 +231,10 @@ pub struct ServerArguments {
     /// free port.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
+    /// The address at which PostgreSQL's protocol is served to drivers and psql. With port 0 the
+    /// system chooses a free port.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub sql: Option<SocketAddr>,
     /// Poll without sleeping. This saves some microseconds per message, and uses a whole processor
     /// per core.
     #[arg(long)]

@@ -1,5 +1,5 @@
-//! Runs a store of one server in this process, for commands that need a store and got no address of
-//! one.
+//! Runs a store of one server in this process: for `replex start`, and for commands that need a store
+//! and got no address of one.
 //!
 //! The store listens on loopback only, at free ports, and serves processes of the same user. All of
 //! its data is in one folder.
@@ -7,7 +7,7 @@
 use std::fs::DirBuilder;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
 
@@ -15,6 +15,9 @@ use server::event_loop::LoopHandle;
 use server::{
     CoordinatorOptions, CoordinatorProcess, ServerError, ServerOptions, ServerProcess, Stopper,
 };
+
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::failure::CommandFailure;
 
@@ -24,9 +27,37 @@ const MEMORY: usize = 64 << 20;
 const CHECKPOINT: u64 = 64 << 20;
 const SEGMENT: u64 = 16 << 20;
 
+/// The options of an embedded store.
+#[derive(Clone, Debug)]
+pub struct EmbeddedOptions {
+    /// The folder of all data, created if it is missing.
+    pub folder: PathBuf,
+    /// The memory for the tables of each core, in bytes. Colder rows are read from disk.
+    pub memory_bytes: usize,
+    /// The number of cores: event loops, each with its own log and partitions.
+    pub cores: u16,
+    /// The bytes of the log between two checkpoints, and of a segment of the log; none is the
+    /// default of a server.
+    pub small_log: Option<(u64, u64)>,
+}
+
+impl EmbeddedOptions {
+    /// Returns the options of a small store beside another service.
+    pub fn small(folder: &Path) -> EmbeddedOptions {
+        EmbeddedOptions {
+            folder: folder.to_owned(),
+            memory_bytes: MEMORY,
+            cores: 1,
+            small_log: Some((CHECKPOINT, SEGMENT)),
+        }
+    }
+}
+
 /// A store that runs until it is dropped.
 pub struct EmbeddedStore {
     coordinator: SocketAddr,
+    /// Gets the name of each part that has ended by itself.
+    ended: Mutex<UnboundedReceiver<&'static str>>,
     stop_coordinator: LoopHandle,
     stop_server: Stopper,
     /// The server's first, which sends its goodbye to the coordinator.
@@ -34,12 +65,20 @@ pub struct EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// Starts the store, with its data in this folder, which is created if it is missing. Returns
-    /// when the store serves.
+    /// Starts a small store, with its data in this folder. Returns when the store serves.
     ///
     /// # Errors
     /// The folder cannot be used: another process has it, or it is damaged.
     pub fn start(folder: &Path) -> Result<EmbeddedStore, CommandFailure> {
+        EmbeddedStore::start_with(&EmbeddedOptions::small(folder))
+    }
+
+    /// Starts a store. Returns when the store serves.
+    ///
+    /// # Errors
+    /// The folder cannot be used: another process has it, or it is damaged.
+    pub fn start_with(wanted: &EmbeddedOptions) -> Result<EmbeddedStore, CommandFailure> {
+        let folder = &wanted.folder;
         let what = || format!("start the store in {}", folder.display());
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(CommandFailure::at(what()))?;
@@ -47,14 +86,22 @@ impl EmbeddedStore {
         options.loop_limits.own_user_only = true;
         let process = CoordinatorProcess::bind(&options).map_err(CommandFailure::at(what()))?;
         let (coordinator, stop_coordinator) = (process.address(), process.handle());
-        let run = move || report_end("coordinator", process.run());
+        let (has_ended, ended) = unbounded_channel();
+        let of_coordinator = has_ended.clone();
+        let run = move || {
+            report_end("coordinator", process.run());
+            drop(of_coordinator.send("coordinator"));
+        };
         let thread = Builder::new().name("coordinator".into()).spawn(run);
         let mut threads = vec![thread.map_err(CommandFailure::at(what()))?];
         let mut options = ServerOptions::new(folder.join("server"), vec![coordinator.to_string()]);
         options.loop_limits.own_user_only = true;
-        options.store.memory_bytes = MEMORY;
-        options.store.checkpoint_bytes = CHECKPOINT;
-        options.store.segment_bytes = SEGMENT;
+        options.cores = wanted.cores;
+        options.store.memory_bytes = wanted.memory_bytes;
+        if let Some((checkpoint, segment)) = wanted.small_log {
+            options.store.checkpoint_bytes = checkpoint;
+            options.store.segment_bytes = segment;
+        }
         let server = ServerProcess::bind(options).map_err(CommandFailure::at(what()))?;
         let stop_server = server.stopper();
         let (ready, is_ready) = mpsc::channel();
@@ -65,11 +112,13 @@ impl EmbeddedStore {
             if let Err(mpsc::SendError(ended)) = failed.send(ended) {
                 report_end("server", ended);
             }
+            drop(has_ended.send("server"));
         };
         let serving = Builder::new().name("server".into()).spawn(serve);
         threads.insert(0, serving.map_err(CommandFailure::at(what()))?);
         let store = EmbeddedStore {
             coordinator,
+            ended: Mutex::new(ended),
             stop_coordinator,
             stop_server,
             threads,
@@ -79,6 +128,13 @@ impl EmbeddedStore {
             .expect("it reports something before it ends");
         ended.map_err(CommandFailure::at(what()))?;
         Ok(store)
+    }
+
+    /// Waits until a part of the store has ended by itself, because it cannot go on. Returns its
+    /// name.
+    pub async fn ended(&self) -> &'static str {
+        let mut ended = self.ended.lock().await;
+        ended.recv().await.unwrap_or("store")
     }
 
     /// Returns the address of the store's coordinator.

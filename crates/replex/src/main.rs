@@ -18,6 +18,8 @@ mod output_file;
 mod proxy;
 mod serve;
 mod sql_command;
+mod sql_listener;
+mod start;
 mod stdin;
 mod story;
 
@@ -39,6 +41,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
+        ReplexCommand::Start(options) => start::start(&options),
         ReplexCommand::Server(options) => serve::server(&options),
         ReplexCommand::Coordinator(options) => serve::coordinator(&options),
         ReplexCommand::Baseline(options) => serve::baseline(&options),

@@ -6,6 +6,7 @@
 use std::io::Write;
 use std::time::Duration;
 
+use pg_server::ServerLimits;
 use protocol::identity::ServerId;
 use replex::failure::CommandFailure;
 use replex::self_check;
@@ -21,6 +22,7 @@ use server::process::{ServerProcess, ServingServer};
 use server::signals::stop_on_signals;
 
 use crate::arguments;
+use crate::sql_listener::{NetworkPolicy, SqlListener};
 use crate::stdin::stop_when_stdin_ends;
 
 /// Runs `replex server`.
@@ -39,13 +41,22 @@ pub fn server(arguments: &arguments::ServerArguments) -> Result<(), CommandFailu
     if arguments.memory {
         options.storage = StorageOptions::Memory;
     }
+    let policy = match arguments.process.allow_unencrypted_network {
+        true => NetworkPolicy::Allowed,
+        false => NetworkPolicy::NeedsOption("--allow-unencrypted-network"),
+    };
+    let sql = arguments
+        .sql
+        .map(|address| SqlListener::bind(address, policy));
+    let sql = sql.transpose()?;
+    let mut serving_sql = Ok(None);
     let server = ServerProcess::bind(options).map_err(failure)?;
     let stopper = server.stopper();
     stop_on_signals(move || stopper.stop()).map_err(failure)?;
     if arguments.process.until_stdin_ends {
         stop_when_stdin_ends();
     }
-    server
+    let served = server
         .run(|ready: &ServingServer| {
             let mut line = format!(
                 "server={} incarnation={}",
@@ -57,9 +68,16 @@ pub fn server(arguments: &arguments::ServerArguments) -> Result<(), CommandFailu
             if let Some(address) = ready.metrics {
                 line += &format!(" metrics={address}");
             }
+            if let Some(sql) = sql {
+                line += &format!(" sql={}", sql.address());
+                let serving = sql.serve(arguments.coordinator.clone(), ServerLimits::default());
+                serving_sql = serving.map(|(running, _)| Some(running));
+            }
             print_ready(&line);
         })
-        .map_err(failure)
+        .map_err(failure);
+    drop(serving_sql?);
+    served
 }
 
 /// Runs `replex coordinator`.

@@ -56,7 +56,7 @@ pub use parse::{
 pub use plan::text::literal;
 pub use run::{
     CHANGE_ROWS_MAX, CONFLICT_ATTEMPTS_MAX, OutputColumn, ROWS_HELD_MAX, ROWS_IN_FLIGHT_MAX,
-    ResultRows, SqlSession, StatementOutcome,
+    ResultRows, RowSink, SqlSession, StatementOutcome, StreamOutcome,
 };
 pub use session_functions::SessionFunctions;
 pub use store::{Store, StoreError};

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use pg_wire::backend::{self, ColumnDescription};
-use pg_wire::frontend::{BindRequest, ValueFormat, format_of};
+use pg_wire::backend;
+use pg_wire::frontend::{BindRequest, ValueFormat};
 use pg_wire::message::StatementOrPortal;
 use pg_wire::report::Report;
 use placement::Value;
-use sql::{OutputColumn, Store};
+use sql::Store;
 use tokio::io::AsyncWrite;
 
 use super::portal::{Portal, PortalProgress, SuspendedRows, row_bytes};
-use super::run::{Ran, rows_tag, write_row};
+use super::rows::{as_described, describe_columns, rows_tag, write_row};
+use super::run::{Ran, RowsWanted};
 use super::{
     ClientSession, HELD_BYTES_MAX, PORTALS_MAX, PendingExecute, STATEMENT_LEN_MAX, STATEMENTS_MAX,
     SessionFailure,
@@ -19,7 +20,6 @@ use super::{
 use crate::errors::{MESSAGE_TOO_LONG, PROTOCOL_VIOLATION, SYNTAX_ERROR, error};
 use crate::output::ClientOutput;
 use crate::statement::{PrepareFailure, PreparedStatement, StatementKind, failure};
-use crate::types;
 
 impl<S: Store> ClientSession<S> {
     /// Prepares a statement.
@@ -298,24 +298,6 @@ impl<S: Store> ClientSession<S> {
     }
 }
 
-/// Appends RowDescription.
-pub(super) fn describe_columns(
-    out: &mut ClientOutput<impl AsyncWrite + Unpin + Send>,
-    columns: &[OutputColumn],
-    formats: &[ValueFormat],
-) {
-    let columns = columns
-        .iter()
-        .enumerate()
-        .map(|(position, column)| ColumnDescription {
-            name: &column.name,
-            type_oid: types::oid(column.column_type),
-            type_length: types::length(column.column_type),
-            format: format_of(formats, position),
-        });
-    backend::row_description(&mut out.buffer, columns);
-}
-
 /// Refuses a query string that is too long.
 pub(super) fn check_length(text: &str) -> Result<(), Report> {
     if text.len() <= STATEMENT_LEN_MAX {
@@ -327,26 +309,6 @@ pub(super) fn check_length(text: &str) -> Result<(), Report> {
     );
     Err(error(MESSAGE_TOO_LONG, text)
         .hint("Send the data as parameters, or in several statements."))
-}
-
-/// Returns the columns of a result as they were described, if it has no others: the table may have
-/// been created again in the meantime.
-fn as_described(
-    columns: Vec<OutputColumn>,
-    described: &[OutputColumn],
-) -> Result<Vec<OutputColumn>, Report> {
-    let fits = columns.len() == described.len()
-        && columns.iter().zip(described).all(|(found, described)| {
-            let expected = types::oid(described.column_type);
-            found.column_type.is_none() || types::oid(found.column_type) == expected
-        });
-    match fits {
-        true => Ok(described.to_vec()),
-        false => {
-            let text = "cached plan must not change result type";
-            Err(error("0A000", text).hint("Prepare the statement again."))
-        }
-    }
 }
 
 fn no_portal(name: &str) -> Report {

@@ -10,6 +10,7 @@
 
 mod extended;
 mod portal;
+mod rows;
 mod run;
 mod simple;
 

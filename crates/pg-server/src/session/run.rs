@@ -7,9 +7,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use bytes::BytesMut;
-use pg_wire::backend::RowWriter;
-use pg_wire::frontend::{ValueFormat, format_of};
+use pg_wire::frontend::ValueFormat;
 use pg_wire::report::{Report, Severity};
 use placement::{ColumnType, Value};
 use protocol::configuration::Configuration;
@@ -20,13 +18,13 @@ use sql::{
 use tokio::io::AsyncWrite;
 use tokio::sync::watch;
 
+use super::rows::{as_described, describe_columns, write_row};
 use super::{ClientSession, SessionFailure};
 use crate::command::SessionCommand;
 use crate::errors::{self, QUERY_CANCELED, STATEMENT_UNKNOWN, SUCCESS, StatementScope, error};
 use crate::functions::FunctionCalls;
 use crate::output::ClientOutput;
-use crate::statement::{StatementKind, StoredStatement, failure};
-use crate::types;
+use crate::statement::{StatementKind, StoredStatement, check_columns, failure};
 
 /// How a statement has ended.
 #[derive(Debug)]
@@ -37,6 +35,22 @@ pub(super) enum Ran {
     Done(String),
     /// It returns rows. Contains the first word of its tag.
     Rows(ResultRows, &'static str),
+    /// The client has its rows. Contains their number.
+    Streamed(usize),
+}
+
+/// How the rows of a statement are returned.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum RowsWanted<'a> {
+    /// To the client while they are read, if that is possible.
+    Streamed {
+        /// The columns that the client knows; without them RowDescription comes first.
+        described: Option<&'a [OutputColumn]>,
+        /// The formats of the columns.
+        formats: &'a [ValueFormat],
+    },
+    /// As a whole.
+    Held,
 }
 
 /// Why a statement was ended early.
@@ -46,13 +60,106 @@ enum Interruption {
     TimedOut,
 }
 
+impl Interruption {
+    fn text(self) -> &'static str {
+        match self {
+            Interruption::Canceled => "canceling statement due to user request",
+            Interruption::TimedOut => "canceling statement due to statement timeout",
+        }
+    }
+}
+
+/// How a statement has ended whose rows may have been passed on.
+enum StreamEnd {
+    Streamed(usize),
+    Held(StatementOutcome),
+}
+
+/// Writes rows to the client while they are read.
+struct ClientRows<'a, W> {
+    out: &'a mut ClientOutput<W>,
+    described: Option<&'a [OutputColumn]>,
+    formats: &'a [ValueFormat],
+    columns: Vec<OutputColumn>,
+    count: usize,
+    /// Why the client takes no more rows.
+    failure: Option<SessionFailure>,
+}
+
+impl<'a, W> ClientRows<'a, W> {
+    fn new(
+        out: &'a mut ClientOutput<W>,
+        described: Option<&'a [OutputColumn]>,
+        formats: &'a [ValueFormat],
+    ) -> ClientRows<'a, W> {
+        ClientRows {
+            out,
+            described,
+            formats,
+            columns: Vec::new(),
+            count: 0,
+            failure: None,
+        }
+    }
+
+    /// Keeps a failure, and returns an error that ends the statement.
+    fn end(&mut self, failure: impl Into<SessionFailure>) -> SqlError {
+        self.failure = Some(failure.into());
+        SqlError::Statement {
+            message: "the client takes no more rows".into(),
+        }
+    }
+}
+
+impl<W: AsyncWrite + Unpin + Send> RowSink for ClientRows<'_, W> {
+    fn columns(&mut self, columns: &[OutputColumn]) -> Result<(), SqlError> {
+        let checked = match self.described {
+            Some(described) => as_described(columns.to_vec(), described),
+            None => check_columns(Some(columns)).map(|()| columns.to_vec()),
+        };
+        self.columns = checked.map_err(|report| self.end(report))?;
+        if self.described.is_none() {
+            describe_columns(self.out, &self.columns, self.formats);
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, row: &[Value]) -> Result<(), SqlError> {
+        let written = write_row(&mut self.out.buffer, row, &self.columns, self.formats);
+        written.map_err(|report| self.end(report))?;
+        self.count += 1;
+        Ok(())
+    }
+
+    async fn ready(&mut self) -> Result<(), SqlError> {
+        let drained = self.out.drain_if_long().await;
+        drained.map_err(|error| self.end(error))
+    }
+}
+
+/// Returns the report of an error. A table of PostgreSQL's catalogue is refused as such.
+fn of_fault(fault: &SqlError, text: &str, scope: StatementScope) -> Report {
+    match fault {
+        SqlError::UnknownTable { .. } => {
+            let pieces = sql::split(text).unwrap_or_default();
+            let words = pieces.first().map(|piece| piece.words());
+            failure(fault, text, &words.unwrap_or_default())
+        }
+        fault => errors::report(fault, text, scope),
+    }
+}
+
+fn is_select(statement: &Statement) -> bool {
+    matches!(statement, Statement::Select(_))
+}
+
 impl<S: Store> ClientSession<S> {
     /// Runs a statement. Its notices are in `out`.
     pub(super) async fn run(
         &mut self,
         kind: &StatementKind,
         text: &str,
-        parameters: &[Value],
+        (parameters, wanted): (&[Value], RowsWanted<'_>),
         out: &mut ClientOutput<impl AsyncWrite + Unpin + Send>,
     ) -> Result<Ran, SessionFailure> {
         let stored = match kind {
@@ -83,7 +190,10 @@ impl<S: Store> ClientSession<S> {
             self.write_notice(Severity::Warning, code, warning, &mut out.buffer);
         }
         self.write_notices(&mut out.buffer);
-        let outcome = outcome?;
+        let outcome = match outcome? {
+            StreamEnd::Streamed(count) => return Ok(Ran::Streamed(count)),
+            StreamEnd::Held(outcome) => outcome,
+        };
         if let Some(notice) = tolerance {
             self.write_notice(Severity::Notice, SUCCESS, &notice, &mut out.buffer);
         }
@@ -101,6 +211,28 @@ impl<S: Store> ClientSession<S> {
                 None => Ran::Done(tag),
             },
         })
+    }
+
+    /// Runs a `SELECT`, whose rows the client gets while they are read if that is possible.
+    async fn stream<W: AsyncWrite + Unpin + Send>(
+        &mut self,
+        statement: &Statement,
+        parameters: &[Value],
+        text: &str,
+        mut rows: ClientRows<'_, W>,
+    ) -> Result<StreamEnd, SessionFailure> {
+        let limit = self.settings.statement_timeout();
+        let running = self.sql.run_into(statement, parameters, &mut rows);
+        let ended = interruptible(running, &mut self.cancels, limit).await;
+        if let Some(failure) = rows.failure.take() {
+            return Err(failure);
+        }
+        match ended {
+            Ok(Ok(StreamOutcome::Streamed)) => Ok(StreamEnd::Streamed(rows.count)),
+            Ok(Ok(StreamOutcome::Held(outcome))) => Ok(StreamEnd::Held(outcome)),
+            Ok(Err(fault)) => Err(of_fault(&fault, text, StatementScope::Statement).into()),
+            Err(interruption) => Err(error(QUERY_CANCELED, interruption.text()).into()),
+        }
     }
 
     async fn run_stored(
@@ -129,19 +261,9 @@ impl<S: Store> ClientSession<S> {
             false => StatementScope::Statement,
         };
         match ended {
-            Ok(outcome) => outcome.map_err(|fault| match fault {
-                SqlError::UnknownTable { .. } => {
-                    let words = sql::split(text).unwrap_or_default();
-                    let words = words.first().map(|piece| piece.words()).unwrap_or_default();
-                    failure(&fault, text, &words)
-                }
-                fault => errors::report(&fault, text, scope),
-            }),
+            Ok(outcome) => outcome.map_err(|fault| of_fault(&fault, text, scope)),
             Err(interruption) => {
-                let why = match interruption {
-                    Interruption::Canceled => "canceling statement due to user request",
-                    Interruption::TimedOut => "canceling statement due to statement timeout",
-                };
+                let why = interruption.text();
                 Err(match may_change {
                     true => error(
                         STATEMENT_UNKNOWN,
@@ -291,46 +413,6 @@ async fn interruptible<T>(
         ended = running => Ok(ended),
         () = canceled => Err(Interruption::Canceled),
         () = timed_out => Err(Interruption::TimedOut),
-    }
-}
-
-/// Appends a row.
-///
-/// # Errors
-/// A value is of another type than its column. Nothing of the row is appended.
-pub(super) fn write_row(
-    out: &mut BytesMut,
-    row: &[Value],
-    columns: &[OutputColumn],
-    formats: &[ValueFormat],
-) -> Result<(), Report> {
-    let start = out.len();
-    let count = u16::try_from(columns.len()).expect("columns are bounded when they are described");
-    let mut failed = Ok(());
-    let mut writer = RowWriter::new(out, count);
-    for (position, (value, column)) in row.iter().zip(columns).enumerate() {
-        if value.is_null() {
-            writer.null();
-            continue;
-        }
-        let format = format_of(formats, position);
-        writer.value(|out| {
-            let written = types::write(out, value, column.column_type, format);
-            failed = std::mem::replace(&mut failed, Ok(())).and(written);
-        });
-    }
-    writer.end();
-    if failed.is_err() {
-        out.truncate(start);
-    }
-    failed
-}
-
-/// Returns the tag of a result with this many rows.
-pub(super) fn rows_tag(word: &str, count: usize) -> String {
-    match word {
-        "SELECT" => format!("SELECT {count}"),
-        word => word.to_owned(),
     }
 }
 

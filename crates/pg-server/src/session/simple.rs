@@ -10,8 +10,9 @@ use sql::Store;
 use sql::statement::{Statement, TransactionMode, TransactionStatement};
 use tokio::io::AsyncWrite;
 
-use super::extended::{check_length, describe_columns};
-use super::run::{Ran, rows_tag, write_row};
+use super::extended::check_length;
+use super::rows::{describe_columns, rows_tag, write_row};
+use super::run::{Ran, RowsWanted};
 use super::{ClientSession, SessionFailure};
 use crate::errors::{SUCCESS, error};
 use crate::output::ClientOutput;
@@ -70,7 +71,14 @@ impl<S: Store> ClientSession<S> {
             backend::command_complete(&mut out.buffer, "BEGIN");
             return Ok(());
         }
-        match self.run(kind, text, &[], out).await? {
+        let wanted = RowsWanted::Streamed {
+            described: None,
+            formats: &[],
+        };
+        match self.run(kind, text, (&[], wanted), out).await? {
+            Ran::Streamed(count) => {
+                backend::command_complete(&mut out.buffer, &rows_tag("SELECT", count));
+            }
             Ran::Empty => backend::empty_query(&mut out.buffer),
             Ran::Done(tag) => backend::command_complete(&mut out.buffer, &tag),
             Ran::Rows(rows, word) => {

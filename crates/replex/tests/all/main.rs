@@ -24,6 +24,8 @@ mod etcd;
 mod folders;
 mod foreign_keys;
 mod frames;
+#[cfg(feature = "proxy")]
+mod front_door;
 mod full_disk;
 mod index;
 mod kept_entries;

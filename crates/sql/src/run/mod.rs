@@ -13,6 +13,7 @@ mod read;
 pub(crate) mod row;
 mod sender;
 mod size;
+mod stream;
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -36,6 +37,7 @@ pub use read::ROWS_HELD_MAX;
 pub(crate) use read::{Flow, ReadContext, gather};
 pub use sender::CONFLICT_ATTEMPTS_MAX;
 pub(crate) use sender::Sender;
+pub use stream::{RowSink, StreamOutcome};
 
 /// The most attempts at a statement whose snapshots end while they are read.
 pub(crate) const SNAPSHOT_ATTEMPTS_MAX: u32 = 4;

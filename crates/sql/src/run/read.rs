@@ -2,6 +2,7 @@
 //! rest of the order, the limits and the computed columns that partitions could not do.
 
 use std::cmp::Ordering;
+use std::future::Future;
 use std::ops::ControlFlow;
 use std::sync::Mutex;
 
@@ -324,23 +325,55 @@ pub(super) fn only(plans: Vec<GatherPlan>) -> GatherPlan {
     plan
 }
 
-/// Runs one read: requests pages and passes the rows to a reader. Returns the number of rows. Fails
-/// if the table grows beyond its limit.
+/// Takes the rows of a read.
+pub(crate) trait RowReader {
+    /// Takes a row. Returns whether more are needed.
+    fn row(&mut self, row: Vec<Value>) -> Result<Flow, Attempt>;
+
+    /// Waits between two pages until more rows can be taken.
+    fn ready(&mut self) -> impl Future<Output = Result<(), Attempt>> + Send {
+        std::future::ready(Ok(()))
+    }
+}
+
+/// A reader that is a function, and can always take more rows.
+struct FunctionReader<F>(F);
+
+impl<F: FnMut(Vec<Value>) -> Result<Flow, Attempt>> RowReader for FunctionReader<F> {
+    fn row(&mut self, row: Vec<Value>) -> Result<Flow, Attempt> {
+        (self.0)(row)
+    }
+}
+
+/// Runs one read: requests pages and passes the rows to a function. Returns the number of rows.
+/// Fails if the table grows beyond its limit.
 pub(crate) async fn gather<S: Store>(
     store: &S,
     table: &PlacedTable,
     plan: GatherPlan,
+    bound: Option<SizeBound<'_, S>>,
+    each: impl FnMut(Vec<Value>) -> Result<Flow, Attempt>,
+) -> Result<u64, Attempt> {
+    gather_into(store, table, plan, bound, &mut FunctionReader(each)).await
+}
+
+/// Runs one read as [`gather`] does, for a reader that may have to wait.
+pub(crate) async fn gather_into<S: Store>(
+    store: &S,
+    table: &PlacedTable,
+    plan: GatherPlan,
     mut bound: Option<SizeBound<'_, S>>,
-    mut each: impl FnMut(Vec<Value>) -> Result<Flow, Attempt>,
+    reader: &mut impl RowReader,
 ) -> Result<u64, Attempt> {
     let mut gather = Gather::new(table, plan);
     let mut pages = FuturesUnordered::new();
     let page = async |source, read| store.page(read).await.map(|page| (source, page));
     loop {
         ask(&mut gather, &pages, page);
-        if give_out(table, &mut gather, &mut each)? != RowsGiven::AllThatCame {
+        if give_out(table, &mut gather, |row| reader.row(row))? != RowsGiven::AllThatCame {
             return Ok(gather.count());
         }
+        reader.ready().await?;
         // Of the pages that were kept none may be left now, and none be under way.
         ask(&mut gather, &pages, page);
         let (source, page) = pages

@@ -13,6 +13,8 @@ pub mod hosts;
 pub mod needs;
 pub mod noise;
 pub mod people;
+#[cfg(feature = "proxy")]
+pub mod raw_client;
 pub mod redirected;
 pub mod rows;
 pub mod statements;

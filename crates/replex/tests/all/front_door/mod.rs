@@ -1,0 +1,76 @@
+//! The store as unmodified clients of PostgreSQL see it: `replex start` with psql, with a driver,
+//! and beside a real PostgreSQL that gets the same bytes.
+
+mod driver;
+mod hostile;
+mod same_as_postgres;
+mod started;
+
+use std::net::SocketAddr;
+use std::process::Command;
+
+use pg_local::Postgres;
+use replex::cluster::{Process, ProcessLife};
+use tempfile::TempDir;
+
+use crate::support;
+
+/// A running `replex start`.
+struct Started {
+    process: Process,
+    folder: TempDir,
+}
+
+impl Started {
+    /// Starts a store in a new folder, at a free port.
+    async fn new() -> Started {
+        Started::with(&[]).await
+    }
+
+    async fn with(arguments: &[&str]) -> Started {
+        let folder = tempfile::tempdir().unwrap();
+        let process = Started::process(&folder, arguments).await;
+        Started { process, folder }
+    }
+
+    async fn process(folder: &TempDir, further: &[&str]) -> Process {
+        let data = folder.path().join("data").display().to_string();
+        let arguments = ["start", "--data", &data, "--listen", "127.0.0.1:0"];
+        let arguments = arguments.iter().chain(further).map(ToString::to_string);
+        let arguments: Vec<String> = arguments.collect();
+        let log = folder.path().join("log");
+        let life = ProcessLife::WithParent;
+        let started = Process::start("start", &support::program(), &arguments, &log, life);
+        started.await.unwrap()
+    }
+
+    /// Starts the store again in its folder.
+    async fn again(&mut self) {
+        self.process = Started::process(&self.folder, &[]).await;
+    }
+
+    fn sql(&self) -> SocketAddr {
+        self.process.ready_value("sql").unwrap().parse().unwrap()
+    }
+}
+
+/// Runs psql with statements, one `-c` each. Returns its stdout and its stderr.
+fn psql(address: SocketAddr, statements: &[&str]) -> (String, String) {
+    let programs = pg_local::programs().unwrap();
+    let mut psql = Command::new(programs.join("psql"));
+    let (host, port) = (address.ip().to_string(), address.port().to_string());
+    psql.args([
+        "-X", "-h", &host, "-p", &port, "-U", "postgres", "-d", "postgres",
+    ]);
+    for statement in statements {
+        psql.args(["-c", statement]);
+    }
+    let output = psql.env("LC_ALL", "C.UTF-8").output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (text(output.stdout), text(output.stderr))
+}
+
+/// Returns a real PostgreSQL, or none if the run allows that it is missing.
+fn postgres() -> Option<Postgres> {
+    support::postgres_is_there().then(|| Postgres::start(&[]).unwrap())
+}
