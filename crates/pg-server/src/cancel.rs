@@ -15,7 +15,7 @@ const SECRET_LEN: usize = 32;
 
 /// The sessions that run, by their numbers.
 #[derive(Debug, Default)]
-pub struct CancelRegistry {
+pub struct SessionCancels {
     sessions: Mutex<Sessions>,
 }
 
@@ -33,20 +33,20 @@ struct RegisteredSession {
 
 /// The place of a session in the registry. Dropping it removes the session.
 #[derive(Debug)]
-pub struct CancelEntry<'a> {
-    registry: &'a CancelRegistry,
+pub struct SessionCancelEntry<'a> {
+    registry: &'a SessionCancels,
     /// The session's key, for its client.
     pub key: CancelKey,
     /// Changes with each request to cancel the present statement.
     pub requests: watch::Receiver<()>,
 }
 
-impl CancelRegistry {
+impl SessionCancels {
     /// Registers a session of this minor version of the protocol.
     ///
     /// # Errors
     /// The system has no random bytes.
-    pub fn enter(&self, minor: u16) -> io::Result<CancelEntry<'_>> {
+    pub fn enter(&self, minor: u16) -> io::Result<SessionCancelEntry<'_>> {
         let length = match minor {
             0 | 1 => SECRET_LEN_SHORT,
             _ => SECRET_LEN,
@@ -69,7 +69,7 @@ impl CancelRegistry {
             requests: sender,
         };
         sessions.by_process.insert(process, registered);
-        Ok(CancelEntry {
+        Ok(SessionCancelEntry {
             registry: self,
             key: CancelKey { process, secret },
             requests,
@@ -92,7 +92,7 @@ impl CancelRegistry {
     }
 }
 
-impl Drop for CancelEntry<'_> {
+impl Drop for SessionCancelEntry<'_> {
     fn drop(&mut self) {
         self.registry.lock().by_process.remove(&self.key.process);
     }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn only_the_right_key_cancels() {
-        let registry = CancelRegistry::default();
+        let registry = SessionCancels::default();
         let mut first = registry.enter(0).unwrap();
         let mut second = registry.enter(2).unwrap();
         assert_eq!((first.key.secret.len(), second.key.secret.len()), (4, 32));

@@ -176,7 +176,6 @@ mod tests {
     }
 
     #[test]
-    // tidy: long — a table of cases
     fn forms_of_commands() {
         let set = |name: &str, value: Option<&str>| {
             SessionCommand::Set(name.into(), value.map(str::to_owned))

@@ -1,11 +1,11 @@
-//! What the connections of a server share.
+//! The values that all connections of a server share.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use crate::cancel::CancelRegistry;
+use crate::cancel::SessionCancels;
 
 /// The limits of a server.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ pub struct ServerContext<S> {
     /// The version of this program.
     pub release: String,
     /// The sessions that run, for requests to cancel their statements.
-    pub cancels: CancelRegistry,
+    pub cancels: SessionCancels,
     /// One permit for each client that may log in.
     pub places: Arc<Semaphore>,
 }

@@ -78,6 +78,11 @@ pub fn invalid_binary(number: usize) -> Report {
     )
 }
 
+/// Returns the error for a parameter in binary that has too few bytes.
+pub fn cut_off() -> Report {
+    error(PROTOCOL_VIOLATION, "insufficient data left in message")
+}
+
 /// Returns the error for a number beyond the range of its type.
 pub fn out_of_range(text: &str) -> Report {
     let shown: String = text.chars().take(80).collect();
@@ -134,7 +139,6 @@ pub fn syntax(fault: &SyntaxError, text: &str) -> Report {
     error(SYNTAX_ERROR, format!("syntax error: {}", fault.message)).at(position)
 }
 
-// tidy: long — a dispatching match over the errors.
 /// Returns the report of an error. `text` is the string of the statement.
 pub fn report(fault: &SqlError, text: &str, scope: StatementScope) -> Report {
     let plain = |code: &str| error(code, fault.to_string());
@@ -232,8 +236,8 @@ fn error_of_null(table: &str, column: &str) -> Report {
     })
 }
 
-/// Returns the name of a unique constraint as PostgreSQL names it, and the key with its values, from
-/// the store's description of a duplicate: `primary key (id) = (1)` or `index i (a, b) = (1, 2)`.
+/// Returns the name of a unique constraint as PostgreSQL names it, and the key with its values. The
+/// store describes a duplicate as `primary key (id) = (1)` or `index i (a, b) = (1, 2)`.
 fn constraint(table: &str, described: &str) -> (String, String) {
     if let Some(key) = described.strip_prefix("primary key ") {
         return (format!("{table}_pkey"), key.replacen(") = (", ")=(", 1));

@@ -12,9 +12,10 @@
 //!     └── errors       errors with PostgreSQL's SQLSTATEs
 //! ```
 //!
-//! Messages and their bytes are in `pg-wire`, which the proxy uses as well. Statements are in `sql`.
-//! Invariants: nothing that a client sends is ignored silently. What a client can make the server
-//! hold has a named limit. An error after which a change may have taken effect says so (R14).
+//! Messages and their bytes are in `pg-wire`, which the proxy uses as well. Statements are in
+//! `sql`. Invariants: nothing that a client sends is ignored silently. All that the server holds
+//! for a client has a named limit. An error after which a change may have taken effect says so
+//! (R14).
 //!
 //! This crate must not know servers, partitions or epochs. There is no TLS and no login yet.
 

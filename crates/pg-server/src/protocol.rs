@@ -10,8 +10,9 @@
 //! any --bytes that are no message--> Over
 //! ```
 //!
-//! Invariants: the machine holds at most one message, of at most [`MESSAGE_LEN_MAX`] bytes. Bytes of
-//! clients never cause a panic. After [`Received::Close`] or a fatal report it returns nothing more.
+//! Invariants: the machine holds at most one message, of at most [`MESSAGE_LEN_MAX`] bytes. Bytes
+//! of clients never cause a panic. After [`Received::Close`] or a fatal report it returns nothing
+//! more.
 
 use bytes::{Bytes, BytesMut};
 
@@ -59,7 +60,7 @@ enum LongMessage {
     Dropped,
 }
 
-/// What a client has sent.
+/// The next event of a client's stream.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received {
     /// Nothing complete: more bytes are needed.
@@ -74,14 +75,14 @@ pub enum Received {
     Message(MessageFrame),
     /// An invalid message, or one that is refused. The report is the answer. If it is fatal, the
     /// connection ends.
-    Refused(Refusal),
+    Refused(MessageRefusal),
     /// The connection ends without an answer.
     Close,
 }
 
 /// The answer to a message that is refused.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct MessageRefusal {
     /// The error.
     pub report: Report,
     /// Whether ReadyForQuery follows, because the message is answered on its own.
@@ -140,8 +141,8 @@ impl ClientProtocol {
     }
 
     fn first_packet(&mut self, input: &mut BytesMut) -> Received {
-        // The sender of an impossible length may not speak the protocol: there is no answer, as with
-        // PostgreSQL.
+        // The sender of an impossible length may not speak the protocol: there is no answer, as
+        // with PostgreSQL.
         let length = match startup::length(input) {
             Ok(Some(length)) if input.len() >= length => length,
             Ok(_) => return Received::Nothing,
@@ -280,7 +281,7 @@ impl ClientProtocol {
         if !is_ready_after && !is_of_copy(tag) {
             self.skip_to_sync();
         }
-        Received::Refused(Refusal {
+        Received::Refused(MessageRefusal {
             report,
             is_ready_after,
         })
@@ -288,7 +289,7 @@ impl ClientProtocol {
 
     fn fatal(&mut self, code: &str, text: String) -> Received {
         self.state = ProtocolState::Over;
-        Received::Refused(Refusal {
+        Received::Refused(MessageRefusal {
             report: Report::new(Severity::Fatal, code, text),
             is_ready_after: false,
         })
@@ -305,5 +306,4 @@ fn is_of_copy(tag: u8) -> bool {
 }
 
 #[cfg(test)]
-#[path = "protocol_tests.rs"]
 mod tests;

@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::cancel::CancelRegistry;
+use crate::cancel::SessionCancels;
 use crate::connection;
 use crate::context::{ServerContext, ServerLimits};
 
@@ -30,7 +30,7 @@ impl<S: Store + Clone + Send + Sync + 'static> SqlServer<S> {
             store,
             limits,
             release: release.to_owned(),
-            cancels: CancelRegistry::default(),
+            cancels: SessionCancels::default(),
             places: Arc::new(Semaphore::new(limits.connections)),
         }))
     }

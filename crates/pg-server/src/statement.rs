@@ -4,7 +4,7 @@
 use placement::ColumnType;
 use protocol::configuration::Configuration;
 use sql::statement::Statement;
-use sql::{OutputColumn, SqlError, StatementText, describe};
+use sql::{OutputColumn, SqlError, UnparsedStatement, describe};
 
 use pg_wire::report::Report;
 
@@ -18,7 +18,7 @@ const COLUMNS_MAX: usize = 1664;
 /// The option of `CREATE TABLE` that sets how many failures the table survives.
 const TOLERANCE_OPTION: &str = "failures_tolerated";
 
-/// What a statement does.
+/// The kinds of statements, by the part that runs them.
 #[derive(Clone, Debug)]
 pub enum StatementKind {
     /// Nothing: it is empty.
@@ -51,10 +51,10 @@ pub struct StatementParameter {
 
 /// A statement that was prepared.
 #[derive(Clone, Debug)]
-pub struct PreparedStatement {
+pub struct DescribedStatement {
     /// The query string, for the positions of errors.
     pub text: String,
-    /// What it does.
+    /// The statement itself.
     pub kind: StatementKind,
     /// Its parameters.
     pub parameters: Vec<StatementParameter>,
@@ -67,7 +67,7 @@ impl StatementKind {
     ///
     /// # Errors
     /// The statement is invalid or not supported.
-    pub fn parse(piece: &StatementText<'_>, text: &str) -> Result<StatementKind, Report> {
+    pub fn parse(piece: &UnparsedStatement<'_>, text: &str) -> Result<StatementKind, Report> {
         let words = piece.words();
         if let Some(command) = SessionCommand::read(&words)? {
             return Ok(StatementKind::Session(command));
@@ -142,7 +142,7 @@ impl StatementKind {
     }
 }
 
-impl PreparedStatement {
+impl DescribedStatement {
     /// Prepares the one statement of a string. `types` are the OIDs that the client has declared.
     ///
     /// # Errors
@@ -152,7 +152,7 @@ impl PreparedStatement {
         text: &str,
         types: &[u32],
         configuration: &Configuration,
-    ) -> Result<PreparedStatement, PrepareFailure> {
+    ) -> Result<DescribedStatement, PrepareFailure> {
         let declared: Result<Vec<Option<DeclaredType>>, Report> =
             types.iter().map(|oid| DeclaredType::of(*oid)).collect();
         let declared = declared.map_err(PrepareFailure::Reported)?;
@@ -176,7 +176,7 @@ impl PreparedStatement {
                 },
             }
         });
-        Ok(PreparedStatement {
+        Ok(DescribedStatement {
             text: text.to_owned(),
             parameters: parameters.collect(),
             kind,
@@ -208,8 +208,8 @@ pub fn check_columns(columns: Option<&[OutputColumn]>) -> Result<(), Report> {
     }
 }
 
-/// Returns the report of a statement that cannot be parsed or planned. A statement about PostgreSQL's
-/// catalogue is refused as such, whichever of its parts has failed.
+/// Returns the report of a statement that cannot be parsed or planned. A statement about
+/// PostgreSQL's catalogue is refused as such, whichever of its parts has failed.
 pub fn failure(fault: &SqlError, text: &str, words: &[String]) -> Report {
     let is_of_catalogue = |word: &String| {
         matches!(&**word, "pg_catalog" | "information_schema") || is_catalogue_table(word)

@@ -1,12 +1,12 @@
 //! PostgreSQL's numbers of the store's types, and their values as text and in binary.
 //!
-//! A client may declare a parameter with a type that the store does not have, such as `integer`. Its
-//! value is converted to the store's type that holds all values of it; other types are refused.
+//! A client may declare a parameter with a type that the store does not have, such as `integer`.
+//! Its value is converted to the store's type that holds all values of it; other types are refused.
 
 use bytes::{BufMut, BytesMut};
 use placement::{ColumnType, Value};
 
-use pg_wire::frontend::ValueFormat;
+use pg_wire::frontend::WireFormat;
 use pg_wire::report::{Report, Severity};
 
 use crate::errors::{self, NOT_SUPPORTED};
@@ -106,8 +106,8 @@ impl DeclaredType {
         }
     }
 
-    /// Returns the type of the store that the values have after their conversion. A `numeric` has no
-    /// such type, because its values may be of two.
+    /// Returns the type of the store that the values have after their conversion. A `numeric` has
+    /// no such type, because its values may be of two.
     pub fn column_type(self) -> Option<ColumnType> {
         match self {
             DeclaredType::Stored(column_type) => Some(column_type),
@@ -122,9 +122,9 @@ impl DeclaredType {
     ///
     /// # Errors
     /// The bytes are no value of the type.
-    pub fn read(self, format: ValueFormat, bytes: &[u8], number: usize) -> Result<Value, Report> {
+    pub fn read(self, format: WireFormat, bytes: &[u8], number: usize) -> Result<Value, Report> {
         match format {
-            ValueFormat::Text => {
+            WireFormat::Text => {
                 let text = str::from_utf8(bytes).map_err(|_| errors::not_utf8(number))?;
                 // A zero byte is no character of a text in PostgreSQL.
                 if text.contains('\0') {
@@ -132,10 +132,23 @@ impl DeclaredType {
                 }
                 self.of_text(text)
             }
-            ValueFormat::Binary => match self.of_binary(bytes) {
+            WireFormat::Binary => match self.of_binary(bytes) {
                 Some(value) => value,
+                None if bytes.len() < self.binary_len_min() => Err(errors::cut_off()),
                 None => Err(errors::invalid_binary(number)),
             },
+        }
+    }
+
+    /// Returns the fewest bytes of a value in binary.
+    fn binary_len_min(self) -> usize {
+        match self {
+            DeclaredType::Stored(column_type) => {
+                usize::try_from(length(Some(column_type))).unwrap_or(0)
+            }
+            DeclaredType::Integer(bytes) => bytes,
+            DeclaredType::Real | DeclaredType::Date => 4,
+            DeclaredType::ZonedTimestamp | DeclaredType::Numeric => 8,
         }
     }
 
@@ -233,7 +246,7 @@ pub fn write(
     out: &mut BytesMut,
     value: &Value,
     column_type: Option<ColumnType>,
-    format: ValueFormat,
+    format: WireFormat,
 ) -> Result<(), Report> {
     let expected = column_type.unwrap_or(ColumnType::Text);
     if value.column_type() != Some(expected) {
@@ -244,7 +257,7 @@ pub fn write(
         );
         return Err(errors::internal(&text));
     }
-    if format == ValueFormat::Text {
+    if format == WireFormat::Text {
         match value {
             Value::Text(text) => out.put_slice(text.as_bytes()),
             value => out.put_slice(value.to_string().as_bytes()),
@@ -375,5 +388,4 @@ fn split_zone(text: &str) -> (String, i64) {
 }
 
 #[cfg(test)]
-#[path = "types_tests.rs"]
 mod tests;

@@ -7,7 +7,7 @@
 use bytes::{BufMut, BytesMut};
 
 use crate::framing::HEADER_LEN;
-use crate::frontend::ValueFormat;
+use crate::frontend::WireFormat;
 use crate::message::write;
 use crate::startup::CancelKey;
 
@@ -21,7 +21,7 @@ pub struct ColumnDescription<'a> {
     /// The length of the type's values in bytes; negative if they differ in length.
     pub type_length: i16,
     /// The format of the values.
-    pub format: ValueFormat,
+    pub format: WireFormat,
 }
 
 /// Appends AuthenticationOk.
@@ -113,8 +113,8 @@ pub fn row_description<'a>(
         // No type has a modifier.
         body.put_i32(-1);
         body.put_u16(match column.format {
-            ValueFormat::Text => 0,
-            ValueFormat::Binary => 1,
+            WireFormat::Text => 0,
+            WireFormat::Binary => 1,
         });
     }
     write(out, b'T', &[&body], 0);
@@ -194,7 +194,7 @@ mod tests {
             name: "id",
             type_oid: 20,
             type_length: 8,
-            format: ValueFormat::Binary,
+            format: WireFormat::Binary,
         };
         row_description(&mut out, [column].into_iter());
         let expected = b"T\0\0\0\x1b\0\x01id\0\0\0\0\0\0\0\0\0\0\x14\0\x08\xff\xff\xff\xff\0\x01";

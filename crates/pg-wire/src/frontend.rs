@@ -11,7 +11,7 @@ use crate::message::{BindMessage, ParseMessage, StatementOrPortal, split_string}
 
 /// The format of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ValueFormat {
+pub enum WireFormat {
     /// As text.
     #[default]
     Text,
@@ -77,11 +77,11 @@ pub struct BindRequest<'a> {
     /// The statement's name.
     pub statement: &'a str,
     /// The formats of the parameters: none for text, one for all parameters, or one for each.
-    pub formats: Vec<ValueFormat>,
+    pub formats: Vec<WireFormat>,
     /// The parameters; none is NULL.
     pub values: Vec<Option<&'a [u8]>>,
     /// The formats of the result's columns, as those of the parameters.
-    pub result_formats: Vec<ValueFormat>,
+    pub result_formats: Vec<WireFormat>,
 }
 
 impl<'a> ClientMessage<'a> {
@@ -170,26 +170,26 @@ fn bind(body: &[u8]) -> Result<BindRequest<'_>, Malformed> {
 
 impl BindRequest<'_> {
     /// Returns the format of a parameter.
-    pub fn format(&self, parameter: usize) -> ValueFormat {
+    pub fn format(&self, parameter: usize) -> WireFormat {
         format_of(&self.formats, parameter)
     }
 }
 
 /// Returns the format at a position of a list of formats: one stands for all, none for text.
-pub fn format_of(formats: &[ValueFormat], position: usize) -> ValueFormat {
+pub fn format_of(formats: &[WireFormat], position: usize) -> WireFormat {
     match formats {
-        [] => ValueFormat::Text,
+        [] => WireFormat::Text,
         [all] => *all,
         each => each.get(position).copied().unwrap_or_default(),
     }
 }
 
-fn read_formats(rest: &mut &[u8]) -> Result<Vec<ValueFormat>, Malformed> {
+fn read_formats(rest: &mut &[u8]) -> Result<Vec<WireFormat>, Malformed> {
     let mut formats = Vec::new();
     for _ in 0..count(rest)? {
         formats.push(match u16::from_be_bytes(*chunk(rest)?) {
-            0 => ValueFormat::Text,
-            1 => ValueFormat::Binary,
+            0 => WireFormat::Text,
+            1 => WireFormat::Binary,
             other => return Err(Malformed::new(format!("unsupported format code: {other}"))),
         });
     }
@@ -260,11 +260,8 @@ mod tests {
         };
         assert_eq!((bind.portal, bind.statement), ("p", "s"));
         assert_eq!(bind.values, [Some(&b"a"[..]), None]);
-        assert_eq!(bind.format(1), ValueFormat::Binary);
-        assert_eq!(
-            bind.result_formats,
-            [ValueFormat::Text, ValueFormat::Binary]
-        );
+        assert_eq!(bind.format(1), WireFormat::Binary);
+        assert_eq!(bind.result_formats, [WireFormat::Text, WireFormat::Binary]);
     }
 
     #[test]

@@ -165,8 +165,8 @@ pub struct StartArguments {
     /// The number of cores: event loops, each with its own log and partitions.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub cores: u16,
-    /// The memory for the tables of each core, in MiB. Rows that are not in memory are read from the
-    /// disk.
+    /// The memory for the tables of each core, in MiB. Rows that are not in memory are read from
+    /// the disk.
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     pub tables_memory_mib: u32,
     /// Stop when stdin ends, so that this process ends with the process that started it.

@@ -1,5 +1,5 @@
-//! Runs a store of one server in this process: for `replex start`, and for commands that need a store
-//! and got no address of one.
+//! Runs a store of one server in this process: for `replex start`, and for commands that need a
+//! store and got no address of one.
 //!
 //! The store listens on loopback only, at free ports, and serves processes of the same user. All of
 //! its data is in one folder.
@@ -90,7 +90,8 @@ impl EmbeddedStore {
         let of_coordinator = has_ended.clone();
         let run = move || {
             report_end("coordinator", process.run());
-            drop(of_coordinator.send("coordinator"));
+            // The store may be stopping.
+            let _ = of_coordinator.send("coordinator");
         };
         let thread = Builder::new().name("coordinator".into()).spawn(run);
         let mut threads = vec![thread.map_err(CommandFailure::at(what()))?];
@@ -112,7 +113,8 @@ impl EmbeddedStore {
             if let Err(mpsc::SendError(ended)) = failed.send(ended) {
                 report_end("server", ended);
             }
-            drop(has_ended.send("server"));
+            // The store may be stopping.
+            let _ = has_ended.send("server");
         };
         let serving = Builder::new().name("server".into()).spawn(serve);
         threads.insert(0, serving.map_err(CommandFailure::at(what()))?);

@@ -23,7 +23,8 @@ pub fn start(arguments: &StartArguments) -> Result<(), CommandFailure> {
     };
     let listener = SqlListener::bind(arguments.listen, policy)?;
     let (signal, signals) = unbounded_channel();
-    let stop = move || drop(signal.send(()));
+    // The command may be stopping already.
+    let stop = move || signal.send(()).unwrap_or_default();
     stop_on_signals(stop).map_err(CommandFailure::at("wait for signals"))?;
     if arguments.until_stdin_ends {
         stop_when_stdin_ends();

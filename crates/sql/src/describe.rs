@@ -233,8 +233,8 @@ impl ParameterTypes<'_> {
     }
 
     // tidy: long — one arm per form of an expression.
-    /// Infers the types of an expression's parameters, and returns the type of its value; none if it
-    /// is always NULL. A literal or parameter has the type `wanted` if its place determines it.
+    /// Infers the types of an expression's parameters, and returns the type of its value; none if
+    /// it is always NULL. A literal or parameter has the type `wanted` if its place determines it.
     fn infer(
         &mut self,
         expression: &Expr,
@@ -454,7 +454,6 @@ mod tests {
     }
 
     #[test]
-    // tidy: long — a table of cases
     fn parameters_have_the_types_of_their_places() {
         for (text, expected) in [
             ("SELECT $1", "text -> ?column? text"),

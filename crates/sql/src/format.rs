@@ -11,7 +11,7 @@ use std::str::FromStr;
 use comfy_table::{CellAlignment, ContentLineStyle, LineStyle, Table, TableStyle};
 use placement::{ColumnType, Value};
 
-use crate::run::{OutputColumn, ResultRows, StatementOutcome};
+use crate::run::{ResultRows, StatementOutcome, description_column};
 
 /// The format of results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,10 +93,7 @@ pub fn lines(parts: &[(String, ResultRows)]) -> ResultRows {
         rows.push(String::new());
     }
     ResultRows {
-        columns: vec![OutputColumn {
-            name: "description".into(),
-            column_type: Some(ColumnType::Text),
-        }],
+        columns: vec![description_column()],
         rows: rows.into_iter().map(|it| vec![Value::Text(it)]).collect(),
     }
 }
@@ -203,6 +200,7 @@ fn json(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::OutputColumn;
 
     fn rows() -> ResultRows {
         let column = |name: &str, column_type| OutputColumn {

@@ -51,7 +51,7 @@ mod store;
 pub use describe::{StatementDescription, describe};
 pub use error::{SqlError, StatementProgress, SyntaxError, TransactionFault};
 pub use parse::{
-    FAILURES_TOLERATED_DEFAULT, ParseError, ParsedStatement, StatementText, parse, split,
+    FAILURES_TOLERATED_DEFAULT, ParseError, ParsedStatement, UnparsedStatement, parse, split,
 };
 pub use plan::text::literal;
 pub use run::{

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pg_wire::backend;
-use pg_wire::frontend::{BindRequest, ValueFormat};
+use pg_wire::frontend::{BindRequest, WireFormat};
 use pg_wire::message::StatementOrPortal;
 use pg_wire::report::Report;
 use placement::Value;
@@ -14,12 +14,12 @@ use super::portal::{Portal, PortalProgress, SuspendedRows, row_bytes};
 use super::rows::{as_described, describe_columns, rows_tag, write_row};
 use super::run::{Ran, RowsWanted};
 use super::{
-    ClientSession, HELD_BYTES_MAX, PORTALS_MAX, PendingExecute, STATEMENT_LEN_MAX, STATEMENTS_MAX,
-    SessionFailure,
+    AnswerFailure, ClientSession, HELD_BYTES_MAX, PORTALS_MAX, PendingExecute, STATEMENT_LEN_MAX,
+    STATEMENTS_MAX,
 };
 use crate::errors::{MESSAGE_TOO_LONG, PROTOCOL_VIOLATION, SYNTAX_ERROR, error};
 use crate::output::ClientOutput;
-use crate::statement::{PrepareFailure, PreparedStatement, StatementKind, failure};
+use crate::statement::{DescribedStatement, PrepareFailure, StatementKind, failure};
 
 impl<S: Store> ClientSession<S> {
     /// Prepares a statement.
@@ -29,7 +29,7 @@ impl<S: Store> ClientSession<S> {
         text: &str,
         types: &[u32],
         out: &mut ClientOutput<impl AsyncWrite + Unpin + Send>,
-    ) -> Result<(), SessionFailure> {
+    ) -> Result<(), AnswerFailure> {
         if !name.is_empty() && self.statements.contains_key(name) {
             let text = format!("prepared statement \"{name}\" already exists");
             return Err(error("42P05", text).into());
@@ -47,7 +47,7 @@ impl<S: Store> ClientSession<S> {
         Ok(())
     }
 
-    async fn prepare(&self, text: &str, types: &[u32]) -> Result<PreparedStatement, Report> {
+    async fn prepare(&self, text: &str, types: &[u32]) -> Result<DescribedStatement, Report> {
         let pieces = sql::split(text).map_err(|fault| crate::errors::syntax(&fault, text))?;
         let (kind, words) = match &pieces[..] {
             [] => (StatementKind::Empty, Vec::new()),
@@ -60,7 +60,7 @@ impl<S: Store> ClientSession<S> {
         self.check_not_failed(&kind)?;
         let store = self.sql.store();
         let known = store.configuration();
-        let first = PreparedStatement::prepare(kind.clone(), text, types, &known);
+        let first = DescribedStatement::prepare(kind.clone(), text, types, &known);
         let fault = match first {
             Ok(prepared) => return Ok(prepared),
             Err(PrepareFailure::Reported(report)) => return Err(report),
@@ -69,7 +69,7 @@ impl<S: Store> ClientSession<S> {
         // Another client may have created the table.
         match store.refresh().await {
             Ok(newest) if newest.epoch != known.epoch => {
-                match PreparedStatement::prepare(kind, text, types, &newest) {
+                match DescribedStatement::prepare(kind, text, types, &newest) {
                     Ok(prepared) => Ok(prepared),
                     Err(PrepareFailure::Reported(report)) => Err(report),
                     Err(PrepareFailure::Planned(fault)) => Err(failure(&fault, text, &words)),
@@ -84,7 +84,7 @@ impl<S: Store> ClientSession<S> {
         &mut self,
         bind: &BindRequest<'_>,
         out: &mut ClientOutput<impl AsyncWrite + Unpin + Send>,
-    ) -> Result<(), SessionFailure> {
+    ) -> Result<(), AnswerFailure> {
         let statement = Arc::clone(self.statement(bind.statement)?);
         let expected = statement.parameters.len();
         if bind.values.len() != expected {
@@ -142,7 +142,7 @@ impl<S: Store> ClientSession<S> {
         &mut self,
         what: StatementOrPortal<'_>,
         out: &mut ClientOutput<impl AsyncWrite + Unpin + Send>,
-    ) -> Result<(), SessionFailure> {
+    ) -> Result<(), AnswerFailure> {
         let (columns, formats) = match what {
             StatementOrPortal::Statement(name) => {
                 let statement = self.statement(&String::from_utf8_lossy(name))?;
@@ -168,7 +168,7 @@ impl<S: Store> ClientSession<S> {
         &mut self,
         what: StatementOrPortal<'_>,
         out: &mut ClientOutput<impl AsyncWrite + Unpin + Send>,
-    ) -> Result<(), SessionFailure> {
+    ) -> Result<(), AnswerFailure> {
         match what {
             StatementOrPortal::Statement(name) => {
                 self.statements.remove(&*String::from_utf8_lossy(name));
@@ -187,7 +187,7 @@ impl<S: Store> ClientSession<S> {
         pending: PendingExecute,
         is_alone: bool,
         out: &mut ClientOutput<W>,
-    ) -> Result<(), SessionFailure> {
+    ) -> Result<(), AnswerFailure> {
         let PendingExecute { portal, rows_max } = pending;
         let limit = usize::try_from(rows_max).ok().filter(|limit| *limit > 0);
         let known = self.portals.get_mut(&portal);
@@ -211,10 +211,23 @@ impl<S: Store> ClientSession<S> {
                 if statement.kind.writes() && !is_alone {
                     self.open_implicit().await?;
                 }
+                // Rows behind a limit wait in the portal.
+                let wanted = match limit {
+                    None => RowsWanted::Streamed {
+                        described: Some(statement.columns.as_deref().unwrap_or_default()),
+                        formats: &formats,
+                    },
+                    Some(_) => RowsWanted::Held,
+                };
+                let values = (&parameters[..], wanted);
                 match self
-                    .run(&statement.kind, &statement.text, &parameters, out)
+                    .run(&statement.kind, &statement.text, values, out)
                     .await?
                 {
+                    Ran::Streamed(count) => {
+                        backend::command_complete(&mut out.buffer, &rows_tag("SELECT", count));
+                        return Ok(());
+                    }
                     Ran::Empty => {
                         backend::empty_query(&mut out.buffer);
                         return Ok(());
@@ -245,9 +258,9 @@ impl<S: Store> ClientSession<S> {
         &mut self,
         (portal, mut suspended): (&str, SuspendedRows),
         limit: Option<usize>,
-        formats: &[ValueFormat],
+        formats: &[WireFormat],
         out: &mut ClientOutput<W>,
-    ) -> Result<(), SessionFailure> {
+    ) -> Result<(), AnswerFailure> {
         let SuspendedRows {
             columns,
             rows,
@@ -275,7 +288,7 @@ impl<S: Store> ClientSession<S> {
         Ok(())
     }
 
-    fn statement(&self, name: &str) -> Result<&Arc<PreparedStatement>, Report> {
+    fn statement(&self, name: &str) -> Result<&Arc<DescribedStatement>, Report> {
         self.statements.get(name).ok_or_else(|| {
             let text = match name {
                 "" => "unnamed prepared statement does not exist".to_owned(),

@@ -2,8 +2,8 @@
 //!
 //! Messages arrive in order through [`ClientSession::handle`]. An Execute waits for the message
 //! after it: a statement alone before a Sync is an operation of its own, and several are one
-//! transaction, as in PostgreSQL. The client cannot notice this, because it waits for nothing before
-//! it has sent a Sync or a Flush.
+//! transaction, as in PostgreSQL. The client cannot notice this, because it waits for nothing
+//! before it has sent a Sync or a Flush.
 //!
 //! Invariant: an implicit transaction ends at the latest with the next Sync, or with the end of the
 //! string of statements.
@@ -33,7 +33,7 @@ use crate::errors::{self, FAILED_TRANSACTION, NOT_SUPPORTED, SUCCESS, error};
 use crate::functions::SessionIdentity;
 use crate::output::ClientOutput;
 use crate::settings::{REPORTED, SessionVariables};
-use crate::statement::{PreparedStatement, StatementKind};
+use crate::statement::{DescribedStatement, StatementKind};
 
 use portal::Portal;
 
@@ -49,22 +49,22 @@ pub const HELD_BYTES_MAX: usize = 64 << 20;
 
 /// Why a message could not be handled.
 #[derive(Debug)]
-pub enum SessionFailure {
+pub enum AnswerFailure {
     /// The client gets this error.
     Reported(Report),
     /// The client is gone.
     Gone(io::Error),
 }
 
-impl From<Report> for SessionFailure {
-    fn from(report: Report) -> SessionFailure {
-        SessionFailure::Reported(report)
+impl From<Report> for AnswerFailure {
+    fn from(report: Report) -> AnswerFailure {
+        AnswerFailure::Reported(report)
     }
 }
 
-impl From<io::Error> for SessionFailure {
-    fn from(error: io::Error) -> SessionFailure {
-        SessionFailure::Gone(error)
+impl From<io::Error> for AnswerFailure {
+    fn from(error: io::Error) -> AnswerFailure {
+        AnswerFailure::Gone(error)
     }
 }
 
@@ -92,7 +92,7 @@ pub struct ClientSession<S: Store> {
     sql: SqlSession<S>,
     identity: SessionIdentity,
     settings: SessionVariables,
-    statements: BTreeMap<String, Arc<PreparedStatement>>,
+    statements: BTreeMap<String, Arc<DescribedStatement>>,
     portals: BTreeMap<String, Portal>,
     pending: Option<PendingExecute>,
     /// Whether the open transaction ends by itself, because no BEGIN has opened it.
@@ -206,7 +206,7 @@ impl<S: Store> ClientSession<S> {
                 self.pending = Some(PendingExecute { portal, rows_max });
                 Ok(())
             }
-            ClientMessage::Flush => out.flush().await.map_err(SessionFailure::Gone),
+            ClientMessage::Flush => out.flush().await.map_err(AnswerFailure::Gone),
             ClientMessage::Terminate => return Ok(SessionFlow::End),
             ClientMessage::FunctionCall | ClientMessage::Copy(_) => {
                 unreachable!("the protocol machine refuses or drops them")
@@ -253,12 +253,12 @@ impl<S: Store> ClientSession<S> {
     /// Reports a failure, and fails or ends the open transaction.
     async fn fail<W: AsyncWrite + Unpin + Send>(
         &mut self,
-        failure: SessionFailure,
+        failure: AnswerFailure,
         out: &mut ClientOutput<W>,
     ) -> io::Result<()> {
         let report = match failure {
-            SessionFailure::Reported(report) => report,
-            SessionFailure::Gone(error) => return Err(error),
+            AnswerFailure::Reported(report) => report,
+            AnswerFailure::Gone(error) => return Err(error),
         };
         self.write_notices(&mut out.buffer);
         report.write(&mut out.buffer);

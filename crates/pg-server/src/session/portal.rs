@@ -3,21 +3,21 @@
 
 use std::sync::Arc;
 
-use pg_wire::frontend::ValueFormat;
+use pg_wire::frontend::WireFormat;
 use placement::Value;
 use sql::OutputColumn;
 
-use crate::statement::PreparedStatement;
+use crate::statement::DescribedStatement;
 
 /// A portal.
 #[derive(Debug)]
 pub struct Portal {
     /// The statement.
-    pub statement: Arc<PreparedStatement>,
+    pub statement: Arc<DescribedStatement>,
     /// The values of its parameters.
     pub parameters: Vec<Value>,
     /// The formats of the columns of its result.
-    pub formats: Vec<ValueFormat>,
+    pub formats: Vec<WireFormat>,
     /// How far it has run.
     pub progress: PortalProgress,
 }

@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 use pg_wire::backend::{self, ColumnDescription, RowWriter};
-use pg_wire::frontend::{ValueFormat, format_of};
+use pg_wire::frontend::{WireFormat, format_of};
 use pg_wire::report::Report;
 use placement::Value;
 use sql::OutputColumn;
@@ -16,7 +16,7 @@ use crate::types;
 pub(super) fn describe_columns(
     out: &mut ClientOutput<impl AsyncWrite + Unpin + Send>,
     columns: &[OutputColumn],
-    formats: &[ValueFormat],
+    formats: &[WireFormat],
 ) {
     let columns = columns
         .iter()
@@ -58,7 +58,7 @@ pub(super) fn write_row(
     out: &mut BytesMut,
     row: &[Value],
     columns: &[OutputColumn],
-    formats: &[ValueFormat],
+    formats: &[WireFormat],
 ) -> Result<(), Report> {
     let start = out.len();
     let count = u16::try_from(columns.len()).expect("columns are bounded when they are described");

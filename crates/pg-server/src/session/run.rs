@@ -7,19 +7,20 @@
 use std::future::Future;
 use std::time::Duration;
 
-use pg_wire::frontend::ValueFormat;
+use pg_wire::frontend::WireFormat;
 use pg_wire::report::{Report, Severity};
 use placement::{ColumnType, Value};
 use protocol::configuration::Configuration;
 use sql::statement::{Statement, TransactionStatement};
 use sql::{
-    FAILURES_TOLERATED_DEFAULT, OutputColumn, ResultRows, SqlError, StatementOutcome, Store,
+    FAILURES_TOLERATED_DEFAULT, OutputColumn, ResultRows, RowSink, SqlError, StatementOutcome,
+    Store, StreamOutcome,
 };
 use tokio::io::AsyncWrite;
 use tokio::sync::watch;
 
 use super::rows::{as_described, describe_columns, write_row};
-use super::{ClientSession, SessionFailure};
+use super::{AnswerFailure, ClientSession};
 use crate::command::SessionCommand;
 use crate::errors::{self, QUERY_CANCELED, STATEMENT_UNKNOWN, SUCCESS, StatementScope, error};
 use crate::functions::FunctionCalls;
@@ -47,7 +48,7 @@ pub(super) enum RowsWanted<'a> {
         /// The columns that the client knows; without them RowDescription comes first.
         described: Option<&'a [OutputColumn]>,
         /// The formats of the columns.
-        formats: &'a [ValueFormat],
+        formats: &'a [WireFormat],
     },
     /// As a whole.
     Held,
@@ -79,18 +80,18 @@ enum StreamEnd {
 struct ClientRows<'a, W> {
     out: &'a mut ClientOutput<W>,
     described: Option<&'a [OutputColumn]>,
-    formats: &'a [ValueFormat],
+    formats: &'a [WireFormat],
     columns: Vec<OutputColumn>,
     count: usize,
     /// Why the client takes no more rows.
-    failure: Option<SessionFailure>,
+    failure: Option<AnswerFailure>,
 }
 
 impl<'a, W> ClientRows<'a, W> {
     fn new(
         out: &'a mut ClientOutput<W>,
         described: Option<&'a [OutputColumn]>,
-        formats: &'a [ValueFormat],
+        formats: &'a [WireFormat],
     ) -> ClientRows<'a, W> {
         ClientRows {
             out,
@@ -103,7 +104,7 @@ impl<'a, W> ClientRows<'a, W> {
     }
 
     /// Keeps a failure, and returns an error that ends the statement.
-    fn end(&mut self, failure: impl Into<SessionFailure>) -> SqlError {
+    fn end(&mut self, failure: impl Into<AnswerFailure>) -> SqlError {
         self.failure = Some(failure.into());
         SqlError::Statement {
             message: "the client takes no more rows".into(),
@@ -161,7 +162,7 @@ impl<S: Store> ClientSession<S> {
         text: &str,
         (parameters, wanted): (&[Value], RowsWanted<'_>),
         out: &mut ClientOutput<impl AsyncWrite + Unpin + Send>,
-    ) -> Result<Ran, SessionFailure> {
+    ) -> Result<Ran, AnswerFailure> {
         let stored = match kind {
             StatementKind::Empty => return Ok(Ran::Empty),
             StatementKind::Session(command) => return Ok(self.command(command)?),
@@ -181,9 +182,17 @@ impl<S: Store> ClientSession<S> {
         let tolerance = self.prepare_table(stored, &mut statement)?;
         let warning = self.warning(&statement);
         let may_change = (kind.writes() && self.sql.transaction().is_none()) || kind.defines();
-        let outcome = self
-            .run_stored(&statement, parameters, text, may_change)
-            .await;
+        let outcome = match wanted {
+            RowsWanted::Streamed { described, formats } if is_select(&statement) => {
+                let rows = ClientRows::new(out, described, formats);
+                self.stream(&statement, parameters, text, rows).await
+            }
+            _ => {
+                let ran = self.run_stored(&statement, parameters, text, may_change);
+                let ran = ran.await.map_err(AnswerFailure::Reported);
+                ran.map(StreamEnd::Held)
+            }
+        };
         if let Some((code, warning)) = warning {
             // It replaces the store's own notice.
             self.sql.take_notices();
@@ -220,7 +229,7 @@ impl<S: Store> ClientSession<S> {
         parameters: &[Value],
         text: &str,
         mut rows: ClientRows<'_, W>,
-    ) -> Result<StreamEnd, SessionFailure> {
+    ) -> Result<StreamEnd, AnswerFailure> {
         let limit = self.settings.statement_timeout();
         let running = self.sql.run_into(statement, parameters, &mut rows);
         let ended = interruptible(running, &mut self.cancels, limit).await;
@@ -348,8 +357,8 @@ impl<S: Store> ClientSession<S> {
         }
     }
 
-    /// Lets a new table survive as many failures as the servers allow, up to the default, unless the
-    /// statement says how many. Returns a notice if they are fewer than the default.
+    /// Lets a new table survive as many failures as the servers allow, up to the default, unless
+    /// the statement says how many. Returns a notice if they are fewer than the default.
     fn prepare_table(
         &self,
         stored: &StoredStatement,

@@ -13,7 +13,7 @@ use tokio::io::AsyncWrite;
 use super::extended::check_length;
 use super::rows::{describe_columns, rows_tag, write_row};
 use super::run::{Ran, RowsWanted};
-use super::{ClientSession, SessionFailure};
+use super::{AnswerFailure, ClientSession};
 use crate::errors::{SUCCESS, error};
 use crate::output::ClientOutput;
 use crate::statement::{StatementKind, check_columns};
@@ -28,7 +28,7 @@ impl<S: Store> ClientSession<S> {
         &mut self,
         text: &str,
         out: &mut ClientOutput<W>,
-    ) -> Result<(), SessionFailure> {
+    ) -> Result<(), AnswerFailure> {
         // It begins with a clean slate, as in PostgreSQL.
         self.close_implicit(out).await?;
         self.statements.remove("");
@@ -51,7 +51,7 @@ impl<S: Store> ClientSession<S> {
         }
         for (position, kind) in kinds.iter().enumerate() {
             self.check_not_failed(kind)?;
-            let is_last = kinds[position + 1..].iter().all(is_control);
+            let is_last = kinds[position + 1..].iter().all(is_of_session);
             if kind.writes() && !defines && !is_last {
                 self.open_implicit().await?;
             }
@@ -66,7 +66,7 @@ impl<S: Store> ClientSession<S> {
         kind: &StatementKind,
         text: &str,
         out: &mut ClientOutput<W>,
-    ) -> Result<(), SessionFailure> {
+    ) -> Result<(), AnswerFailure> {
         if self.is_implicit && self.makes_explicit(kind)? {
             backend::command_complete(&mut out.buffer, "BEGIN");
             return Ok(());
@@ -95,7 +95,7 @@ impl<S: Store> ClientSession<S> {
         Ok(())
     }
 
-    /// Returns whether a statement is a BEGIN, which makes the implicit transaction an explicit one.
+    /// Returns whether a statement is a BEGIN, which makes the implicit transaction explicit.
     /// Refuses statements that need an explicit one.
     fn makes_explicit(&mut self, kind: &StatementKind) -> Result<bool, Report> {
         let StatementKind::Stored(stored) = kind else {
@@ -123,11 +123,7 @@ impl<S: Store> ClientSession<S> {
     }
 }
 
-/// Returns whether a statement is about the session or its transaction, so that it is no part of an
-/// implicit one.
-fn is_control(kind: &StatementKind) -> bool {
-    match kind {
-        StatementKind::Empty | StatementKind::Session(_) => true,
-        StatementKind::Stored(stored) => matches!(stored.statement, Statement::Transaction(_)),
-    }
+/// Returns whether a statement is about the session, so that it is no part of a transaction.
+fn is_of_session(kind: &StatementKind) -> bool {
+    matches!(kind, StatementKind::Empty | StatementKind::Session(_))
 }

@@ -13,7 +13,6 @@ use super::proxy_role::SessionServers;
 use super::server_settings::{ServerSettings, read_server_settings};
 use super::{Admission, CONSOLE, Proxy, proof};
 use pg_connect::stream::{BufferedStream, Stream};
-use pg_wire::message;
 use pg_wire::report::{Report, Severity};
 use pg_wire::startup::{self, FirstPacket, StartupPacket};
 use proxy_core::server::ReportedParameters;

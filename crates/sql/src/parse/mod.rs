@@ -70,12 +70,12 @@ impl ParseError {
 
 /// One statement of an SQL string, cut out and not parsed.
 #[derive(Clone, Debug)]
-pub struct StatementText<'a> {
+pub struct UnparsedStatement<'a> {
     text: &'a str,
     tokens: StatementTokens,
 }
 
-impl StatementText<'_> {
+impl UnparsedStatement<'_> {
     /// Returns the words of the statement, in lower case unless quoted. Quoted texts are without
     /// their quotes. Other tokens stay as they are.
     pub fn words(&self) -> Vec<String> {
@@ -95,10 +95,10 @@ impl StatementText<'_> {
 ///
 /// # Errors
 /// A quote or a comment has no end, or a character is none of SQL's.
-pub fn split(text: &str) -> Result<Vec<StatementText<'_>>, SyntaxError> {
+pub fn split(text: &str) -> Result<Vec<UnparsedStatement<'_>>, SyntaxError> {
     let pieces = script::split(text)?.into_iter();
     Ok(pieces
-        .map(|tokens| StatementText { text, tokens })
+        .map(|tokens| UnparsedStatement { text, tokens })
         .collect())
 }
 

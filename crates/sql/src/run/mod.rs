@@ -399,8 +399,16 @@ pub(crate) fn show_columns(
     };
     match outcome {
         StatementOutcome::Rows(rows) => Some(rows.columns),
-        StatementOutcome::Description(parts) => Some(crate::format::lines(&parts).columns),
+        StatementOutcome::Description(_) => Some(vec![description_column()]),
         StatementOutcome::Done(_) => None,
+    }
+}
+
+/// Returns the column of a description that is returned as one column of lines.
+pub(crate) fn description_column() -> OutputColumn {
+    OutputColumn {
+        name: "description".into(),
+        column_type: Some(ColumnType::Text),
     }
 }
 

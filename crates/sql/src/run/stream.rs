@@ -51,23 +51,29 @@ pub enum StreamOutcome {
     Held(StatementOutcome),
 }
 
-/// A sink, and whether it has got anything.
+/// A sink, and what it has got.
 struct BegunSink<'a, K> {
     sink: &'a mut K,
-    columns: Vec<OutputColumn>,
-    has_begun: bool,
+    columns: Option<Vec<OutputColumn>>,
+    has_rows: bool,
 }
 
 impl<K: RowSink> BegunSink<'_, K> {
-    fn begin(&mut self) -> Result<(), SqlError> {
-        if !std::mem::replace(&mut self.has_begun, true) {
-            self.sink.columns(&self.columns)?;
+    /// Passes the columns on, unless the sink has got them in an attempt before this one.
+    fn begin(&mut self, columns: Vec<OutputColumn>) -> Result<(), SqlError> {
+        match &self.columns {
+            None => {
+                self.sink.columns(&columns)?;
+                self.columns = Some(columns);
+                Ok(())
+            }
+            Some(known) if *known == columns => Ok(()),
+            Some(_) => Err(has_changed()),
         }
-        Ok(())
     }
 
     fn row(&mut self, row: &[Value]) -> Result<(), SqlError> {
-        self.begin()?;
+        self.has_rows = true;
         self.sink.row(row)
     }
 }
@@ -86,8 +92,8 @@ impl<S: Store> SqlSession<S> {
         }
         let mut sink = BegunSink {
             sink,
-            columns: Vec::new(),
-            has_begun: false,
+            columns: None,
+            has_rows: false,
         };
         let mut configuration = self.store.configuration();
         let mut attempts = 0;
@@ -95,11 +101,12 @@ impl<S: Store> SqlSession<S> {
             attempts += 1;
             let read = self.read_into(statement, parameters, &configuration, &mut sink);
             let failure = match read.await {
+                Ok(StreamOutcome::Held(_)) if sink.columns.is_some() => return Err(has_changed()),
                 Ok(outcome) => return Ok(outcome),
                 Err(Attempt::Failed(error)) => return Err(error),
                 Err(failure) => failure,
             };
-            if sink.has_begun {
+            if sink.has_rows {
                 let message = match SqlError::from(failure) {
                     SqlError::Store { message, .. } => message,
                     error => error.to_string(),
@@ -184,7 +191,7 @@ impl<S: Store> ReadContext<'_, S> {
             name: item.name.clone(),
             column_type: item.column_type,
         });
-        sink.columns = columns.collect();
+        sink.begin(columns.collect())?;
         let mut reader = StreamReader {
             sink,
             items: &plan.items,
@@ -201,7 +208,6 @@ impl<S: Store> ReadContext<'_, S> {
                 gather_into(self.store, table, only(plans), bound, &mut reader).await?;
             }
         }
-        reader.sink.begin()?;
         Ok(())
     }
 }
@@ -232,6 +238,13 @@ impl<K: RowSink> RowReader for StreamReader<'_, '_, K> {
 
     async fn ready(&mut self) -> Result<(), Attempt> {
         Ok(self.sink.sink.ready().await?)
+    }
+}
+
+/// Returns the error of a statement whose columns were passed on and are others now.
+fn has_changed() -> SqlError {
+    SqlError::Serialization {
+        message: "the table of the statement has changed".into(),
     }
 }
 

@@ -164,7 +164,11 @@ async fn requests_at_the_same_time_and_portals() {
     assert_eq!(found, (0..500).collect::<Vec<_>>());
     transaction.rollback().await.unwrap();
     let rows = client.query_raw(select, [""; 0]).await.unwrap();
-    let rows: Vec<i64> = rows.map_ok(|row| row.get(0)).try_collect().await.unwrap();
+    let rows: Vec<i64> = rows
+        .map_ok(|row| row.get::<_, i64>(0))
+        .try_collect()
+        .await
+        .unwrap();
     assert_eq!(rows.len(), 500);
 }
 
@@ -230,7 +234,7 @@ async fn settings_at_the_start_and_later() {
         "2MB"
     );
     assert_eq!(one("SHOW work_mem").await, "2MB");
-    // What asyncpg sends when a connection returns to its pool.
+    // The statements of asyncpg for a connection that returns to its pool.
     client
         .batch_execute("SELECT pg_advisory_unlock_all(); CLOSE ALL; UNLISTEN *; RESET ALL;")
         .await

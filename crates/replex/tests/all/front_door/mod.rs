@@ -40,8 +40,9 @@ impl Started {
         let arguments: Vec<String> = arguments.collect();
         let log = folder.path().join("log");
         let life = ProcessLife::WithParent;
-        let started = Process::start("start", &support::program(), &arguments, &log, life);
-        started.await.unwrap()
+        Process::start("start", &support::program(), &arguments, &log, life)
+            .await
+            .unwrap()
     }
 
     /// Starts the store again in its folder.

@@ -11,7 +11,6 @@ use super::{Started, psql};
 use crate::support::{self, raw_client::RawClient};
 
 #[tokio::test]
-// tidy: long — one session of psql from its start to its end
 async fn psql_works() {
     if !support::postgres_is_there() {
         return;

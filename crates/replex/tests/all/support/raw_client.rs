@@ -1,5 +1,5 @@
-//! A client of PostgreSQL's protocol that sends any bytes, and returns the messages of the server one
-//! by one. Drivers never send most of this.
+//! A client of PostgreSQL's protocol that sends any bytes, and returns the messages of the server
+//! one by one. Drivers never send most of this.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

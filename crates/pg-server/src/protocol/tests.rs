@@ -37,8 +37,8 @@ fn framed(tag: u8, body: &[u8]) -> BytesMut {
     out
 }
 
-/// What the machine returns, in short: the tag of a message, or the SQLSTATE of a refusal with `!`
-/// if it is fatal.
+/// Returns the machine's result in short: the tag of a message, or the SQLSTATE of a refusal, with
+/// `!` if it is fatal and with `+Z` if ReadyForQuery follows.
 fn short(received: &Received) -> String {
     match received {
         Received::Nothing => "-".into(),

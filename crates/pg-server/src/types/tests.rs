@@ -4,21 +4,21 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn read(oid: u32, format: ValueFormat, bytes: &[u8]) -> Result<Value, String> {
+fn read(oid: u32, format: WireFormat, bytes: &[u8]) -> Result<Value, String> {
     let declared = DeclaredType::of(oid).unwrap().unwrap();
     declared
         .read(format, bytes, 1)
         .map_err(|report| report.code)
 }
 
-fn written(value: &Value, format: ValueFormat) -> Vec<u8> {
+fn written(value: &Value, format: WireFormat) -> Vec<u8> {
     let mut out = BytesMut::new();
     write(&mut out, value, value.column_type(), format).unwrap();
     out.to_vec()
 }
 
 fn text(oid: u32, text: &str) -> Result<Value, String> {
-    read(oid, ValueFormat::Text, text.as_bytes())
+    read(oid, WireFormat::Text, text.as_bytes())
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn oids_belong_to_their_types() {
 
 #[test]
 fn numbers_of_other_types_keep_their_values() {
-    let binary = |oid, bytes: &[u8]| read(oid, ValueFormat::Binary, bytes);
+    let binary = |oid, bytes: &[u8]| read(oid, WireFormat::Binary, bytes);
     assert_eq!(binary(21, &[0xff, 0xfe]), Ok(Value::Int64(-2)));
     assert_eq!(binary(23, &[0, 0, 1, 0]), Ok(Value::Int64(256)));
     assert_eq!(binary(700, &1.5_f32.to_be_bytes()), Ok(Value::Float64(1.5)));
@@ -55,8 +55,7 @@ fn numbers_of_other_types_keep_their_values() {
         assert_eq!(binary(1700, bytes), Ok(expected), "{bytes:?}");
     }
     for bytes in [
-        &[][..],
-        &[0, 1, 0, 0, 0, 0, 0, 0],
+        &[0, 1, 0, 0, 0, 0, 0, 0][..],
         &[0, 1, 0, 0, 0, 0, 0, 0, 0x27, 0x10],
     ] {
         assert_eq!(binary(1700, bytes), Err("22P03".into()), "{bytes:?}");
@@ -65,6 +64,8 @@ fn numbers_of_other_types_keep_their_values() {
         text(1700, "9223372036854775807"),
         Ok(Value::Int64(i64::MAX))
     );
+    assert_eq!(binary(1700, &[]), Err("08P01".into()));
+    assert_eq!(binary(20, &[1]), Err("08P01".into()));
     assert_eq!(text(1700, " 1.50 "), Ok(Value::Float64(1.5)));
     assert_eq!(text(23, "2147483648"), Err("22003".into()));
     assert_eq!(text(21, "x"), Err("22P02".into()));
@@ -88,28 +89,28 @@ fn timestamps_with_zones_are_in_utc() {
     let expected = at("2000-01-01 00:00:01").unwrap();
     for oid in [1114, 1184] {
         assert_eq!(
-            read(oid, ValueFormat::Binary, &microseconds),
+            read(oid, WireFormat::Binary, &microseconds),
             Ok(expected.clone())
         );
     }
     let days = 366_i32.to_be_bytes();
     assert_eq!(
-        read(1082, ValueFormat::Binary, &days),
+        read(1082, WireFormat::Binary, &days),
         Ok(at("2001-01-01").unwrap())
     );
     for days in [i32::MAX - 1, i32::MIN + 1] {
-        let found = read(1082, ValueFormat::Binary, &days.to_be_bytes());
+        let found = read(1082, WireFormat::Binary, &days.to_be_bytes());
         assert_eq!(found, Err("22008".into()));
     }
     let early = (TIMESTAMP_MIN_US - 1).to_be_bytes();
-    assert_eq!(read(1114, ValueFormat::Binary, &early), Err("22008".into()));
+    assert_eq!(read(1114, WireFormat::Binary, &early), Err("22008".into()));
 }
 
 #[test]
 fn texts_have_no_zero_byte() {
     assert_eq!(text(25, "a\0b"), Err("22021".into()));
-    assert_eq!(read(25, ValueFormat::Text, b"\xff"), Err("22021".into()));
-    assert_eq!(read(25, ValueFormat::Binary, b"a\0b"), Err("22P03".into()));
+    assert_eq!(read(25, WireFormat::Text, b"\xff"), Err("22021".into()));
+    assert_eq!(read(25, WireFormat::Binary, b"a\0b"), Err("22P03".into()));
 }
 
 #[test]
@@ -120,7 +121,7 @@ fn a_value_of_another_type_is_not_written() {
         &mut out,
         &value,
         Some(ColumnType::Int64),
-        ValueFormat::Binary,
+        WireFormat::Binary,
     );
     assert_eq!(written.unwrap_err().code, "XX000");
 }
@@ -143,7 +144,7 @@ proptest! {
     #[test]
     fn values_come_back_in_both_formats(value in values()) {
         let oid = oid(value.column_type());
-        for format in [ValueFormat::Text, ValueFormat::Binary] {
+        for format in [WireFormat::Text, WireFormat::Binary] {
             let bytes = written(&value, format);
             prop_assert_eq!(read(oid, format, &bytes), Ok(value.clone()));
         }
@@ -154,13 +155,13 @@ proptest! {
         oid in prop::sample::select(DECLARED.iter().map(|it| it.0).collect::<Vec<_>>()),
         bytes in any::<Vec<u8>>(),
     ) {
-        let _ = read(oid, ValueFormat::Text, &bytes);
-        let _ = read(oid, ValueFormat::Binary, &bytes);
+        let _ = read(oid, WireFormat::Text, &bytes);
+        let _ = read(oid, WireFormat::Binary, &bytes);
     }
 
     #[test]
     fn any_numeric_is_read_or_refused(words in prop::collection::vec(0_u16..10_000, 4..12)) {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
-        let _ = read(1700, ValueFormat::Binary, &bytes);
+        let _ = read(1700, WireFormat::Binary, &bytes);
     }
 }
