@@ -133,6 +133,9 @@ impl DeclaredType {
                 self.of_text(text)
             }
             WireFormat::Binary => match self.of_binary(bytes) {
+                None if self == DeclaredType::Stored(ColumnType::Text) => {
+                    Err(errors::not_utf8(number))
+                }
                 Some(value) => value,
                 None if bytes.len() < self.binary_len_min() => Err(errors::cut_off()),
                 None => Err(errors::invalid_binary(number)),

@@ -220,7 +220,7 @@ async fn settings_at_the_start_and_later() {
     let mut config = Config::new();
     let address = started.sql();
     config.user("ann").dbname("shop").application_name("test");
-    config.host(&address.ip().to_string()).port(address.port());
+    config.host(address.ip().to_string()).port(address.port());
     config.options("-c statement_timeout=1h -c search_path=public");
     let (client, connection) = config.connect(NoTls).await.unwrap();
     tokio::spawn(connection);
