@@ -184,7 +184,9 @@ fn judge(world: &mut World, outcome: &mut Outcome) {
     for (property, result) in checks {
         world.check(property, result);
     }
-    let ordered = cycles::none(&world.ledger, &world.tables, &world.shown);
+    let tables = world.tables.iter();
+    let tables: Vec<_> = tables.map(|it| (it.id, &*it.translation)).collect();
+    let ordered = cycles::none(&world.ledger, &tables, &world.shown);
     world.check("I19 all operations and reads have one order", ordered);
     if world.violation.is_none() {
         check_histories(world, &before, outcome);

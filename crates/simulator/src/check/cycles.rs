@@ -18,7 +18,7 @@ use protocol::transaction::RowCheck;
 
 use crate::ledger::Ledger;
 use crate::model::{GROUP, ID, Model, ModelRow, PartitionRange};
-use crate::world::SimulatedTable;
+use crate::workload::Translation;
 
 /// The time of an operation or a read, as its client saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Span {
     }
 }
 
-/// What a range shows of the versions of its rows.
+/// The meaning of the versions that a range shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShownVersions {
     /// The versions.
@@ -61,7 +61,7 @@ pub struct ShownRange {
     pub range: PartitionRange,
     /// The id of each row, and a version.
     pub rows: Vec<(i64, u64)>,
-    /// What the versions mean.
+    /// The meaning of the versions.
     pub versions: ShownVersions,
 }
 
@@ -81,7 +81,7 @@ pub struct ShownRequest {
 pub struct ShownRead {
     /// Its time.
     pub span: Span,
-    /// What it has shown.
+    /// The rows that it has shown.
     pub ranges: Vec<ShownRange>,
 }
 
@@ -98,7 +98,11 @@ pub struct Shown {
 ///
 /// # Errors
 /// Describes the shortest cycle that was found, or a read of what no operation has left.
-pub fn none(ledger: &Ledger, tables: &[SimulatedTable], shown: &Shown) -> Result<(), String> {
+pub fn none(
+    ledger: &Ledger,
+    tables: &[(TableId, &Translation)],
+    shown: &Shown,
+) -> Result<(), String> {
     let mut order = Order::default();
     let mut rows = Rows::default();
     let mut checked = Vec::new();
@@ -117,10 +121,10 @@ pub fn none(ledger: &Ledger, tables: &[SimulatedTable], shown: &Shown) -> Result
         }
         let node = order.add(span, format!("{operation:?}"));
         for ((table, pk), change) in &entry.changes {
-            let place = tables.iter().position(|known| known.id == *table);
+            let place = tables.iter().position(|(known, _)| known == table);
             let place = place.ok_or_else(|| format!("{table:?} is not known"))?;
             let row = change.new.as_ref();
-            let row = row.map(|row| tables[place].translation.parse(row));
+            let row = row.map(|row| tables[place].1.parse(row));
             let state = RowState {
                 version: change.version.0,
                 row: row.transpose()?,
@@ -140,24 +144,13 @@ pub fn none(ledger: &Ledger, tables: &[SimulatedTable], shown: &Shown) -> Result
     }
     for (node, requests) in checked {
         for request in requests {
-            for check in &request.checks {
-                if let Some(number) = rows.by_pk.get(&(check.table, check.pk.clone())) {
-                    let row = &rows.all[*number];
-                    let version = check.version.map(|version| version.0);
-                    let shows = |state: &RowState| state.present_version() == version;
-                    order.reads(node, row, shows)?;
-                }
-            }
-            for range in &request.ranges {
-                let model = &tables[range.table].translation.model;
-                order.reads_range(node, &rows, (model, range))?;
-            }
+            order.checks(node, request, (&rows, tables))?;
         }
     }
     for read in &shown.reads {
         let node = order.add(read.span, format!("a read of {:?}", read.ranges));
         for range in &read.ranges {
-            let model = &tables[range.table].translation.model;
+            let model = &tables[range.table].1.model;
             order.reads_range(node, &rows, (model, range))?;
         }
     }
@@ -228,7 +221,7 @@ impl Rows {
     }
 }
 
-/// What must come before what.
+/// The order in which operations and reads must come.
 #[derive(Debug, Default)]
 struct Order {
     spans: Vec<Span>,
@@ -258,7 +251,7 @@ impl Order {
         row: &Row,
         shows: impl Fn(&RowState) -> bool,
     ) -> Result<(), String> {
-        // What an operation reads is the state before its own change.
+        // An operation reads the state before its own change.
         let own = row
             .states
             .iter()
@@ -279,6 +272,26 @@ impl Order {
         }
         if let Some(next) = row.states.get(last + 1).and_then(|state| state.writer) {
             self.before(node, next, "does not show");
+        }
+        Ok(())
+    }
+
+    /// Notes the rows and ranges that a committed transaction has checked.
+    fn checks(
+        &mut self,
+        node: usize,
+        request: &ShownRequest,
+        (rows, tables): (&Rows, &[(TableId, &Translation)]),
+    ) -> Result<(), String> {
+        for check in &request.checks {
+            if let Some(number) = rows.by_pk.get(&(check.table, check.pk.clone())) {
+                let version = check.version.map(|version| version.0);
+                let shows = |state: &RowState| state.present_version() == version;
+                self.reads(node, &rows.all[*number], shows)?;
+            }
+        }
+        for range in &request.ranges {
+            self.reads_range(node, rows, (&tables[range.table].1.model, range))?;
         }
         Ok(())
     }

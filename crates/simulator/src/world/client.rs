@@ -676,25 +676,17 @@ impl World {
             return;
         }
         let SubmittedOperation { history, table } = submitted;
+        if let Some(history) = history {
+            self.note_pages(table, history, &outcome);
+        }
         let seen = match outcome {
             SessionOutcome::Executed(result) => match result.of_one_change() {
                 // The model knows no foreign keys: nothing was changed.
                 result if is_violated_reference(&result) => Ok(Some(Observation::Nothing)),
                 result => self.tables[table].translation.seen(&result).map(Some),
             },
-            SessionOutcome::Rows(page) => {
-                if let Some(history) = history {
-                    self.note_read(&[(table, history, &[vec![page.clone()]])]);
-                }
-                self.rows(table, &page).map(Some)
-            }
-            SessionOutcome::Moment(pages) => {
-                if let Some(history) = history {
-                    self.note_range(table, history, &pages.ranges);
-                    self.note_read(&[(table, history, &pages.ranges)]);
-                }
-                self.ranges(table, &pages.ranges).map(Some)
-            }
+            SessionOutcome::Rows(page) => self.rows(table, &page).map(Some),
+            SessionOutcome::Moment(pages) => self.ranges(table, &pages.ranges).map(Some),
             SessionOutcome::NoMoment => Ok(Some(Observation::Nothing)),
             SessionOutcome::Failed(SessionFailure::PlaceGone { .. }) if self.has_changed(table) => {
                 Ok(Some(Observation::Nothing))

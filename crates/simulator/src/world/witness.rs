@@ -1,8 +1,9 @@
-//! What clients send and see is noted for the order of all operations and reads (`check::cycles`).
+//! Notes the requests and reads of clients for the order of all of them (`check::cycles`).
 
 use protocol::identity::RequestId;
 use protocol::message::{Request, RowPage};
 use protocol::transaction::RangeCheck;
+use session::SessionOutcome;
 
 use crate::check::cycles::{ShownRange, ShownRead, ShownRequest, ShownVersions, Span};
 use crate::model::{ID, PartitionRange, WorkloadOperation};
@@ -69,6 +70,20 @@ impl World {
         };
         let client = self.clients.get_mut(&number).expect("callers have it");
         client.checked_ranges.push((check.clone(), shown));
+    }
+
+    /// Notes the pages of a read that has ended.
+    pub(super) fn note_pages(&mut self, table: usize, history: usize, outcome: &SessionOutcome) {
+        match outcome {
+            SessionOutcome::Rows(page) => {
+                self.note_read(&[(table, history, &[vec![page.clone()]])]);
+            }
+            SessionOutcome::Moment(pages) => {
+                self.note_range(table, history, &pages.ranges);
+                self.note_read(&[(table, history, &pages.ranges)]);
+            }
+            _ => {}
+        }
     }
 
     /// Notes a read that has ended: of each table the place in the history, and the pages of each

@@ -435,7 +435,7 @@ fn thin(count: usize) -> (SqlSession<Model>, SqlSession<Model>) {
 #[test]
 fn a_range_of_a_thin_index_shows_own_changes_and_is_compared() {
     let sevens = "SELECT id, n FROM t WHERE a = 7 AND n < 5 ORDER BY id";
-    // What another transaction changes meanwhile, and whether the commit fails.
+    // A change of another transaction meanwhile, and whether the commit fails.
     for (meanwhile, fails) in [
         ("UPDATE t SET n = n + 1 WHERE id = 3", false),
         ("UPDATE t SET a = 6 WHERE id = 3", false),

@@ -6,8 +6,8 @@
 //! fails with SQLSTATE 40001 if one of them has changed.
 //!
 //! A statement can read more rows than a commit can compare. If nothing is changed yet, the
-//! transaction only reads from then on: it reads a snapshot in which everything is as it has read it
-//! so far.
+//! transaction only reads from then on: it reads a snapshot in which everything is as it has read
+//! it so far.
 //!
 //! A change that a statement has reported as done must apply at the commit as well. It is evaluated
 //! there, so that two transactions can add to the same number. A transaction that only reads uses
@@ -491,8 +491,8 @@ impl<P> Block<P> {
         Ok(())
     }
 
-    /// Returns whether the transaction can go on as one that only reads: it has changed nothing, and
-    /// this statement, which has just failed, only reads more than a commit can compare.
+    /// Returns whether the transaction can go on as one that only reads: it has changed nothing,
+    /// and this statement, which has just failed, only reads more than a commit can compare.
     fn can_only_read(&self, statement: &Statement) -> bool {
         let work = self.work();
         let reads = matches!(statement, Statement::Select(_));
