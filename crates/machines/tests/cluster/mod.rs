@@ -739,6 +739,11 @@ fn describe_fill(message: &PeerMessage) -> String {
         PeerMessage::CopiedCompletions {
             of, completions, ..
         } => format!("{} completions for {}", completions.len(), cell(of)),
+        PeerMessage::Transaction(message) => {
+            let text = format!("{:?}", message.content);
+            let kind: String = text.chars().take_while(|it| it.is_alphanumeric()).collect();
+            format!("transaction: {kind}")
+        }
         _ => panic!("all others are described elsewhere"),
     }
 }
