@@ -23,6 +23,7 @@ use protocol::identity::{
 };
 use protocol::message::{CoordinatorRequest, PeerHeader, PeerMessage, Reply, Request, SealStage};
 use protocol::record::Record;
+use protocol::transaction::TransactionMessage;
 
 pub struct Node {
     pub machine: Option<CoreMachine>,
@@ -739,13 +740,15 @@ fn describe_fill(message: &PeerMessage) -> String {
         PeerMessage::CopiedCompletions {
             of, completions, ..
         } => format!("{} completions for {}", completions.len(), cell(of)),
-        PeerMessage::Transaction(message) => {
-            let text = format!("{:?}", message.content);
-            let kind: String = text.chars().take_while(|it| it.is_alphanumeric()).collect();
-            format!("transaction: {kind}")
-        }
+        PeerMessage::Transaction(message) => describe_transaction(message),
         _ => panic!("all others are described elsewhere"),
     }
+}
+
+fn describe_transaction(message: &TransactionMessage) -> String {
+    let text = format!("{:?}", message.content);
+    let kind = text.split([' ', '(']).next().unwrap_or_default();
+    format!("transaction: {kind}")
 }
 
 pub fn describe_result(result: &protocol::operation::RequestResult) -> String {
