@@ -179,7 +179,7 @@ impl<S: Store> ClientSession<S> {
             None => errors::report(&fault, text, StatementScope::Statement),
         })?;
         let mut statement = called.unwrap_or_else(|| stored.statement.clone());
-        let tolerance = self.prepare_table(stored, &mut statement)?;
+        let tolerance = self.prepare_table(stored, &mut statement).await?;
         let warning = self.warning(&statement);
         let may_change = (kind.writes() && self.sql.transaction().is_none()) || kind.defines();
         let outcome = match wanted {
@@ -359,7 +359,7 @@ impl<S: Store> ClientSession<S> {
 
     /// Lets a new table survive as many failures as the servers allow, up to the default, unless
     /// the statement says how many. Returns a notice if they are fewer than the default.
-    fn prepare_table(
+    async fn prepare_table(
         &self,
         stored: &StoredStatement,
         statement: &mut Statement,
@@ -371,7 +371,10 @@ impl<S: Store> ClientSession<S> {
         else {
             return Ok(None);
         };
-        let configuration = self.sql.store().configuration();
+        // Servers and tables may have come since the last statement.
+        let store = self.sql.store();
+        let newest = store.refresh().await;
+        let configuration = newest.unwrap_or_else(|_| store.configuration());
         let name = &schema.name;
         if configuration.table_named(name).is_some() && !*if_not_exists {
             let text = format!("relation \"{name}\" already exists");
