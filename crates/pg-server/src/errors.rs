@@ -182,6 +182,25 @@ pub fn report(fault: &SqlError, text: &str, scope: StatementScope) -> Report {
                 .detail(format!("Key {key} already exists.{done}"))
                 .about(about(table, constraint))
         }
+        SqlError::CheckFailed {
+            table,
+            constraint,
+            done,
+        } => {
+            let text = format!(
+                "new row for relation \"{table}\" violates check constraint \"{constraint}\""
+            );
+            let report = error("23514", text).about(about(table, constraint.clone()));
+            match done.of > 1 {
+                true => report.detail(done.to_string().trim_start()),
+                false => report,
+            }
+        }
+        SqlError::ForeignKey {
+            message,
+            detail,
+            done,
+        } => error("23503", message.clone()).detail(format!("{detail}{done}")),
         SqlError::NotDense { table, index, .. } => {
             plain("23514").about(about(table, index.clone()))
         }

@@ -367,6 +367,7 @@ impl<S: Store> ClientSession<S> {
         let Statement::CreateTable {
             schema,
             if_not_exists,
+            ..
         } = statement
         else {
             return Ok(None);

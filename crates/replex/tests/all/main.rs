@@ -13,6 +13,8 @@ mod bench;
 mod buffer;
 mod chaos;
 mod client;
+#[cfg(feature = "proxy")]
+mod constraints_postgres;
 mod covers;
 mod degraded;
 mod demo;
@@ -20,6 +22,7 @@ mod entries;
 mod estimates;
 mod etcd;
 mod folders;
+mod foreign_keys;
 mod frames;
 #[cfg(feature = "proxy")]
 mod front_door;

@@ -1,0 +1,183 @@
+//! Foreign keys against real servers: sessions insert rows that refer to rows which other sessions
+//! delete, a server is killed meanwhile, and no row ever refers to a row that does not exist.
+
+use std::collections::BTreeSet;
+
+use client::{Client, ConnectOptions, RequestResult, TransactionResult};
+use placement::Value;
+use protocol::transaction::{AbortReason, ReferenceFault};
+use sql::{SqlError, SqlSession, StatementOutcome};
+use tokio::task::JoinSet;
+
+use crate::support;
+use crate::support::noise::Noise;
+
+const SESSIONS: u64 = 5;
+const STATEMENTS: usize = 60;
+const PARENTS: u64 = 6;
+const SEED_DEFAULT: u64 = 0x5eed_0057;
+
+const SETUP: &str = "
+    CREATE TABLE p (id bigint PRIMARY KEY, n bigint NOT NULL)
+        WITH (partitions = 6, failures_tolerated = 1);
+    CREATE TABLE c (id bigint PRIMARY KEY, p bigint REFERENCES p, INDEX by_p (p))
+        WITH (partitions = 6, failures_tolerated = 1);";
+
+async fn numbers(session: &mut SqlSession<Client>, text: &str) -> Result<Vec<Vec<i64>>, SqlError> {
+    let outcomes = session.run_text(text).await.map_err(|it| it.error)?;
+    let Some(StatementOutcome::Rows(rows)) = outcomes.into_iter().next_back() else {
+        return Ok(Vec::new());
+    };
+    let number = |value: &Value| match value {
+        Value::Int64(number) => *number,
+        other => panic!("{other:?} is no number"),
+    };
+    let rows = rows.rows.iter();
+    Ok(rows.map(|row| row.iter().map(number).collect()).collect())
+}
+
+/// A random change. Half of the deletions and insertions are parts of transactions.
+fn change(noise: &mut Noise, id: u64) -> String {
+    let parent = noise.below(PARENTS);
+    let change = match noise.below(8) {
+        0..3 => format!("INSERT INTO c VALUES ({id}, {parent})"),
+        3 => format!(
+            "UPDATE c SET p = {parent} WHERE id = {}",
+            noise.below(id.max(1))
+        ),
+        4 => format!("DELETE FROM c WHERE p = {parent}"),
+        5 => format!("DELETE FROM p WHERE id = {parent}"),
+        6 => format!("UPDATE p SET n = n + 1 WHERE id = {parent}"),
+        _ => format!("INSERT INTO p VALUES ({parent}, 0) ON CONFLICT (id) DO NOTHING"),
+    };
+    match noise.below(2) {
+        0 => change,
+        _ => format!("BEGIN; UPDATE p SET n = n + 1 WHERE id = {parent}; {change}; COMMIT"),
+    }
+}
+
+/// Runs random changes. Returns how many have been done, and how many foreign keys have refused.
+async fn session(client: Client, number: u64, mut noise: Noise) -> (usize, usize) {
+    let mut session = SqlSession::new(client);
+    let (mut done, mut refused) = (0, 0);
+    for turn in 0..STATEMENTS {
+        let id = 1000 * (number + 1) + turn as u64;
+        match numbers(&mut session, &change(&mut noise, id)).await {
+            Ok(_) => done += 1,
+            Err(SqlError::ForeignKey { .. }) => refused += 1,
+            Err(SqlError::Serialization { .. } | SqlError::Conflict { .. }) => {}
+            Err(SqlError::Store { .. } | SqlError::Transaction { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+        if session.transaction().is_some() {
+            numbers(&mut session, "ROLLBACK").await.unwrap();
+        }
+    }
+    (done, refused)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_row_refers_to_a_row_that_others_delete() {
+    let seed = support::setting("REPLEX_FOREIGN_KEYS_SEED", SEED_DEFAULT);
+    println!("REPLEX_FOREIGN_KEYS_SEED={seed}");
+    let mut noise = Noise::new(seed);
+    let mut cluster = support::cluster(4).await;
+    let client = Client::connect(ConnectOptions::new([cluster.coordinator_address()]));
+    let client = client.await.unwrap();
+    let mut observer = SqlSession::new(client.clone());
+    observer.run_text(SETUP).await.unwrap();
+    let mut sessions = JoinSet::new();
+    for number in 0..SESSIONS {
+        let noise = Noise::new(noise.next());
+        sessions.spawn(session(client.clone(), number, noise));
+    }
+    let killed = noise.below(4) as usize;
+    cluster.kill(killed).await.unwrap();
+    cluster.restart(killed).await.unwrap();
+    let (mut done, mut refused) = (0, 0);
+    while let Some(ended) = sessions.join_next().await {
+        let (more_done, more_refused) = ended.unwrap();
+        done += more_done;
+        refused += more_refused;
+    }
+    cluster.wait_until_serving().await.unwrap();
+    let parents = numbers(&mut observer, "SELECT id FROM p ORDER BY id").await;
+    let parents: BTreeSet<i64> = parents.unwrap().iter().map(|row| row[0]).collect();
+    let read = "SELECT id, p FROM c WHERE p IS NOT NULL ORDER BY id";
+    let children = numbers(&mut observer, read).await.unwrap();
+    for child in &children {
+        assert!(parents.contains(&child[1]), "{child:?} refers to no row");
+    }
+    println!(
+        "{done} done, {refused} refused, {} children",
+        children.len()
+    );
+    assert!(done >= 50, "{done} were done");
+    assert!(refused >= 5, "{refused} were refused");
+    cluster.check_processes().unwrap();
+}
+
+/// The native client states no checks, also one that had the tables before the foreign key.
+#[tokio::test]
+async fn native_clients_are_bound_by_foreign_keys() {
+    let cluster = support::cluster(3).await;
+    let options = ConnectOptions::new([cluster.coordinator_address()]);
+    let old = Client::connect(options.clone()).await.unwrap();
+    let mut session = SqlSession::new(Client::connect(options).await.unwrap());
+    let (parent, child) = SETUP.split_once(';').unwrap();
+    session.run_text(parent).await.unwrap();
+    old.refresh().await.unwrap();
+    let p = old.table("p").await.unwrap();
+    let number = Value::Int64;
+    let applied = |result: &RequestResult| matches!(result, RequestResult::Applied { .. });
+    assert!(applied(&p.insert(&[number(1), number(0)]).await.unwrap()));
+    // This client does not know of the child yet.
+    session.run_text(child).await.unwrap();
+    session
+        .run_text("INSERT INTO c VALUES (1, 1)")
+        .await
+        .unwrap();
+    let fault = |result: &TransactionResult| match result {
+        TransactionResult::Aborted {
+            reason: AbortReason::ReferenceViolated(violation),
+            ..
+        } => violation.fault,
+        other => panic!("{other:?}"),
+    };
+    let refused = p.delete(&[number(1)], None).await.unwrap();
+    let RequestResult::Transaction(result) = &refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(fault(result), ReferenceFault::HasChildren);
+    assert_eq!(
+        p.explain(&refused),
+        "update or delete on table \"p\" violates foreign key constraint \"c_p_fkey\" on table \
+         \"c\": Key (id)=(1) is still referenced from table \"c\"."
+    );
+    let c = old.table("c").await.unwrap();
+    let refused = c.insert(&[number(2), number(7)]).await.unwrap();
+    let RequestResult::Transaction(result) = &refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(fault(result), ReferenceFault::NoParent);
+    assert!(applied(&c.insert(&[number(2), Value::Null]).await.unwrap()));
+    let mut both = old.transaction();
+    both.insert(&p, &[number(7), number(0)]).unwrap();
+    both.insert(&c, &[number(3), number(7)]).unwrap();
+    let committed = both.commit().await.unwrap();
+    assert!(matches!(committed, TransactionResult::Committed { .. }));
+    let mut moved = old.transaction();
+    moved.set(&c, &[number(1)], "p", number(7)).unwrap();
+    moved.delete(&p, &[number(1)], None).unwrap();
+    let committed = moved.commit().await.unwrap();
+    assert!(
+        matches!(committed, TransactionResult::Committed { .. }),
+        "{committed:?}"
+    );
+    let mut alone = old.transaction();
+    alone.delete(&p, &[number(7)], None).unwrap();
+    assert_eq!(
+        fault(&alone.commit().await.unwrap()),
+        ReferenceFault::HasChildren
+    );
+}
