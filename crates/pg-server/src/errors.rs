@@ -139,6 +139,7 @@ pub fn syntax(fault: &SyntaxError, text: &str) -> Report {
     error(SYNTAX_ERROR, format!("syntax error: {}", fault.message)).at(position)
 }
 
+// tidy: long — a dispatching match over the errors.
 /// Returns the report of an error. `text` is the string of the statement.
 pub fn report(fault: &SqlError, text: &str, scope: StatementScope) -> Report {
     let plain = |code: &str| error(code, fault.to_string());

@@ -85,6 +85,8 @@ async fn scripts_print_their_golden_output() {
         "alter_index",
         "ranged",
         "transactions",
+        "checks",
+        "foreign_keys",
     ] {
         check(&cluster, name);
     }

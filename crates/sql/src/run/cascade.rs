@@ -36,6 +36,9 @@ pub(super) async fn delete<S: Store>(
     loop {
         attempts += 1;
         let changes = all_changes(reading, table, &mutations, &not_applied).await?;
+        if changes.is_empty() {
+            return Ok(0);
+        }
         check_size(&changes, &[], &[]).map_err(SqlError::transaction)?;
         let result = reading
             .store
