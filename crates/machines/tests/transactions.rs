@@ -261,10 +261,11 @@ fn the_check_of_a_range_fails_while_another_transaction_has_voted_in_it() {
         let content = TransactionContent::Check {
             checks: Vec::new(),
             ranges: vec![(0, range)],
+            references: Vec::new(),
         };
         let mut answers = contents(it.coordinator(2, content));
         answers.find_map(|content| match content {
-            TransactionContent::Checked { passed, failed } => Some((passed, failed)),
+            TransactionContent::Checked { passed, failed, .. } => Some((passed, failed)),
             _ => None,
         })
     };
