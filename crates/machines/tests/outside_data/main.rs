@@ -17,6 +17,7 @@ use std::sync::Arc;
 use machines::core::{
     ClientId, CoreIdentity, CoreInput, CoreLimits, CoreMachine, CoreOutput, HOLD_US_MAX,
 };
+use placement::TableConstraints;
 use placement::tables::MemoryTables;
 use proptest::prelude::*;
 use protocol::codec::Bytes;
@@ -46,6 +47,8 @@ fn configuration() -> Configuration {
     let mut configuration = samples::configuration();
     for table in configuration.tables.iter_mut() {
         table.sealing = None;
+        // Rows that are drawn would violate them.
+        table.schema.constraints = TableConstraints::default();
     }
     for places in &mut configuration.tables[0].placement {
         for place in places {

@@ -25,7 +25,7 @@ INSERT INTO workers VALUES (7, 3, NULL) ON CONFLICT DO NOTHING;
 UPDATE teams SET name = 'crimson' WHERE id = 1;
 DELETE FROM teams WHERE id = 1;
 DELETE FROM teams WHERE id = 2;
-DELETE FROM teams WHERE id >= 1;
+DELETE FROM teams WHERE id >= 3;
 DELETE FROM workers WHERE id = 1;
 DELETE FROM workers WHERE id IN (1, 2, 3);
 DELETE FROM workers WHERE id = 4;

@@ -17,9 +17,10 @@ use crate::support::raw_client::{Messages, RawClient};
 
 const SEEDS: Range<u64> = 0..40;
 const SEEDS_OF_RUN: &str = "REPLEX_FRONT_DOOR_HOSTILE_SEEDS";
-/// The idle clients whose memory is measured, and what each may take.
+/// The idle clients whose memory is measured, and the most that each may take: a buffer that is not
+/// given back would take more. Resident memory also has what the allocator keeps for other threads.
 const IDLE_CLIENTS: u64 = 400;
-const IDLE_CLIENT_BYTES_MAX: u64 = 20_000;
+const IDLE_CLIENT_BYTES_MAX: u64 = 40_000;
 
 #[tokio::test]
 async fn a_wrong_cancel_key_has_no_effect() {
