@@ -1,6 +1,6 @@
 //! Writes the messages of a server.
 //!
-//! Each function appends one message to `out`. [`message::write_ready`] and
+//! Each function appends one message to `out`. [`crate::message::write_ready`] and
 //! [`Report::write`](crate::report::Report::write) write the two messages that the proxy makes as
 //! well.
 
