@@ -6,12 +6,9 @@
 
 use std::ops::Range;
 
-use client::{Client, ConnectOptions};
-use pg_local::Postgres;
-use sql::SqlSession;
-
-use super::ranges_postgres::{ask_postgres, ask_store, connect, seeds};
-use crate::support::{self, drawn_ranges::Draw};
+use super::ranges_postgres::{ask_postgres, seeds};
+use crate::support::both::Both;
+use crate::support::drawn_ranges::Draw;
 
 const SEEDS: Range<u64> = 0..8;
 const SEEDS_OF_RUN: &str = "REPLEX_CONSTRAINT_SEEDS";
@@ -75,78 +72,39 @@ fn statement(random: &mut Draw) -> String {
     }
 }
 
-struct Both {
-    store: SqlSession<Client>,
-    postgres: tokio_postgres::Client,
-    seed: u64,
-    log: Vec<String>,
-}
-
-impl Both {
-    /// Asks both. Returns whether the statement has worked, in both.
-    async fn run(&mut self, text: &str) -> bool {
-        self.log.push(text.to_owned());
-        let ours = ask_store(&mut self.store, text).await;
-        let theirs = ask_postgres(&self.postgres, text).await;
-        let words = ["BEGIN", "COMMIT", "ROLLBACK", "CREATE", "DROP"];
-        let is_control = words.iter().any(|word| text.starts_with(word));
-        let is_same = match is_control {
-            true => ours.is_some() == theirs.is_some(),
-            false => ours == theirs,
-        };
-        assert!(
-            is_same,
-            "seed {}: the store answers {ours:?}, PostgreSQL {theirs:?}, after\n{}",
-            self.seed,
-            self.log.join(";\n")
-        );
-        ours.is_some()
+/// Runs some statements, perhaps as a transaction. Returns how many have worked.
+async fn step(both: &mut Both, random: &mut Draw) -> usize {
+    if !random.one_in(3) {
+        return usize::from(both.run(&statement(random)).await);
     }
-
-    /// Runs some statements, perhaps as a transaction. Returns how many have worked.
-    async fn step(&mut self, random: &mut Draw) -> usize {
-        if !random.one_in(3) {
-            return usize::from(self.run(&statement(random)).await);
+    let mut worked = 0;
+    both.run("BEGIN").await;
+    for _ in 0..1 + random.below(4) {
+        if !both.run(&statement(random)).await {
+            both.run("ROLLBACK").await;
+            return worked;
         }
-        let mut worked = 0;
-        self.run("BEGIN").await;
-        for _ in 0..1 + random.below(4) {
-            if !self.run(&statement(random)).await {
-                self.run("ROLLBACK").await;
-                return worked;
-            }
-            worked += 1;
-        }
-        let end = ["COMMIT", "COMMIT", "ROLLBACK"][random.below(3)];
-        self.run(end).await;
-        worked
+        worked += 1;
     }
+    let end = ["COMMIT", "COMMIT", "ROLLBACK"][random.below(3)];
+    both.run(end).await;
+    worked
 }
 
 #[tokio::test]
 async fn constraints_refuse_and_act_as_those_of_postgresql() {
-    if !support::postgres_is_there() {
+    let Some(mut both) = Both::start().await else {
         return;
-    }
-    let server = Postgres::start(&[]).unwrap();
-    let cluster = support::cluster(3).await;
-    let options = ConnectOptions::new([cluster.coordinator_address()]);
-    let mut both = Both {
-        store: SqlSession::new(Client::connect(options).await.unwrap()),
-        postgres: connect(&server).await,
-        seed: 0,
-        log: Vec::new(),
     };
     let (mut worked, mut left, seeds) = (0, 0, seeds(SEEDS_OF_RUN, SEEDS));
     for seed in seeds.clone() {
-        println!("seed {seed}");
         let mut random = Draw(seed);
-        (both.seed, both.log) = (seed, Vec::new());
+        both.begin(seed);
         for definition in definitions(&mut random) {
             assert!(both.run(&definition).await, "{definition}");
         }
         for _ in 0..STEPS {
-            worked += both.step(&mut random).await;
+            worked += step(&mut both, &mut random).await;
             for (table, key) in TABLES {
                 both.run(&format!("SELECT * FROM {table} ORDER BY {key}"))
                     .await;

@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use client::{Client, ConnectOptions, RequestResult, TransactionResult};
 use placement::Value;
 use protocol::transaction::{AbortReason, ReferenceFault};
-use sql::{SqlError, SqlSession, StatementOutcome};
-use tokio::task::JoinSet;
+use sql::{SqlError, SqlSession};
 
 use crate::support;
 use crate::support::noise::Noise;
+use crate::support::sessions::{EndedSessions, beside_a_kill, numbers};
 
 const SESSIONS: u64 = 5;
 const STATEMENTS: usize = 60;
@@ -22,19 +22,6 @@ const SETUP: &str = "
         WITH (partitions = 6, failures_tolerated = 1);
     CREATE TABLE c (id bigint PRIMARY KEY, p bigint REFERENCES p, INDEX by_p (p))
         WITH (partitions = 6, failures_tolerated = 1);";
-
-async fn numbers(session: &mut SqlSession<Client>, text: &str) -> Result<Vec<Vec<i64>>, SqlError> {
-    let outcomes = session.run_text(text).await.map_err(|it| it.error)?;
-    let Some(StatementOutcome::Rows(rows)) = outcomes.into_iter().next_back() else {
-        return Ok(Vec::new());
-    };
-    let number = |value: &Value| match value {
-        Value::Int64(number) => *number,
-        other => panic!("{other:?} is no number"),
-    };
-    let rows = rows.rows.iter();
-    Ok(rows.map(|row| row.iter().map(number).collect()).collect())
-}
 
 /// A random change. Half of the deletions and insertions are parts of transactions.
 fn change(noise: &mut Noise, id: u64) -> String {
@@ -78,29 +65,14 @@ async fn session(client: Client, number: u64, mut noise: Noise) -> (usize, usize
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_row_refers_to_a_row_that_others_delete() {
-    let seed = support::setting("REPLEX_FOREIGN_KEYS_SEED", SEED_DEFAULT);
-    println!("REPLEX_FOREIGN_KEYS_SEED={seed}");
-    let mut noise = Noise::new(seed);
-    let mut cluster = support::cluster(4).await;
-    let client = Client::connect(ConnectOptions::new([cluster.coordinator_address()]));
-    let client = client.await.unwrap();
-    let mut observer = SqlSession::new(client.clone());
-    observer.run_text(SETUP).await.unwrap();
-    let mut sessions = JoinSet::new();
-    for number in 0..SESSIONS {
-        let noise = Noise::new(noise.next());
-        sessions.spawn(session(client.clone(), number, noise));
-    }
-    let killed = noise.below(4) as usize;
-    cluster.kill(killed).await.unwrap();
-    cluster.restart(killed).await.unwrap();
-    let (mut done, mut refused) = (0, 0);
-    while let Some(ended) = sessions.join_next().await {
-        let (more_done, more_refused) = ended.unwrap();
-        done += more_done;
-        refused += more_refused;
-    }
-    cluster.wait_until_serving().await.unwrap();
+    let seed = ("REPLEX_FOREIGN_KEYS_SEED", SEED_DEFAULT);
+    let EndedSessions {
+        mut cluster,
+        mut observer,
+        results,
+    } = beside_a_kill(seed, SETUP, SESSIONS, session).await;
+    let done: usize = results.iter().map(|(done, _)| done).sum();
+    let refused: usize = results.iter().map(|(_, refused)| refused).sum();
     let parents = numbers(&mut observer, "SELECT id FROM p ORDER BY id").await;
     let parents: BTreeSet<i64> = parents.unwrap().iter().map(|row| row[0]).collect();
     let read = "SELECT id, p FROM c WHERE p IS NOT NULL ORDER BY id";

@@ -2,13 +2,11 @@
 //! not be overdrawn although each transaction takes from one of its accounts only (write skew), and
 //! has a limited number of accounts (phantoms). A server is killed meanwhile.
 
-use client::{Client, ConnectOptions};
-use placement::Value;
-use sql::{SqlError, SqlSession, StatementOutcome};
-use tokio::task::JoinSet;
+use client::Client;
+use sql::{SqlError, SqlSession};
 
-use crate::support;
 use crate::support::noise::Noise;
+use crate::support::sessions::{EndedSessions, beside_a_kill, numbers};
 
 const SESSIONS: u64 = 4;
 const TRANSACTIONS: usize = 40;
@@ -23,25 +21,6 @@ const SETUP: &str = "
         WITH (partitions = 6, failures_tolerated = 1);
     INSERT INTO accounts VALUES (1, 0, 500), (2, 0, 500), (3, 1, 500), (4, 1, 500);";
 
-type Numbers = Vec<Vec<i64>>;
-
-/// Runs one statement. Returns the numbers of its rows.
-async fn run(session: &mut SqlSession<Client>, text: &str) -> Result<Numbers, SqlError> {
-    let outcomes = session
-        .run_text(text)
-        .await
-        .map_err(|failed| failed.error)?;
-    let Some(StatementOutcome::Rows(rows)) = outcomes.into_iter().next_back() else {
-        return Ok(Vec::new());
-    };
-    let number = |value: &Value| match value {
-        Value::Int64(number) => *number,
-        other => panic!("{other:?} is no number"),
-    };
-    let rows = rows.rows.iter();
-    Ok(rows.map(|row| row.iter().map(number).collect()).collect())
-}
-
 /// Takes from a group's accounts as long as the group has enough, or adds an account as long as it
 /// has few. Returns whether the transaction has certainly committed.
 async fn transact(
@@ -50,29 +29,29 @@ async fn transact(
     id: i64,
 ) -> Result<bool, SqlError> {
     let group = noise.below(GROUPS);
-    run(session, "BEGIN").await?;
+    numbers(session, "BEGIN").await?;
     let read = format!("SELECT id, balance FROM accounts WHERE grp = {group} ORDER BY id");
-    let accounts = run(session, &read).await?;
+    let accounts = numbers(session, &read).await?;
     if noise.below(3) == 0 && accounts.len() < ACCOUNTS_MAX {
         let insert = format!("INSERT INTO accounts VALUES ({id}, {group}, 100)");
-        run(session, &insert).await?;
+        numbers(session, &insert).await?;
         let taken = format!("INSERT INTO taken VALUES ({id}, -100)");
-        run(session, &taken).await?;
+        numbers(session, &taken).await?;
     } else {
         let whole: i64 = accounts.iter().map(|account| account[1]).sum();
         let amount = noise.below(150) as i64 + 1;
         if whole < amount {
-            run(session, "ROLLBACK").await?;
+            numbers(session, "ROLLBACK").await?;
             return Ok(false);
         }
         let account = accounts[noise.below(accounts.len() as u64) as usize][0];
         let update =
             format!("UPDATE accounts SET balance = balance - {amount} WHERE id = {account}");
-        run(session, &update).await?;
+        numbers(session, &update).await?;
         let taken = format!("INSERT INTO taken VALUES ({id}, {amount})");
-        run(session, &taken).await?;
+        numbers(session, &taken).await?;
     }
-    run(session, "COMMIT").await?;
+    numbers(session, "COMMIT").await?;
     Ok(true)
 }
 
@@ -94,7 +73,7 @@ async fn session(client: Client, number: u64, mut noise: Noise) -> (Vec<i64>, us
                 assert!(is_expected, "{error}");
                 again += usize::from(matches!(error, SqlError::Serialization { .. }));
                 // After a commit that has failed there is nothing to roll back.
-                run(&mut session, "ROLLBACK").await.unwrap();
+                numbers(&mut session, "ROLLBACK").await.unwrap();
             }
         }
     }
@@ -103,31 +82,16 @@ async fn session(client: Client, number: u64, mut noise: Noise) -> (Vec<i64>, us
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_transactions_keep_rules_that_need_a_serial_order() {
-    let seed = support::setting("REPLEX_SQL_SESSIONS_SEED", SEED_DEFAULT);
-    println!("REPLEX_SQL_SESSIONS_SEED={seed}");
-    let mut noise = Noise::new(seed);
-    let mut cluster = support::cluster(4).await;
-    let client = Client::connect(ConnectOptions::new([cluster.coordinator_address()]));
-    let client = client.await.unwrap();
-    let mut observer = SqlSession::new(client.clone());
-    observer.run_text(SETUP).await.unwrap();
-    let mut sessions = JoinSet::new();
-    for number in 0..SESSIONS {
-        let noise = Noise::new(noise.next());
-        sessions.spawn(session(client.clone(), number, noise));
-    }
-    let killed = noise.below(4) as usize;
-    cluster.kill(killed).await.unwrap();
-    cluster.restart(killed).await.unwrap();
-    let (mut committed, mut again) = (Vec::new(), 0);
-    while let Some(ended) = sessions.join_next().await {
-        let (ids, conflicts) = ended.unwrap();
-        committed.extend(ids);
-        again += conflicts;
-    }
-    cluster.wait_until_serving().await.unwrap();
+    let seed = ("REPLEX_SQL_SESSIONS_SEED", SEED_DEFAULT);
+    let EndedSessions {
+        mut cluster,
+        mut observer,
+        results,
+    } = beside_a_kill(seed, SETUP, SESSIONS, session).await;
+    let committed: Vec<i64> = results.iter().flat_map(|(ids, _)| ids).copied().collect();
+    let again: usize = results.iter().map(|(_, again)| again).sum();
     let read = "SELECT grp, balance FROM accounts WHERE id >= 0 ORDER BY id";
-    let accounts = run(&mut observer, read).await.unwrap();
+    let accounts = numbers(&mut observer, read).await.unwrap();
     for group in 0..GROUPS as i64 {
         let own = accounts.iter().filter(|account| account[0] == group);
         let balances: Vec<i64> = own.map(|account| account[1]).collect();
@@ -140,7 +104,7 @@ async fn concurrent_transactions_keep_rules_that_need_a_serial_order() {
             "group {group} has {balances:?}"
         );
     }
-    let taken = run(
+    let taken = numbers(
         &mut observer,
         "SELECT id, amount FROM taken WHERE id >= 0 ORDER BY id",
     )

@@ -6,12 +6,9 @@
 
 use std::ops::Range;
 
-use client::{Client, ConnectOptions};
-use pg_local::Postgres;
-use sql::SqlSession;
-
-use super::ranges_postgres::{ask_postgres, ask_store, connect, seeds};
-use crate::support::{self, drawn_ranges::Draw};
+use super::ranges_postgres::seeds;
+use crate::support::both::Both;
+use crate::support::drawn_ranges::Draw;
 
 const SEEDS: Range<u64> = 0..6;
 const SEEDS_OF_RUN: &str = "REPLEX_SQL_TRANSACTION_SEEDS";
@@ -68,96 +65,49 @@ fn recovery(random: &mut Draw, savepoints: &[&'static str]) -> String {
     }
 }
 
-struct Both {
-    store: SqlSession<Client>,
-    postgres: tokio_postgres::Client,
-    seed: u64,
-    log: Vec<String>,
-}
-
-impl Both {
-    /// Asks both. Returns whether the statement has worked, in both.
-    async fn run(&mut self, text: &str) -> bool {
-        self.log.push(text.to_owned());
-        let ours = ask_store(&mut self.store, text).await;
-        let theirs = ask_postgres(&self.postgres, text).await;
-        let is_control = [
-            "BEGIN",
-            "COMMIT",
-            "ROLLBACK",
-            "SAVEPOINT",
-            "RELEASE",
-            "CREATE",
-            "DROP",
-        ];
-        let is_control = is_control.iter().any(|word| text.starts_with(word));
-        let is_same = match is_control {
-            true => ours.is_some() == theirs.is_some(),
-            false => ours == theirs,
+/// Runs one random transaction, and returns how many statements have worked.
+async fn transaction(both: &mut Both, random: &mut Draw) -> usize {
+    let mut worked = 0;
+    let mut savepoints: Vec<&'static str> = Vec::new();
+    both.run("BEGIN").await;
+    for _ in 0..1 + random.below(11) {
+        let text = match random.below(12) {
+            0 => {
+                let name = ["a", "b"][random.below(2)];
+                savepoints.push(name);
+                format!("SAVEPOINT {name}")
+            }
+            1 if !savepoints.is_empty() => {
+                let name = savepoints[savepoints.len() - 1];
+                format!("ROLLBACK TO {name}")
+            }
+            2 if !savepoints.is_empty() => format!("RELEASE {}", savepoints.pop().unwrap()),
+            _ => statement(random),
         };
-        assert!(
-            is_same,
-            "seed {}: the store answers {ours:?}, PostgreSQL {theirs:?}, after\n{}",
-            self.seed,
-            self.log.join(";\n")
-        );
-        ours.is_some()
-    }
-
-    /// Runs one random transaction, and returns how many statements have worked.
-    async fn transaction(&mut self, random: &mut Draw) -> usize {
-        let mut worked = 0;
-        let mut savepoints: Vec<&'static str> = Vec::new();
-        self.run("BEGIN").await;
-        for _ in 0..1 + random.below(11) {
-            let text = match random.below(12) {
-                0 => {
-                    let name = ["a", "b"][random.below(2)];
-                    savepoints.push(name);
-                    format!("SAVEPOINT {name}")
-                }
-                1 if !savepoints.is_empty() => {
-                    let name = savepoints[savepoints.len() - 1];
-                    format!("ROLLBACK TO {name}")
-                }
-                2 if !savepoints.is_empty() => format!("RELEASE {}", savepoints.pop().unwrap()),
-                _ => statement(random),
-            };
-            if self.run(&text).await {
-                worked += 1;
-                continue;
-            }
-            let recovery = recovery(random, &savepoints);
-            self.run(&recovery).await;
-            if recovery == "ROLLBACK" {
-                return worked;
-            }
+        if both.run(&text).await {
+            worked += 1;
+            continue;
         }
-        let end = ["COMMIT", "COMMIT", "COMMIT", "ROLLBACK"][random.below(4)];
-        self.run(end).await;
-        worked
+        let recovery = recovery(random, &savepoints);
+        both.run(&recovery).await;
+        if recovery == "ROLLBACK" {
+            return worked;
+        }
     }
+    let end = ["COMMIT", "COMMIT", "COMMIT", "ROLLBACK"][random.below(4)];
+    both.run(end).await;
+    worked
 }
 
 #[tokio::test]
 async fn transactions_end_as_those_of_postgresql() {
-    if !support::postgres_is_there() {
+    let Some(mut both) = Both::start().await else {
         return;
-    }
-    let server = Postgres::start(&[]).unwrap();
-    let cluster = support::cluster(3).await;
-    let options = ConnectOptions::new([cluster.coordinator_address()]);
-    let mut both = Both {
-        store: SqlSession::new(Client::connect(options).await.unwrap()),
-        postgres: connect(&server).await,
-        seed: 0,
-        log: Vec::new(),
     };
     let (mut worked, seeds) = (0, seeds(SEEDS_OF_RUN, SEEDS));
     for seed in seeds.clone() {
-        println!("seed {seed}");
         let mut random = Draw(seed);
-        (both.seed, both.log) = (seed, Vec::new());
+        both.begin(seed);
         both.run(
             "CREATE TABLE accounts (id bigint PRIMARY KEY, owner text UNIQUE, balance bigint NOT NULL)",
         )
@@ -168,7 +118,7 @@ async fn transactions_end_as_those_of_postgresql() {
                 .await;
         }
         for _ in 0..TRANSACTIONS {
-            worked += both.transaction(&mut random).await;
+            worked += transaction(&mut both, &mut random).await;
             both.run("SELECT * FROM accounts ORDER BY id").await;
         }
         both.run("DROP TABLE accounts").await;

@@ -1,6 +1,8 @@
 //! Code that the process tests share: clusters of the built program, and the program run to its
 //! end.
 
+#[cfg(feature = "proxy")]
+pub mod both;
 pub mod counting;
 pub mod damage;
 #[cfg(feature = "proxy")]
@@ -17,6 +19,7 @@ pub mod people;
 pub mod raw_client;
 pub mod redirected;
 pub mod rows;
+pub mod sessions;
 pub mod statements;
 pub mod syncs;
 pub mod whole_reads;
