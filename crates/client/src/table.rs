@@ -413,7 +413,9 @@ impl Table {
                 index(*replex)
             ),
             RequestResult::Invalid { message } => message.clone(),
-            RequestResult::CheckFailed { constraint } => check_failed(table, constraint),
+            RequestResult::CheckFailed { constraint } => {
+                placement::check_violation_text(table, constraint)
+            }
             RequestResult::Transaction(result) => self.client.explain(result),
             RequestResult::Conflict => {
                 "it waited too long behind other operations on the same key, and nothing was \
@@ -624,9 +626,4 @@ impl Table {
             columns: columns.map(|column| column.name.clone()).collect(),
         }
     }
-}
-
-/// Describes for people that a row would violate a CHECK constraint.
-pub(crate) fn check_failed(table: &str, constraint: &str) -> String {
-    format!("new row for relation \"{table}\" violates check constraint \"{constraint}\"")
 }

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use placement::{Schema, Value};
+use placement::{Schema, Value, check_violation_text};
 use protocol::codec::Bytes;
 use protocol::configuration::Configuration;
 use protocol::expression::{Assignment, Expression};
@@ -23,7 +23,7 @@ use session::{SessionOperation, SessionOutcome};
 use crate::client::{Client, other_outcome};
 use crate::error::Error;
 use crate::rows::Row;
-use crate::table::{IndexSelector, Table, check_failed};
+use crate::table::{IndexSelector, Table};
 
 /// A transaction in the making. Nothing of it happens before [`Transaction::commit`], and dropping
 /// it needs no rollback.
@@ -115,7 +115,7 @@ impl Client {
                 }
             }
             AbortReason::Invalid { message } => message.clone(),
-            AbortReason::CheckFailed { constraint } => check_failed(name, constraint),
+            AbortReason::CheckFailed { constraint } => check_violation_text(name, constraint),
             AbortReason::ReferenceViolated(violation) => self.explain_violation(violation),
             AbortReason::NotApplied { change, .. } => format!(
                 "change number {change} of the transaction, in table {name}, found nothing to change"
@@ -157,9 +157,9 @@ pub fn violation_text(
         return [text, "its table was dropped meanwhile".into()];
     };
     let (child, parent) = (&child.schema, &parent.schema);
-    let types = parent.primary_key.iter();
-    let types: Vec<_> = types.map(|it| parent.columns[*it].column_type).collect();
-    let values = placement::decode_key(&violation.key, &types).unwrap_or_default();
+    let values = parent
+        .decode_primary_key(&violation.key)
+        .unwrap_or_default();
     let values: Vec<String> = values.iter().map(ToString::to_string).collect();
     let values = values.join(", ");
     let names = |schema: &Schema, columns: &[usize]| {

@@ -2,7 +2,7 @@
 //!
 //! An error has the SQLSTATE that PostgreSQL's has for the same statement. Its text is the store's.
 
-use placement::{ColumnType, RowError, ValueError};
+use placement::{ColumnType, RowError, ValueError, check_violation_text};
 use protocol::expression::ExpressionError;
 use sql::{SqlError, StatementProgress, SyntaxError, TransactionFault};
 
@@ -188,9 +188,7 @@ pub fn report(fault: &SqlError, text: &str, scope: StatementScope) -> Report {
             constraint,
             done,
         } => {
-            let text = format!(
-                "new row for relation \"{table}\" violates check constraint \"{constraint}\""
-            );
+            let text = check_violation_text(table, constraint);
             let report = error("23514", text).about(about(table, constraint.clone()));
             match done.of > 1 {
                 true => report.detail(done.to_string().trim_start()),

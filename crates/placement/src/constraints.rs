@@ -4,6 +4,7 @@
 //! Constraints that compare rows of one table with each other belong to indexes
 //! ([`crate::Constraint`]).
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -26,6 +27,18 @@ pub struct TableConstraints {
     /// The names of the tables with a foreign key to this table, ascending. The coordinator keeps
     /// them. A table can refer to itself.
     pub referenced_by: Vec<String>,
+}
+
+impl TableConstraints {
+    /// Returns whether rows of the table refer to rows, or rows refer to them.
+    pub fn has_references(&self) -> bool {
+        !self.foreign_keys.is_empty() || !self.referenced_by.is_empty()
+    }
+}
+
+/// Returns how PostgreSQL reports a row that would violate a CHECK constraint of a table.
+pub fn check_violation_text(table: &str, constraint: &str) -> String {
+    format!("new row for relation \"{table}\" violates check constraint \"{constraint}\"")
 }
 
 /// A condition that every row must satisfy. A row for which it is NULL satisfies it.

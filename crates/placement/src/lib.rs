@@ -47,7 +47,7 @@ pub use advisor::{
 pub use assignment::{AssignmentError, assign};
 pub use constraints::{
     CHECKS_MAX, CheckConstraint, Deferral, FOREIGN_KEYS_MAX, ForeignKey, REFERENCED_BY_MAX,
-    ReferentialAction, TableConstraints,
+    ReferentialAction, TableConstraints, check_violation_text,
 };
 pub use cover::{
     COVER_STEPS_MAX, Cover, CoverCosts, CoverMember, RowAccess, access, cover, cover_constraints,

@@ -10,6 +10,7 @@ use core::fmt;
 
 use crate::constraints::{ForeignKey, TableConstraints};
 use crate::further::FurtherCopy;
+use crate::key::{KeyError, decode_key};
 use crate::sort::SortColumn;
 use crate::value::{ColumnType, Value};
 
@@ -189,6 +190,28 @@ impl Schema {
             false => " NULLS LAST",
         };
         alloc::format!("{name}{direction}{nulls}")
+    }
+
+    /// Returns the columns of the primary key, in the order of the schema, as a projection names
+    /// them.
+    pub fn key_projection(&self) -> Vec<u16> {
+        let columns = self.primary_key.iter();
+        let columns = columns.map(|it| u16::try_from(*it).expect("Schema::validate bounds them"));
+        let mut columns: Vec<u16> = columns.collect();
+        columns.sort_unstable();
+        columns
+    }
+
+    /// Returns the values of a memcomparable primary key.
+    ///
+    /// # Errors
+    /// The bytes are no primary key of the table.
+    pub fn decode_primary_key(&self, pk: &[u8]) -> Result<Vec<Value>, KeyError> {
+        let columns = self.primary_key.iter();
+        let types: Vec<ColumnType> = columns
+            .map(|column| self.columns[*column].column_type)
+            .collect();
+        decode_key(pk, &types)
     }
 
     /// Returns whether the primary key or an index, each a copy of the table, begins with the

@@ -7,6 +7,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use placement::TableConstraints;
+
 use crate::codec::{Bytes, wire_enum, wire_struct};
 use crate::expression::{Assignment, Expression};
 use crate::identity::{Epoch, FinishedLine, OperationId, PartitionId, RequestId, TableId, Version};
@@ -55,6 +57,27 @@ pub enum Action {
         /// Whether to; none means always.
         condition: Option<Expression>,
     },
+}
+
+impl Action {
+    /// Returns whether a change by itself may need the check of a reference: it may make its row
+    /// refer to another one, or remove a row that others refer to.
+    pub fn may_need_reference(&self, constraints: &TableConstraints) -> bool {
+        let is_reference = |column: usize| {
+            let mut keys = constraints.foreign_keys.iter();
+            keys.any(|key| key.columns.contains(&column))
+        };
+        match self {
+            Action::Insert { .. } | Action::InsertOrKeep { .. } | Action::Upsert { .. } => {
+                !constraints.foreign_keys.is_empty()
+            }
+            Action::Update { assignments, .. } => {
+                let mut columns = assignments.iter().map(|it| usize::from(it.column));
+                columns.any(is_reference)
+            }
+            Action::Delete { .. } => !constraints.referenced_by.is_empty(),
+        }
+    }
 }
 
 /// The result of a request. A request has exactly one (I7).

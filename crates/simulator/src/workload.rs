@@ -1,7 +1,7 @@
 //! Generates random operations, and translates them into the protocol's requests and back.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use placement::{
@@ -601,16 +601,9 @@ impl Translation {
         Bytes(encode_row(&self.schema.columns, &values).expect("rows fit the schema"))
     }
 
-    /// Returns the columns of the primary key, ascending.
-    pub fn pk_columns(&self) -> Vec<u16> {
-        let columns = self.schema.primary_key.iter().map(|column| *column as u16);
-        let columns: BTreeSet<u16> = columns.collect();
-        columns.into_iter().collect()
-    }
-
     /// Returns the columns of a row's primary key, as a read that projects them returns them.
     pub fn pk_row(&self, row: &ModelRow) -> Vec<u8> {
-        let columns = self.pk_columns();
+        let columns = self.schema.key_projection();
         let values = columns
             .iter()
             .map(|column| value_ref(row[usize::from(*column)]).to_owned());

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use placement::{KeyError, RowError, SchemaError, ValueError};
+use placement::{KeyError, RowError, SchemaError, ValueError, check_violation_text};
 use protocol::expression::ExpressionError;
 
 /// A statement that failed, or was not completed.
@@ -351,11 +351,10 @@ impl fmt::Display for SqlError {
                 table,
                 constraint,
                 done,
-            } => write!(
-                f,
-                "new row for relation \"{table}\" violates check constraint \"{constraint}\" \
-                 (SQLSTATE 23514){done}"
-            ),
+            } => {
+                let text = check_violation_text(table, constraint);
+                write!(f, "{text} (SQLSTATE 23514){done}")
+            }
             SqlError::ForeignKey {
                 message,
                 detail,

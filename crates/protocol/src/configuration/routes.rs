@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 
 use placement::{
-    Cover, CoverCosts, KeyInterval, ReplexKind, SortColumn, ValueRef, cover, decode_key,
+    Cover, CoverCosts, ForeignKey, KeyInterval, ReplexKind, Schema, SortColumn, Value, ValueRef,
+    ascending, cover, prefix_end,
 };
 
 use super::{Configuration, PartitionState, Place, PlacedTable, ServerState};
@@ -24,11 +25,7 @@ pub fn primary_partition(table: &PlacedTable, pk: &[u8]) -> Option<PartitionId> 
     let number = if replex.axes.iter().all(|axis| by_pk(axis.key_space)) {
         layout.partition_of_key(primary, pk)
     } else {
-        let columns = table.schema.primary_key.iter();
-        let types: Vec<_> = columns
-            .map(|column| table.schema.columns[*column].column_type)
-            .collect();
-        let values = decode_key(pk, &types).ok()?;
+        let values = table.schema.decode_primary_key(pk).ok()?;
         let value = |column: usize| {
             let place = table.schema.primary_key.iter().position(|it| *it == column);
             place.map_or(ValueRef::Null, |place| values[place].as_ref())
@@ -93,6 +90,39 @@ pub fn partitions<'a>(
     }
     let constraints = table.layout.constraints_of_predicate(equated);
     table.layout.partitions(&constraints, number)
+}
+
+/// Returns the partitions that have all rows which refer by a foreign key to the row with this pk:
+/// of the copy of the child of which the fewest have to be asked. The keys of these rows in its
+/// order begin with the pk. None if no such copy serves, or the bytes are no primary key.
+pub fn partitions_of_children(
+    parent: &Schema,
+    (child, key): (&PlacedTable, &ForeignKey),
+    pk: &[u8],
+) -> Option<Vec<PartitionId>> {
+    let values = parent.decode_primary_key(pk).ok()?;
+    let wanted = ascending(&key.columns);
+    let end = prefix_end(pk);
+    let copies = child.readable().filter(|number| {
+        let replex = &child.layout.replexes[*number];
+        let is_index = matches!(replex.kind, ReplexKind::Primary | ReplexKind::Index { .. });
+        is_index && replex.sort_columns.starts_with(&wanted)
+    });
+    let candidates = copies.map(|number| {
+        let replex = u8::try_from(number).expect("a table has few replexes");
+        let equated = |column: usize| {
+            let place = key.columns.iter().position(|it| *it == column)?;
+            values.get(place).map(Value::as_ref)
+        };
+        let numbers = partitions(child, replex, equated, (pk, end.as_deref()));
+        let partitions = numbers.into_iter().map(|number| PartitionId {
+            table: child.id,
+            replex,
+            number,
+        });
+        partitions.collect::<Vec<_>>()
+    });
+    candidates.min_by_key(Vec::len)
 }
 
 /// Returns whether the partition cannot be read at this place: the place does not serve, or its

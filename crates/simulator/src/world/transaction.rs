@@ -150,7 +150,7 @@ impl World {
         }
         // The entries of a thin index show which rows there are.
         let versions = versions && !translation.model.copies[range.replex].is_thin;
-        let columns: Vec<u16> = translation.pk_columns();
+        let columns = translation.schema.key_projection();
         let of_pk = rows
             .iter()
             .map(|(row, version)| (*version, translation.pk_row(row)));

@@ -4,9 +4,7 @@
 //! Either way each row is changed by an operation of its own whose condition is the `WHERE`, so
 //! a row that has changed since it was found is left alone.
 
-use std::collections::BTreeSet;
-
-use placement::{Constraint, Schema};
+use placement::Constraint;
 use protocol::configuration::PlacedTable;
 use protocol::expression::Expression;
 use sqlparser::ast::Expr;
@@ -42,13 +40,6 @@ pub(super) fn delete(delete: &Delete, context: &Context<'_>) -> Result<ChangePla
     change(ChangeKind::Delete, table, &selection, context)
 }
 
-/// Returns the columns of the primary key, in the order of the schema.
-pub(crate) fn pk_columns(schema: &Schema) -> Vec<u16> {
-    let columns = schema.primary_key.iter().map(|it| *it as u16);
-    let columns: BTreeSet<u16> = columns.collect();
-    columns.into_iter().collect()
-}
-
 /// Which rows a statement is about.
 struct Selection<'a> {
     name: &'a TableName,
@@ -67,7 +58,7 @@ fn change(
         Some(filter) => scope.condition(filter)?,
         None => Vec::new(),
     };
-    let columns = pk_columns(&table.schema);
+    let columns = table.schema.key_projection();
     // Rows of a dense index are removed in its order, so the choice does not depend on estimates.
     let estimates = match has_dense(&table.schema) {
         true => Estimates::NONE,

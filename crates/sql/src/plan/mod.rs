@@ -31,7 +31,6 @@ use session::statistics::TableStatistics;
 
 pub use access::{Access, AccessKind, KEYS_MAX, Segment, ValueRange};
 pub(crate) use access_path::too_large;
-pub(crate) use change::pk_columns;
 pub use cost::{EstimatedChoice, ReadEstimate};
 pub use facts::RangeEnd;
 pub(crate) use insert::{default_value, encode};

@@ -4,18 +4,17 @@
 //! The servers check the references of every transaction by themselves (R57). A row that comes
 //! after it was looked for here makes the transaction fail, and the statement begins again.
 
-use placement::{ForeignKey, ReferentialAction, Value, decode_key, encode_key, prefix_end};
+use placement::{ForeignKey, ReferentialAction, Value, encode_key, prefix_end};
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PlacedTable, routes};
 use protocol::expression::{Assignment, BinaryOperator, Expression};
-use protocol::identity::{PartitionId, TableId};
+use protocol::identity::TableId;
 use protocol::message::Consistency;
 use protocol::operation::{Action, Mutation};
 use session::gather::{GatherPlan, RowOrder};
 
 use super::{Attempt, Flow, gather};
 use crate::error::SqlError;
-use crate::plan::pk_columns;
 use crate::store::Store;
 
 /// A change that a foreign key demands of a row because the row to which it refers is deleted.
@@ -60,7 +59,8 @@ pub(super) async fn changes_of_children<S: Store>(
 ) -> Result<Vec<ChildChange>, Attempt> {
     let mut changes = Vec::new();
     for (child, key) in references_to(configuration, parent).filter(|(_, key)| acts(key)) {
-        let values = key_values(parent, pk)?;
+        let values = parent.schema.decode_primary_key(pk);
+        let values = values.map_err(|error| SqlError::statement(error.to_string()))?;
         // A row that refers to another one meanwhile stays as it is.
         let equal = key.columns.iter().zip(&values).map(|(column, value)| {
             let column = Expression::Column(position(*column));
@@ -96,36 +96,15 @@ pub(super) async fn children<S: Store>(
     (child, key): (&PlacedTable, &ForeignKey),
     limit: Option<u64>,
 ) -> Result<Vec<Vec<u8>>, Attempt> {
-    let values = key_values(parent, pk)?;
-    let end = prefix_end(pk);
-    let serves = |replex: &usize| {
-        let layout = &child.layout.replexes[*replex];
-        let sorted = layout.sort_columns.iter();
-        let ascending = placement::ascending(&key.columns);
-        sorted.take(key.columns.len()).eq(ascending.iter())
-    };
-    let candidates = child.readable().filter(serves).map(|replex| {
-        let replex = u8::try_from(replex).expect("a table has few replexes");
-        let equated = |column: usize| {
-            let place = key.columns.iter().position(|it| *it == column)?;
-            values.get(place).map(Value::as_ref)
-        };
-        let numbers = routes::partitions(child, replex, equated, (pk, end.as_deref()));
-        let partitions = numbers.into_iter().map(|number| PartitionId {
-            table: child.id,
-            replex,
-            number,
-        });
-        partitions.collect::<Vec<_>>()
-    });
-    let Some(partitions) = candidates.min_by_key(Vec::len) else {
+    let partitions = routes::partitions_of_children(&parent.schema, (child, key), pk);
+    let Some(partitions) = partitions else {
         let (table, name) = (&child.schema.name, &key.name);
         return Err(SqlError::statement(format!(
             "the index of table {table} for foreign key {name} is being made: try again later"
         ))
         .into());
     };
-    let columns = pk_columns(&child.schema);
+    let columns = child.schema.key_projection();
     let places: Vec<usize> = child
         .schema
         .primary_key
@@ -136,7 +115,7 @@ pub(super) async fn children<S: Store>(
     let plan = GatherPlan {
         partitions,
         start: Bytes(pk.to_vec()),
-        end: end.map(Bytes),
+        end: prefix_end(pk).map(Bytes),
         filter: None,
         projection: Some(columns),
         limit,
@@ -153,14 +132,6 @@ pub(super) async fn children<S: Store>(
     })
     .await?;
     Ok(found)
-}
-
-fn key_values(parent: &PlacedTable, pk: &[u8]) -> Result<Vec<Value>, SqlError> {
-    let types = parent.schema.primary_key.iter();
-    let types: Vec<_> = types
-        .map(|it| parent.schema.columns[*it].column_type)
-        .collect();
-    decode_key(pk, &types).map_err(|error| SqlError::statement(error.to_string()))
 }
 
 fn nulls(key: &ForeignKey) -> Vec<Assignment> {

@@ -56,26 +56,6 @@ pub(crate) fn check(table: &TableInfo, mutation: &Mutation) -> Result<(), String
     Ok(())
 }
 
-/// Returns whether a change by itself may need the check of a reference: it may make its row refer
-/// to another one, or remove a row that others refer to.
-pub(crate) fn may_need_reference(table: &TableInfo, mutation: &Mutation) -> bool {
-    let constraints = &table.schema.constraints;
-    let is_reference = |column: usize| {
-        let mut keys = constraints.foreign_keys.iter();
-        keys.any(|key| key.columns.contains(&column))
-    };
-    match &mutation.action {
-        Action::Insert { .. } | Action::InsertOrKeep { .. } | Action::Upsert { .. } => {
-            !constraints.foreign_keys.is_empty()
-        }
-        Action::Update { assignments, .. } => {
-            let mut columns = assignments.iter().map(|it| usize::from(it.column));
-            columns.any(is_reference)
-        }
-        Action::Delete { .. } => !constraints.referenced_by.is_empty(),
-    }
-}
-
 /// Applies `mutation` to the row image `current`. `partition` is the primary partition in the
 /// request.
 pub(crate) fn apply(
@@ -86,7 +66,9 @@ pub(crate) fn apply(
 ) -> MutationOutcome {
     let proposed = match &mutation.action {
         Action::Insert { row } | Action::InsertOrKeep { row } | Action::Upsert { row, .. } => {
-            current.map(|_| row)
+            current
+                .filter(|_| !table.schema.constraints.checks.is_empty())
+                .map(|_| row)
         }
         Action::Update { .. } | Action::Delete { .. } => None,
     };

@@ -9,8 +9,8 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use placement::ValueRef;
 use placement::tables::{Tables, TablesError};
-use placement::{ColumnType, ValueRef, decode_key};
 use protocol::codec::Wire;
 use protocol::identity::{
     ClockReading, CoreId, OperationId, PartitionId, Position, RequestId, ServerId, TableId, Version,
@@ -74,7 +74,8 @@ impl CoreMachine {
             self.refuse(asker, refusal, step.output);
             return Ok(());
         }
-        if evaluate::may_need_reference(&self.partitions[&partition].table, &mutation) {
+        let constraints = &self.partitions[&partition].table.schema.constraints;
+        if mutation.action.may_need_reference(constraints) {
             // References are checked when all members have voted, which a chain does not do (R57).
             self.requests.begin(request, digest, asker);
             let named = (request, acknowledged_below, digest);
@@ -282,7 +283,9 @@ impl CoreMachine {
             if !partition.queues.contains_key(pk) || self.fetches_for_head(id, pk, step)? {
                 return Ok(());
             }
-            if self.returns_reference(id, pk, step.output) {
+            let partition = &self.partitions[&id];
+            let has_references = partition.table.schema.constraints.has_references();
+            if has_references && self.returns_reference(id, pk, step.output) {
                 continue;
             }
             let partition = self.partitions.get_mut(&id).expect("it was just there");
@@ -332,8 +335,9 @@ impl CoreMachine {
         let partition = self.partitions.get_mut(&id).expect("callers have it");
         let queue = partition.queues.get_mut(pk).expect("callers have it");
         let first = queue.front().and_then(Queued::request);
+        let constraints = &partition.table.schema.constraints;
         let concerns =
-            |first: &QueuedRequest| evaluate::may_need_reference(&partition.table, &first.mutation);
+            |first: &QueuedRequest| first.mutation.action.may_need_reference(constraints);
         let Some(request) = first.filter(|it| concerns(it)).map(|it| it.request) else {
             return false;
         };
@@ -681,7 +685,12 @@ fn fold(
     };
     while let Some(queued) = queue.front().and_then(Queued::request) {
         let is_last = fold.ended.len() == count_max || (queued.alone && !fold.ended.is_empty());
-        if is_last || evaluate::may_need_reference(table, &queued.mutation) {
+        if is_last
+            || queued
+                .mutation
+                .action
+                .may_need_reference(&table.schema.constraints)
+        {
             break;
         }
         match evaluate::apply(table, partition, &queued.mutation, image.as_deref()) {
@@ -727,11 +736,7 @@ fn record_of(queued: &QueuedRequest, result: RequestResult) -> RequestRecord {
 /// Returns the primary partition of a memcomparable pk; none if it does not decode.
 pub(crate) fn primary_partition(table: &TableInfo, pk: &[u8]) -> Option<u32> {
     let columns = &table.schema.primary_key;
-    let types: Vec<ColumnType> = columns
-        .iter()
-        .map(|column| table.schema.columns[*column].column_type)
-        .collect();
-    let values = decode_key(pk, &types).ok()?;
+    let values = table.schema.decode_primary_key(pk).ok()?;
     let value = |column: usize| {
         let index = columns.iter().position(|key| *key == column);
         index.map_or(ValueRef::Null, |index| values[index].as_ref())

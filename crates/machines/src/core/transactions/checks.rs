@@ -169,6 +169,18 @@ impl CoreMachine {
         Ok(())
     }
 
+    /// Returns whether one of these holders of keys is another operation that has voted. A walk has
+    /// changed nothing yet.
+    pub(super) fn another_has_voted<'a>(
+        &self,
+        operation: OperationId,
+        id: PartitionId,
+        holders: impl IntoIterator<Item = &'a OperationId>,
+    ) -> bool {
+        let mut others = holders.into_iter().filter(|holder| **holder != operation);
+        others.any(|holder| self.members.contains_key(&(*holder, id)))
+    }
+
     /// Returns whether a row is as the client has read it, and no other operation has voted on it.
     fn passes<T: Tables>(
         &self,
@@ -177,9 +189,7 @@ impl CoreMachine {
         step: &mut Step<'_, T>,
     ) -> Result<bool, TablesError> {
         let holders = self.partitions[&id].locks.holders(&check.pk);
-        let is_held = holders
-            .iter()
-            .any(|holder| *holder != operation && self.members.contains_key(&(*holder, id)));
+        let is_held = self.another_has_voted(operation, id, holders);
         let mut version: Option<Version> = None;
         step.tables.read(id.rows_table(), &check.pk, &mut |value| {
             version = Some(stored_row(value).0);
@@ -203,10 +213,7 @@ impl CoreMachine {
         }
         let locks = &self.partitions[&id].locks;
         let holders = locks.holders_in(&read.start, read.end.as_deref());
-        let votes = |holder: &OperationId| {
-            *holder != operation && self.members.contains_key(&(*holder, id))
-        };
-        if holders.iter().any(votes) && !planted::is(Bug::RangeIgnoresVotes) {
+        if self.another_has_voted(operation, id, &holders) && !planted::is(Bug::RangeIgnoresVotes) {
             return Ok(false);
         }
         let page = self.present_page(read, step.tables)?;

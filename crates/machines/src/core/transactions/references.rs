@@ -9,10 +9,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
-use placement::{
-    Column, ColumnType, ForeignKey, KeyInterval, ReplexKind, RowView, Value, decode_key,
-    encode_key, key_has_null, prefix_end,
-};
+use placement::{Column, ForeignKey, RowView, encode_key, key_has_null, prefix_end};
 use protocol::codec::{Bytes, Wire};
 use protocol::configuration::{PlacedTable, routes};
 use protocol::identity::{OperationId, PartitionId, TableId};
@@ -143,23 +140,20 @@ impl CoreMachine {
         let partition = &self.partitions[&id];
         let end = prefix_end(key);
         let holders = partition.locks.holders_in(key, end.as_deref());
-        let votes = |holder: &OperationId| {
-            *holder != operation && self.members.contains_key(&(*holder, id))
-        };
-        if holders.iter().any(votes) && !planted::is(Bug::ReferenceIgnoresVotes) {
+        let voted = self.another_has_voted(operation, id, &holders);
+        if voted && !planted::is(Bug::ReferenceIgnoresVotes) {
             return Ok(ReferenceState::Held);
         }
         let schema = &partition.table.schema;
         let except: BTreeSet<&[u8]> = except.iter().map(|pk| &pk[..]).collect();
-        let mut read_columns = schema.primary_key.clone();
-        read_columns.sort_unstable();
-        let columns = read_columns.iter().map(|it| schema.columns[*it].clone());
-        let columns: Vec<Column> = columns.collect();
+        let read_columns = schema.key_projection();
+        let columns = read_columns.iter().map(|it| usize::from(*it));
+        let columns: Vec<Column> = columns.map(|it| schema.columns[it].clone()).collect();
         let mut read = Read {
             start: key.into(),
             end: end.map(Bytes),
             limit: PAGE_ROWS,
-            projection: Some(read_columns.iter().map(|it| *it as u16).collect()),
+            projection: Some(read_columns.clone()),
             ..Read::of(self.view.table_epoch(id.table), id)
         };
         loop {
@@ -169,7 +163,7 @@ impl CoreMachine {
             for (_, row) in page.rows() {
                 let row = RowView::parse(&columns, row).expect("a stored row decodes");
                 let pk = schema.primary_key.iter().map(|column| {
-                    let place = read_columns.binary_search(column);
+                    let place = read_columns.binary_search_by_key(column, |it| usize::from(*it));
                     row.column(place.expect("all columns of the key are read"))
                 });
                 let pk = encode_key(pk);
@@ -253,7 +247,10 @@ impl<'a> ReferenceReview<'a> {
                 let of = (table.id, (child.id, key));
                 let fault = ReferenceFault::HasChildren;
                 let violated = violation(of.0, of.1, &change.pk, fault);
-                let Some(partitions) = partitions_of(table, child, key, &change.pk) else {
+                let of_child = (child, key);
+                let partitions =
+                    routes::partitions_of_children(&table.schema, of_child, &change.pk);
+                let Some(partitions) = partitions else {
                     // The copies are being exchanged.
                     return Err(TransactionResult::conflict(child.id));
                 };
@@ -331,46 +328,4 @@ fn violation(
         fault,
     });
     TransactionResult::Aborted { table, reason }
-}
-
-/// Returns the partitions of a serving copy that can have the rows which refer to a row. The order
-/// of the copy begins with the columns of the foreign key. None if no such copy serves.
-fn partitions_of(
-    parent: &TableInfo,
-    child: &PlacedTable,
-    key: &ForeignKey,
-    pk: &[u8],
-) -> Option<Vec<PartitionId>> {
-    let replexes = child.layout.replexes.iter().enumerate();
-    let serving = replexes.filter(|(number, replex)| {
-        let is_index = matches!(replex.kind, ReplexKind::Primary | ReplexKind::Index { .. });
-        let sorted = replex.sort_columns.iter().map(|it| it.column);
-        is_index
-            && !child.is_building(*number)
-            && sorted
-                .take(key.columns.len())
-                .eq(key.columns.iter().copied())
-    });
-    let types = parent.schema.primary_key.iter();
-    let types: Vec<ColumnType> = types
-        .map(|it| parent.schema.columns[*it].column_type)
-        .collect();
-    let values: Vec<Value> = decode_key(pk, &types).ok()?;
-    let end = prefix_end(pk);
-    let keys: KeyInterval<'_> = (pk, end.as_deref());
-    let candidates = serving.filter_map(|(number, _)| {
-        let replex = u8::try_from(number).ok()?;
-        let equated = |column: usize| {
-            let place = key.columns.iter().position(|it| *it == column)?;
-            values.get(place).map(Value::as_ref)
-        };
-        let numbers = routes::partitions(child, replex, equated, keys);
-        let partitions = numbers.into_iter().map(|number| PartitionId {
-            table: child.id,
-            replex,
-            number,
-        });
-        Some(partitions.collect::<Vec<_>>())
-    });
-    candidates.min_by_key(Vec::len)
 }

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use placement::{Deferral, ForeignKey, ReferentialAction, Schema, Value, encode_key, key_has_null};
+use placement::{Deferral, ForeignKey, ReferentialAction, Value, encode_key, key_has_null};
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PlacedTable};
-use protocol::operation::{Action, RequestResult};
+use protocol::operation::RequestResult;
 use protocol::transaction::{
     AbortReason, ReferenceFault, ReferenceViolation, TransactionChange, TransactionResult,
 };
@@ -30,7 +30,8 @@ impl<S: Store> BlockStore<'_, S> {
     ) -> Result<(), SqlError> {
         let concerns = |change: &TransactionChange| {
             let table = configuration.table(change.table);
-            table.is_some_and(|table| may_violate(&table.schema, &change.mutation.action))
+            let action = &change.mutation.action;
+            table.is_some_and(|table| action.may_need_reference(&table.schema.constraints))
         };
         let changed: BTreeSet<RowName> = self.changed_from(first, concerns);
         for (table, pk) in changed {
@@ -110,20 +111,5 @@ impl<S: Store> BlockStore<'_, S> {
         };
         let refused = sender.changed(RequestResult::Transaction(aborted));
         refused.map(|_| ()).map_err(|error: Attempt| error.into())
-    }
-}
-
-/// Returns whether a change can violate a foreign key of its table or to its table.
-fn may_violate(schema: &Schema, action: &Action) -> bool {
-    let constraints = &schema.constraints;
-    match action {
-        Action::Insert { .. } | Action::InsertOrKeep { .. } | Action::Upsert { .. } => {
-            !constraints.foreign_keys.is_empty()
-        }
-        Action::Update { assignments, .. } => constraints.foreign_keys.iter().any(|key| {
-            let mut assigned = assignments.iter().map(|it| usize::from(it.column));
-            assigned.any(|column| key.columns.contains(&column))
-        }),
-        Action::Delete { .. } => !constraints.referenced_by.is_empty(),
     }
 }

@@ -18,7 +18,6 @@ use session::statistics::TableStatistics;
 
 use super::pages::{ReadKind, is_in_range, kind_of, page_in_order, page_of, passes};
 use super::{Block, KnownRow, RowName, Work, changed};
-use crate::plan::pk_columns;
 use crate::run::row::row_after;
 use crate::statement::{Statement, TransactionMode};
 use crate::store::{SnapshotAnswer, Store, StoreError};
@@ -402,7 +401,7 @@ fn range_check(
     versions: bool,
 ) -> Result<RangeCheck, StoreError> {
     let read = Read {
-        projection: Some(pk_columns(&table.schema)),
+        projection: Some(table.schema.key_projection()),
         ..base
     };
     let page = page_in_order(table, &read, found.to_vec())?;
