@@ -97,7 +97,7 @@ impl Participant {
             digest: 7,
             route: vec![core(1)],
             place: 0,
-            changes,
+            changes: Arc::new(changes),
             evaluated: Vec::new(),
             outcomes: Vec::new(),
         };

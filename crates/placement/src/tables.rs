@@ -77,6 +77,35 @@ pub trait Tables {
     /// Sets `key` to `value`, replacing any earlier value.
     fn put(&mut self, table: u64, key: &[u8], value: &[u8]);
 
+    /// Shows the value of `key` to `decides`, none if it is absent, and sets `key` to `value` if
+    /// `decides` returns true. Returns what it has returned.
+    ///
+    /// # Errors
+    /// As [`Tables::read`]; nothing was set.
+    fn put_if(
+        &mut self,
+        table: u64,
+        key: &[u8],
+        value: &[u8],
+        decides: &mut dyn FnMut(Option<&[u8]>) -> bool,
+    ) -> Result<bool, TablesError> {
+        let mut puts = None;
+        let exists = self.read(table, key, &mut |old| puts = Some(decides(Some(old))))?;
+        let puts = if exists {
+            puts == Some(true)
+        } else {
+            decides(None)
+        };
+        if puts {
+            self.put(table, key, value);
+        }
+        Ok(puts)
+    }
+
+    /// Says which keys are read or written next, so that a store can fetch what it needs for all of
+    /// them at the same time. It changes nothing, and is not needed.
+    fn announce(&self, _table: u64, _keys: &[&[u8]]) {}
+
     /// Removes `key`; nothing happens if it is absent.
     fn delete(&mut self, table: u64, key: &[u8]);
 

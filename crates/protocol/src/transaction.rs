@@ -152,7 +152,7 @@ pub struct Walk {
     /// The index in `route` of the core that it is for.
     pub place: u16,
     /// All changes of the transaction.
-    pub changes: Vec<TransactionChange>,
+    pub changes: Arc<Vec<TransactionChange>>,
     /// The rows that were evaluated so far and change.
     pub evaluated: Vec<EvaluatedRow>,
     /// The outcomes of the changes that were evaluated so far, by their index.

@@ -1,16 +1,16 @@
 //! A store in memory for tests. It implements the cluster's guarantees as simply as possible. It
 //! checks that each read asks the partition that holds the rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use placement::{Constraint, Schema, SortColumn, Value, encode_row, encode_sorted};
-use protocol::configuration::{Configuration, PartitionState, PlacedTable};
+use protocol::configuration::{Configuration, PartitionState, PlacedTable, routes};
 use protocol::expression::holds;
-use protocol::identity::{Epoch, SnapshotId, TableId, Version};
+use protocol::identity::{CoreId, Epoch, ServerId, SnapshotId, TableId, Version};
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Mutation, RequestResult};
 use protocol::transaction::{
@@ -65,6 +65,8 @@ struct State {
     /// Never answers any operation from this one on.
     holds_from: Option<usize>,
     conflicts_left: usize,
+    /// The most cores with primaries of one transaction.
+    cores_per_transaction: usize,
     /// The estimates that statements are planned with.
     statistics: BTreeMap<TableId, Arc<TableStatistics>>,
 }
@@ -89,6 +91,7 @@ impl Model {
                 growth: None,
                 holds_from: None,
                 conflicts_left: 0,
+                cores_per_transaction: 0,
                 statistics: BTreeMap::new(),
             })),
         }
@@ -160,6 +163,23 @@ impl Model {
         let table = state.configuration.table_named(table);
         let id = table.expect("there is such a table").id;
         state.statistics.insert(id, Arc::new(statistics));
+    }
+
+    /// Places the primaries of a table on all servers.
+    pub fn spread(&self, table: &str) {
+        let changed = self.change_table(table, |table| {
+            let mut table = table.clone();
+            for (number, place) in (0..).zip(&mut table.placement[0]) {
+                place.core.server = ServerId(number % 3 + 1);
+            }
+            Ok(table)
+        });
+        changed.expect("there is such a table");
+    }
+
+    /// Returns the most cores with primaries of one transaction.
+    pub fn cores_per_transaction(&self) -> usize {
+        self.state.lock().unwrap().cores_per_transaction
     }
 
     /// Makes the next operations end with `Conflict`.
@@ -337,6 +357,7 @@ impl Store for Model {
             return Err(error.clone());
         }
         state.executed += 1;
+        state.note_cores(&changes);
         let first = changes.first().expect("a transaction has changes").table;
         if state.conflicts_left > 0 {
             state.conflicts_left -= 1;
@@ -505,6 +526,21 @@ impl Model {
         state.known = state.configuration.clone();
         Ok(())
     }
+}
+
+impl State {
+    fn note_cores(&mut self, changes: &[TransactionChange]) {
+        let cores = changes.iter().map(|it| core_of(&self.configuration, it));
+        let cores: BTreeSet<_> = cores.collect();
+        self.cores_per_transaction = self.cores_per_transaction.max(cores.len());
+    }
+}
+
+/// Returns the core of the primary of a change.
+fn core_of(configuration: &Configuration, change: &TransactionChange) -> Option<CoreId> {
+    let table = configuration.table(change.table)?;
+    let primary = routes::primary_partition(table, &change.mutation.pk)?;
+    Some(configuration.place(primary)?.core)
 }
 
 fn refused(message: &str) -> StoreError {

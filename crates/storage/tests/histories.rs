@@ -38,6 +38,8 @@ impl Random {
 /// One change, as a record of the log.
 enum Change {
     Put(u64, Vec<u8>, Vec<u8>),
+    /// Puts unless there is a longer value.
+    PutIf(u64, Vec<u8>, Vec<u8>),
     Delete(u64, Vec<u8>),
     Drop(u64),
 }
@@ -48,10 +50,14 @@ impl Change {
         match random.below(1000) {
             0 => Change::Drop(table),
             1..300 => Change::Delete(table, random.key(spread)),
-            _ => {
+            kind => {
                 let length = random.below(150) as usize;
                 let byte = random.below(256) as u8;
-                Change::Put(table, random.key(spread), vec![byte; length])
+                let (key, value) = (random.key(spread), vec![byte; length]);
+                match kind % 2 {
+                    0 => Change::Put(table, key, value),
+                    _ => Change::PutIf(table, key, value),
+                }
             }
         }
     }
@@ -59,6 +65,16 @@ impl Change {
     fn apply(&self, tables: &mut impl Tables) {
         match self {
             Change::Put(table, key, value) => tables.put(*table, key, value),
+            Change::PutIf(table, key, value) => {
+                tables.announce(*table, &[key, b"", key]);
+                let known = tables.value(*table, key).unwrap();
+                let put = tables.put_if(*table, key, value, &mut |old| {
+                    assert_eq!(old, known.as_deref());
+                    old.is_none_or(|old| old.len() <= value.len())
+                });
+                let expected = known.is_none_or(|known| known.len() <= value.len());
+                assert_eq!(put, Ok(expected));
+            }
             Change::Delete(table, key) => tables.delete(*table, key),
             Change::Drop(table) => tables.drop_table(*table),
         }
@@ -69,6 +85,7 @@ impl Change {
             Change::Put(table, key, value) => (0, table, &key[..], &value[..]),
             Change::Delete(table, key) => (1, table, &key[..], &[][..]),
             Change::Drop(table) => (2, table, &[][..], &[][..]),
+            Change::PutIf(table, key, value) => (3, table, &key[..], &value[..]),
         };
         [&[kind, *table as u8, key.len() as u8], key, value].concat()
     }
@@ -80,6 +97,7 @@ impl Change {
         match header[0] {
             0 => Change::Put(table, key, value),
             1 => Change::Delete(table, key),
+            3 => Change::PutIf(table, key, value),
             _ => Change::Drop(table),
         }
     }

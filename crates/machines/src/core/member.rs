@@ -101,21 +101,15 @@ impl Member {
         now: ClockReading,
     ) -> Member {
         let partition = prepare.members[place];
+        let mut held = Vec::with_capacity(prepare.changes.len());
         let changes = prepare.changes.iter();
-        let parts = changes.map(|change| table.part(partition, change));
-        let (effects, mut held): (Vec<_>, Vec<_>) = parts.unzip();
+        let effects = changes.map(|change| table.part(partition, change, &mut held));
+        let effects = effects.collect();
         if let Some(part) = &prepare.transaction {
-            held.push(part.still.iter().map(|pk| pk.0.clone()).collect());
+            held.extend(part.still.iter().map(|pk| pk.0.clone()));
         }
-        let held = match <[_; 1]>::try_from(held) {
-            Ok([held]) => held,
-            Err(several) => {
-                let mut held = several.concat();
-                held.sort_unstable();
-                held.dedup();
-                held
-            }
-        };
+        held.sort_unstable();
+        held.dedup();
         Member {
             prepare,
             table,
@@ -146,9 +140,9 @@ impl Member {
         self.granted
     }
 
-    /// Records that the operation has acquired the next key.
-    pub fn grant(&mut self) {
-        self.granted += 1;
+    /// Records that the operation has acquired the next keys.
+    pub fn grant(&mut self, count: usize) {
+        self.granted += count;
     }
 
     /// Records that the operation held all of its keys before a restart.

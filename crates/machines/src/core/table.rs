@@ -416,13 +416,14 @@ impl TableInfo {
         is_here.then(|| self.entry_key(replex, &row))
     }
 
-    /// Returns the effect of a row change on a partition, and the keys that its operation holds at
-    /// this partition, sorted: the keys of the entries, and the key or group of a constraint.
+    /// Returns the effect of a row change on a partition. Adds the keys that its operation holds at
+    /// this partition: the keys of the entries, and the key or group of a constraint.
     pub fn part(
         &self,
         partition: PartitionId,
         change: &RowChange,
-    ) -> (PartitionEffect, Vec<Vec<u8>>) {
+        held: &mut Vec<Vec<u8>>,
+    ) -> PartitionEffect {
         let replex = usize::from(partition.replex);
         let rows = [self.old_row(change), self.new_row(change)];
         let info = &self.replexes[replex];
@@ -431,7 +432,7 @@ impl TableInfo {
             // A unique thin index is in the chain of every operation. An operation that moves the
             // row in some order writes the entry even if it stays the same (R55). This does not
             // depend on whether the index is being filled now, because a log may be replayed later.
-            return Default::default();
+            return PartitionEffect::default();
         }
         let [remove, put] = rows.map(|row| {
             let here =
@@ -440,15 +441,13 @@ impl TableInfo {
         });
         // The same entry is replaced, not removed and put.
         let remove = if remove == put { None } else { remove };
-        let mut held: Vec<Vec<u8>> = remove.iter().chain(&put).cloned().collect();
+        held.extend(remove.iter().chain(&put).cloned());
         if self.replexes[replex].constraint.is_some() {
             for row in rows.iter().flatten() {
                 held.extend(self.constrained_key(replex, row));
             }
         }
-        held.sort_unstable();
-        held.dedup();
-        (PartitionEffect { remove, put }, held)
+        PartitionEffect { remove, put }
     }
 
     /// Returns the key of a unique index, or the group of a dense one. Returns none if a NULL

@@ -20,8 +20,10 @@ pub struct ImportLedger(Arc<Mutex<Lines>>);
 #[derive(Debug, Default)]
 struct Lines {
     summary: ImportSummary,
-    /// Lines that were sent and have no answer yet.
+    /// Lines that are to be sent, or have no answer yet.
     outstanding: BTreeSet<u64>,
+    /// How many of them were not sent.
+    collected: usize,
     /// Lines that another import has to read again: bad lines, and lines that the store did not
     /// answer or refused to write.
     to_repeat: BTreeSet<u64>,
@@ -29,6 +31,19 @@ struct Lines {
     next: u64,
     /// The end of the import: the lowest line with a fault, and the fault.
     failed: Option<(u64, SqlError)>,
+    /// Whether the store has failed.
+    is_cut_off: bool,
+}
+
+/// The lines that an import may still send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sends {
+    /// All lines.
+    All,
+    /// The lines before this one, which is bad.
+    Before(u64),
+    /// No line, because the store has failed.
+    Nothing,
 }
 
 impl ImportLedger {
@@ -36,7 +51,7 @@ impl ImportLedger {
     pub fn summary(&self) -> ImportSummary {
         let lines = self.lines();
         let mut summary = lines.summary.clone();
-        summary.undecided += lines.outstanding.len() as u64;
+        summary.undecided += (lines.outstanding.len() - lines.collected) as u64;
         summary.bad_lines.sort_by_key(|(line, _)| *line);
         let open = [lines.outstanding.first(), lines.to_repeat.first()];
         let lowest = open.into_iter().flatten().min().copied();
@@ -44,9 +59,14 @@ impl ImportLedger {
         summary
     }
 
-    /// Returns whether the import must end.
-    pub(super) fn has_failed(&self) -> bool {
-        self.lines().failed.is_some()
+    /// Returns the lines that may still be sent.
+    pub(super) fn sends(&self) -> Sends {
+        let lines = self.lines();
+        match &lines.failed {
+            _ if lines.is_cut_off => Sends::Nothing,
+            Some((line, _)) => Sends::Before(*line),
+            None => Sends::All,
+        }
     }
 
     /// Records that a line was read. The next one begins at `next`.
@@ -54,33 +74,24 @@ impl ImportLedger {
         self.lines().next = next;
     }
 
-    /// Records that a line was sent to the store.
-    pub(super) fn sent(&self, line: u64) {
-        self.lines().outstanding.insert(line);
+    /// Records a line that is to be sent.
+    pub(super) fn collected(&self, line: u64) {
+        let mut lines = self.lines();
+        lines.outstanding.insert(line);
+        lines.collected += 1;
     }
 
-    /// Records the answer to a sent line. With `skip_errors` the import continues after an invalid
+    /// Records that so many collected lines were sent to the store.
+    pub(super) fn sent(&self, count: usize) {
+        self.lines().collected -= count;
+    }
+
+    /// Records the answers to sent lines. With `skip_errors` the import continues after an invalid
     /// line.
-    pub(super) fn answered(&self, line: u64, result: Result<bool, SqlError>, skip_errors: bool) {
+    pub(super) fn answered(&self, answers: Vec<(u64, Result<bool, SqlError>)>, skip_errors: bool) {
         let mut lines = self.lines();
-        lines.outstanding.remove(&line);
-        match result {
-            Ok(true) => lines.summary.written += 1,
-            Ok(false) => lines.summary.skipped += 1,
-            Err(
-                error @ (SqlError::Duplicate { .. }
-                | SqlError::NotDense { .. }
-                | SqlError::Invalid { .. }
-                | SqlError::CheckFailed { .. }
-                | SqlError::ForeignKey { .. }),
-            ) => lines.bad_line(line, of_a_line(error), skip_errors),
-            // The store does not write: the next line would fare no better.
-            Err(error) => {
-                lines.summary.undecided +=
-                    u64::from(matches!(error, SqlError::Store { unknown: true, .. }));
-                lines.to_repeat.insert(line);
-                lines.fail(line, of_a_line(error));
-            }
+        for (line, result) in answers {
+            lines.answered(line, result, skip_errors);
         }
     }
 
@@ -116,6 +127,29 @@ impl ImportLedger {
 }
 
 impl Lines {
+    fn answered(&mut self, line: u64, result: Result<bool, SqlError>, skip_errors: bool) {
+        self.outstanding.remove(&line);
+        match result {
+            Ok(true) => self.summary.written += 1,
+            Ok(false) => self.summary.skipped += 1,
+            Err(
+                error @ (SqlError::Duplicate { .. }
+                | SqlError::NotDense { .. }
+                | SqlError::Invalid { .. }
+                | SqlError::CheckFailed { .. }
+                | SqlError::ForeignKey { .. }),
+            ) => self.bad_line(line, of_a_line(error), skip_errors),
+            // The store does not write: the next line would fare no better.
+            Err(error) => {
+                self.summary.undecided +=
+                    u64::from(matches!(error, SqlError::Store { unknown: true, .. }));
+                self.to_repeat.insert(line);
+                self.is_cut_off = true;
+                self.fail(line, of_a_line(error));
+            }
+        }
+    }
+
     /// Counts a bad line, or makes it the end of the import.
     fn bad_line(&mut self, line: u64, error: SqlError, skip_errors: bool) {
         self.summary.bad += 1;

@@ -14,7 +14,6 @@ mod source;
 use std::io::Read;
 use std::sync::Arc;
 
-use protocol::codec::Wire;
 use protocol::configuration::Configuration;
 use protocol::operation::Mutation;
 
@@ -25,8 +24,9 @@ use crate::error::SqlError;
 use crate::plan::has_dense;
 use crate::run::Sender;
 use crate::store::Store;
-use batch::{BATCH_BYTES, Batch};
+use batch::{Batch, Collected};
 use header::Header;
+use ledger::Sends;
 
 pub use export::{ExportState, ExportSummary, export};
 pub use ledger::ImportLedger;
@@ -175,12 +175,13 @@ pub async fn import<S: Store>(
         Err(error) => Err(SqlError::statement(error.to_string())),
     };
     let header = header.map_err(|error| unread(Some(1), error))?;
-    let in_flight = match has_dense(&table.schema) {
-        true => 1,
-        false => options.in_flight.max(1),
+    let (rows_max, batches_max) = match () {
+        () if has_dense(&table.schema) => (1, 1),
+        () if batch::is_ordered(&table.schema) => (options.in_flight, 1),
+        () => (options.in_flight / BATCHES_IN_FLIGHT, usize::MAX),
     };
     let sender = Sender { store, table };
-    let batch_rows = (in_flight / BATCHES_IN_FLIGHT).max(1);
+    let mut collected = Collected::new(&configuration, table, rows_max.max(1));
     let mut sent = FuturesUnordered::new();
     let mut rows_sent = 0;
     let mut lines = Lines {
@@ -190,11 +191,13 @@ pub async fn import<S: Store>(
         ledger,
     };
     loop {
-        while rows_sent < in_flight {
-            let batch = lines.batch(batch_rows, options.skip_errors);
-            if batch.is_empty() {
+        while rows_sent < options.in_flight && sent.len() < batches_max {
+            let rows_read_max = options.in_flight;
+            let batch = lines.batch(&mut collected, rows_read_max, options.skip_errors);
+            let Some(batch) = batch else {
                 break;
-            }
+            };
+            ledger.sent(batch.len());
             rows_sent += batch.len();
             sent.push(batch::send(&sender, batch));
         }
@@ -203,9 +206,7 @@ pub async fn import<S: Store>(
             break;
         };
         rows_sent -= answers.len();
-        for (line, result) in answers {
-            ledger.answered(line, result, options.skip_errors);
-        }
+        ledger.answered(answers, options.skip_errors);
         progress.set_message(format!("{} rows", ledger.summary().written));
     }
     progress.set_message(format!("{} rows", ledger.summary().written));
@@ -221,23 +222,34 @@ struct Lines<'a, R> {
 }
 
 impl<R: Read> Lines<'_, R> {
-    /// Reads lines for one transaction, and notes them as sent. Bad lines are left out. Empty if no
-    /// line is left, or the import must end.
-    fn batch(&mut self, rows_max: usize, skip_errors: bool) -> Batch {
-        let mut batch = Batch::new();
-        let mut bytes = 0;
-        while !self.ledger.has_failed() && batch.len() < rows_max && bytes < BATCH_BYTES {
+    /// Reads lines until there are enough for a transaction. Bad lines are left out. None if no
+    /// line is left, or no further one may be sent.
+    fn batch(
+        &mut self,
+        collected: &mut Collected<'_>,
+        rows_max: usize,
+        skip_errors: bool,
+    ) -> Option<Batch> {
+        loop {
+            match self.ledger.sends() {
+                Sends::Nothing => return None,
+                Sends::Before(end) => return collected.take_before(end),
+                Sends::All => {}
+            }
+            if collected.rows() >= rows_max {
+                return collected.take_largest();
+            }
             match self.next() {
-                None => break,
+                None => return collected.take_largest(),
                 Some((line, Ok(mutation))) => {
-                    bytes += mutation.to_bytes().len();
-                    self.ledger.sent(line);
-                    batch.push((line, mutation));
+                    self.ledger.collected(line);
+                    if let Some(batch) = collected.add(line, mutation) {
+                        return Some(batch);
+                    }
                 }
                 Some((line, Err(error))) => self.ledger.bad_line(line, error, skip_errors),
             }
         }
-        batch
     }
 }
 

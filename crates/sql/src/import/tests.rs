@@ -337,6 +337,80 @@ fn a_bad_line_is_found_in_its_transaction() {
     assert_eq!((kept.written, kept.skipped), (1, 99));
 }
 
+/// Lines are sent by the cores of their primaries. An import that ends early has sent all lines
+/// before the bad one, and another import finds all others.
+#[test]
+fn lines_of_many_cores_end_at_the_bad_one() {
+    let lines = |bad: usize, line: &str| -> String {
+        let good = (0..100).map(|n| match n == bad {
+            true => format!("{line}\n"),
+            false => format!("r{},{n}\n", n % 7),
+        });
+        "region,number\n".to_owned() + &good.collect::<String>()
+    };
+    for (bad, line) in [(0, "eu,x"), (37, "eu,x"), (99, "eu,x"), (63, "r3,3")] {
+        let session = Model::session(USERS);
+        session.store().spread("users");
+        let failure = import_text(&session, &lines(bad, line), |it| it.in_flight = 40);
+        let failure = failure.unwrap_err();
+        let resume_line = bad as u64 + 2;
+        assert_eq!(failure.line, Some(resume_line), "{line}");
+        assert_eq!(failure.summary.resume_line, resume_line, "{line}");
+        assert_eq!(failure.summary.undecided, 0, "{line}");
+        let written = exported(&session, "users");
+        for n in 0..bad {
+            assert!(
+                written.contains(&format!("r{},{n},,0", n % 7)),
+                "{line}: {n}"
+            );
+        }
+        assert!(session.store().cores_per_transaction() <= 1);
+    }
+    let whole = Model::session(USERS);
+    import_text(&whole, &lines(100, ""), |_| {}).unwrap();
+    let session = Model::session(USERS);
+    session.store().spread("users");
+    let lost = StoreError {
+        message: "server 2 is lost".into(),
+        unknown: true,
+        stale: false,
+        snapshot_ended: false,
+        begin_again: false,
+    };
+    session.store().fail_after(3, lost);
+    let failure = import_text(&session, &lines(100, ""), |it| it.in_flight = 20);
+    let summary = failure.unwrap_err().summary;
+    // At most as many as are in flight; none of those that were only read.
+    assert!(summary.undecided <= 25, "{}", summary.undecided);
+    session.store().heal();
+    let rest = import_text(&session, &lines(100, ""), |it| {
+        it.from_line = summary.resume_line;
+        it.on_conflict = ImportConflict::Skip;
+    });
+    assert_eq!(rest.unwrap().written, 100 - summary.written);
+    assert_eq!(session.store().cores_per_transaction(), 1);
+    assert_eq!(all_rows(&session), all_rows(&whole));
+}
+
+/// A file can have each row after the row that it refers to.
+#[test]
+fn rows_that_refer_to_their_table_are_sent_in_order() {
+    let tree = "CREATE TABLE users (id bigint PRIMARY KEY, parent bigint REFERENCES users,
+        INDEX by_parent (parent)) WITH (partitions = 12);";
+    let session = Model::session(tree);
+    session.store().spread("users");
+    let child = |n: u64| format!("{n},{}\n", n - 1);
+    let [first, last] = [2..=150, 151..=200].map(|ids| ids.map(child).collect::<String>());
+    // The transaction with the line of a row that exists is sent again, row by row.
+    let text = format!("id,parent\n1,\n{first}100,\n{last}");
+    let summary = import_text(&session, &text, |it| {
+        it.in_flight = 40;
+        it.skip_errors = true;
+    });
+    let summary = summary.unwrap();
+    assert_eq!((summary.written, summary.bad), (200, 1));
+}
+
 /// The ledger outlives an import that is dropped while it waits.
 #[test]
 fn an_import_that_is_dropped_leaves_its_counts() {

@@ -12,10 +12,24 @@ use super::leaf::common_prefix;
 
 const CHUNK_ENTRIES: usize = 512;
 
+/// The bytes of a key that are kept where a search reads anyway.
+const KEPT_BYTES: usize = 24;
+
 #[derive(Debug)]
 pub(super) struct Directory {
     /// Never empty, and no chunk is empty.
     chunks: Vec<Chunk>,
+    /// The beginnings of the first separators of the chunks.
+    firsts: Vec<Kept>,
+}
+
+/// The beginning of a key, without a pointer: the key itself is elsewhere in memory, and reading it
+/// takes longer than all the rest of a search.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kept {
+    bytes: [u8; KEPT_BYTES],
+    /// The length of the whole key.
+    length: usize,
 }
 
 /// The position of a leaf in the directory. It is valid until the directory changes.
@@ -29,10 +43,32 @@ pub(super) struct LeafPlace {
 struct Chunk {
     separators: Vec<Box<[u8]>>,
     leaves: Vec<u32>,
-    /// The eight bytes of each separator after the common prefix, as numbers that sort alike.
-    heads: Vec<u64>,
-    /// Bytes that all separators but the first have in common.
-    prefix_bytes: usize,
+    /// The sixteen bytes of each separator after the common prefix, as numbers that sort alike.
+    heads: Vec<u128>,
+    /// The bytes that all separators but the first have in common.
+    prefix: Kept,
+}
+
+impl Kept {
+    fn of(key: &[u8]) -> Self {
+        let mut bytes = [0; KEPT_BYTES];
+        let kept = key.len().min(KEPT_BYTES);
+        bytes[..kept].copy_from_slice(&key[..kept]);
+        Self {
+            bytes,
+            length: key.len(),
+        }
+    }
+
+    /// Compares the beginning of the key, as much of it as is kept, with that of another one.
+    fn compare(&self, other: &[u8]) -> Ordering {
+        let kept = self.length.min(KEPT_BYTES);
+        self.bytes[..kept].cmp(&other[..other.len().min(kept)])
+    }
+
+    fn is_whole(&self) -> bool {
+        self.length <= KEPT_BYTES
+    }
 }
 
 impl Directory {
@@ -41,14 +77,21 @@ impl Directory {
         let chunk = Chunk::new(vec![Box::default()], vec![leaf]);
         Self {
             chunks: vec![chunk],
+            firsts: vec![Kept::default()],
         }
     }
 
     pub(super) fn find(&self, key: &[u8]) -> LeafPlace {
-        let after = self
-            .chunks
-            .partition_point(|chunk| &*chunk.separators[0] <= key);
-        let chunk = after - 1;
+        let after = self.firsts.partition_point(|first| {
+            // A key that is shorter, and equal so far, comes before it.
+            first.compare(key) != Ordering::Greater
+        });
+        // A first separator that is not kept whole may be greater after all.
+        let is_greater = |chunk: &usize| {
+            !self.firsts[*chunk].is_whole() && &*self.chunks[*chunk].separators[0] > key
+        };
+        let chunk = (0..after).rev().find(|chunk| !is_greater(chunk));
+        let chunk = chunk.expect("the first separator is empty");
         let index = self.chunks[chunk].find(key);
         LeafPlace { chunk, index }
     }
@@ -119,6 +162,8 @@ impl Directory {
             };
             let right = Chunk::new(chunk.separators.split_off(at), chunk.leaves.split_off(at));
             chunk.rebuild_heads();
+            let first = Kept::of(&right.separators[0]);
+            self.firsts.insert(place.chunk + 1, first);
             self.chunks.insert(place.chunk + 1, right);
         }
     }
@@ -133,8 +178,12 @@ impl Directory {
         chunk.separators.remove(place.index);
         chunk.leaves.remove(place.index);
         chunk.heads.remove(place.index);
-        if chunk.leaves.is_empty() {
-            self.chunks.remove(place.chunk);
+        match chunk.separators.first() {
+            None => {
+                self.chunks.remove(place.chunk);
+                self.firsts.remove(place.chunk);
+            }
+            Some(first) => self.firsts[place.chunk] = Kept::of(first),
         }
         true
     }
@@ -146,37 +195,39 @@ impl Chunk {
             separators,
             leaves,
             heads: vec![],
-            prefix_bytes: 0,
+            prefix: Kept::default(),
         };
         chunk.rebuild_heads();
         chunk
     }
 
     fn rebuild_heads(&mut self) {
-        self.prefix_bytes = match &self.separators[1..] {
-            [] => 0,
-            [first, .., last] => common_prefix(first, last),
-            [only] => only.len(),
+        self.prefix = match &self.separators[1..] {
+            [] => Kept::default(),
+            [first, .., last] => Kept::of(&first[..common_prefix(first, last)]),
+            [only] => Kept::of(only),
         };
-        let heads = self
-            .separators
-            .iter()
-            .map(|separator| head(separator, self.prefix_bytes));
+        let heads = self.separators.iter();
+        let heads = heads.map(|separator| head(separator, self.prefix.length));
         self.heads = heads.collect();
     }
 
     /// Returns the last index whose separator is not above `key`. The first is known not to be.
     fn find(&self, key: &[u8]) -> usize {
-        let Some(sample) = self.separators.get(1) else {
+        if self.separators.len() < 2 {
             return 0;
+        }
+        let prefix_bytes = self.prefix.length;
+        let compared = match self.prefix.is_whole() {
+            true => self.prefix.compare(key),
+            false => self.separators[1][..prefix_bytes].cmp(&key[..key.len().min(prefix_bytes)]),
         };
-        let shared = key.len().min(self.prefix_bytes);
-        match key[..shared].cmp(&sample[..self.prefix_bytes]) {
-            Ordering::Less => return 0,
-            Ordering::Greater => return self.separators.len() - 1,
+        match compared {
+            Ordering::Greater => return 0,
+            Ordering::Less => return self.separators.len() - 1,
             Ordering::Equal => {}
         }
-        let head = head(key, self.prefix_bytes);
+        let head = head(key, prefix_bytes);
         let heads = &self.heads[1..];
         let low = 1 + heads.partition_point(|&other| other < head);
         let ties = self.heads[low..].partition_point(|&other| other == head);
@@ -191,23 +242,24 @@ impl Chunk {
         let shares = self
             .separators
             .get(others)
-            .is_some_and(|other| common_prefix(other, separator) >= self.prefix_bytes);
+            .is_some_and(|other| common_prefix(other, separator) >= self.prefix.length);
         if shares {
-            self.heads.insert(index, head(separator, self.prefix_bytes));
+            self.heads
+                .insert(index, head(separator, self.prefix.length));
         } else {
             self.rebuild_heads();
         }
     }
 }
 
-fn head(key: &[u8], prefix_bytes: usize) -> u64 {
+fn head(key: &[u8], prefix_bytes: usize) -> u128 {
     let rest = key.get(prefix_bytes..).unwrap_or_default();
-    match rest.first_chunk::<8>() {
-        Some(bytes) => u64::from_be_bytes(*bytes),
+    match rest.first_chunk::<16>() {
+        Some(bytes) => u128::from_be_bytes(*bytes),
         None => {
-            let mut bytes = [0; 8];
+            let mut bytes = [0; 16];
             bytes[..rest.len()].copy_from_slice(rest);
-            u64::from_be_bytes(bytes)
+            u128::from_be_bytes(bytes)
         }
     }
 }
@@ -219,6 +271,13 @@ mod tests {
 
     #[test]
     fn finds_like_an_ordered_map() {
+        // The common bytes of the keys are kept, or are too many.
+        for same in [4, KEPT_BYTES - 2, KEPT_BYTES, KEPT_BYTES + 7] {
+            check_against_map(&vec![b's'; same]);
+        }
+    }
+
+    fn check_against_map(same: &[u8]) {
         let mut state = 0x2545_f491_4f6c_dd1d_u64;
         println!("seed {state}");
         let mut random = move |below: u64| {
@@ -231,10 +290,11 @@ mod tests {
         let mut map = BTreeMap::from([(vec![], 0)]);
         let key = |number: u64, tail: u64| {
             let bytes = number.to_be_bytes();
-            [&b"same"[..], &bytes[4..], &b"xxxxxxxxxxxx"[..tail as usize]].concat()
+            let tail = &b"xxxxxxxxxxxxxxxxxxxx"[..tail as usize];
+            [same, &bytes[4..], tail].concat()
         };
         for leaf in 1..20_000 {
-            let separator = key(random(3000), random(12));
+            let separator = key(random(3000), random(20));
             let place = directory.find(&separator);
             let (lower, expected) = map.range(..=separator.clone()).next_back().unwrap();
             assert_eq!(directory.leaf(place), *expected);

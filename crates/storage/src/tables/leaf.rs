@@ -12,9 +12,14 @@ use std::ops::Range;
 pub(super) const LEAF_BYTES: usize = 6 * 1024;
 
 /// Buffers grow by this many bytes, and slots by this many. A leaf wastes little, and another leaf
-/// can use the memory that it frees.
+/// can use the memory that it frees. Allocators round the size of larger buffers up to twice as
+/// much.
 const BYTES_STEP: usize = 512;
+const LARGE_BYTES: usize = 4096;
 const SLOTS_STEP: usize = 16;
+
+/// The slots in a line of a processor's cache.
+const SLOTS_PER_LINE: usize = 64 / size_of::<Slot>();
 
 /// A common prefix up to this length is kept beside the slots: most searches and inserts then read
 /// no entry at all.
@@ -142,15 +147,24 @@ impl Leaf {
         if self.is_empty() {
             return Err(0);
         }
-        let head = head(key, self.prefix_bytes);
-        let mut low = self.slots.partition_point(|slot| slot.head < head);
+        let Range {
+            start: mut low,
+            end: mut high,
+        } = self.ties(key);
         let shared = key.len().min(self.prefix_bytes);
         match key[..shared].cmp(self.prefix_near(low)) {
             Ordering::Less => return Err(0),
             Ordering::Greater => return Err(self.len()),
             Ordering::Equal => {}
         }
-        let mut high = low + self.slots[low..].partition_point(|slot| slot.head == head);
+        // Entries of an index often end with a rising key.
+        if high > low + 1 {
+            match self.key(high - 1).cmp(key) {
+                Ordering::Less => return Err(high),
+                Ordering::Equal => return Ok(high - 1),
+                Ordering::Greater => high -= 1,
+            }
+        }
         while low < high {
             let middle = low + (high - low) / 2;
             match self.key(middle).cmp(key) {
@@ -160,6 +174,13 @@ impl Leaf {
             }
         }
         Err(low)
+    }
+
+    /// Returns the slots whose heads are that of a key.
+    fn ties(&self, key: &[u8]) -> Range<usize> {
+        let head = head(key, self.prefix_bytes);
+        let low = self.slots.partition_point(|slot| slot.head < head);
+        low..low + self.slots[low..].partition_point(|slot| slot.head == head)
     }
 
     /// Returns the bytes that all keys begin with; read, if they must be, from a key near `index`,
@@ -176,15 +197,32 @@ impl Leaf {
         self.search(key).unwrap_or_else(|index| index)
     }
 
-    /// Sets value and mark of `entry.key`.
-    pub(super) fn put(&mut self, entry: Entry) {
-        match self.search(entry.key) {
+    /// Sets value and mark of `entry.key`, which a search has found at this index, or would insert
+    /// there.
+    pub(super) fn put_at(&mut self, found: Result<usize, usize>, entry: Entry) {
+        match found {
             Ok(index) => self.replace(index, entry),
             Err(index) => self.insert(index, entry),
         }
     }
 
-    /// Does the same as [`Leaf::put`], unless the key exists already.
+    /// Reads from each line of the slots, independently of the others, and from the end of the
+    /// buffer. Returns a number that depends on all of them.
+    pub(super) fn touch_slots(&self) -> u32 {
+        let lines = self.slots.iter().step_by(SLOTS_PER_LINE);
+        let end = self.bytes.last().copied().unwrap_or_default();
+        lines.fold(u32::from(end), |sum, slot| sum ^ slot.head)
+    }
+
+    /// Reads from the entry that a search for the key reads first. Returns a number that depends on
+    /// it.
+    pub(super) fn touch_entry(&self, key: &[u8]) -> u32 {
+        let ties = self.ties(key);
+        let slot = ties.last().and_then(|last| self.slots.get(last));
+        slot.map_or(0, |slot| u32::from(self.bytes[slot.offset as usize]))
+    }
+
+    /// Inserts an entry, unless its key exists already.
     pub(super) fn put_if_absent(&mut self, entry: Entry) {
         if let Err(index) = self.search(entry.key) {
             self.insert(index, entry);
@@ -197,8 +235,9 @@ impl Leaf {
             let kept = entry.key.len().min(PREFIX_KEPT_MAX);
             self.prefix[..kept].copy_from_slice(&entry.key[..kept]);
         } else {
-            let shared = common_prefix(entry.key, self.prefix_near(index));
-            if shared < self.prefix_bytes {
+            let prefix = self.prefix_near(index);
+            if !entry.key.starts_with(prefix) {
+                let shared = common_prefix(entry.key, prefix);
                 self.prefix_bytes = shared;
                 for at in 0..self.len() {
                     self.slots[at].head = head(self.key(at), shared);
@@ -244,7 +283,7 @@ impl Leaf {
             if self.garbage_bytes > self.bytes.len() / 4 {
                 self.compact(needed);
             } else {
-                let capacity = (self.bytes.len() + needed).next_multiple_of(BYTES_STEP);
+                let capacity = buffer_bytes(self.bytes.len() + needed);
                 self.bytes.reserve_exact(capacity - self.bytes.len());
             }
         }
@@ -263,7 +302,7 @@ impl Leaf {
     /// Copies the entries of the slots into a new buffer with room for `extra` bytes more.
     fn compact(&mut self, extra: usize) {
         let kept = self.bytes.len() - self.garbage_bytes;
-        let mut bytes = Vec::with_capacity((kept + extra).next_multiple_of(BYTES_STEP));
+        let mut bytes = Vec::with_capacity(buffer_bytes(kept + extra));
         for index in 0..self.len() {
             if self.slots[index].offset == u32::MAX {
                 continue;
@@ -329,14 +368,38 @@ impl Leaf {
 fn collect(from: &Leaf, indexes: Range<usize>, keep: impl Fn(&Entry) -> bool) -> Leaf {
     let kept = || indexes.clone().map(|index| from.entry(index)).filter(&keep);
     let mut leaf = Leaf::default();
-    let bytes: usize = kept().map(|entry| entry.bytes()).sum();
-    leaf.bytes.reserve_exact(bytes.next_multiple_of(BYTES_STEP));
-    leaf.slots
-        .reserve_exact(kept().count().next_multiple_of(SLOTS_STEP));
+    let (mut bytes, mut count) = (0, 0);
+    let mut ends: Option<(&[u8], &[u8])> = None;
     for entry in kept() {
-        leaf.insert(leaf.len(), entry);
+        bytes += entry.bytes();
+        count += 1;
+        ends = Some((ends.map_or(entry.key, |(first, _)| first), entry.key));
+    }
+    let Some((first, last)) = ends else {
+        return leaf;
+    };
+    leaf.bytes.reserve_exact(buffer_bytes(bytes));
+    leaf.slots
+        .reserve_exact(usize::next_multiple_of(count, SLOTS_STEP));
+    // Keys between two others begin with what these have in common.
+    leaf.prefix_bytes = common_prefix(first, last);
+    let prefix = &first[..leaf.prefix_bytes.min(PREFIX_KEPT_MAX)];
+    leaf.prefix[..prefix.len()].copy_from_slice(prefix);
+    for entry in kept() {
+        let head = head(entry.key, leaf.prefix_bytes);
+        let offset = leaf.push_bytes(entry);
+        leaf.slots.push(Slot { head, offset });
+        leaf.tombstones += usize::from(entry.mark.tombstone);
     }
     leaf
+}
+
+/// Returns the size of a buffer for so many bytes.
+fn buffer_bytes(needed: usize) -> usize {
+    match needed <= LARGE_BYTES {
+        true => needed.next_multiple_of(BYTES_STEP),
+        false => needed.next_multiple_of(2 * BYTES_STEP),
+    }
 }
 
 pub(super) fn common_prefix(left: &[u8], right: &[u8]) -> usize {
@@ -386,7 +449,7 @@ mod tests {
             for (key, length, prefixed) in writes {
                 let key = if prefixed { [prefix.clone(), key].concat() } else { key };
                 let value = vec![length as u8; length];
-                leaf.put(entry(&key, &value));
+                leaf.put_at(leaf.search(&key), entry(&key, &value));
                 map.insert(key, value);
                 prop_assert_eq!(leaf.len(), map.len());
             }

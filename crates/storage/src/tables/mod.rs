@@ -16,6 +16,7 @@ mod checkpoint;
 mod cold;
 mod directory;
 mod leaf;
+mod loading;
 #[cfg(test)]
 mod tests;
 
@@ -28,10 +29,9 @@ use placement::tables::{EntryVisitor, TABLE_KEY_BYTES_MAX, Tables, TablesError, 
 use changes::Changes;
 pub(crate) use checkpoint::Checkpointer;
 pub use cold::CheckpointMark;
-use cold::ColdEntry;
 pub(crate) use cold::ColdStore;
 use directory::{Directory, LeafPlace};
-use leaf::{Entry, EntryMark, Generation, LEAF_BYTES, Leaf};
+use leaf::{Entry, EntryMark, Generation, Leaf};
 
 /// The leaves that are checked per write while memory exceeds its budget.
 const SWEEP_STEPS: usize = 8;
@@ -99,6 +99,15 @@ struct Gathering {
     /// Copies of changed entries: sharing whole leaves would double the memory of leaves that are
     /// written all over meanwhile.
     outbox: Changes,
+}
+
+/// The place of a key. It is valid until the tables change.
+#[derive(Clone, Copy)]
+struct Target {
+    place: LeafPlace,
+    id: u32,
+    /// The index of the key in its leaf, or as an error the index where it would be inserted.
+    found: Result<usize, usize>,
 }
 
 /// A leaf of many, and the bound of its range at which a scan continues.
@@ -414,17 +423,58 @@ impl Tables for DurableTables {
     }
 
     fn put(&mut self, table: u64, key: &[u8], value: &[u8]) {
-        assert!(
-            key.len() <= TABLE_KEY_BYTES_MAX,
-            "key of {} bytes",
-            key.len()
-        );
-        assert!(
-            value.len() <= VALUE_BYTES_MAX,
-            "value of {} bytes",
-            value.len()
-        );
+        check_sizes(key, value);
         self.inner.get_mut().write(table, key, Some(value));
+    }
+
+    fn put_if(
+        &mut self,
+        table: u64,
+        key: &[u8],
+        value: &[u8],
+        decides: &mut dyn FnMut(Option<&[u8]>) -> bool,
+    ) -> Result<bool, TablesError> {
+        check_sizes(key, value);
+        let inner = self.inner.get_mut();
+        let target = inner.target(table, key);
+        let range = &inner.ranges[target.id as usize];
+        let known = target.found.ok().map(|index| range.leaf.entry(index));
+        let puts = match known {
+            Some(entry) => {
+                range.touched.set(true);
+                decides((!entry.mark.tombstone).then_some(entry.value))
+            }
+            None if range.loaded => decides(None),
+            None => {
+                let cold = self.cold().get(table, key)?;
+                decides(cold.as_deref())
+            }
+        };
+        if puts {
+            self.inner
+                .get_mut()
+                .write_at(target, (table, key), Some(value));
+        }
+        Ok(puts)
+    }
+
+    /// Memory is read in passes. A pass depends on earlier passes only, so that a processor waits
+    /// for the memory of many keys at once.
+    fn announce(&self, table: u64, keys: &[&[u8]]) {
+        let inner = self.inner.borrow();
+        let Some(known) = inner.tables.get(&table) else {
+            return;
+        };
+        let directory = &known.directory;
+        let ids = keys.iter().map(|key| directory.leaf(directory.find(key)));
+        let ids: Vec<u32> = ids.collect();
+        let leaves = ids.iter().map(|id| &*inner.ranges[*id as usize].leaf);
+        let leaves: Vec<&Leaf> = leaves.collect();
+        let entries: usize = leaves.iter().map(|leaf| leaf.len()).sum();
+        let slots = leaves.iter().fold(0, |sum, leaf| sum ^ leaf.touch_slots());
+        let found = leaves.iter().zip(keys);
+        let first = found.fold(0, |sum, (leaf, key)| sum ^ leaf.touch_entry(key));
+        std::hint::black_box((entries, slots, first));
     }
 
     fn delete(&mut self, table: u64, key: &[u8]) {
@@ -500,21 +550,32 @@ impl Inner {
         result
     }
 
-    fn write(&mut self, table: u64, key: &[u8], value: Option<&[u8]>) {
+    /// Returns the place of a key. The table exists afterwards.
+    fn target(&mut self, table: u64, key: &[u8]) -> Target {
         if !self.tables.contains_key(&table) {
             self.create(table, 0, self.completed == 0);
         }
         let directory = &self.tables[&table].directory;
         let place = directory.find(key);
         let id = directory.leaf(place);
-        let range = &self.ranges[id as usize];
-        if value.is_none() && range.loaded && range.leaf.search(key).is_err() {
+        let found = self.ranges[id as usize].leaf.search(key);
+        Target { place, id, found }
+    }
+
+    fn write(&mut self, table: u64, key: &[u8], value: Option<&[u8]>) {
+        let target = self.target(table, key);
+        if value.is_none() && target.found.is_err() && self.ranges[target.id as usize].loaded {
             return;
         }
-        range.touched.set(true);
+        self.write_at(target, (table, key), value);
+    }
+
+    fn write_at(&mut self, target: Target, (table, key): (u64, &[u8]), value: Option<&[u8]>) {
+        let Target { place, id, found } = target;
         self.hand_over(id);
         let generation = self.generation;
         let range = &mut self.ranges[id as usize];
+        range.touched.set(true);
         range.newest = generation;
         if range.listed < generation {
             range.listed = generation;
@@ -526,7 +587,7 @@ impl Inner {
             tombstone: value.is_none(),
         };
         let value = value.unwrap_or_default();
-        self.change(id, |leaf| leaf.put(Entry { key, value, mark }));
+        self.change(id, |leaf| leaf.put_at(found, Entry { key, value, mark }));
         self.settle((table, place, id), key);
     }
 
@@ -611,76 +672,6 @@ impl Inner {
         self.create(table, self.generation, true);
     }
 
-    /// Loads entries from `start` on, about one leaf of them, so that the leaf that covers
-    /// `start` afterwards is loaded.
-    fn load_from(&mut self, cold: &ColdStore, table: u64, start: &[u8]) -> Result<(), TablesError> {
-        let directory = &self.tables[&table].directory;
-        let mut place = directory.find(start);
-        let upper = directory.upper(place).map(<[u8]>::to_vec);
-        let mut entries = cold.range(table, start, upper.as_deref());
-        let (loaded, next) = take_leaf(&mut entries)?;
-        if directory.lower(place) < start {
-            self.split(table, place, start);
-            place = self.tables[&table].directory.find(start);
-        }
-        if let Some(next) = next {
-            self.split(table, place, &next);
-        }
-        self.fill(table, start, loaded);
-        Ok(())
-    }
-
-    /// Loads a leaf as [`Inner::load_from`] does, with the entries below `end`.
-    fn load_before(
-        &mut self,
-        cold: &ColdStore,
-        table: u64,
-        end: Option<&[u8]>,
-    ) -> Result<(), TablesError> {
-        let directory = &self.tables[&table].directory;
-        let place = directory.find_before(end);
-        let lower = directory.lower(place).to_vec();
-        // The caller's end lies in the range or is its own end.
-        let within = end.filter(|end| directory.upper(place) != Some(*end));
-        let mut entries = cold.range(table, &lower, end).rev();
-        let (loaded, before) = take_leaf(&mut entries)?;
-        if let Some(end) = within {
-            self.split(table, place, end);
-        }
-        let mut first = lower;
-        if before.is_some() {
-            let (key, _) = loaded.last().expect("a leaf takes one entry at least");
-            first.clone_from(key);
-            let place = self.tables[&table].directory.find(&first);
-            if self.tables[&table].directory.lower(place) < &*first {
-                self.split(table, place, &first);
-            }
-        }
-        self.fill(table, &first, loaded);
-        Ok(())
-    }
-
-    /// Puts the cold store's entries of a whole range under those of memory.
-    fn fill(&mut self, table: u64, key: &[u8], loaded: Vec<ColdEntry>) {
-        let place = self.tables[&table].directory.find(key);
-        let id = self.tables[&table].directory.leaf(place);
-        let mark = EntryMark {
-            generation: 0,
-            tombstone: false,
-        };
-        self.change(id, |leaf| {
-            for (key, value) in &loaded {
-                leaf.put_if_absent(Entry { key, value, mark });
-            }
-        });
-        self.ranges[id as usize].loaded = true;
-        if self.memory_bytes > self.memory_bytes_max {
-            // The leaf that was just filled stays: it counts as touched.
-            self.ranges[id as usize].touched.set(true);
-            self.sweep(SWEEP_STEPS_LOADING);
-        }
-    }
-
     /// Looks at some leaves in turn, and drops the leaves that were not used since the last time.
     fn sweep(&mut self, steps: usize) {
         for _ in 0..steps.min(self.ranges.len()) {
@@ -736,18 +727,8 @@ impl Inner {
     }
 }
 
-/// Takes entries until they fill a leaf; also the key of the first one not taken.
-fn take_leaf(
-    entries: &mut dyn Iterator<Item = Result<ColdEntry, TablesError>>,
-) -> Result<(Vec<ColdEntry>, Option<Vec<u8>>), TablesError> {
-    let (mut taken, mut bytes) = (vec![], 0);
-    for entry in entries {
-        let (key, value) = entry?;
-        if bytes > LEAF_BYTES * 3 / 4 {
-            return Ok((taken, Some(key)));
-        }
-        bytes += key.len() + value.len();
-        taken.push((key, value));
-    }
-    Ok((taken, None))
+fn check_sizes(key: &[u8], value: &[u8]) {
+    let (key, value) = (key.len(), value.len());
+    assert!(key <= TABLE_KEY_BYTES_MAX, "key of {key} bytes");
+    assert!(value <= VALUE_BYTES_MAX, "value of {value} bytes");
 }

@@ -266,7 +266,8 @@ impl CoreMachine {
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         loop {
-            let Some(partition) = self.partitions.get(&id) else {
+            let partition = self.partitions.get(&id);
+            let Some(partition) = partition.filter(|it| !it.queues.is_empty()) else {
                 return Ok(());
             };
             let behind_read = partition.reads.iter().any(|read| read.covers(pk))

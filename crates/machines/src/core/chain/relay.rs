@@ -129,7 +129,7 @@ impl CoreMachine {
                 }
                 return Ok(());
             }
-            member.grant();
+            member.grant(1);
         }
         if self.is_not_whole(key.1) || self.fetches_for_vote(step.now, key, step.output) {
             return Ok(());

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use placement::Durability;
 use placement::tables::{Tables, TablesError};
-use protocol::identity::{OperationId, PartitionId, Position};
+use protocol::identity::{OperationId, PartitionId, Position, Version};
 use protocol::message::PeerMessage;
 use protocol::operation::Decision;
 use protocol::planted::{self, Bug};
@@ -17,8 +17,12 @@ use protocol::record::Record;
 
 use crate::core::CoreMachine;
 use crate::core::member::MemberKey;
-use crate::core::partition::rows::{Rows, depart};
+use crate::core::partition::rows::{NewRow, Rows, depart};
 use crate::core::step::Step;
+
+/// How many rows of a transaction are announced to the tables together. A processor's cache has
+/// room for all memory that a store reads for them.
+const WRITTEN_TOGETHER: usize = 64;
 
 impl CoreMachine {
     /// Settles an operation at a member: changes the rows, answers the client at the head, and
@@ -169,8 +173,8 @@ impl CoreMachine {
         let mut next: BTreeSet<OperationId> = BTreeSet::new();
         let mut settle_next = Vec::new();
         for held in &held {
-            next.extend(partition.locks.release(held, operation));
             settle_next.extend(partition.locks.other_holders(held, operation));
+            next.extend(partition.locks.release(held, operation));
         }
         partition.behind_reads.retain(|behind| *behind != operation);
         self.answer_waiting_reads(id, operation, step)?;
@@ -234,8 +238,6 @@ impl CoreMachine {
             return Ok(());
         };
         let rows = Rows::of(partition);
-        let is_not_whole = self.is_not_whole(key.1);
-        let is_rebuilding = self.is_rebuilding(key.1) || is_not_whole;
         let member = &self.members[&key];
         if member.resolved_in().is_some()
             && partition.is_thin()
@@ -243,41 +245,81 @@ impl CoreMachine {
         {
             return Ok(());
         }
-        for (change, effect) in member.prepare.changes.iter().zip(&member.effects) {
-            let is_kept = match partition.is_thin() {
-                true => planted::is(Bug::EntryLeftBehind),
-                false => planted::is(Bug::DepartureKept),
-            };
-            if let Some(key) = effect.remove.as_ref().filter(|_| !is_kept) {
-                if let Some(stored) = rows.stored(key, tables)?
-                    && (is_not_whole || stored.version <= change.version)
-                {
-                    rows.remove(key, &stored, tables);
-                }
-                if is_rebuilding && !planted::is(Bug::DepartureForgotten) {
-                    depart(rows.id, key, change.version, tables)?;
-                }
+        let mut left = member.prepare.changes.iter().zip(&member.effects);
+        loop {
+            let together: Vec<_> = left.by_ref().take(WRITTEN_TOGETHER).collect();
+            if together.is_empty() {
+                return Ok(());
             }
-            if let Some(key) = &effect.put {
-                let stored = rows.stored(key, tables)?;
-                let known = stored.as_ref().map(|stored| stored.version);
-                let is_missed = match known {
-                    None => planted::is(Bug::EntryForgotten),
-                    Some(_) => planted::is(Bug::IncludedColumnKept),
-                };
-                if is_missed && partition.is_thin() {
-                    continue;
+            let new = together.iter().map(|&(change, effect)| {
+                let key = effect.put.as_ref()?;
+                let row = change.new.as_ref().expect("an entry comes with its row");
+                let row = rows.table.stored_form(rows.id, row);
+                Some(rows.new_row(key, change.version, row))
+            });
+            let new: Vec<Option<NewRow<'_>>> = new.collect();
+            if together.len() > 1 {
+                rows.announce(new.iter().flatten(), tables);
+            }
+            for ((change, effect), new) in together.into_iter().zip(&new) {
+                if let Some(key) = &effect.remove {
+                    self.leave(rows, (key, change.version), tables)?;
                 }
-                if is_not_whole {
-                    depart(rows.id, key, change.version, tables)?;
-                }
-                if is_not_whole || known.is_none_or(|known| known < change.version) {
-                    let row = change.new.as_ref().expect("an entry comes with its row");
-                    let row = rows.table.stored_form(rows.id, row);
-                    rows.put(key, (change.version, &row), stored.as_ref(), tables);
+                if let Some(new) = new {
+                    self.enter(rows, new, tables)?;
                 }
             }
         }
+    }
+
+    /// Removes the row under a key, because of a change that has this version.
+    fn leave<T: Tables>(
+        &self,
+        rows: Rows<'_>,
+        (key, version): (&[u8], Version),
+        tables: &mut T,
+    ) -> Result<(), TablesError> {
+        let id = rows.id;
+        let is_kept = match rows.is_thin() {
+            true => planted::is(Bug::EntryLeftBehind),
+            false => planted::is(Bug::DepartureKept),
+        };
+        if is_kept {
+            return Ok(());
+        }
+        let is_not_whole = self.is_not_whole(id);
+        if let Some(stored) = rows.stored(key, tables)?
+            && (is_not_whole || stored.version <= version)
+        {
+            rows.remove(key, &stored, tables);
+        }
+        let is_rebuilding = self.is_rebuilding(id) || is_not_whole;
+        if is_rebuilding && !planted::is(Bug::DepartureForgotten) {
+            depart(id, key, version, tables)?;
+        }
+        Ok(())
+    }
+
+    /// Stores a row, unless a later version of it is there.
+    fn enter<T: Tables>(
+        &self,
+        rows: Rows<'_>,
+        new: &NewRow<'_>,
+        tables: &mut T,
+    ) -> Result<(), TablesError> {
+        let is_not_whole = self.is_not_whole(rows.id);
+        let version = new.version;
+        if is_not_whole {
+            depart(rows.id, new.key, version, tables)?;
+        }
+        rows.put_if(new, tables, |known| {
+            let is_missed = match known {
+                None => planted::is(Bug::EntryForgotten),
+                Some(_) => planted::is(Bug::IncludedColumnKept),
+            };
+            let is_newer = is_not_whole || known.is_none_or(|known| known < version);
+            is_newer && !(is_missed && rows.is_thin())
+        })?;
         Ok(())
     }
 }

@@ -15,6 +15,8 @@ use protocol::identity::OperationId;
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
     keys: BTreeMap<Vec<u8>, Lock>,
+    /// The number of keys that several operations hold.
+    shared: usize,
 }
 
 /// The holders and waiters of one key.
@@ -47,19 +49,28 @@ impl Locks {
         true
     }
 
+    /// Acquires keys in order, up to the first one that another operation holds. Returns how many.
+    pub fn acquire_in_order(&mut self, keys: &[Vec<u8>], operation: OperationId) -> usize {
+        let blocked = keys.iter().position(|key| !self.acquire(key, operation));
+        blocked.unwrap_or(keys.len())
+    }
+
     /// Acquires the key although another operation holds it, for operations that had voted before a
     /// restart.
     pub fn force(&mut self, key: &[u8], operation: OperationId) {
         let lock = self.keys.entry(key.to_vec()).or_default();
         if !lock.holders.contains(&operation) {
             lock.holders.push(operation);
+            self.shared += usize::from(lock.holders.len() == 2);
         }
     }
 
     /// Releases the key, or leaves its queue. Returns the operation that must try again.
     pub fn release(&mut self, key: &[u8], operation: OperationId) -> Option<OperationId> {
         let lock = self.keys.get_mut(key)?;
+        let was_shared = lock.holders.len() > 1;
         lock.holders.retain(|holder| *holder != operation);
+        self.shared -= usize::from(was_shared && lock.holders.len() < 2);
         lock.waiters.retain(|waiter| *waiter != operation);
         if lock.holders.is_empty() && lock.waiters.is_empty() {
             self.keys.remove(key);
@@ -72,13 +83,18 @@ impl Locks {
         }
     }
 
-    /// Returns the other operations that hold the key.
+    /// Returns the other operations that hold a key that an operation holds.
     pub fn other_holders(
         &self,
         key: &[u8],
         operation: OperationId,
     ) -> impl Iterator<Item = OperationId> {
-        let holders = self.keys.get(key).map_or(&[][..], |lock| &lock.holders);
+        let holders = match self.shared {
+            0 => &[],
+            _ => self.holders(key),
+        };
+        debug_assert!(self.shared > 0 || matches!(self.holders(key), [] | [_]));
+        debug_assert!(self.holders(key).is_empty() || self.holders(key).contains(&operation));
         holders
             .iter()
             .copied()

@@ -14,6 +14,7 @@
 //! - A row has no entry in an order in which its key is too long. Such a row is older than the copy
 //!   with this order, and the copy cannot serve before the row is gone.
 
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::ops::{Bound, ControlFlow};
 
@@ -44,6 +45,15 @@ pub(crate) struct Rows<'a> {
 pub(crate) struct StoredRow {
     pub version: Version,
     /// By order.
+    entries: Vec<Option<LocalEntry>>,
+}
+
+/// A row that is to be stored: its key, its version, and itself as the partition stores it.
+pub(crate) struct NewRow<'a> {
+    pub key: &'a [u8],
+    pub version: Version,
+    row: Cow<'a, [u8]>,
+    /// Its local entries, by order.
     entries: Vec<Option<LocalEntry>>,
 }
 
@@ -91,6 +101,11 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// Returns whether the partition is of a thin index.
+    pub fn is_thin(&self) -> bool {
+        self.table.replexes[usize::from(self.id.replex)].is_thin()
+    }
+
     /// Returns the row that is stored under a key.
     pub fn stored<T: Tables>(
         &self,
@@ -106,18 +121,58 @@ impl<'a> Rows<'a> {
         Ok(stored)
     }
 
-    /// Stores a row under its key, in place of `stored`.
-    pub fn put<T: Tables>(
+    /// Returns a row that is to be stored under a key. It has the form in which the partition
+    /// stores it.
+    pub fn new_row<'b>(&self, key: &'b [u8], version: Version, row: Cow<'b, [u8]>) -> NewRow<'b> {
+        NewRow {
+            entries: self.entries_of(key, &row),
+            key,
+            version,
+            row,
+        }
+    }
+
+    /// Says that rows are stored next.
+    pub fn announce<'b, T: Tables>(
         &self,
-        key: &[u8],
-        (version, row): (Version, &[u8]),
-        stored: Option<&StoredRow>,
-        tables: &mut T,
+        rows: impl Iterator<Item = &'b NewRow<'b>> + Clone,
+        tables: &T,
     ) {
-        tables.put(self.id.rows_table(), key, &stored_value(version, row));
-        let entries = self.entries_of(key, row);
-        for (place, entry) in entries.iter().enumerate() {
-            let old = stored.and_then(|stored| stored.entries[place].as_ref());
+        let keys: Vec<&[u8]> = rows.clone().map(|row| row.key).collect();
+        tables.announce(self.id.rows_table(), &keys);
+        for (place, order) in self.orders.iter().enumerate() {
+            let entries = rows.clone().filter_map(|row| row.entries[place].as_ref());
+            let entries: Vec<&[u8]> = entries.map(|(entry, _)| &entry[..]).collect();
+            tables.announce(self.id.entries_table(*order), &entries);
+        }
+    }
+
+    /// Stores a row under its key, if `replaces` returns true for the version that is stored there,
+    /// or for none. Returns what it has returned.
+    pub fn put_if<T: Tables>(
+        &self,
+        new: &NewRow<'_>,
+        tables: &mut T,
+        replaces: impl Fn(Option<Version>) -> bool,
+    ) -> Result<bool, TablesError> {
+        let mut old_entries = None;
+        let value = stored_value(new.version, &new.row);
+        let puts = tables.put_if(self.id.rows_table(), new.key, &value, &mut |stored| {
+            let Some((version, row)) = stored.map(stored_row) else {
+                return replaces(None);
+            };
+            let puts = replaces(Some(version));
+            if puts {
+                old_entries = Some(self.entries_of(new.key, row));
+            }
+            puts
+        })?;
+        if !puts {
+            return Ok(false);
+        }
+        for (place, entry) in new.entries.iter().enumerate() {
+            let old = old_entries.as_ref();
+            let old = old.and_then(|entries| entries[place].as_ref());
             let is_missed =
                 planted::is(Bug::WriteMissedByMaking) && self.unmade.contains(&self.orders[place]);
             if old == entry.as_ref() || is_missed {
@@ -131,6 +186,7 @@ impl<'a> Rows<'a> {
                 tables.put(table, entry, pk);
             }
         }
+        Ok(true)
     }
 
     /// Removes the row that is stored under a key.
@@ -406,8 +462,9 @@ mod tests {
                 Value::Text(String::from("x").repeat(*bytes)),
             ];
             let row = encode_row(&table.schema.columns, &values).expect("it is of the table");
-            let stored = rows.stored(&key, &tables).expect("memory is read");
-            rows.put(&key, (Version(version), &row), stored.as_ref(), &mut tables);
+            let new = rows.new_row(&key, Version(version), Cow::Borrowed(&row));
+            let put = rows.put_if(&new, &mut tables, |_| true);
+            assert_eq!(put, Ok(true), "memory is read");
             let entries = rows.id.entries_table(1);
             counts.push(tables.entries().filter(|it| it.0 == entries).count());
         }

@@ -17,6 +17,7 @@
 //! completion records in `fill_completions`. The coordinator decides when a place rebuilds, and
 //! when it serves again.
 
+use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
@@ -631,15 +632,7 @@ fn put_copied<T: Tables>(
     row: &[u8],
     tables: &mut T,
 ) -> Result<bool, TablesError> {
-    let stored = rows.stored(key, tables)?;
     let departed = departed(rows.id, key, tables)?;
-    let is_newer = stored
-        .as_ref()
-        .is_none_or(|stored| stored.version < version)
-        && departed.is_none_or(|departed| departed < version);
-    if !is_newer && !planted::is(Bug::LowerVersionWins) {
-        return Ok(false);
-    }
     let rows = match planted::is(Bug::CopiedWithoutEntries) {
         true => Rows {
             orders: &[],
@@ -647,6 +640,10 @@ fn put_copied<T: Tables>(
         },
         false => rows,
     };
-    rows.put(key, (version, row), stored.as_ref(), tables);
-    Ok(true)
+    let new = rows.new_row(key, version, Cow::Borrowed(row));
+    rows.put_if(&new, tables, |stored| {
+        let is_newer = stored.is_none_or(|stored| stored < version)
+            && departed.is_none_or(|departed| departed < version);
+        is_newer || planted::is(Bug::LowerVersionWins)
+    })
 }

@@ -13,6 +13,7 @@
 //! are exact: one question is outstanding at a time, and its answer replaces the rows, whatever
 //! their versions. So earlier rows, for example from an old disk, are only a hint (R25).
 
+use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
@@ -492,8 +493,9 @@ impl CoreMachine {
         };
         let rows = Rows::of(partition);
         for (key, value) in self.entries(of, page) {
-            let stored = rows.stored(&key, tables)?;
-            rows.put(&key, stored_row(&value), stored.as_ref(), tables);
+            let (version, row) = stored_row(&value);
+            let new = rows.new_row(&key, version, Cow::Borrowed(row));
+            rows.put_if(&new, tables, |_| true)?;
         }
         for key in gone {
             if let Some(stored) = rows.stored(key, tables)? {

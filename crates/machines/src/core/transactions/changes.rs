@@ -5,6 +5,7 @@
 //! server from the table, so that it holds the first primary no longer.
 
 use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
@@ -68,7 +69,7 @@ impl CoreMachine {
         let coordinated = self.transactions.coordinated.get_mut(&operation);
         let coordinated = coordinated.expect("callers have it");
         // The client sends them again, to the first primary of then.
-        coordinated.changes.clear();
+        coordinated.changes = Arc::default();
         let (request, table) = (coordinated.request(), coordinated.tables[0]);
         let epoch = self.view.epoch();
         self.refuse_running(request, &Refusal::StaleEpoch { epoch }, step.output);

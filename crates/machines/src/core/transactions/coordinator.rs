@@ -47,7 +47,7 @@ impl CoreMachine {
             result: RequestResult::Conflict,
         };
         let coordinated = Coordinated {
-            changes: transact.changes,
+            changes: Arc::new(transact.changes),
             checks: transact.checks,
             ranges: transact.ranges,
             route,
@@ -73,7 +73,7 @@ impl CoreMachine {
             digest: coordinated.request.digest,
             route: coordinated.route.clone(),
             place: 0,
-            changes: coordinated.changes.clone(),
+            changes: Arc::clone(&coordinated.changes),
             evaluated: Vec::new(),
             outcomes: Vec::new(),
         };
@@ -156,7 +156,6 @@ impl CoreMachine {
     /// then the primaries whose rows all stay as they are.
     fn parts(&self, walk: &Walk) -> Vec<Part> {
         let mut parts: BTreeMap<PartitionId, Part> = BTreeMap::new();
-        let mut changed: BTreeSet<(TableId, &[u8])> = BTreeSet::new();
         for row in &walk.evaluated {
             let table = self
                 .view
@@ -165,7 +164,6 @@ impl CoreMachine {
             let (members, _) = table.members(&row.change);
             let head = self.primary_of_row(row.table, &row.change.pk);
             let head = head.expect("it was decoded on arrival");
-            changed.insert((row.table, &row.change.pk));
             for id in members {
                 let part = parts.entry(id).or_insert_with(|| Part::new(id, head));
                 part.changes.push(row.change.clone());
@@ -173,10 +171,15 @@ impl CoreMachine {
         }
         let changed_count = parts.len();
         let mut still: BTreeMap<PartitionId, Part> = BTreeMap::new();
-        for change in &walk.changes {
+        let changed = walk.evaluated.iter();
+        let changed = changed.map(|row| (row.table, &row.change.pk[..]));
+        // Most often each change has changed a row of its own.
+        let is_each_changed = walk.evaluated.len() == walk.changes.len();
+        let changed: BTreeSet<_> = changed.filter(|_| !is_each_changed).collect();
+        for change in walk.changes.iter().filter(|_| !is_each_changed) {
             let pk = &change.mutation.pk;
             let head = self.primary_of(change).expect("it was decoded on arrival");
-            if changed.contains(&(change.table, pk)) {
+            if changed.contains(&(change.table, &pk[..])) {
                 continue;
             }
             let part = match parts.get_mut(&head) {

@@ -120,22 +120,19 @@ impl CoreMachine {
         if behind_read && !is_primary && member.granted() == 0 {
             return self.refuse_part(key, RequestResult::Conflict, step);
         }
-        let wanted = member.held[member.granted()..].to_vec();
-        for wanted in wanted {
-            if partition.locks.acquire(&wanted, key.0) {
-                self.members
-                    .get_mut(&key)
-                    .expect("callers have the member")
-                    .grant();
-                continue;
-            }
-            let holders = partition.locks.holders(&wanted);
+        let member = self.members.get_mut(&key).expect("callers have the member");
+        let wanted = &member.held[member.granted()..];
+        let acquired = partition.locks.acquire_in_order(wanted, key.0);
+        member.grant(acquired);
+        let member = &self.members[&key];
+        if let Some(wanted) = member.held.get(member.granted()) {
+            let holders = partition.locks.holders(wanted);
             // It waits only for what is decided, and settles soon (R46).
             let decided = holders.iter().all(|holder| {
                 let holder = self.members.get(&(*holder, key.1));
                 holder.is_some_and(|holder| holder.decision().is_some())
             });
-            let is_next = partition.locks.waiters(&wanted) == 1;
+            let is_next = partition.locks.waiters(wanted) == 1;
             let waits = decided && is_next || planted::is(Bug::PartWaits);
             return match waits {
                 true => Ok(()),

@@ -17,7 +17,7 @@ pub(super) struct Coordinated {
     /// The partition under which the request was sent: of this core.
     pub at: PartitionId,
     pub tables: Vec<TableId>,
-    pub changes: Vec<TransactionChange>,
+    pub changes: Arc<Vec<TransactionChange>>,
     pub checks: Vec<RowCheck>,
     pub ranges: Vec<RangeCheck>,
     /// The checks that the evaluated rows demand, until the decision.
@@ -95,7 +95,7 @@ impl Coordinated {
             request,
             at,
             tables,
-            changes: Vec::new(),
+            changes: Arc::default(),
             checks: Vec::new(),
             ranges: Vec::new(),
             references: Vec::new(),

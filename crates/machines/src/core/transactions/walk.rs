@@ -38,23 +38,29 @@ type WalkKey = (PartitionId, Vec<u8>);
 pub(super) struct LocalWalk {
     walk: Walk,
     tables: Vec<TableId>,
-    /// The rows of this core, with the indexes of their changes.
-    rows: BTreeMap<WalkKey, Vec<usize>>,
-    /// The rows whose keys it waits for.
-    waits_for: BTreeSet<WalkKey>,
+    /// The rows of this core.
+    rows: BTreeMap<WalkKey, WalkRow>,
+    /// How many keys it waits for.
+    waits_for: usize,
     /// Whether the walk has the rows of this core.
     is_evaluated: bool,
     since_us: u64,
 }
 
+/// A row of a walk.
+#[derive(Debug)]
+struct WalkRow {
+    /// The indexes of its changes.
+    changes: Vec<usize>,
+    /// Whether the walk waits for its key.
+    waits: bool,
+}
+
 impl LocalWalk {
     /// Returns whether the walk holds a key of one of these tables.
     fn holds_any(&self, concerns: impl Fn(TableId) -> bool) -> bool {
-        let mut held = self
-            .rows
-            .keys()
-            .filter(|key| !self.waits_for.contains(*key));
-        held.any(|(id, _)| concerns(id.table))
+        let mut held = self.rows.iter().filter(|(_, row)| !row.waits);
+        held.any(|((id, _), _)| concerns(id.table))
     }
 }
 
@@ -79,7 +85,7 @@ impl CoreMachine {
         if walk.route.get(place) != Some(&self.identity.core) {
             return Ok(());
         }
-        let mut rows: BTreeMap<WalkKey, Vec<usize>> = BTreeMap::new();
+        let mut rows: BTreeMap<WalkKey, WalkRow> = BTreeMap::new();
         for (index, change) in walk.changes.iter().enumerate() {
             let primary = match self.primary_of(change) {
                 Ok(primary) => primary,
@@ -90,7 +96,11 @@ impl CoreMachine {
             };
             if self.view.place(primary).map(|place| place.core) == Some(self.identity.core) {
                 let key = (primary, change.mutation.pk.0.clone());
-                rows.entry(key).or_default().push(index);
+                let row = rows.entry(key).or_insert_with(|| WalkRow {
+                    changes: Vec::with_capacity(1),
+                    waits: true,
+                });
+                row.changes.push(index);
             }
         }
         for (primary, pk) in rows.keys() {
@@ -99,23 +109,23 @@ impl CoreMachine {
                 return self.end_walk((operation, &tables), end, step);
             }
         }
-        let waits_for: BTreeSet<WalkKey> = rows.keys().cloned().collect();
-        let local = LocalWalk {
-            walk,
-            tables,
-            rows,
-            waits_for: waits_for.clone(),
-            is_evaluated: false,
-            since_us: step.now.monotonic_us,
-        };
-        self.transactions.walks.insert(operation, local);
-        for (primary, pk) in &waits_for {
+        let keys: Vec<WalkKey> = rows.keys().cloned().collect();
+        for (primary, pk) in &keys {
             self.partitions.note_waiting(*primary);
             let partition = self.partitions.get_mut(primary).expect("just checked");
             let queue = partition.queues.entry(pk.clone()).or_default();
             queue.push_back(Queued::Walk(operation));
         }
-        for (primary, pk) in waits_for {
+        let local = LocalWalk {
+            walk,
+            tables,
+            waits_for: rows.len(),
+            rows,
+            is_evaluated: false,
+            since_us: step.now.monotonic_us,
+        };
+        self.transactions.walks.insert(operation, local);
+        for (primary, pk) in keys {
             self.start_queue(primary, &pk, step)?;
         }
         Ok(())
@@ -149,10 +159,13 @@ impl CoreMachine {
         let Some(local) = self.transactions.walks.get_mut(&operation) else {
             return Ok(());
         };
-        if !local.waits_for.remove(&key) {
+        let row = local.rows.get_mut(&key);
+        let Some(row) = row.filter(|row| row.waits) else {
             return Ok(());
-        }
-        let is_complete = local.waits_for.is_empty();
+        };
+        row.waits = false;
+        local.waits_for -= 1;
+        let is_complete = local.waits_for == 0;
         let partition = self
             .partitions
             .get_mut(&key.0)
@@ -185,13 +198,34 @@ impl CoreMachine {
             self.drop_walk(operation, step)?;
             return self.end_walk((operation, &tables), end, step);
         }
-        let mut walk = local.walk.clone();
-        let rows = local.rows.clone();
-        let size = |row: &EvaluatedRow| row.to_bytes().len();
-        let mut bytes: usize = walk.evaluated.iter().map(size).sum();
-        for ((primary, pk), changes) in rows {
+        let local = self.transactions.walks.remove(&operation);
+        let mut local = local.expect("it was just there");
+        let aborted = self.evaluate_rows(&mut local, step)?;
+        local.is_evaluated = aborted.is_none();
+        self.transactions.walks.insert(operation, local);
+        if let Some(result) = aborted {
+            self.drop_walk(operation, step)?;
+            return self.end_walk((operation, &tables), WalkEnd::Aborted(result), step);
+        }
+        self.pass_walk_on(operation, step)
+    }
+
+    /// Evaluates the rows of this core. Returns the result if the transaction aborts.
+    fn evaluate_rows<T: Tables>(
+        &mut self,
+        local: &mut LocalWalk,
+        step: &mut Step<'_, T>,
+    ) -> Result<Option<TransactionResult>, TablesError> {
+        let (walk, mut buffer) = (&mut local.walk, Vec::new());
+        let mut size = |row: &EvaluatedRow| {
+            buffer.clear();
+            row.encode(&mut buffer);
+            buffer.len()
+        };
+        let mut bytes: usize = walk.evaluated.iter().map(&mut size).sum();
+        for ((primary, pk), row) in &local.rows {
             let mut reason = None;
-            match self.evaluate_row((primary, &pk), &changes, &mut walk, step)? {
+            match self.evaluate_row((*primary, pk), &row.changes, walk, step)? {
                 Ok(None) => {}
                 Ok(Some(change)) => {
                     let table = primary.table;
@@ -203,19 +237,13 @@ impl CoreMachine {
                 Err(refused) => reason = Some(refused),
             }
             if let Some(reason) = reason {
-                let result = TransactionResult::Aborted {
+                return Ok(Some(TransactionResult::Aborted {
                     table: primary.table,
                     reason,
-                };
-                self.drop_walk(operation, step)?;
-                return self.end_walk((operation, &tables), WalkEnd::Aborted(result), step);
+                }));
             }
         }
-        let local = self.transactions.walks.get_mut(&operation);
-        let local = local.expect("it is evaluated");
-        local.walk.clone_from(&walk);
-        local.is_evaluated = true;
-        self.pass_walk_on(operation, walk, step)
+        Ok(None)
     }
 
     /// Evaluates the changes of one row, one after the other. Returns the change of the row, if it
@@ -281,13 +309,9 @@ impl CoreMachine {
         operation: OperationId,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
-        let local = self.transactions.walks.get(&operation);
-        match local
-            .filter(|local| local.is_evaluated)
-            .map(|local| local.walk.clone())
-        {
-            Some(evaluated) => self.pass_walk_on(operation, evaluated, step),
-            None => Ok(()),
+        match self.has_walk(operation) {
+            true => self.pass_walk_on(operation, step),
+            false => Ok(()),
         }
     }
 
@@ -295,10 +319,16 @@ impl CoreMachine {
     fn pass_walk_on<T: Tables>(
         &mut self,
         operation: OperationId,
-        mut walk: Walk,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
-        let tables = self.transactions.walks[&operation].tables.clone();
+        let local = self.transactions.walks.get_mut(&operation);
+        let local = local.expect("callers have it");
+        let tables = local.tables.clone();
+        // Between a core and itself nothing is lost, so that it is not sent again.
+        let only_here = local.walk.route == [operation.head];
+        let evaluated = only_here.then(|| core::mem::take(&mut local.walk.evaluated));
+        let mut walk = local.walk.clone();
+        walk.evaluated = evaluated.unwrap_or(walk.evaluated);
         walk.place += 1;
         let next = walk.route.get(usize::from(walk.place)).copied();
         let (to, content) = match next {

@@ -96,7 +96,7 @@ fn walk() -> Walk {
         digest: 0xd1_6e57,
         route: vec![core(1, 0), core(2, 1)],
         place: 1,
-        changes: vec![change()],
+        changes: Arc::new(vec![change()]),
         evaluated: vec![EvaluatedRow {
             table: TableId(3),
             change: RowChange {
