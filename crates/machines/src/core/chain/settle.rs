@@ -17,6 +17,7 @@ use protocol::record::Record;
 
 use crate::core::CoreMachine;
 use crate::core::member::MemberKey;
+use crate::core::partition::locks::Released;
 use crate::core::partition::rows::{NewRow, Rows, depart};
 use crate::core::step::Step;
 
@@ -100,6 +101,12 @@ impl CoreMachine {
         let Some(partition) = self.partitions.get(&key.1) else {
             return false;
         };
+        // It holds its keys, so that others hold them only together with it.
+        if !partition.locks.is_any_shared() {
+            let alone = |held: &Vec<u8>| partition.locks.holders(held) == [key.0];
+            debug_assert!(member.held.iter().all(alone), "a commit holds its keys");
+            return false;
+        }
         member.held.iter().any(|held| {
             partition.locks.other_holders(held, key.0).any(|other| {
                 let other = self.members.get(&(other, key.1));
@@ -173,8 +180,13 @@ impl CoreMachine {
         let mut next: BTreeSet<OperationId> = BTreeSet::new();
         let mut settle_next = Vec::new();
         for held in &held {
-            settle_next.extend(partition.locks.other_holders(held, operation));
-            next.extend(partition.locks.release(held, operation));
+            match partition.locks.release(held, operation) {
+                Released::Free => {}
+                Released::Wakes(waiter) => {
+                    next.insert(waiter);
+                }
+                Released::Held => settle_next.extend(partition.locks.holders(held)),
+            }
         }
         partition.behind_reads.retain(|behind| *behind != operation);
         self.answer_waiting_reads(id, operation, step)?;

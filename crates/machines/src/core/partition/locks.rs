@@ -28,6 +28,17 @@ struct Lock {
     waiters: VecDeque<OperationId>,
 }
 
+/// The state of a key after an operation has released it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Released {
+    /// No operation holds it or waits for it.
+    Free,
+    /// This operation must try again.
+    Wakes(OperationId),
+    /// Other operations hold it.
+    Held,
+}
+
 impl Locks {
     /// Acquires the key, or joins its queue. Returns true if the operation holds it now.
     pub fn acquire(&mut self, key: &[u8], operation: OperationId) -> bool {
@@ -65,40 +76,38 @@ impl Locks {
         }
     }
 
-    /// Releases the key, or leaves its queue. Returns the operation that must try again.
-    pub fn release(&mut self, key: &[u8], operation: OperationId) -> Option<OperationId> {
-        let lock = self.keys.get_mut(key)?;
+    /// Releases the key, or leaves its queue.
+    pub fn release(&mut self, key: &[u8], operation: OperationId) -> Released {
+        let Some(lock) = self.keys.get_mut(key) else {
+            return Released::Free;
+        };
         let was_shared = lock.holders.len() > 1;
         lock.holders.retain(|holder| *holder != operation);
         self.shared -= usize::from(was_shared && lock.holders.len() < 2);
         lock.waiters.retain(|waiter| *waiter != operation);
         if lock.holders.is_empty() && lock.waiters.is_empty() {
             self.keys.remove(key);
-            return None;
+            return Released::Free;
         }
-        if lock.holders.is_empty() {
-            lock.waiters.front().copied()
-        } else {
-            None
+        match lock.waiters.front() {
+            Some(waiter) if lock.holders.is_empty() => Released::Wakes(*waiter),
+            _ => Released::Held,
         }
     }
 
-    /// Returns the other operations that hold a key that an operation holds.
+    /// Returns whether several operations hold a key.
+    pub fn is_any_shared(&self) -> bool {
+        self.shared > 0
+    }
+
+    /// Returns the other operations that hold the key.
     pub fn other_holders(
         &self,
         key: &[u8],
         operation: OperationId,
     ) -> impl Iterator<Item = OperationId> {
-        let holders = match self.shared {
-            0 => &[],
-            _ => self.holders(key),
-        };
-        debug_assert!(self.shared > 0 || matches!(self.holders(key), [] | [_]));
-        debug_assert!(self.holders(key).is_empty() || self.holders(key).contains(&operation));
-        holders
-            .iter()
-            .copied()
-            .filter(move |holder| *holder != operation)
+        let holders = self.holders(key).iter().copied();
+        holders.filter(move |holder| *holder != operation)
     }
 
     /// Returns whether an operation holds the key.
@@ -158,16 +167,16 @@ mod tests {
         assert!(locks.acquire(b"k", a));
         assert!(!locks.acquire(b"k", b));
         assert!(!locks.acquire(b"k", c));
-        assert_eq!(locks.release(b"k", a), Some(b));
+        assert_eq!(locks.release(b"k", a), Released::Wakes(b));
         assert!(
             !locks.acquire(b"k", c),
             "b is before c although it has not come back yet"
         );
         assert!(locks.acquire(b"k", b));
         assert_eq!(locks.waits().collect::<Vec<_>>(), [(c, b)]);
-        assert_eq!(locks.release(b"k", b), Some(c));
+        assert_eq!(locks.release(b"k", b), Released::Wakes(c));
         assert!(locks.acquire(b"k", c));
-        assert_eq!(locks.release(b"k", c), None);
+        assert_eq!(locks.release(b"k", c), Released::Free);
         assert!(!locks.is_held(b"k"));
     }
 
@@ -178,8 +187,8 @@ mod tests {
         locks.acquire(b"k", a);
         locks.acquire(b"k", b);
         locks.acquire(b"k", c);
-        assert_eq!(locks.release(b"k", b), None);
-        assert_eq!(locks.release(b"k", a), Some(c));
+        assert_eq!(locks.release(b"k", b), Released::Held);
+        assert_eq!(locks.release(b"k", a), Released::Wakes(c));
     }
 
     #[test]

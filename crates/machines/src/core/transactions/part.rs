@@ -19,6 +19,7 @@ use crate::core::CoreMachine;
 use crate::core::chain::votes;
 use crate::core::contract::CoreOutput;
 use crate::core::member::{Member, MemberKey};
+use crate::core::partition::locks::Released;
 use crate::core::step::Step;
 
 /// How many times `CoreLimits::retry_us` a member waits for its coordinator before it asks.
@@ -90,7 +91,7 @@ impl CoreMachine {
                 .partitions
                 .get_mut(&id)
                 .expect("the walk held keys there");
-            if let Some(waiter) = partition.locks.release(&pk, operation) {
+            if let Released::Wakes(waiter) = partition.locks.release(&pk, operation) {
                 self.wake((waiter, id), step)?;
             }
             self.start_queue(id, &pk, step)?;

@@ -26,6 +26,7 @@ use protocol::transaction::{
 use crate::core::CoreMachine;
 use crate::core::chain::evaluate::{self, MutationOutcome};
 use crate::core::chain::sessions::RequestStatus;
+use crate::core::partition::locks::Released;
 use crate::core::partition::queue::Queued;
 use crate::core::partition::rows::stored_row;
 use crate::core::step::Step;
@@ -376,8 +377,7 @@ impl CoreMachine {
                     partition.queues.remove(pk);
                 }
             }
-            let waiter = partition.locks.release(pk, operation);
-            if let Some(waiter) = waiter {
+            if let Released::Wakes(waiter) = partition.locks.release(pk, operation) {
                 self.wake((waiter, *primary), step)?;
             }
             self.start_queue(*primary, pk, step)?;
