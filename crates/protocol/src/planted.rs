@@ -46,6 +46,9 @@ bugs! {
     SettledAfterOthers = "settled-after-others", "R44";
     /// A coordinator that has missed the end of an epoch goes on with its transactions.
     LostCoordinatorGoesOn = "lost-coordinator-goes-on", "R44";
+    /// A core that cannot tell the outcome of a transaction in a seal does not try again when a
+    /// server of another table is back.
+    StuckForGood = "stuck-for-good", "R44";
     /// The coordinator of a transaction demands no checks of foreign keys.
     ReferenceNotDemanded = "reference-not-demanded", "R57";
     /// The check of a reference ignores operations that have voted and are undecided.

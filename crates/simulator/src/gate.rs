@@ -73,7 +73,7 @@ fn suits(bug: Bug, seed: u64, plan: &RunPlan) -> bool {
         Bug::LostCoordinatorGoesOn => {
             plan.workload.transactions > 0.0 && plan.replace_after_us < u64::MAX
         }
-        Bug::SettledAfterOthers | Bug::SealAsksOwnTableOnly => {
+        Bug::SettledAfterOthers | Bug::SealAsksOwnTableOnly | Bug::StuckForGood => {
             plan.workload.transactions > 0.0 && plan.tables > 1
         }
         Bug::SealStopsAll => undisturbed::is_checked(seed),

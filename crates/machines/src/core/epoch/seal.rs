@@ -216,6 +216,12 @@ impl CoreMachine {
             if self.review_witnesses(table) {
                 self.ask_sealed(Some(table), output);
             }
+            // A server that is back, or the end of another table's seal, may tell an outcome.
+            let seal = self.sealing.current.get_mut(&table);
+            let seal = seal.expect("it was just listed");
+            if seal.progress == Progress::Stuck && !planted::is(Bug::StuckForGood) {
+                seal.progress = Progress::Hearing;
+            }
             self.seal_goes_on(table, now, output);
         }
     }
