@@ -148,8 +148,8 @@ impl Coordinator {
             let key = keys.and_then(|keys| keys.iter().find(|key| key.parent == *name));
             let key = key.map_or("", |key| &key.name);
             return Err(Refused::new(format!(
-                "cannot drop table {name} because other objects depend on it (SQLSTATE 2BP01): \
-                 constraint {key} on table {child} depends on table {name}. Drop table {child} first"
+                "cannot drop table {name} because other objects depend on it: constraint {key} on \
+                 table {child} depends on table {name}. Drop table {child} first"
             )));
         }
         let keys = constraints.foreign_keys.iter();

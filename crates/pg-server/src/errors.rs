@@ -195,15 +195,15 @@ pub fn report(fault: &SqlError, text: &str, scope: StatementScope) -> Report {
                 false => report,
             }
         }
-        SqlError::ForeignKey {
-            message,
-            detail,
-            done,
-        } => error("23503", message.clone()).detail(format!("{detail}{done}")),
+        SqlError::ForeignKey { violation, done } => error("23503", violation.message.clone())
+            .detail(format!("{}{done}", violation.detail))
+            .about(about(&violation.table, violation.constraint.clone())),
         SqlError::NotDense { table, index, .. } => {
             plain("23514").about(about(table, index.clone()))
         }
-        SqlError::Invalid { table, .. } => plain("22000").about(about(table, String::new())),
+        SqlError::Invalid { table, message, .. } => {
+            plain(of_refusal(message)).about(about(table, String::new()))
+        }
         SqlError::Conflict { done, .. } => plain(match done {
             StatementProgress { done: 0, .. } => "40001",
             // A repetition would change some rows twice.
@@ -218,7 +218,7 @@ pub fn report(fault: &SqlError, text: &str, scope: StatementScope) -> Report {
             TransactionFault::Open => "25001",
             TransactionFault::Limit => MESSAGE_TOO_LONG,
         }),
-        SqlError::Statement { .. } => plain("42000"),
+        SqlError::Statement { sqlstate, .. } => plain(sqlstate),
         SqlError::Store { unknown: true, .. } => plain(match scope {
             StatementScope::Statement => STATEMENT_UNKNOWN,
             StatementScope::Commit => TRANSACTION_UNKNOWN,
@@ -240,6 +240,20 @@ fn of_expression(fault: &ExpressionError) -> &'static str {
         ExpressionError::TooLong { .. } => MESSAGE_TOO_LONG,
         ExpressionError::TooDeep | ExpressionError::TooCostly => "54001",
     }
+}
+
+/// Returns the SQLSTATE of a server's refusal to change a row. It has the text of the fault that
+/// the server found.
+fn of_refusal(message: &str) -> &'static str {
+    let faults = [
+        ExpressionError::DivisionByZero,
+        ExpressionError::Overflow,
+        ExpressionError::Underflow,
+        ExpressionError::PatternEnd,
+    ];
+    let mut faults = faults.iter();
+    let fault = faults.find(|fault| message.contains(&fault.to_string()));
+    fault.map_or("22000", of_expression)
 }
 
 fn error_of_null(table: &str, column: &str) -> Report {

@@ -73,7 +73,10 @@ impl SessionFunctions for FunctionCalls<'_> {
         self.value(name, arguments).map_err(|report| {
             let message = report.message.clone();
             self.failure = Some(report);
-            SqlError::Statement { message }
+            SqlError::Statement {
+                sqlstate: sql::sqlstate::STATEMENT,
+                message,
+            }
         })
     }
 }

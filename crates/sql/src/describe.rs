@@ -10,7 +10,7 @@ use protocol::configuration::Configuration;
 use sqlparser::ast::{self, Expr};
 
 use crate::bind::{Scope, chain};
-use crate::error::SqlError;
+use crate::error::{SqlError, sqlstate};
 use crate::plan::{Context, SessionSettings, WithoutStatistics};
 use crate::run::{OutputColumn, show_columns};
 use crate::session_functions::{SessionFunctions, session_call};
@@ -243,9 +243,10 @@ impl ParameterTypes<'_> {
         depth: usize,
     ) -> Result<Option<ColumnType>, SqlError> {
         if depth > DEPTH_MAX {
-            return Err(SqlError::statement(format!(
-                "an expression is nested deeper than {DEPTH_MAX} levels: simplify it"
-            )));
+            return Err(SqlError::with_state(
+                sqlstate::TOO_COMPLEX,
+                format!("an expression is nested deeper than {DEPTH_MAX} levels: simplify it"),
+            ));
         }
         let next = depth + 1;
         let is = |found: ColumnType| Ok(Some(found));
@@ -383,9 +384,10 @@ impl ParameterTypes<'_> {
         let number = placeholder.strip_prefix('$').and_then(|it| it.parse().ok());
         let number: Option<usize> = number.filter(|it| (1..=PARAMETERS_MAX).contains(it));
         let number = number.ok_or_else(|| {
-            SqlError::statement(format!(
-                "{placeholder} is no parameter: write $1 to ${PARAMETERS_MAX}"
-            ))
+            SqlError::with_state(
+                sqlstate::UNDEFINED_PARAMETER,
+                format!("{placeholder} is no parameter: write $1 to ${PARAMETERS_MAX}"),
+            )
         })?;
         if self.types.len() < number {
             self.types.resize(number, None);

@@ -133,10 +133,8 @@ pub enum SqlError {
     },
     /// A foreign key would be violated (SQLSTATE 23503).
     ForeignKey {
-        /// For people: which foreign key of which table.
-        message: String,
-        /// For people: which key.
-        detail: String,
+        /// The violation.
+        violation: Box<ForeignKeyViolation>,
         /// The completed part of the statement.
         done: StatementProgress,
     },
@@ -165,6 +163,8 @@ pub enum SqlError {
     },
     /// The parts of the statement do not fit together. Contains the error and the remedy.
     Statement {
+        /// The SQLSTATE that PostgreSQL has for such a statement.
+        sqlstate: &'static str,
         /// For people.
         message: String,
     },
@@ -177,6 +177,19 @@ pub enum SqlError {
         /// The completed part of the statement.
         done: StatementProgress,
     },
+}
+
+/// The violation of a foreign key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignKeyViolation {
+    /// The table whose rows refer to others.
+    pub table: String,
+    /// The foreign key.
+    pub constraint: String,
+    /// For people: which foreign key of which table.
+    pub message: String,
+    /// For people: which key.
+    pub detail: String,
 }
 
 /// Why a statement does not fit the state of the session's transaction.
@@ -244,10 +257,56 @@ impl SqlError {
 
     /// Returns the error for a statement whose parts do not fit together.
     pub(crate) fn statement(message: impl Into<String>) -> SqlError {
+        SqlError::with_state(sqlstate::STATEMENT, message)
+    }
+
+    /// Returns the error for a statement for which PostgreSQL has this SQLSTATE.
+    pub(crate) fn with_state(sqlstate: &'static str, message: impl Into<String>) -> SqlError {
         SqlError::Statement {
+            sqlstate,
             message: message.into(),
         }
     }
+}
+
+/// The SQLSTATEs of [`SqlError::Statement`].
+pub mod sqlstate {
+    /// The statement breaks a rule that has no SQLSTATE of its own.
+    pub const STATEMENT: &str = "42000";
+    /// The parts of the statement do not fit together.
+    pub const SYNTAX: &str = "42601";
+    /// A column is named twice.
+    pub const DUPLICATE_COLUMN: &str = "42701";
+    /// A constraint of this name exists.
+    pub const DUPLICATE_OBJECT: &str = "42710";
+    /// A table or an index of this name exists.
+    pub const DUPLICATE_TABLE: &str = "42P07";
+    /// There is no table of this name, or it is not part of the statement.
+    pub const UNDEFINED_TABLE: &str = "42P01";
+    /// There is no index, setting or option of this name.
+    pub const UNDEFINED_OBJECT: &str = "42704";
+    /// There is no such parameter.
+    pub const UNDEFINED_PARAMETER: &str = "42P02";
+    /// A clause names what it cannot name, or is no constant where only one may stand.
+    pub const INVALID_REFERENCE: &str = "42P10";
+    /// The definition of a table is invalid.
+    pub const INVALID_DEFINITION: &str = "42P16";
+    /// The columns of a foreign key do not fit those to which they refer.
+    pub const INVALID_FOREIGN_KEY: &str = "42830";
+    /// Types do not fit together.
+    pub const TYPE_MISMATCH: &str = "42804";
+    /// A value cannot become one of another type.
+    pub const CANNOT_CAST: &str = "42846";
+    /// Other tables refer to the table.
+    pub const DEPENDENT_OBJECTS: &str = "2BP01";
+    /// The escape of a pattern is invalid.
+    pub const INVALID_ESCAPE: &str = "22025";
+    /// A setting or an option cannot have this value.
+    pub const INVALID_VALUE: &str = "22023";
+    /// The statement is larger than a limit.
+    pub const LIMIT: &str = "54000";
+    /// The statement is nested too deeply, or has too many operators.
+    pub const TOO_COMPLEX: &str = "54001";
 }
 
 impl fmt::Display for StatementProgress {
@@ -355,17 +414,18 @@ impl fmt::Display for SqlError {
                 let text = check_violation_text(table, constraint);
                 write!(f, "{text} (SQLSTATE 23514){done}")
             }
-            SqlError::ForeignKey {
-                message,
-                detail,
-                done,
-            } => write!(f, "{message} (SQLSTATE 23503): {detail}{done}"),
+            SqlError::ForeignKey { violation, done } => {
+                let ForeignKeyViolation {
+                    message, detail, ..
+                } = &**violation;
+                write!(f, "{message} (SQLSTATE 23503): {detail}{done}")
+            }
             SqlError::Conflict { table, done } => write!(
                 f,
                 "other operations held the row of table {table} for too long: run the statement \
                  again{done}"
             ),
-            SqlError::Statement { message } | SqlError::Transaction { message, .. } => {
+            SqlError::Statement { message, .. } | SqlError::Transaction { message, .. } => {
                 f.write_str(message)
             }
             SqlError::Serialization { message } => write!(

@@ -49,7 +49,9 @@ pub mod statement;
 mod store;
 
 pub use describe::{StatementDescription, describe};
-pub use error::{SqlError, StatementProgress, SyntaxError, TransactionFault};
+pub use error::{
+    ForeignKeyViolation, SqlError, StatementProgress, SyntaxError, TransactionFault, sqlstate,
+};
 pub use parse::{
     FAILURES_TOLERATED_DEFAULT, ParseError, ParsedStatement, UnparsedStatement, parse, split,
 };

@@ -107,6 +107,7 @@ impl<'a, W> ClientRows<'a, W> {
     fn end(&mut self, failure: impl Into<AnswerFailure>) -> SqlError {
         self.failure = Some(failure.into());
         SqlError::Statement {
+            sqlstate: sql::sqlstate::STATEMENT,
             message: "the client takes no more rows".into(),
         }
     }

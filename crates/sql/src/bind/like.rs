@@ -6,7 +6,7 @@ use protocol::expression::{BinaryOperator, Expression};
 use sqlparser::ast::Expr;
 
 use super::{Bound, Scope};
-use crate::error::SqlError;
+use crate::error::{SqlError, sqlstate};
 
 /// The escape character of PostgreSQL and the store.
 const ESCAPE_DEFAULT: &str = "\\";
@@ -43,9 +43,10 @@ impl Scope<'_> {
         let mut characters = escape.chars();
         let (escape, more) = (characters.next(), characters.next());
         if more.is_some() {
-            return Err(SqlError::statement(format!(
-                "{place} is one character or the empty text"
-            )));
+            return Err(SqlError::with_state(
+                sqlstate::INVALID_ESCAPE,
+                format!("{place} is one character or the empty text"),
+            ));
         }
         let pattern = match pattern {
             pattern if escape.map(String::from).as_deref() == Some(ESCAPE_DEFAULT) => {

@@ -6,7 +6,7 @@ use sqlparser::ast::Expr;
 
 use super::decimal::Decimal;
 use super::expression_error;
-use crate::error::SqlError;
+use crate::error::{SqlError, sqlstate};
 
 /// Returns the value of a quoted literal.
 pub(super) fn quoted(text: &str, column_type: ColumnType, place: &str) -> Result<Value, SqlError> {
@@ -80,10 +80,13 @@ pub(super) fn cast(value: &Value, to: ColumnType, source: &Expr) -> Result<Value
         }
         (value, to) => {
             let found = value.column_type().map_or("NULL", ColumnType::name);
-            return Err(SqlError::statement(format!(
-                "in {source}: a {found} cannot become a {}: write the value as text",
-                to.name()
-            )));
+            return Err(SqlError::with_state(
+                sqlstate::CANNOT_CAST,
+                format!(
+                    "in {source}: a {found} cannot become a {}: write the value as text",
+                    to.name()
+                ),
+            ));
         }
     })
 }

@@ -15,7 +15,7 @@ use placement::{Column, ColumnType, Schema, Value};
 use protocol::expression::{self, Expression, ExpressionError, Scope as Names};
 use sqlparser::ast::{self, Expr};
 
-use crate::error::SqlError;
+use crate::error::{SqlError, sqlstate};
 use crate::spelling::{column_type, name};
 pub(crate) use operators::chain;
 
@@ -154,10 +154,13 @@ impl<'a> Scope<'a> {
             Some(schema) => schema
                 .column_index(name)
                 .ok_or_else(|| unknown_column(schema, name)),
-            None => Err(SqlError::statement(format!(
-                "{name} names a column where only constants may stand: write a constant, in \
+            None => Err(SqlError::with_state(
+                sqlstate::INVALID_REFERENCE,
+                format!(
+                    "{name} names a column where only constants may stand: write a constant, in \
                  single quotes if it is text"
-            ))),
+                ),
+            )),
         }
     }
 
@@ -196,9 +199,10 @@ impl<'a> Scope<'a> {
 
     fn bind(&self, expression: &Expr, depth: usize) -> Result<Bound, SqlError> {
         if depth > DEPTH_MAX {
-            return Err(SqlError::statement(format!(
-                "an expression is nested deeper than {DEPTH_MAX} levels: simplify it"
-            )));
+            return Err(SqlError::with_state(
+                sqlstate::TOO_COMPLEX,
+                format!("an expression is nested deeper than {DEPTH_MAX} levels: simplify it"),
+            ));
         }
         match expression {
             Expr::Nested(inner) => self.bind(inner, depth + 1),
@@ -251,9 +255,12 @@ impl<'a> Scope<'a> {
             Some(name) if name == own => false,
             Some("excluded") if self.excluded => true,
             Some(name) => {
-                return Err(SqlError::statement(format!(
-                    "{name}.{column} is about no table of this statement: write {own}.{column}"
-                )));
+                return Err(SqlError::with_state(
+                    sqlstate::UNDEFINED_TABLE,
+                    format!(
+                        "{name}.{column} is about no table of this statement: write {own}.{column}"
+                    ),
+                ));
             }
         };
         let position = u16::try_from(position).expect("Schema::validate bounds the columns");
@@ -283,17 +290,23 @@ impl<'a> Scope<'a> {
             ast::Value::Placeholder(placeholder) => {
                 let number = placeholder.strip_prefix('$').and_then(|it| it.parse().ok());
                 let number: usize = number.filter(|it| *it > 0).ok_or_else(|| {
-                    SqlError::statement(format!("{placeholder} is no parameter: write $1, $2, …"))
+                    SqlError::with_state(
+                        sqlstate::UNDEFINED_PARAMETER,
+                        format!("{placeholder} is no parameter: write $1, $2, …"),
+                    )
                 })?;
                 match self.parameters.get(number - 1) {
                     // A text may stand for any type, as a driver's text parameters do.
                     Some(Value::Text(text)) => Bound::Quoted(text.clone()),
                     Some(value) => typed(value.clone()),
                     None => {
-                        return Err(SqlError::statement(format!(
-                            "parameter {placeholder} has no value: {} were given",
-                            self.parameters.len()
-                        )));
+                        return Err(SqlError::with_state(
+                            sqlstate::UNDEFINED_PARAMETER,
+                            format!(
+                                "parameter {placeholder} has no value: {} were given",
+                                self.parameters.len()
+                            ),
+                        ));
                     }
                 }
             }

@@ -9,7 +9,7 @@ use sqlparser::ast::{self, Expr};
 use super::decimal::{Decimal, Place};
 use super::like::Like;
 use super::{Bound, Scope, expression_error};
-use crate::error::SqlError;
+use crate::error::{SqlError, sqlstate};
 
 /// Returns the operands of a chain of one operator, from left to right. Chains can be long, so the
 /// function does not recurse.
@@ -251,11 +251,14 @@ impl Scope<'_> {
             }
         };
         if left.len() != right.len() || left.is_empty() {
-            return Err(SqlError::statement(format!(
-                "in {source}: the lists have {} and {} members: give both as many",
-                left.len(),
-                right.len()
-            )));
+            return Err(SqlError::with_state(
+                sqlstate::SYNTAX,
+                format!(
+                    "in {source}: the lists have {} and {} members: give both as many",
+                    left.len(),
+                    right.len()
+                ),
+            ));
         }
         let mut equalities = Vec::new();
         for (left, right) in left.iter().zip(right) {
@@ -450,11 +453,14 @@ fn long_list(value: &Expr, members: usize) -> SqlError {
         Expr::Tuple(columns) => columns.len().max(1),
         _ => 1,
     };
-    SqlError::statement(format!(
-        "the list after {value} IN has {members} members, and at most {} fit into one statement: \
+    SqlError::with_state(
+        sqlstate::LIMIT,
+        format!(
+            "the list after {value} IN has {members} members, and at most {} fit into one statement: \
          split it over several",
-        NODES_MAX / PARTS / columns
-    ))
+            NODES_MAX / PARTS / columns
+        ),
+    )
 }
 
 /// Returns whether a comparison holds for operands of this order.

@@ -4,7 +4,7 @@ use sqlparser::ast::{self, Expr};
 
 use super::query::table_name;
 use super::{object_name, template};
-use crate::error::SqlError;
+use crate::error::{SqlError, sqlstate};
 use crate::spelling::name;
 use crate::statement::{ConflictUpdate, Delete, Insert, OnConflict, SetColumn, TableName, Update};
 
@@ -157,17 +157,21 @@ fn assignments(assignments: Vec<ast::Assignment>) -> Result<Vec<SetColumn>, SqlE
                 }
             }
             (target, _) => {
-                return Err(SqlError::statement(format!(
-                    "{target} takes as many values as it has columns: write (a, b) = (1, 2)"
-                )));
+                return Err(SqlError::with_state(
+                    sqlstate::SYNTAX,
+                    format!(
+                        "{target} takes as many values as it has columns: write (a, b) = (1, 2)"
+                    ),
+                ));
             }
         }
     }
     for (position, SetColumn { column, .. }) in all.iter().enumerate() {
         if all[..position].iter().any(|other| other.column == *column) {
-            return Err(SqlError::statement(format!(
-                "column {column} is assigned to twice: assign to it once"
-            )));
+            return Err(SqlError::with_state(
+                sqlstate::SYNTAX,
+                format!("column {column} is assigned to twice: assign to it once"),
+            ));
         }
     }
     Ok(all)

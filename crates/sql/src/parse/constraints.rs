@@ -10,7 +10,7 @@ use sqlparser::ast;
 
 use super::{made_up_name, object_name};
 use crate::bind::Scope;
-use crate::error::SqlError;
+use crate::error::{SqlError, sqlstate};
 use crate::spelling::name;
 use crate::statement::Reference;
 
@@ -46,10 +46,13 @@ pub(super) fn add_checks(
             None => generated_name(schema, &condition, &taken),
         };
         if !taken.insert(check_name.clone()) {
-            return Err(SqlError::statement(format!(
-                "check constraint \"{check_name}\" already exists in table {}: rename one",
-                schema.name
-            )));
+            return Err(SqlError::with_state(
+                sqlstate::DUPLICATE_OBJECT,
+                format!(
+                    "check constraint \"{check_name}\" already exists in table {}: rename one",
+                    schema.name
+                ),
+            ));
         }
         added.push(CheckConstraint {
             name: check_name,
@@ -104,7 +107,8 @@ pub(super) fn reference(key: ast::ForeignKeyConstraint) -> Result<Reference, Sql
     let deferred = initially == Some(ast::DeferrableInitial::Deferred);
     let deferral = match (deferrable, deferred) {
         (Some(false), true) => {
-            return Err(SqlError::statement(
+            return Err(SqlError::with_state(
+                sqlstate::SYNTAX,
                 "a constraint that is INITIALLY DEFERRED must be DEFERRABLE",
             ));
         }

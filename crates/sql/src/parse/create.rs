@@ -13,7 +13,7 @@ use super::constraints;
 use super::create_index::{key_columns, partition_columns, positions, prefix, push_index};
 use super::{made_up_name, object_name, text_of};
 use crate::bind;
-use crate::error::SqlError;
+use crate::error::{SqlError, sqlstate};
 use crate::spelling::{column_type, name};
 use crate::statement::{CreateIndex, IndexKind, Reference, Statement};
 
@@ -234,9 +234,10 @@ fn table_constraint(
 }
 
 fn two_primary_keys(table: &str) -> SqlError {
-    SqlError::statement(format!(
-        "table {table} has two primary keys: keep one, as PRIMARY KEY (column, …)"
-    ))
+    SqlError::with_state(
+        sqlstate::INVALID_DEFINITION,
+        format!("table {table} has two primary keys: keep one, as PRIMARY KEY (column, …)"),
+    )
 }
 
 /// Returns how many columns of the primary key option `partition_by` names.
@@ -248,6 +249,7 @@ fn primary_prefix(schema: &Schema, value: &str) -> Result<Option<u8>, SqlError> 
 }
 
 fn table_options(schema: &mut Schema, options: ast::CreateTableOptions) -> Result<(), SqlError> {
+    let invalid = |message: String| SqlError::with_state(sqlstate::INVALID_VALUE, message);
     let options = match options {
         ast::CreateTableOptions::None => Vec::new(),
         ast::CreateTableOptions::With(options) => options,
@@ -267,14 +269,12 @@ fn table_options(schema: &mut Schema, options: ast::CreateTableOptions) -> Resul
         let key = name(&key);
         let text = text_of(&value);
         let number = |max: u64| {
-            text.parse::<u64>()
-                .ok()
-                .filter(|it| *it <= max)
-                .ok_or_else(|| {
-                    SqlError::statement(format!(
-                        "{text} is no value of option {key}: write a whole number up to {max}"
-                    ))
-                })
+            let number = text.parse::<u64>().ok().filter(|it| *it <= max);
+            number.ok_or_else(|| {
+                invalid(format!(
+                    "{text} is no value of option {key}: write a whole number up to {max}"
+                ))
+            })
         };
         match key.as_str() {
             "partitions" => {
@@ -288,7 +288,7 @@ fn table_options(schema: &mut Schema, options: ast::CreateTableOptions) -> Resul
                     "on" | "true" => true,
                     "off" | "false" => false,
                     _ => {
-                        return Err(SqlError::statement(format!(
+                        return Err(invalid(format!(
                             "{text} is no value of option local_entries: write on or off"
                         )));
                     }
@@ -299,7 +299,7 @@ fn table_options(schema: &mut Schema, options: ast::CreateTableOptions) -> Resul
                     "sync" => Durability::Sync,
                     "replicated" => Durability::Replicated,
                     _ => {
-                        return Err(SqlError::statement(format!(
+                        return Err(invalid(format!(
                             "{text} is no value of option durability: write 'sync' or \
                              'replicated'"
                         )));
@@ -308,7 +308,7 @@ fn table_options(schema: &mut Schema, options: ast::CreateTableOptions) -> Resul
             }
             "partition_by" => schema.primary_partition_columns = primary_prefix(schema, &text)?,
             _ => {
-                return Err(SqlError::statement(format!(
+                return Err(invalid(format!(
                     "a table has no option {key}: there are partitions, failures_tolerated, \
                      local_entries, durability and partition_by"
                 )));

@@ -26,7 +26,7 @@ use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
-use crate::error::{SqlError, SyntaxError};
+use crate::error::{SqlError, SyntaxError, sqlstate};
 use crate::script::{self, StatementTokens};
 use crate::spelling::name;
 use crate::statement::Statement;
@@ -133,10 +133,13 @@ pub fn parse(text: &str) -> Result<Vec<ParsedStatement>, ParseError> {
 fn parse_piece(text: &str, piece: &StatementTokens) -> Result<Statement, SqlError> {
     // A chain of operators is a tree as deep as it is long, and functions over such a tree recurse.
     if script::operators_max(&piece.tokens) > NODES_MAX {
-        return Err(SqlError::statement(format!(
-            "an expression has more than {NODES_MAX} operators: use IN with a list, or several \
+        return Err(SqlError::with_state(
+            sqlstate::TOO_COMPLEX,
+            format!(
+                "an expression has more than {NODES_MAX} operators: use IN with a list, or several \
              statements"
-        )));
+            ),
+        ));
     }
     let words = session::words(&piece.tokens);
     match words.first().map(String::as_str) {

@@ -2,7 +2,7 @@
 
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use crate::error::SqlError;
+use crate::error::{SqlError, sqlstate};
 use crate::script::is_space;
 use crate::statement::{FixedSetting, SCAN_ROWS, Set, Setting, Show, Statement};
 
@@ -93,16 +93,17 @@ pub(super) fn set(words: &[String]) -> Result<Statement, SqlError> {
     let is_on = || match value.as_str() {
         "on" | "true" | "1" | "yes" => Ok(true),
         "off" | "false" | "0" | "no" | "default" => Ok(false),
-        _ => Err(SqlError::statement(format!(
-            "{value} is no value of setting {name}: write on or off"
-        ))),
+        _ => Err(SqlError::with_state(
+            sqlstate::INVALID_VALUE,
+            format!("{value} is no value of setting {name}: write on or off"),
+        )),
     };
     let set = match setting(name)? {
         Setting::Scan => Set::Scan(is_on()?),
         Setting::StaleReads => Set::StaleReads(is_on()?),
         Setting::ScanRows if value == "default" => Set::ScanRows(SCAN_ROWS),
         Setting::ScanRows => Set::ScanRows(value.parse().map_err(|_| {
-            SqlError::statement(format!(
+            SqlError::with_state(sqlstate::INVALID_VALUE, format!(
                 "{value} is no value of setting {name}: write a number of rows, or DEFAULT, which \
                  is {SCAN_ROWS}"
             ))
@@ -119,7 +120,7 @@ fn setting(name: &str) -> Result<Setting, SqlError> {
     let known = Setting::ALL.into_iter().find(|it| it.name() == name);
     known.ok_or_else(|| {
         let fixed: Vec<&str> = FixedSetting::ALL.iter().map(|it| it.name).collect();
-        SqlError::statement(format!(
+        SqlError::with_state(sqlstate::UNDEFINED_OBJECT, format!(
             "there is no setting {name}: the settings are scan, scan_rows and stale_reads, and {} cannot be \
              changed",
             fixed.join(", ")

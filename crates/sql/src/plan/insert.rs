@@ -14,7 +14,7 @@ use sqlparser::ast::Expr;
 
 use super::{Context, InsertPlan, SkippedDuplicates, has_dense};
 use crate::bind::Scope;
-use crate::error::{SqlError, StatementProgress};
+use crate::error::{SqlError, StatementProgress, sqlstate};
 use crate::statement::{ConflictUpdate, Insert, SetColumn};
 
 /// Plans an `INSERT`.
@@ -31,9 +31,10 @@ pub(super) fn plan(insert: &Insert, context: &Context<'_>) -> Result<InsertPlan,
     };
     if let Some(twice) = (1..columns.len()).find(|it| columns[..*it].contains(&columns[*it])) {
         let name = &schema.columns[columns[twice]].name;
-        return Err(SqlError::statement(format!(
-            "column {name} is named twice: name it once"
-        )));
+        return Err(SqlError::with_state(
+            sqlstate::DUPLICATE_COLUMN,
+            format!("column {name} is named twice: name it once"),
+        ));
     }
     let (conflict, left_out) = conflict(insert, table, &scope)?;
     let mut in_order = has_dense(schema);
@@ -240,13 +241,16 @@ fn target(names: &[String], table: &PlacedTable, scope: &Scope<'_>) -> Result<us
             .collect();
         spelt.push(format!("({})", names.join(", ")));
     }
-    Err(SqlError::statement(format!(
-        "ON CONFLICT ({}) names no unique key of table {}: write one of {}, or leave the columns \
+    Err(SqlError::with_state(
+        sqlstate::INVALID_REFERENCE,
+        format!(
+            "ON CONFLICT ({}) names no unique key of table {}: write one of {}, or leave the columns \
          out",
-        names.join(", "),
-        schema.name,
-        spelt.join(", ")
-    )))
+            names.join(", "),
+            schema.name,
+            spelt.join(", ")
+        ),
+    ))
 }
 
 /// Binds `SET column = value, …`; a missing value is the column's default.
@@ -302,12 +306,15 @@ fn row_values(
         false => given.len() <= columns.len(),
     };
     if !fits {
-        return Err(SqlError::statement(format!(
-            "a row has {} values for {} columns of table {}: give one value per column",
-            given.len(),
-            columns.len(),
-            schema.name
-        )));
+        return Err(SqlError::with_state(
+            sqlstate::SYNTAX,
+            format!(
+                "a row has {} values for {} columns of table {}: give one value per column",
+                given.len(),
+                columns.len(),
+                schema.name
+            ),
+        ));
     }
     let mut values: Vec<Value> = (0..schema.columns.len())
         .map(|it| default_value(table, it))
@@ -329,7 +336,8 @@ impl SqlError {
                 place: format!("row {number}, {place}"),
                 error,
             },
-            SqlError::Statement { message } if of > 1 => SqlError::Statement {
+            SqlError::Statement { sqlstate, message } if of > 1 => SqlError::Statement {
+                sqlstate,
                 message: format!("row {number}: {message}"),
             },
             other => other,

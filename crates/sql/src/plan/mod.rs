@@ -37,7 +37,7 @@ pub(crate) use insert::{default_value, encode};
 pub(crate) use reading::whole_table;
 
 use crate::bind::Scope;
-use crate::error::SqlError;
+use crate::error::{SqlError, sqlstate};
 use crate::parse::{as_using, has_index, with_index};
 use crate::statement::{
     AggregateFunction, CreateIndex, SCAN_ROWS, Set, SetUsing, Show, Statement, TableName,
@@ -453,10 +453,13 @@ fn create_index(index: &CreateIndex, context: &Context<'_>) -> Result<StatementP
         )));
     }
     if exists(&index.name) {
-        return Err(SqlError::statement(format!(
-            "table {} has an index {} already: choose another name, or write IF NOT EXISTS",
-            index.table, index.name
-        )));
+        return Err(SqlError::with_state(
+            sqlstate::DUPLICATE_TABLE,
+            format!(
+                "table {} has an index {} already: choose another name, or write IF NOT EXISTS",
+                index.table, index.name
+            ),
+        ));
     }
     Ok(StatementPlan::AddIndex {
         wanted: Box::new(with_index(&table.schema, index)?),
@@ -469,7 +472,7 @@ fn set_using(set: &SetUsing, context: &Context<'_>) -> Result<StatementPlan, Sql
     let SetUsing { table, name, kind } = set;
     let spelt = format!("ALTER INDEX {name} ON table SET USING …");
     let table = holder((table.as_deref(), name), &spelt, context)?;
-    let table = table.ok_or_else(|| SqlError::statement(format!("there is no index {name}")))?;
+    let table = table.ok_or_else(|| no_such_index(name))?;
     let schema = &table.schema;
     let by = format!("{name}__next");
     let Some(create) = as_using(schema, name, (kind, &by))? else {
@@ -482,11 +485,14 @@ fn set_using(set: &SetUsing, context: &Context<'_>) -> Result<StatementPlan, Sql
     let mut thin = schema.thin.iter().map(|it| &it.name);
     let is_begun = indexes.any(|it| *it == by) || thin.any(|it| *it == by);
     if is_begun && !has_index(schema, &create)? {
-        return Err(SqlError::statement(format!(
-            "another change of index {name} has begun: end it with DROP INDEX {by} ON {}, or give \
+        return Err(SqlError::with_state(
+            sqlstate::DUPLICATE_TABLE,
+            format!(
+                "another change of index {name} has begun: end it with DROP INDEX {by} ON {}, or give \
              the same kind and options as before",
-            schema.name
-        )));
+                schema.name
+            ),
+        ));
     }
     let wanted = match is_begun {
         false => Some(Box::new(with_index(schema, &create)?)),
@@ -518,6 +524,11 @@ fn check_size(
     }
 }
 
+fn no_such_index(name: &str) -> SqlError {
+    let message = format!("there is no index {name}");
+    SqlError::with_state(sqlstate::UNDEFINED_OBJECT, message)
+}
+
 /// Finds the table whose index is to be dropped, where the statement does not name it.
 fn drop_index(
     table: Option<&str>,
@@ -533,7 +544,7 @@ fn drop_index(
             if_exists,
         }),
         None if if_exists => Ok(StatementPlan::Already(format!("there is no index {name}"))),
-        None => Err(SqlError::statement(format!("there is no index {name}"))),
+        None => Err(no_such_index(name)),
     }
 }
 

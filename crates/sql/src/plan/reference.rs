@@ -4,7 +4,7 @@ use placement::{ColumnType, Constraint, ForeignKey, Index, Schema};
 
 use super::Context;
 use crate::bind::unknown_column;
-use crate::error::SqlError;
+use crate::error::{SqlError, sqlstate};
 use crate::statement::Reference;
 
 /// Adds the foreign keys of a table. A foreign key that no copy of the table serves gets an index,
@@ -52,8 +52,9 @@ fn foreign_key(
         false => positions(parent, &reference.parent_columns)?,
     };
     if columns.len() != referred.len() {
-        return Err(SqlError::statement(
-            "number of referencing and referenced columns for foreign key disagree (SQLSTATE 42830)",
+        return Err(SqlError::with_state(
+            sqlstate::INVALID_FOREIGN_KEY,
+            "number of referencing and referenced columns for foreign key disagree",
         ));
     }
     let is_key = |key: &[usize]| {
@@ -77,11 +78,14 @@ fn foreign_key(
                 ),
                 "refer to the primary key",
             ),
-            false => SqlError::statement(format!(
-                "there is no unique constraint matching given keys for referenced table \"{}\" \
-                 (SQLSTATE 42830): refer to its primary key",
-                parent.name
-            )),
+            false => SqlError::with_state(
+                sqlstate::INVALID_FOREIGN_KEY,
+                format!(
+                    "there is no unique constraint matching given keys for referenced table \"{}\": \
+                 refer to its primary key",
+                    parent.name
+                ),
+            ),
         });
     }
     let in_order = parent.primary_key.iter().map(|column| {
@@ -106,15 +110,18 @@ fn check_types(schema: &Schema, key: &ForeignKey, parent: &Schema) -> Result<(),
         let (column, other) = (&schema.columns[*column], &parent.columns[*other]);
         let types: [ColumnType; 2] = [column.column_type, other.column_type];
         if types[0] != types[1] {
-            return Err(SqlError::statement(format!(
-                "foreign key constraint \"{}\" cannot be implemented (SQLSTATE 42804): columns \
+            return Err(SqlError::with_state(
+                sqlstate::TYPE_MISMATCH,
+                format!(
+                    "foreign key constraint \"{}\" cannot be implemented: columns \
                  \"{}\" and \"{}\" are of incompatible types: {} and {}",
-                key.name,
-                column.name,
-                other.name,
-                types[0].name(),
-                types[1].name()
-            )));
+                    key.name,
+                    column.name,
+                    other.name,
+                    types[0].name(),
+                    types[1].name()
+                ),
+            ));
         }
     }
     Ok(())

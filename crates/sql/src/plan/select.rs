@@ -11,7 +11,7 @@ use super::{
     AggregatePlan, Context, OutputItem, ReadPlan, SelectPlan, SortKey, StatementPlan, aggregate,
 };
 use crate::bind::Scope;
-use crate::error::SqlError;
+use crate::error::{SqlError, sqlstate};
 use crate::spelling::name;
 use crate::statement::{OrderItem, Select, SelectItem};
 
@@ -174,10 +174,13 @@ fn sort_keys(
                     let output = number.parse::<usize>().ok();
                     let output = output.and_then(|it| items.get(it.checked_sub(1)?));
                     let output = output.ok_or_else(|| {
-                        SqlError::statement(format!(
-                            "ORDER BY {number} names no output: there are {}",
-                            items.len()
-                        ))
+                        SqlError::with_state(
+                            sqlstate::INVALID_REFERENCE,
+                            format!(
+                                "ORDER BY {number} names no output: there are {}",
+                                items.len()
+                            ),
+                        )
                     })?;
                     output.expression.clone()
                 }

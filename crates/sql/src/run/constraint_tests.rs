@@ -151,7 +151,7 @@ fn foreign_keys_that_are_not_possible_are_refused() {
             "REFERENCES p (name)",
             "is not supported: refer to the primary key",
         ),
-        ("REFERENCES c (note)", "SQLSTATE 42830"),
+        ("REFERENCES c (note)", "no unique constraint matching"),
         (
             "REFERENCES p (id, name)",
             "referenced columns for foreign key disagree",
@@ -172,7 +172,7 @@ fn foreign_keys_that_are_not_possible_are_refused() {
         assert!(failure.contains(part), "{key}: {failure}");
     }
     let text = "CREATE TABLE t (id bigint PRIMARY KEY, a text REFERENCES p)";
-    assert!(error(session, text).contains("SQLSTATE 42804"));
+    assert!(error(session, text).contains("of incompatible types"));
 }
 
 #[test]

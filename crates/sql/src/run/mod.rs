@@ -25,7 +25,7 @@ use protocol::identity::TableId;
 use protocol::message::FillReport;
 use session::statistics::TableStatistics;
 
-use crate::error::{SqlError, StatementProgress};
+use crate::error::{SqlError, StatementProgress, sqlstate};
 use crate::parse::{ParseError, parse};
 use crate::plan::{Context, SessionSettings, StatementPlan, StatisticsSource, plan};
 use crate::statement::{Set, Show, Statement};
@@ -246,8 +246,11 @@ async fn attempt<S: Store>(
             if_not_exists,
             notices: made,
         } => {
+            let name = schema.name.clone();
             let created = store.create_table(*schema, if_not_exists).await;
-            created.map_err(Attempt::of_definition)?;
+            if let Err(error) = created {
+                return Err(of_create(store, &name, error).await);
+            }
             let notices = notices.lock();
             notices
                 .expect("nothing panics while it is held")
@@ -295,10 +298,37 @@ async fn attempt<S: Store>(
         }
         StatementPlan::DropTable { name, if_exists } => {
             let dropped = store.drop_table(&name, if_exists).await;
-            dropped.map_err(Attempt::of_definition)?;
+            if let Err(error) = dropped {
+                return Err(of_drop(store, &name, error).await);
+            }
             done("DROP TABLE")
         }
     })
+}
+
+/// Returns the error of a table that was not created. A table of its name may exist.
+async fn of_create<S: Store>(store: &S, name: &str, error: StoreError) -> Attempt {
+    let newest = store.refresh().await;
+    match newest.is_ok_and(|newest| newest.table_named(name).is_some()) && !error.unknown {
+        true => SqlError::with_state(sqlstate::DUPLICATE_TABLE, error.message).into(),
+        false => Attempt::of_definition(error),
+    }
+}
+
+/// Returns the error of a table that was not dropped. It may not exist, or others refer to it.
+async fn of_drop<S: Store>(store: &S, name: &str, error: StoreError) -> Attempt {
+    let newest = store.refresh().await;
+    let (Ok(newest), false) = (newest, error.unknown) else {
+        return Attempt::of_definition(error);
+    };
+    let refers = |child: &String| *child != *name;
+    match newest.table_named(name) {
+        None => SqlError::with_state(sqlstate::UNDEFINED_TABLE, error.message).into(),
+        Some(table) if table.schema.constraints.referenced_by.iter().any(refers) => {
+            SqlError::with_state(sqlstate::DEPENDENT_OBJECTS, error.message).into()
+        }
+        Some(_) => Attempt::of_definition(error),
+    }
 }
 
 impl<S: Store> ReadContext<'_, S> {

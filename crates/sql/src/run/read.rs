@@ -17,7 +17,7 @@ use session::gather::{Gather, GatherPlan, GatherStep, RowOrder};
 
 use super::size::SizeBound;
 use super::{Attempt, LOOKUPS_AT_A_TIME, OutputColumn, ResultRows};
-use crate::error::SqlError;
+use crate::error::{SqlError, sqlstate};
 use crate::plan::{ReadPlan, Segment, SelectPlan, SessionSettings, SortKey};
 use crate::store::{SnapshotAnswer, Store, StoreError};
 
@@ -220,17 +220,18 @@ impl<S: Store> ReadContext<'_, S> {
         let table = self.table(read);
         let bound = self.bound(read).await?;
         let mut rows = Vec::new();
-        let mut keep = |row| {
-            if rows.len() == max {
-                return Err(SqlError::statement(format!(
+        let mut keep =
+            |row| {
+                if rows.len() == max {
+                    return Err(SqlError::with_state(sqlstate::LIMIT, format!(
                     "the WHERE finds more than {max} rows of table {}: change fewer at a time",
                     table.schema.name
                 ))
                 .into());
-            }
-            rows.push(row);
-            Ok(Flow::Continue(()))
-        };
+                }
+                rows.push(row);
+                Ok(Flow::Continue(()))
+            };
         let plans = self.gather_plans(read, table, None, false);
         self.each(table, plans, bound, &mut keep).await?;
         Ok(rows)
@@ -455,9 +456,12 @@ impl HeldRows<'_> {
             self.rows.truncate(self.keep);
         }
         if self.rows.len() >= ROWS_HELD_MAX {
-            return Err(SqlError::statement(format!(
-                "the result has more than {ROWS_HELD_MAX} rows: add LIMIT, or use replex export"
-            ))
+            return Err(SqlError::with_state(
+                sqlstate::LIMIT,
+                format!(
+                    "the result has more than {ROWS_HELD_MAX} rows: add LIMIT, or use replex export"
+                ),
+            )
             .into());
         }
         self.rows.push(row);

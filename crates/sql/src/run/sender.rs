@@ -6,7 +6,7 @@ use protocol::operation::{Mutation, RequestResult};
 use protocol::transaction::{AbortReason, TransactionResult};
 
 use super::Attempt;
-use crate::error::{SqlError, StatementProgress};
+use crate::error::{ForeignKeyViolation, SqlError, StatementProgress};
 use crate::plan::text;
 use crate::store::Store;
 
@@ -81,9 +81,15 @@ impl<S: Store> Sender<'_, S> {
             }) => {
                 let configuration = self.store.configuration();
                 let [message, detail] = client::violation_text(&configuration, &violation);
-                SqlError::ForeignKey {
+                let child = configuration.table(violation.child);
+                let violation = ForeignKeyViolation {
+                    table: child.map_or(String::new(), |child| child.schema.name.clone()),
+                    constraint: violation.constraint,
                     message,
                     detail,
+                };
+                SqlError::ForeignKey {
+                    violation: Box::new(violation),
                     done,
                 }
             }

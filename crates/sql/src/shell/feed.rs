@@ -69,8 +69,8 @@ impl<S: Store> Shell<S> {
             Err(error) => {
                 let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
                 let line = feed.lines_before + line_ends(valid) + 1;
-                let message = "the script is not UTF-8 from here on: convert it".to_owned();
-                let error = crate::SqlError::Statement { message };
+                let message = "the script is not UTF-8 from here on: convert it";
+                let error = crate::SqlError::statement(message);
                 self.fail(Some((&feed.name, line)), &error, output)?;
                 return Ok(false);
             }

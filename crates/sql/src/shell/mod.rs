@@ -242,7 +242,7 @@ impl<S: Store> Shell<S> {
                 }
             }
             Ok(Command::Format(format)) => self.options.format = format,
-            Err(message) => self.fail(place, &SqlError::Statement { message }, output)?,
+            Err(message) => self.fail(place, &SqlError::statement(message), output)?,
         }
         Ok(())
     }

@@ -314,6 +314,70 @@ async fn random_values_of_every_type_in_both_formats() {
 }
 
 #[tokio::test]
+async fn constraints_and_definitions_fail_with_the_same_codes() {
+    let Some((_started, _postgres, mut both)) = both().await else {
+        return;
+    };
+    both.query("CREATE TABLE p (id bigint PRIMARY KEY, s text)");
+    both.query(
+        "CREATE TABLE c (id bigint PRIMARY KEY, p bigint REFERENCES p, n bigint CHECK (n > 0), \
+         CONSTRAINT small CHECK (n < 100))",
+    );
+    both.query("CREATE INDEX c_p ON c (p)");
+    both.query("INSERT INTO p VALUES (1, 'a'), (2, 'b')");
+    both.query("INSERT INTO c VALUES (1, 1, 5)");
+    for text in [
+        // Rows.
+        "INSERT INTO c VALUES (2, 7, 5)",
+        "UPDATE c SET p = 7 WHERE id = 1",
+        "DELETE FROM p WHERE id = 1",
+        "INSERT INTO c VALUES (2, 1, 0)",
+        "INSERT INTO c VALUES (2, 1, 100)",
+        "UPDATE c SET n = n - 5 WHERE id = 1",
+        "INSERT INTO c VALUES (2, 1, 5), (3, 8, 5)",
+        "INSERT INTO c VALUES (1, 1, 5)",
+        "UPDATE c SET n = n / (p - 1) WHERE id = 1",
+        "UPDATE c SET n = n + 9223372036854775807 WHERE id = 1",
+        "UPDATE c SET n = n / (p - 1) WHERE p = 1",
+        "DELETE FROM c WHERE id = 1 AND n / (p - 1) = 1",
+        "BEGIN",
+        "INSERT INTO c VALUES (2, 7, 5)",
+        "ROLLBACK",
+        // Definitions.
+        "CREATE TABLE p (id bigint PRIMARY KEY)",
+        "DROP TABLE p",
+        "DROP TABLE missing",
+        "CREATE TABLE d (id bigint PRIMARY KEY, p text REFERENCES p)",
+        "CREATE TABLE d (id bigint PRIMARY KEY, p bigint REFERENCES missing)",
+        "CREATE TABLE d (id bigint PRIMARY KEY, p bigint REFERENCES p (missing))",
+        "CREATE TABLE d (id bigint, a bigint, b bigint, PRIMARY KEY (id), \
+         FOREIGN KEY (a, b) REFERENCES p (id))",
+        "CREATE TABLE d (id bigint PRIMARY KEY, a bigint PRIMARY KEY)",
+        "CREATE TABLE d (id bigint PRIMARY KEY, CONSTRAINT a CHECK (id > 0), \
+         CONSTRAINT a CHECK (id > 1))",
+        "CREATE INDEX c_p ON c (p)",
+        "CREATE INDEX other ON c (missing)",
+        "CREATE INDEX other ON missing (p)",
+        "DROP INDEX missing",
+        // Statements.
+        "INSERT INTO c (id, id) VALUES (1, 1)",
+        "INSERT INTO c (id, p) VALUES (1)",
+        "INSERT INTO c (id, p) VALUES (4, 1) ON CONFLICT (n) DO NOTHING",
+        "UPDATE c SET n = 1, n = 2 WHERE id = 1",
+        "SELECT id FROM c ORDER BY 2",
+        "SELECT other.id FROM c",
+        "SELECT id FROM c WHERE (id, n) IN ((1, 2, 3))",
+        "SELECT id FROM c ORDER BY id LIMIT id",
+        "SELECT id + s FROM p",
+        "SELECT id FROM c WHERE n",
+        "SELECT id FROM c WHERE id = $1",
+        "SELECT id, p, n FROM c",
+    ] {
+        both.query(text);
+    }
+}
+
+#[tokio::test]
 // tidy: long — a list of conversations
 async fn conversations_have_the_same_messages() {
     let Some((_started, _postgres, mut both)) = both().await else {
