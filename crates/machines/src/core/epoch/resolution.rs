@@ -110,7 +110,8 @@ fn refusal(parts: &[MemberReport<'_>]) -> Option<RequestResult> {
 }
 
 /// Returns whether a remaining member would know an outcome that was seen: it is in the log of the
-/// member that made it visible, and all at position x and beyond have received it.
+/// member that made it visible, and all after that have received it. If the decision itself makes
+/// it visible, that is the last member: another one at the same position may not have it yet.
 fn survivor_would_know(
     table: &TableInfo,
     chain: &[PartitionId],
@@ -132,6 +133,6 @@ fn survivor_would_know(
         };
         // Without disks to wait for, its log does not show what it has forgotten.
         let has_log = place == first_at_x && table.sync;
-        has_log || position(place) >= x && *certain
+        has_log || place >= first_at_x && *certain
     })
 }
