@@ -349,6 +349,8 @@ bugs! {
     RefusalsIgnored = "refusals-ignored", "R4";
     /// The resolution aborts an operation although a client may have seen it committed.
     ResolutionGuesses = "resolution-guesses", "R4";
+    /// A resolution counts every member at the decider's position as one that knows the decision.
+    TwinKnowsDecision = "twin-knows-decision", "R4";
     /// A record's checksum is not checked.
     ChecksumUnchecked = "checksum-unchecked", "R24";
     /// An invalid record before valid ones counts as the end of the log.

@@ -104,6 +104,10 @@ fn suits(bug: Bug, seed: u64, plan: &RunPlan) -> bool {
         | Bug::PartialTaken
         | Bug::GiverForgets => faults.drain_every_us > 0,
         Bug::TakenOverResolved => faults.cut_at_hand_over > 0.0,
+        Bug::TwinKnowsDecision => {
+            let mut thin = plan.schema.thin.iter();
+            thin.any(|index| index.unique) && plan.replace_after_us < u64::MAX
+        }
         Bug::ResolutionGuesses => faults.loss_at_record > 0.0 && plan.replace_after_us < u64::MAX,
         Bug::RefusalsIgnored | Bug::RestartedReportsNone => {
             faults.loss_every_us > 0 && plan.replace_after_us < u64::MAX

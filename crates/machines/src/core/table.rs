@@ -251,6 +251,11 @@ impl TableInfo {
         usize::from(partition.replex) == self.layout.primary()
     }
 
+    /// Returns whether a partition is of a thin index.
+    pub fn is_thin(&self, partition: PartitionId) -> bool {
+        self.replexes[usize::from(partition.replex)].is_thin()
+    }
+
     pub fn partition(&self, replex: usize, number: u32) -> PartitionId {
         let replex = u8::try_from(replex).expect("a table has at most 63 replexes");
         PartitionId {

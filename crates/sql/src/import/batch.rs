@@ -13,6 +13,7 @@ use protocol::identity::CoreId;
 use protocol::operation::Mutation;
 use protocol::transaction::{ChangeOutcome, TransactionChange, TransactionResult};
 
+use super::BATCHES_IN_FLIGHT;
 use crate::error::SqlError;
 use crate::plan::has_dense;
 use crate::run::Sender;
@@ -30,9 +31,20 @@ pub(super) type Batch = Vec<(u64, Mutation)>;
 /// Returns whether the lines of a table are sent one after the other in the order of the file: rows
 /// of a dense index follow one another, and a row that refers to the same table follows the row
 /// that it refers to.
-pub(super) fn is_ordered(schema: &Schema) -> bool {
+fn is_ordered(schema: &Schema) -> bool {
     let mut keys = schema.constraints.foreign_keys.iter();
     has_dense(schema) || keys.any(|key| key.parent == schema.name)
+}
+
+/// Returns the most rows of a transaction, and the most transactions under way at a time.
+pub(super) fn limits(schema: &Schema, in_flight: usize) -> (usize, usize) {
+    if has_dense(schema) {
+        (1, 1)
+    } else if is_ordered(schema) {
+        (in_flight, 1)
+    } else {
+        (in_flight / BATCHES_IN_FLIGHT, usize::MAX)
+    }
 }
 
 /// The lines that were read and not sent.
@@ -130,7 +142,7 @@ pub(super) async fn send<S: Store>(
     sender: &Sender<'_, S>,
     batch: Batch,
 ) -> Vec<(u64, Result<bool, SqlError>)> {
-    if batch.len() < 2 || has_dense(&sender.table.schema) {
+    if batch.len() < 2 {
         return send_alone(sender, batch).await;
     }
     let changes = batch.iter().map(|(_, mutation)| TransactionChange {

@@ -21,7 +21,6 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use indicatif::ProgressBar;
 
 use crate::error::SqlError;
-use crate::plan::has_dense;
 use crate::run::Sender;
 use crate::store::Store;
 use batch::{Batch, Collected};
@@ -175,11 +174,8 @@ pub async fn import<S: Store>(
         Err(error) => Err(SqlError::statement(error.to_string())),
     };
     let header = header.map_err(|error| unread(Some(1), error))?;
-    let (rows_max, batches_max) = match () {
-        () if has_dense(&table.schema) => (1, 1),
-        () if batch::is_ordered(&table.schema) => (options.in_flight, 1),
-        () => (options.in_flight / BATCHES_IN_FLIGHT, usize::MAX),
-    };
+    let in_flight = options.in_flight.max(1);
+    let (rows_max, batches_max) = batch::limits(&table.schema, in_flight);
     let sender = Sender { store, table };
     let mut collected = Collected::new(&configuration, table, rows_max.max(1));
     let mut sent = FuturesUnordered::new();
@@ -191,9 +187,8 @@ pub async fn import<S: Store>(
         ledger,
     };
     loop {
-        while rows_sent < options.in_flight && sent.len() < batches_max {
-            let rows_read_max = options.in_flight;
-            let batch = lines.batch(&mut collected, rows_read_max, options.skip_errors);
+        while rows_sent < in_flight && sent.len() < batches_max {
+            let batch = lines.batch(&mut collected, in_flight, options.skip_errors);
             let Some(batch) = batch else {
                 break;
             };

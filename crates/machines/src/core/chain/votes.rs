@@ -155,7 +155,7 @@ fn is_taken<T: Tables>(
     tables: &T,
 ) -> Result<bool, TablesError> {
     let partition = member.partition();
-    let is_thin = member.table.replexes[usize::from(partition.replex)].is_thin();
+    let is_thin = member.table.is_thin(partition);
     let unchecked = is_thin && planted::is(Bug::UniqueEntriesUnchecked);
     if unchecked || planted::is(Bug::UniqueUnchecked) {
         return Ok(false);

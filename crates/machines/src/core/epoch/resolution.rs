@@ -133,6 +133,7 @@ fn survivor_would_know(
         };
         // Without disks to wait for, its log does not show what it has forgotten.
         let has_log = place == first_at_x && table.sync;
-        has_log || place >= first_at_x && *certain
+        let twin = planted::is(Bug::TwinKnowsDecision) && position(place) >= x;
+        has_log || (place >= first_at_x || twin) && *certain
     })
 }

@@ -70,7 +70,7 @@ impl Partition {
 
     /// Returns whether this is a partition of a thin index.
     pub fn is_thin(&self) -> bool {
-        self.table.replexes[usize::from(self.id.replex)].is_thin()
+        self.table.is_thin(self.id)
     }
 
     /// Returns whether requests, reads or holds wait in this partition.

@@ -103,7 +103,7 @@ impl<'a> Rows<'a> {
 
     /// Returns whether the partition is of a thin index.
     pub fn is_thin(&self) -> bool {
-        self.table.replexes[usize::from(self.id.replex)].is_thin()
+        self.table.is_thin(self.id)
     }
 
     /// Returns the row that is stored under a key.

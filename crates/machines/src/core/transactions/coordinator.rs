@@ -169,29 +169,12 @@ impl CoreMachine {
                 part.changes.push(row.change.clone());
             }
         }
-        let changed_count = parts.len();
-        let mut still: BTreeMap<PartitionId, Part> = BTreeMap::new();
-        let changed = walk.evaluated.iter();
-        let changed = changed.map(|row| (row.table, &row.change.pk[..]));
         // Most often each change has changed a row of its own.
-        let is_each_changed = walk.evaluated.len() == walk.changes.len();
-        let changed: BTreeSet<_> = changed.filter(|_| !is_each_changed).collect();
-        for change in walk.changes.iter().filter(|_| !is_each_changed) {
-            let pk = &change.mutation.pk;
-            let head = self.primary_of(change).expect("it was decoded on arrival");
-            if changed.contains(&(change.table, &pk[..])) {
-                continue;
-            }
-            let part = match parts.get_mut(&head) {
-                Some(part) => part,
-                None => still.entry(head).or_insert_with(|| Part::new(head, head)),
-            };
-            if !part.still.contains(pk) {
-                part.still.push(pk.clone());
-            }
-        }
+        let still = match walk.evaluated.len() == walk.changes.len() {
+            true => BTreeMap::new(),
+            false => self.note_unchanged(walk, &mut parts),
+        };
         let mut parts: Vec<Part> = parts.into_values().collect();
-        debug_assert_eq!(parts.len(), changed_count);
         parts.extend(still.into_values());
         for part in &mut parts {
             let table = self.view.table(part.id.table);
@@ -200,6 +183,34 @@ impl CoreMachine {
             }
         }
         parts
+    }
+
+    /// Adds the rows that stay as they are to the parts of their primaries. Returns the parts of
+    /// primaries that have no other rows.
+    fn note_unchanged(
+        &self,
+        walk: &Walk,
+        parts: &mut BTreeMap<PartitionId, Part>,
+    ) -> BTreeMap<PartitionId, Part> {
+        let changed = walk.evaluated.iter();
+        let changed = changed.map(|row| (row.table, &row.change.pk[..]));
+        let changed: BTreeSet<(TableId, &[u8])> = changed.collect();
+        let mut still: BTreeMap<PartitionId, Part> = BTreeMap::new();
+        for change in walk.changes.iter() {
+            let pk = &change.mutation.pk;
+            if changed.contains(&(change.table, &pk[..])) {
+                continue;
+            }
+            let head = self.primary_of(change).expect("it was decoded on arrival");
+            let part = match parts.get_mut(&head) {
+                Some(part) => part,
+                None => still.entry(head).or_insert_with(|| Part::new(head, head)),
+            };
+            if !part.still.contains(pk) {
+                part.still.push(pk.clone());
+            }
+        }
+        still
     }
 
     /// Returns the reason why the members of a transaction cannot take part: a server is lost, or a

@@ -117,7 +117,7 @@ impl CoreMachine {
                 continue;
             };
             let server = self.view.configuration().server(place.core.server);
-            let is_thin = table.replexes[usize::from(id.replex)].is_thin();
+            let is_thin = table.is_thin(id);
             let Some(server) = server.filter(|_| !is_thin) else {
                 continue;
             };
