@@ -157,6 +157,10 @@ impl From<client::Error> for StoreError {
         StoreError {
             unknown: matches!(error, client::Error::Unknown { .. }),
             begin_again: false,
+            refused: matches!(
+                error,
+                client::Error::Refused { .. } | client::Error::NoTable { .. }
+            ),
             stale: matches!(
                 error,
                 client::Error::TableGone { .. }

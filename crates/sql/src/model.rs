@@ -545,22 +545,14 @@ fn core_of(configuration: &Configuration, change: &TransactionChange) -> Option<
 
 fn refused(message: &str) -> StoreError {
     StoreError {
-        message: message.to_string(),
-        unknown: false,
-        stale: false,
-        snapshot_ended: false,
-        begin_again: false,
+        refused: true,
+        ..StoreError::plain(message.to_string())
     }
 }
 
 fn find(configuration: &Configuration, table: TableId) -> Result<&PlacedTable, StoreError> {
-    configuration.table(table).ok_or_else(|| StoreError {
-        message: format!("table number {} was dropped", table.0),
-        unknown: false,
-        stale: true,
-        snapshot_ended: false,
-        begin_again: false,
-    })
+    let dropped = || StoreError::dropped(table);
+    configuration.table(table).ok_or_else(dropped)
 }
 
 fn page(table: &PlacedTable, rows: &RowsByKey, read: &Read) -> Result<RowPage, StoreError> {

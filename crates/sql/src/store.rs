@@ -150,6 +150,8 @@ pub struct StoreError {
     pub snapshot_ended: bool,
     /// Whether the transaction of the session must begin again, because of another operation.
     pub begin_again: bool,
+    /// Whether the coordinator has answered, and refused the definition.
+    pub refused: bool,
 }
 
 impl StoreError {
@@ -161,6 +163,7 @@ impl StoreError {
             stale: false,
             snapshot_ended: false,
             begin_again: false,
+            refused: false,
         }
     }
 

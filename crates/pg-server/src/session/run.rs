@@ -14,7 +14,7 @@ use protocol::configuration::Configuration;
 use sql::statement::{Statement, TransactionStatement};
 use sql::{
     FAILURES_TOLERATED_DEFAULT, OutputColumn, ResultRows, RowSink, SqlError, StatementOutcome,
-    Store, StreamOutcome,
+    Store, StreamOutcome, sqlstate,
 };
 use tokio::io::AsyncWrite;
 use tokio::sync::watch;
@@ -107,7 +107,7 @@ impl<'a, W> ClientRows<'a, W> {
     fn end(&mut self, failure: impl Into<AnswerFailure>) -> SqlError {
         self.failure = Some(failure.into());
         SqlError::Statement {
-            sqlstate: sql::sqlstate::STATEMENT,
+            sqlstate: sqlstate::STATEMENT,
             message: "the client takes no more rows".into(),
         }
     }
@@ -380,7 +380,7 @@ impl<S: Store> ClientSession<S> {
         let name = &schema.name;
         if configuration.table_named(name).is_some() && !*if_not_exists {
             let text = format!("relation \"{name}\" already exists");
-            return Err(error("42P07", text));
+            return Err(error(sqlstate::DUPLICATE_TABLE, text));
         }
         let tolerated = tolerance_of(&configuration);
         if !stored.is_tolerance_open || tolerated >= FAILURES_TOLERATED_DEFAULT {

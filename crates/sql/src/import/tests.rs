@@ -210,13 +210,7 @@ fn dense_tables_take_lines_in_order() {
 #[test]
 fn store_that_fails_stops_the_import_even_if_errors_are_skipped() {
     let session = Model::session(USERS);
-    let full = StoreError {
-        message: "server 2 has no space for writes".into(),
-        unknown: false,
-        stale: false,
-        snapshot_ended: false,
-        begin_again: false,
-    };
+    let full = StoreError::plain("server 2 has no space for writes".into());
     session.store().fail_after(2, full);
     let text = "region,number\neu,1\neu,2\neu,3\neu,4\n";
     let failure = import_text(&session, text, |it| {
@@ -290,11 +284,8 @@ fn an_import_goes_on_where_another_one_stopped() {
             let written = (stop_after * of_each) as u64;
             let session = Model::session(USERS);
             let lost = StoreError {
-                message: "server 2 is lost".into(),
                 unknown,
-                stale: false,
-                snapshot_ended: false,
-                begin_again: false,
+                ..StoreError::plain("server 2 is lost".into())
             };
             session.store().fail_after(stop_after, lost);
             let failure = import_text(&session, &text, |it| it.in_flight = in_flight);
@@ -371,11 +362,8 @@ fn lines_of_many_cores_end_at_the_bad_one() {
     let session = Model::session(USERS);
     session.store().spread("users");
     let lost = StoreError {
-        message: "server 2 is lost".into(),
         unknown: true,
-        stale: false,
-        snapshot_ended: false,
-        begin_again: false,
+        ..StoreError::plain("server 2 is lost".into())
     };
     session.store().fail_after(3, lost);
     let failure = import_text(&session, &lines(100, ""), |it| it.in_flight = 20);

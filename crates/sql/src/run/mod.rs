@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use placement::{ColumnType, Value};
-use protocol::configuration::Configuration;
+use protocol::configuration::{Configuration, PlacedTable};
 use protocol::identity::TableId;
 use protocol::message::FillReport;
 use session::statistics::TableStatistics;
@@ -249,7 +249,7 @@ async fn attempt<S: Store>(
             let name = schema.name.clone();
             let created = store.create_table(*schema, if_not_exists).await;
             if let Err(error) = created {
-                return Err(of_create(store, &name, error).await);
+                return Err(of_definition(store, &name, error, state_of_create).await);
             }
             let notices = notices.lock();
             notices
@@ -299,36 +299,44 @@ async fn attempt<S: Store>(
         StatementPlan::DropTable { name, if_exists } => {
             let dropped = store.drop_table(&name, if_exists).await;
             if let Err(error) = dropped {
-                return Err(of_drop(store, &name, error).await);
+                return Err(of_definition(store, &name, error, state_of_drop).await);
             }
             done("DROP TABLE")
         }
     })
 }
 
-/// Returns the error of a table that was not created. A table of its name may exist.
-async fn of_create<S: Store>(store: &S, name: &str, error: StoreError) -> Attempt {
-    let newest = store.refresh().await;
-    match newest.is_ok_and(|newest| newest.table_named(name).is_some()) && !error.unknown {
-        true => SqlError::with_state(sqlstate::DUPLICATE_TABLE, error.message).into(),
-        false => Attempt::of_definition(error),
+/// Returns the error of a definition of a table that failed. If it was refused, `state` has the
+/// SQLSTATE by the table that there is now, if any.
+async fn of_definition<S: Store>(
+    store: &S,
+    name: &str,
+    error: StoreError,
+    state: impl Fn(Option<&PlacedTable>) -> Option<&'static str>,
+) -> Attempt {
+    let newest = match error.refused {
+        true => store.refresh().await.ok(),
+        false => None,
+    };
+    match newest.and_then(|newest| state(newest.table_named(name))) {
+        Some(sqlstate) => SqlError::with_state(sqlstate, error.message).into(),
+        None => Attempt::of_definition(error),
     }
 }
 
-/// Returns the error of a table that was not dropped. It may not exist, or others refer to it.
-async fn of_drop<S: Store>(store: &S, name: &str, error: StoreError) -> Attempt {
-    let newest = store.refresh().await;
-    let (Ok(newest), false) = (newest, error.unknown) else {
-        return Attempt::of_definition(error);
+/// Returns the SQLSTATE of a table that was not created.
+fn state_of_create(known: Option<&PlacedTable>) -> Option<&'static str> {
+    known.map(|_| sqlstate::DUPLICATE_TABLE)
+}
+
+/// Returns the SQLSTATE of a table that was not dropped.
+fn state_of_drop(known: Option<&PlacedTable>) -> Option<&'static str> {
+    let Some(PlacedTable { schema, .. }) = known else {
+        return Some(sqlstate::UNDEFINED_TABLE);
     };
-    let refers = |child: &String| *child != *name;
-    match newest.table_named(name) {
-        None => SqlError::with_state(sqlstate::UNDEFINED_TABLE, error.message).into(),
-        Some(table) if table.schema.constraints.referenced_by.iter().any(refers) => {
-            SqlError::with_state(sqlstate::DEPENDENT_OBJECTS, error.message).into()
-        }
-        Some(_) => Attempt::of_definition(error),
-    }
+    let mut children = schema.constraints.referenced_by.iter();
+    let refers = children.any(|child| *child != schema.name);
+    refers.then_some(sqlstate::DEPENDENT_OBJECTS)
 }
 
 impl<S: Store> ReadContext<'_, S> {

@@ -773,11 +773,8 @@ fn conflicts_are_tried_again_and_then_reported() {
 fn unknown_outcome_is_reported_with_the_completed_rows() {
     let session = &mut Model::session(LOG);
     let lost = StoreError {
-        message: "the outcome is unknown".into(),
         unknown: true,
-        stale: false,
-        snapshot_ended: false,
-        begin_again: false,
+        ..StoreError::plain("the outcome is unknown".into())
     };
     session.store().fail_after(2, lost);
     let before = session.store().executed();
