@@ -194,15 +194,16 @@ impl Coordinator {
         Ok(without)
     }
 
-    /// Checks that the tolerance of a table stays proven without a copy. A copy that is being made
-    /// counts for nothing, now as later: it may turn out that it cannot be made, and then it must
-    /// be able to go.
+    /// Checks that the tolerance of a table stays proven without a copy, and that its foreign keys
+    /// stay served. A copy that is being made counts for nothing, now as later: it may turn out
+    /// that it cannot be made, and then it must be able to go.
     fn check_without(
         &self,
         table: &PlacedTable,
         layout: &Layout,
         name: &str,
     ) -> Result<(), Refused> {
+        check_references_served(table, name)?;
         let servers = self.state.configuration.hosts();
         let before = table.full_copies();
         let mut after = before.clone();
@@ -520,6 +521,30 @@ impl Coordinator {
             without_room: self.shortages(),
         })
     }
+}
+
+/// Checks that a copy which serves stays for each foreign key of the table (R57).
+fn check_references_served(table: &PlacedTable, without: &str) -> Result<(), Refused> {
+    let mut made = table.schema.clone();
+    made.remove(without);
+    let building = table
+        .layout
+        .numbers()
+        .filter(|number| table.is_building(*number));
+    for number in building.filter(|_| !planted::is(Bug::MadeIndexServes)) {
+        made.remove(table.schema.copy_of(&table.layout.replexes[number].name));
+    }
+    let Some(key) = made.unserved_reference() else {
+        return Ok(());
+    };
+    Err(Refused {
+        message: format!(
+            "index {without} of table {} serves foreign key {}, and the other index for it is \
+             being made: try again when that one serves",
+            table.schema.name, key.name
+        ),
+        retry: true,
+    })
 }
 
 /// Checks that all indexes of the requested copy are built. The copy would have to be dropped with

@@ -52,7 +52,7 @@ impl Schema {
     }
 
     /// Removes an index, a thin index or a further copy. Nothing refers to it any more.
-    fn remove(&mut self, name: &str) {
+    pub fn remove(&mut self, name: &str) {
         self.thin.retain(|index| index.name != name);
         self.further.retain(|copy| copy.name != name);
         let Some(removed) = self.indexes.iter().position(|index| index.name == name) else {

@@ -245,6 +245,8 @@ bugs! {
     WriteMissedByMaking = "write-missed-by-making", "R19";
     /// A copy is dropped although the other copies were lost meanwhile.
     LastCopyDropped = "last-copy-dropped", "R20";
+    /// An index may go although only one that is being made serves a foreign key, too.
+    MadeIndexServes = "made-index-serves", "R57";
     /// Partitions with the only copies of rows are made void, to be refilled.
     OnlyCopiesRefilled = "only-copies-refilled", "R20";
     /// Copies with another number of partitions replace the earlier ones before they have all rows.

@@ -87,6 +87,9 @@ fn suits(bug: Bug, seed: u64, plan: &RunPlan) -> bool {
             !plan.schema.thin.is_empty()
         }
         Bug::SidesAdoptNothing => !plan.schema.thin.is_empty() && faults.crash_every_us > 0,
+        Bug::MadeIndexServes => {
+            faults.copies_every_us > 0 && !plan.schema.constraints.foreign_keys.is_empty()
+        }
         Bug::LastCopyDropped => faults.copies_every_us > 0 && plan.replace_after_us < u64::MAX,
         Bug::CollisionIgnored
         | Bug::CopiesChangeAtOnce

@@ -2,7 +2,7 @@
 //! leads.
 
 use super::*;
-use placement::Constraint;
+use placement::{Constraint, Deferral, ForeignKey, ReferentialAction};
 use protocol::configuration::{PartitionState, Place};
 use protocol::identity::CoreId;
 use protocol::message::{CopyFailure, FillReport};
@@ -255,6 +255,58 @@ fn colliding_rows_give_a_unique_index_up() {
     fill(&mut scene);
     object(&mut scene, 2, "late words");
     assert!(!scene.coordinator.configuration().is_sealing(), "it serves");
+}
+
+/// Seed 711096: the second index could not be made, and could not go either.
+#[test]
+pub fn an_index_that_is_being_made_serves_no_foreign_key() {
+    let mut scene = Scene::new();
+    scene.join(1);
+    scene.join(2);
+    let mut schema = table("flights", 0);
+    let first = schema.indexes[0].name.clone();
+    let column = schema.indexes[0].columns[0];
+    schema.primary_key = vec![column];
+    schema.indexes[0].columns = vec![0];
+    schema.constraints.foreign_keys.push(ForeignKey {
+        name: "of_its_table".into(),
+        columns: vec![0],
+        parent: "flights".into(),
+        on_delete: ReferentialAction::NoAction,
+        on_update: ReferentialAction::NoAction,
+        deferral: Deferral::NotDeferrable,
+    });
+    scene.ask_from(CLIENT, create_as(schema));
+    let mut schema = flights(&scene).schema;
+    let second = Index {
+        name: "late".into(),
+        constraint: Some(Constraint::Unique),
+        ..schema.indexes[0].clone()
+    };
+    schema.indexes.push(second);
+    let add = Request::AddCopy { schema };
+    scene.ask(add.clone());
+    seal(&mut scene);
+    let refused = scene.ask(without(&first));
+    let Reply::Refused { message, retry } = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(retry, "{message}");
+    assert!(
+        message.contains("the other index for it is being made"),
+        "{message}"
+    );
+
+    object(&mut scene, 2, "several rows have (tail) = (1)");
+    seal(&mut scene);
+    assert_eq!(flights(&scene).schema.indexes.len(), 1, "it was given up");
+
+    scene.ask(add);
+    seal(&mut scene);
+    fill(&mut scene);
+    assert!(matches!(scene.ask(without(&first)), Reply::Done { .. }));
+    seal(&mut scene);
+    assert_eq!(flights(&scene).schema.indexes.len(), 1);
 }
 
 #[test]

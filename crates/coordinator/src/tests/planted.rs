@@ -6,12 +6,16 @@ use std::panic::catch_unwind;
 
 use protocol::planted::{Bug, select};
 
-use super::{partitions, ranges};
+use super::{copies, partitions, ranges};
 
 // `cargo xtask mutants` runs it alone: each bug is planted for the whole process.
 #[test]
 fn the_planted_bugs_are_noticed() {
-    let cases: [(Bug, fn()); 3] = [
+    let cases: [(Bug, fn()); 4] = [
+        (
+            Bug::MadeIndexServes,
+            copies::an_index_that_is_being_made_serves_no_foreign_key,
+        ),
         (
             Bug::SupersededIsRead,
             partitions::copies_take_the_places_of_others_once_all_of_them_serve,

@@ -66,6 +66,7 @@ DROP TABLE later;
 DROP TABLE scans;
 DROP TABLE badges;
 DROP INDEX by_team ON workers;
+ALTER INDEX by_team ON workers SET USING btree;
 DROP TABLE teams;
 DROP TABLE workers;
 DELETE FROM teams WHERE id = 1;

@@ -495,7 +495,13 @@ fn set_using(set: &SetUsing, context: &Context<'_>) -> Result<StatementPlan, Sql
         ));
     }
     let wanted = match is_begun {
-        false => Some(Box::new(with_index(schema, &create)?)),
+        false => {
+            let wanted = with_index(schema, &create)?;
+            // Whether the old index can go is known before the new one is made.
+            let goes = table.layout.removable(&wanted, name);
+            goes.map_err(|error| SqlError::with_state(sqlstate::DEPENDENT_OBJECTS, error.message))?;
+            Some(Box::new(wanted))
+        }
         true => None,
     };
     Ok(StatementPlan::ReplaceIndex {
