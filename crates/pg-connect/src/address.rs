@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::auth::tls::{TlsFiles, TlsPolicy};
+use crate::tls::{TlsFiles, TlsPolicy};
 
 /// The default port.
 const PORT_DEFAULT: u16 = 5432;

@@ -11,7 +11,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_postgres::tls::{self, ChannelBinding};
 use tokio_rustls::TlsStream;
 
-use crate::auth::certificate;
+use pg_auth::certificate;
 
 /// How many bytes are read at a time, at least.
 const READ_LEN: usize = 16 * 1024;

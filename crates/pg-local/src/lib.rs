@@ -22,7 +22,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use pg_connect::address::Address;
-use pg_connect::auth::tls::TlsPolicy;
+use pg_connect::tls::TlsPolicy;
 
 /// The time within which a database must start.
 const READY_WITHIN: Duration = Duration::from_secs(60);

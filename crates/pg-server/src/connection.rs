@@ -1,20 +1,31 @@
-//! One client's connection: the protocol machine and the session over a socket.
+//! One client's connection: its socket, its login, and the session over both.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use pg_auth::admission::{ClientAuthentication, ClientOrigin};
+use pg_auth::password::{INVALID_AUTHORIZATION, LoginProgress};
 use pg_wire::report::{Report, Severity};
 use pg_wire::startup::{self, StartupPacket};
 use sql::Store;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
 
-use crate::context::ServerContext;
-use crate::errors::{SHUTDOWN, TOO_MANY_CONNECTIONS};
+use crate::context::{LoginNote, LoginOutcome, ServerContext, SqlAdmission};
+use crate::errors::{PROTOCOL_VIOLATION, SHUTDOWN, TOO_MANY_CONNECTIONS};
 use crate::output::ClientOutput;
 use crate::protocol::{ClientProtocol, Received};
 use crate::session::{ClientSession, SessionFlow};
+
+/// A socket with or without TLS.
+type ClientSocket = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 /// How many bytes are read at a time, at least.
 const READ_LEN: usize = 16 << 10;
@@ -27,25 +38,25 @@ const FIRST_READ_LEN: usize = 512;
 /// The client is gone.
 pub async fn serve<S: Store + Clone + 'static>(
     context: Arc<ServerContext<S>>,
-    (reader, writer): (
-        impl AsyncRead + Unpin + Send,
-        impl AsyncWrite + Unpin + Send,
-    ),
+    (socket, from): (TcpStream, IpAddr),
     stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let mut connection = Connection {
-        reader,
+    let admission = context.admission.borrow().clone();
+    let connection = Connection {
         input: BytesMut::new(),
         protocol: ClientProtocol::default(),
-        out: ClientOutput::new(writer),
+        out: ClientOutput::new(Either::Left(socket)),
+        from,
         stop,
     };
-    let login = tokio::time::timeout(context.limits.login, connection.log_in(&context));
+    let login = connection.log_in(&context, &admission);
     // A client that says nothing for so long gets no answer, as with PostgreSQL.
-    let Ok(startup) = login.await else {
+    let Ok(entered) = tokio::time::timeout(context.limits.login, login).await else {
         return Ok(());
     };
-    let served = match startup? {
+    let (mut connection, entrance) = entered?;
+    drop(admission);
+    let served = match entrance {
         Some((startup, permit)) => {
             let served = connection.run(&context, &startup).await;
             drop(permit);
@@ -58,51 +69,151 @@ pub async fn serve<S: Store + Clone + 'static>(
     served
 }
 
-struct Connection<R, W> {
-    reader: R,
+struct Connection {
     input: BytesMut,
     protocol: ClientProtocol,
-    out: ClientOutput<W>,
+    out: ClientOutput<ClientSocket>,
+    from: IpAddr,
     stop: watch::Receiver<bool>,
 }
 
-impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Connection<R, W> {
-    /// Returns the client's StartupMessage and its place among the clients. Returns none if the
-    /// client wanted something else or is refused; its answer is in the output then.
+/// The StartupMessage of a client that is logged in, and its place among the clients.
+type ClientEntrance = (StartupPacket, OwnedSemaphorePermit);
+
+impl Connection {
+    /// Logs the client in. Returns no entrance if the client wanted something else or is refused;
+    /// its answer is in the output then.
     async fn log_in<S: Store + Clone>(
-        &mut self,
+        mut self,
         context: &ServerContext<S>,
-    ) -> io::Result<Option<(StartupPacket, OwnedSemaphorePermit)>> {
+        admission: &SqlAdmission,
+    ) -> io::Result<(Connection, Option<ClientEntrance>)> {
         loop {
             match self.protocol.next(&mut self.input) {
                 Received::Nothing => {
                     if !self.read().await? {
-                        return Ok(None);
+                        return Ok((self, None));
                     }
                 }
-                Received::EncryptionRequest => {
-                    self.out.buffer.extend_from_slice(b"N");
-                    self.out.flush().await?;
-                }
+                Received::TlsRequest => match &admission.clients.tls {
+                    Some(_) if !self.input.is_empty() => {
+                        // They may be an attacker's: CVE-2021-23222.
+                        let text = "received unencrypted data after SSL request";
+                        self.refuse(&Report::new(Severity::Fatal, PROTOCOL_VIOLATION, text));
+                        return Ok((self, None));
+                    }
+                    Some(identity) => {
+                        let config = Arc::clone(&identity.config);
+                        self = self.encrypt(config).await?;
+                    }
+                    None => self.say_no().await?,
+                },
+                Received::GssRequest => self.say_no().await?,
                 Received::Cancel(key) => {
                     context.cancels.cancel(&key);
-                    return Ok(None);
+                    return Ok((self, None));
                 }
                 Received::Startup(startup) => {
-                    return Ok(match Arc::clone(&context.places).try_acquire_owned() {
-                        Ok(permit) => Some((startup, permit)),
-                        Err(_) => {
-                            self.refuse(&too_many(context.limits.connections));
-                            None
-                        }
+                    let proved = self.prove(&startup, context, admission).await?;
+                    let permit = proved.and_then(|()| {
+                        let permit = Arc::clone(&context.places).try_acquire_owned();
+                        permit.map_err(|_| too_many(context.limits.connections))
                     });
+                    let permit = permit.map_err(|report| self.refuse(&report)).ok();
+                    return Ok((self, permit.map(|permit| (startup, permit))));
                 }
                 Received::Refused(refusal) => {
                     self.refuse(&refusal.report);
-                    return Ok(None);
+                    return Ok((self, None));
                 }
-                Received::Close => return Ok(None),
+                Received::Close => return Ok((self, None)),
                 Received::Message(_) => unreachable!("the machine is at the start"),
+            }
+        }
+    }
+
+    async fn say_no(&mut self) -> io::Result<()> {
+        self.out.buffer.extend_from_slice(b"N");
+        self.out.flush().await
+    }
+
+    /// Answers a request for TLS, and begins it.
+    async fn encrypt(mut self, config: Arc<ServerConfig>) -> io::Result<Connection> {
+        self.out.buffer.extend_from_slice(b"S");
+        self.out.flush().await?;
+        let Either::Left(socket) = self.out.into_stream() else {
+            unreachable!("the machine returns one request for TLS");
+        };
+        let stream = TlsAcceptor::from(config).accept(socket).await?;
+        self.out = ClientOutput::new(Either::Right(Box::new(stream)));
+        Ok(self)
+    }
+
+    /// Lets the client prove that it is the user that it names. Returns the error for one that is
+    /// refused.
+    async fn prove<S>(
+        &mut self,
+        startup: &StartupPacket,
+        context: &ServerContext<S>,
+        admission: &SqlAdmission,
+    ) -> io::Result<Result<(), Report>> {
+        let user = startup.parameter("user").unwrap_or_default();
+        let from = self.from;
+        let note = |outcome| {
+            (context.journal)(&LoginNote {
+                user,
+                from,
+                outcome,
+            });
+        };
+        if let Some(negotiation) = startup::negotiation(startup, startup.minor_spoken()) {
+            self.out.buffer.extend_from_slice(&negotiation);
+        }
+        let begun = match self.out.stream() {
+            Either::Left(_) if needs_tls(from, admission) => Err(unencrypted(user)),
+            Either::Left(_) => admission.clients.begin(user, ClientOrigin::Plain),
+            Either::Right(tls) => {
+                let certificates = tls.get_ref().1.peer_certificates();
+                let first = certificates.and_then(<[_]>::first);
+                admission
+                    .clients
+                    .begin(user, ClientOrigin::Encrypted(first))
+            }
+        };
+        let login = match begun {
+            Ok(login) => login,
+            Err(report) => {
+                note(LoginOutcome::Refused(&report));
+                return Ok(Err(report));
+            }
+        };
+        let Some(mut login) = login else {
+            if matches!(
+                admission.clients.authentication,
+                ClientAuthentication::Scram(_)
+            ) {
+                note(LoginOutcome::ByCertificate);
+            }
+            return Ok(Ok(()));
+        };
+        login.offer(&mut self.out.buffer);
+        loop {
+            self.out.flush().await?;
+            match login.next(&mut self.input, &mut self.out.buffer) {
+                Ok(LoginProgress::Waits) if self.out.buffer.is_empty() => {
+                    if !self.read().await? {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                }
+                Ok(LoginProgress::Waits) => {}
+                Ok(LoginProgress::LoggedIn) => {
+                    note(LoginOutcome::ByPassword);
+                    return Ok(Ok(()));
+                }
+                Err(report) => {
+                    note(LoginOutcome::Refused(&report));
+                    return Ok(Err(report));
+                }
             }
         }
     }
@@ -125,9 +236,6 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Connection<R, W>
                 return Ok(());
             }
         };
-        if let Some(negotiation) = startup::negotiation(startup, minor) {
-            self.out.buffer.extend_from_slice(&negotiation);
-        }
         session.greet(&entry.key, &mut self.out.buffer);
         loop {
             let received = self.protocol.next(&mut self.input);
@@ -152,7 +260,10 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Connection<R, W>
                     SessionFlow::Continue
                 }
                 Received::Close => return Ok(()),
-                Received::EncryptionRequest | Received::Startup(_) | Received::Cancel(_) => {
+                Received::TlsRequest
+                | Received::GssRequest
+                | Received::Startup(_)
+                | Received::Cancel(_) => {
                     unreachable!("the machine has passed the start")
                 }
             };
@@ -187,12 +298,12 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Connection<R, W>
         if self.input.is_empty() {
             // A client that is idle has no larger buffer than this.
             let mut first = [0; FIRST_READ_LEN];
-            let count = self.reader.read(&mut first).await?;
+            let count = self.out.stream_mut().read(&mut first).await?;
             self.input.extend_from_slice(&first[..count]);
             return Ok(count > 0);
         }
         self.input.reserve(READ_LEN);
-        Ok(self.reader.read_buf(&mut self.input).await? > 0)
+        Ok(self.out.stream_mut().read_buf(&mut self.input).await? > 0)
     }
 
     fn refuse(&mut self, report: &Report) {
@@ -200,9 +311,53 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Connection<R, W>
     }
 }
 
+/// Returns whether a client at this address must use TLS.
+fn needs_tls(from: IpAddr, admission: &SqlAdmission) -> bool {
+    !from.to_canonical().is_loopback() && !admission.allows_plain
+}
+
+/// Returns the error for a client of another machine whose connection is not encrypted.
+fn unencrypted(user: &str) -> Report {
+    let text = format!("the connection of user \"{user}\" is not encrypted");
+    Report::new(Severity::Fatal, INVALID_AUTHORIZATION, text)
+        .hint("Connect with TLS, as with sslmode=require.")
+}
+
 fn too_many(connections: usize) -> Report {
     let text = "sorry, too many clients already";
     Report::new(Severity::Fatal, TOO_MANY_CONNECTIONS, text)
         .detail(format!("The server accepts {connections} connections."))
         .hint("Close connections, or use a pool.")
+}
+
+#[cfg(test)]
+mod tests {
+    use pg_auth::admission::ClientAdmission;
+
+    use super::*;
+
+    #[test]
+    fn only_clients_of_this_machine_need_no_tls() {
+        for (from, is_near) in [
+            ("127.0.0.1", true),
+            ("127.8.9.1", true),
+            ("::1", true),
+            ("::ffff:127.0.0.1", true),
+            ("10.0.0.1", false),
+            ("0.0.0.0", false),
+            ("2001:db8::1", false),
+            ("::ffff:10.0.0.1", false),
+        ] {
+            let from = from.parse().unwrap();
+            for allows_plain in [false, true] {
+                let clients = ClientAdmission::open();
+                let admission = SqlAdmission {
+                    clients,
+                    allows_plain,
+                };
+                let expected = !is_near && !allows_plain;
+                assert_eq!(needs_tls(from, &admission), expected, "{from}");
+            }
+        }
+    }
 }

@@ -1,11 +1,48 @@
 //! The values that all connections of a server share.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use pg_auth::admission::ClientAdmission;
+use pg_wire::report::Report;
+use tokio::sync::{Semaphore, watch};
 
 use crate::cancel::SessionCancels;
+
+/// The rules for logins.
+#[derive(Debug)]
+pub struct SqlAdmission {
+    /// The users that may log in, and how.
+    pub clients: ClientAdmission,
+    /// Whether clients of other machines may connect without TLS.
+    pub allows_plain: bool,
+}
+
+/// The end of a login, for the operator's log.
+#[derive(Debug)]
+pub struct LoginNote<'a> {
+    /// The user that the client names.
+    pub user: &'a str,
+    /// The client's address.
+    pub from: IpAddr,
+    /// How the login ended.
+    pub outcome: LoginOutcome<'a>,
+}
+
+/// How a login ended.
+#[derive(Clone, Copy, Debug)]
+pub enum LoginOutcome<'a> {
+    /// The client knows the password.
+    ByPassword,
+    /// The client has a certificate with the user's name.
+    ByCertificate,
+    /// The client has got this error.
+    Refused(&'a Report),
+}
+
+/// Writes a line to the operator's log.
+pub type LoginJournal = fn(&LoginNote<'_>);
 
 /// The limits of a server.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +69,10 @@ pub struct ServerContext<S> {
     pub store: S,
     /// The limits.
     pub limits: ServerLimits,
+    /// The rules for logins. A change applies to later clients.
+    pub admission: watch::Receiver<Arc<SqlAdmission>>,
+    /// Where logins are noted.
+    pub journal: LoginJournal,
     /// The version of this program.
     pub release: String,
     /// The sessions that run, for requests to cancel their statements.

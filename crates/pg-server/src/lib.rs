@@ -1,7 +1,7 @@
 //! Serves PostgreSQL's protocol on the store, so that drivers and tools of PostgreSQL work with it.
 //!
 //! ```text
-//! connection   a socket: bytes in, bytes out
+//! connection   a socket, with or without TLS, and the login
 //! ├── protocol     the machine of the protocol, without I/O: which message comes next
 //! └── session      what the messages do: prepared statements, portals, transactions
 //!     ├── statement    one statement, parsed and described
@@ -12,12 +12,12 @@
 //!     └── errors       errors with PostgreSQL's SQLSTATEs
 //! ```
 //!
-//! Messages and their bytes are in `pg-wire`, which the proxy uses as well. Statements are in
-//! `sql`. Invariants: nothing that a client sends is ignored silently. All that the server holds
+//! Messages and their bytes are in `pg-wire`, and logins in `pg-auth`; the proxy uses both as well.
+//! Statements are in `sql`. Invariants: nothing that a client sends is ignored silently. All that the server holds
 //! for a client has a named limit. An error after which a change may have taken effect says so
 //! (R14).
 //!
-//! This crate must not know servers, partitions or epochs. There is no TLS and no login yet.
+//! This crate must not know servers, partitions or epochs.
 
 mod cancel;
 mod command;
@@ -33,7 +33,7 @@ mod settings;
 mod statement;
 mod types;
 
-pub use context::ServerLimits;
+pub use context::{LoginJournal, LoginNote, LoginOutcome, ServerLimits, SqlAdmission};
 pub use protocol::MESSAGE_LEN_MAX;
 pub use server::SqlServer;
 pub use session::{HELD_BYTES_MAX, PORTALS_MAX, STATEMENT_LEN_MAX, STATEMENTS_MAX};

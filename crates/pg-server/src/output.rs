@@ -9,21 +9,36 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 /// The bytes that are collected before they are sent. One row more may be added to them.
 pub const OUTPUT_LEN_MAX: usize = 64 << 10;
 
-/// The output of a connection.
+/// The output of a connection, with its stream.
 #[derive(Debug)]
 pub struct ClientOutput<W> {
     /// The messages that were not sent yet.
     pub buffer: BytesMut,
-    writer: W,
+    stream: W,
 }
 
 impl<W: AsyncWrite + Unpin> ClientOutput<W> {
     /// Returns an output without messages.
-    pub fn new(writer: W) -> ClientOutput<W> {
+    pub fn new(stream: W) -> ClientOutput<W> {
         ClientOutput {
             buffer: BytesMut::new(),
-            writer,
+            stream,
         }
+    }
+
+    /// Returns the stream.
+    pub fn stream(&self) -> &W {
+        &self.stream
+    }
+
+    /// Returns the stream, to read from it.
+    pub fn stream_mut(&mut self) -> &mut W {
+        &mut self.stream
+    }
+
+    /// Returns the stream. Messages that were not sent are lost.
+    pub fn into_stream(self) -> W {
+        self.stream
     }
 
     /// Sends the messages if there are many. Returns when the client has taken them.
@@ -43,11 +58,11 @@ impl<W: AsyncWrite + Unpin> ClientOutput<W> {
     /// The client is gone.
     pub async fn flush(&mut self) -> io::Result<()> {
         while !self.buffer.is_empty() {
-            if self.writer.write_buf(&mut self.buffer).await? == 0 {
+            if self.stream.write_buf(&mut self.buffer).await? == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
         }
-        self.writer.flush().await
+        self.stream.flush().await
     }
 
     /// Releases the memory of messages that were sent.
@@ -60,6 +75,6 @@ impl<W: AsyncWrite + Unpin> ClientOutput<W> {
     /// Ends the connection.
     pub async fn shutdown(&mut self) {
         // The client may be gone already.
-        let _ = self.writer.shutdown().await;
+        let _ = self.stream.shutdown().await;
     }
 }

@@ -2,7 +2,7 @@
 //! returns what the client asks for, message by message.
 //!
 //! ```text
-//! Startup --SSLRequest, GSSENCRequest--> Startup      each once, answered with N
+//! Startup --SSLRequest, GSSENCRequest--> Startup      each once
 //! Startup --CancelRequest--> Over
 //! Startup --StartupMessage--> Serving
 //! Serving --error in the extended protocol--> Skipping
@@ -65,8 +65,10 @@ enum LongMessage {
 pub enum Received {
     /// Nothing complete: more bytes are needed.
     Nothing,
-    /// A request for encryption, which is answered with `N`.
-    EncryptionRequest,
+    /// A request for TLS.
+    TlsRequest,
+    /// A request for encryption by GSSAPI, which there is not.
+    GssRequest,
     /// The start of the session.
     Startup(StartupPacket),
     /// A request to cancel another session's statement. The connection ends.
@@ -160,9 +162,9 @@ impl ClientProtocol {
         else {
             unreachable!("a first packet is read at the start")
         };
-        let repeated = match packet {
-            FirstPacket::Tls => std::mem::replace(tls_requested, true),
-            FirstPacket::Gss => std::mem::replace(gss_requested, true),
+        let (repeated, request) = match packet {
+            FirstPacket::Tls => (std::mem::replace(tls_requested, true), Received::TlsRequest),
+            FirstPacket::Gss => (std::mem::replace(gss_requested, true), Received::GssRequest),
             FirstPacket::Cancel(key) => {
                 self.state = ProtocolState::Over;
                 return Received::Cancel(key);
@@ -177,7 +179,7 @@ impl ClientProtocol {
             let text = "encryption was requested twice";
             return self.fatal(PROTOCOL_VIOLATION, text.to_owned());
         }
-        Received::EncryptionRequest
+        request
     }
 
     fn next_message(&mut self, input: &mut BytesMut) -> Received {

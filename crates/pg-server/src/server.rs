@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::cancel::SessionCancels;
 use crate::connection;
-use crate::context::{ServerContext, ServerLimits};
+use crate::context::{LoginJournal, ServerContext, ServerLimits, SqlAdmission};
 
 /// The most sockets beyond the clients that have logged in: for logins, and for requests to cancel.
 const SOCKETS_BESIDE: usize = 100;
@@ -25,10 +25,18 @@ pub struct SqlServer<S>(Arc<ServerContext<S>>);
 
 impl<S: Store + Clone + Send + Sync + 'static> SqlServer<S> {
     /// Returns a server that does not listen yet. `release` is the version of this program.
-    pub fn new(store: S, limits: ServerLimits, release: &str) -> SqlServer<S> {
+    pub fn new(
+        store: S,
+        limits: ServerLimits,
+        admission: watch::Receiver<Arc<SqlAdmission>>,
+        journal: LoginJournal,
+        release: &str,
+    ) -> SqlServer<S> {
         SqlServer(Arc::new(ServerContext {
             store,
             limits,
+            admission,
+            journal,
             release: release.to_owned(),
             cancels: SessionCancels::default(),
             places: Arc::new(Semaphore::new(limits.connections)),
@@ -51,7 +59,7 @@ impl<S: Store + Clone + Send + Sync + 'static> SqlServer<S> {
                 _ = stop.wait_for(|is_over| *is_over) => break,
                 Some(_) = clients.join_next() => continue,
             };
-            let Ok((socket, _)) = accepted else {
+            let Ok((socket, address)) = accepted else {
                 tokio::time::sleep(ACCEPT_AGAIN_AFTER).await;
                 continue;
             };
@@ -60,7 +68,7 @@ impl<S: Store + Clone + Send + Sync + 'static> SqlServer<S> {
             let (context, stop) = (Arc::clone(&self.0), stop.clone());
             clients.spawn(async move {
                 // A client that is gone cannot get an answer.
-                let _ = connection::serve(context, socket.into_split(), stop).await;
+                let _ = connection::serve(context, (socket, address.ip()), stop).await;
                 drop(permit);
             });
         }

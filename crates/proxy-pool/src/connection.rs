@@ -15,11 +15,11 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsConnector;
 
 use super::{ConnectionKey, ServerLogin, StartSettings};
+use pg_auth::{certificate, scram};
 use pg_connect::address::Address;
-use pg_connect::auth::tls::TlsPolicy;
-use pg_connect::auth::{certificate, scram};
 use pg_connect::silence;
 use pg_connect::stream::{BufferedStream, Stream};
+use pg_connect::tls::TlsPolicy;
 use pg_wire::framing::{HEADER_LEN, MessageCutter, MessageSender, StreamPiece, WHOLE_LEN_MAX};
 use pg_wire::message::{self, parameter_status};
 use pg_wire::quoting::literal;

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::login::LoginArguments;
+
 /// Where a coordinator listens, and is looked for, by default.
 pub const COORDINATOR_DEFAULT: &str = "127.0.0.1:7400";
 
@@ -44,7 +46,9 @@ pub enum ReplexCommand {
     /// Show the store with real flights: lookups by three keys, a row that moves, a kill -9.
     Demo(DemoArguments),
     /// Run a store in one process, for any driver of PostgreSQL.
-    Start(StartArguments),
+    Start(Box<StartArguments>),
+    /// Make certificates for TLS, and the authority that signs them.
+    Cert(CertArguments),
     /// Run a server, which holds partitions.
     Server(Box<ServerArguments>),
     /// Run the coordinator, which knows servers, tables and placements.
@@ -138,15 +142,40 @@ pub struct DemoArguments {
     pub folder: Option<PathBuf>,
 }
 
+/// `replex cert`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    replex cert --host db.example.com --host 10.0.0.1\n  \
+    replex cert --user ann\n\n\
+    The first time the command makes an authority: `ca.pem`, which clients need, and `ca.key`, which \
+    only you may read. It replaces no file.")]
+pub struct CertArguments {
+    /// The folder of the files. It is created if it does not exist.
+    #[arg(long, value_name = "FOLDER", default_value = "replex-certs")]
+    pub folder: PathBuf,
+    /// A name or an address by which clients reach the server, for `server.pem` and `server.key`.
+    /// May be given several times.
+    #[arg(long, value_name = "NAME")]
+    pub host: Vec<String>,
+    /// A user that logs in with a certificate, for `USER.pem` and `USER.key`. May be given several
+    /// times.
+    #[arg(long, value_name = "USER")]
+    pub user: Vec<String>,
+    /// How many days the certificates are valid. The authority's own is for ten years.
+    #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650))]
+    pub days: u32,
+}
+
 /// `replex start`
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     replex start\n  \
-    replex start --data /var/lib/replex --listen 127.0.0.1:5432\n\n\
+    replex start --data /var/lib/replex --listen 127.0.0.1:5432\n  \
+    replex start --listen 0.0.0.0:5432 --users users.txt --tls-certificate chain.pem --tls-key key.pem\n\n\
     The command prints the `psql` line that connects to the store, and one line `ready sql=ADDRESS …` \
     once it serves. Started again with the same folder, it has the same data. After SIGTERM or \
-    ctrl-C it writes everything to the disk and exits with 0. There is no encryption and no login: \
-    only processes of this machine can connect.")]
+    ctrl-C it writes everything to the disk and exits with 0. Without --users any process of this \
+    machine can connect. Other machines can with --users, --tls-certificate and --tls-key.")]
 pub struct StartArguments {
     /// The data folder. It is created if it does not exist.
     #[arg(long, value_name = "FOLDER", default_value = "replex-data")]
@@ -155,8 +184,11 @@ pub struct StartArguments {
     /// port.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = SQL_DEFAULT)]
     pub listen: SocketAddr,
-    /// Allow a listening address on a network. Connections are not encrypted, and there is no
-    /// login: any process that reaches the address can read and change everything.
+    /// Who may log in, and how.
+    #[command(flatten)]
+    pub login: LoginArguments,
+    /// Allow a listening address on a network without --users or without --tls-certificate. Without
+    /// them any process that reaches the address can read and change everything.
     #[arg(long)]
     pub insecure: bool,
     /// The most clients at a time.
@@ -235,6 +267,9 @@ pub struct ServerArguments {
     /// system chooses a free port.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub sql: Option<SocketAddr>,
+    /// Who may log in at --sql, and how.
+    #[command(flatten)]
+    pub login: LoginArguments,
     /// Poll without sleeping. This saves some microseconds per message, and uses a whole processor
     /// per core.
     #[arg(long)]

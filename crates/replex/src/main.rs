@@ -8,10 +8,12 @@
 
 mod admin;
 mod arguments;
+mod cert;
 mod demo;
 mod export;
 mod flights;
 mod import;
+mod login;
 mod output;
 mod output_file;
 #[cfg(feature = "proxy")]
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
         ReplexCommand::Start(options) => start::start(&options),
+        ReplexCommand::Cert(arguments) => cert::make(&arguments),
         ReplexCommand::Server(options) => serve::server(&options),
         ReplexCommand::Coordinator(options) => serve::coordinator(&options),
         ReplexCommand::Baseline(options) => serve::baseline(&options),

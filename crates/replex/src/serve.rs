@@ -45,9 +45,15 @@ pub fn server(arguments: &arguments::ServerArguments) -> Result<(), CommandFailu
         true => NetworkPolicy::Allowed,
         false => NetworkPolicy::NeedsOption("--allow-unencrypted-network"),
     };
+    if arguments.sql.is_none() && (arguments.login.users.is_some() || arguments.login.can_encrypt())
+    {
+        let text =
+            "--users and --tls-certificate are for clients of SQL: give --sql ADDRESS:PORT, too";
+        return Err(CommandFailure::Usage(text.into()));
+    }
     let sql = arguments
         .sql
-        .map(|address| SqlListener::bind(address, policy));
+        .map(|address| SqlListener::bind(address, &arguments.login, policy));
     let sql = sql.transpose()?;
     let mut serving_sql = Ok(None);
     let server = ServerProcess::bind(options).map_err(failure)?;

@@ -4,20 +4,26 @@
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use client::{Client, ConnectOptions};
-use pg_server::{ServerLimits, SqlServer};
+use pg_auth::admission::{CertificateUse, ClientAuthentication};
+use pg_server::{LoginNote, LoginOutcome, ServerLimits, SqlAdmission, SqlServer};
 use replex::failure::CommandFailure;
+use server::journal::{JournalLevel, line};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
+
+use crate::login::LoginArguments;
 
 /// The most requests of all clients to the store at the same time.
 const REQUESTS_MAX: usize = 65_536;
 /// How long to wait before the coordinator is asked again.
 const CONNECT_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
-/// Whether clients of other machines may connect. There is no encryption and no login.
+/// Whether clients of other machines may connect without TLS and without a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkPolicy {
     /// They may.
@@ -30,6 +36,9 @@ pub enum NetworkPolicy {
 pub struct SqlListener {
     listener: TcpListener,
     address: SocketAddr,
+    login: LoginArguments,
+    policy: NetworkPolicy,
+    admission: SqlAdmission,
 }
 
 /// A server of SQL. Dropping it disconnects its clients.
@@ -39,20 +48,22 @@ pub struct RunningSql {
 }
 
 impl SqlListener {
-    /// Binds an address.
+    /// Binds an address, for clients that log in by these rules.
     ///
     /// # Errors
-    /// Other machines can reach the address, and that was not allowed; or it cannot be bound.
-    pub fn bind(address: SocketAddr, policy: NetworkPolicy) -> Result<SqlListener, CommandFailure> {
+    /// Other machines can reach the address, and that was not allowed; a file with users or
+    /// certificates is damaged; or the address cannot be bound.
+    pub fn bind(
+        address: SocketAddr,
+        login: &LoginArguments,
+        policy: NetworkPolicy,
+    ) -> Result<SqlListener, CommandFailure> {
         if let NetworkPolicy::NeedsOption(option) = policy
             && !address.ip().is_loopback()
         {
-            return Err(CommandFailure::Usage(format!(
-                "{address} can be reached from the network, and there is no encryption and no login \
-                 yet: any process that reaches it can read and change everything. Listen at a \
-                 loopback address such as 127.0.0.1, or, in a network that you trust, add {option}"
-            )));
+            check_is_protected(address, login, option).map_err(CommandFailure::Usage)?;
         }
+        let admission = admission(login, policy).map_err(CommandFailure::Usage)?;
         let listener = TcpListener::bind(address).map_err(|error| match error.kind() {
             ErrorKind::AddrInUse => CommandFailure::Failed(format!(
                 "another process listens at {address}: end it, or choose another port, as in \
@@ -66,7 +77,13 @@ impl SqlListener {
             .set_nonblocking(true)
             .map_err(CommandFailure::at(what))?;
         let address = listener.local_addr().map_err(CommandFailure::at(what))?;
-        Ok(SqlListener { listener, address })
+        Ok(SqlListener {
+            listener,
+            address,
+            login: login.clone(),
+            policy,
+            admission,
+        })
     }
 
     /// Returns the address, with the port that the system has chosen.
@@ -100,8 +117,13 @@ impl SqlListener {
             let _ = connected.send(());
             let listener = tokio::net::TcpListener::from_std(self.listener);
             let listener = listener.expect("the runtime has an I/O driver");
-            let server = SqlServer::new(store, limits, env!("CARGO_PKG_VERSION"));
-            server.run(listener, stopped).await;
+            let (rules, admission) = watch::channel(Arc::new(self.admission));
+            let release = env!("CARGO_PKG_VERSION");
+            let server = SqlServer::new(store, limits, admission, note_login, release);
+            tokio::select! {
+                () = server.run(listener, stopped) => {}
+                () = reload_on_hangup(&self.login, self.policy, &rules) => {}
+            }
         };
         let thread = Builder::new().name("sql".into());
         let thread = thread.spawn(move || runtime.block_on(serving));
@@ -121,6 +143,104 @@ impl Drop for RunningSql {
             let _ = thread.join();
         }
     }
+}
+
+/// Checks that logins at an address on a network are encrypted and proved. The error is for people.
+fn check_is_protected(
+    address: SocketAddr,
+    login: &LoginArguments,
+    option: &str,
+) -> Result<(), String> {
+    let (lacks, remedy) = match (login.can_encrypt(), has_login(login)) {
+        (true, true) => return Ok(()),
+        (false, true) => (
+            "its connections would not be encrypted",
+            "--tls-certificate FILE and --tls-key FILE",
+        ),
+        (true, false) => (
+            "any process that reaches it could read and change everything",
+            "--users FILE",
+        ),
+        (false, false) => (
+            "there would be no encryption and no login: any process that reaches it could read and \
+             change everything",
+            "--users FILE, --tls-certificate FILE and --tls-key FILE",
+        ),
+    };
+    Err(format!(
+        "{address} can be reached from the network, and {lacks}. Give {remedy}, or listen at a \
+         loopback address such as 127.0.0.1, or, in a network that you trust, add {option}"
+    ))
+}
+
+fn has_login(login: &LoginArguments) -> bool {
+    login.users.is_some() || login.takes_certificates()
+}
+
+/// Returns the rules for logins. Reads their files. The error is for people.
+fn admission(login: &LoginArguments, policy: NetworkPolicy) -> Result<SqlAdmission, String> {
+    if login.certificates() == CertificateUse::Required && login.users.is_none() {
+        return Err(
+            "--tls-client-auth verify-full asks each client for a password, too: give --users FILE, \
+             or --tls-client-auth cert"
+                .into(),
+        );
+    }
+    let users = login.read_users()?;
+    let authentication = match has_login(login) {
+        true => ClientAuthentication::Scram(users),
+        false => ClientAuthentication::Trust(users),
+    };
+    Ok(SqlAdmission {
+        clients: login.admission(authentication)?,
+        allows_plain: policy == NetworkPolicy::Allowed,
+    })
+}
+
+/// Reads the files of users and certificates again whenever SIGHUP comes. If one is damaged, the
+/// rules stay as they are.
+async fn reload_on_hangup(
+    login: &LoginArguments,
+    policy: NetworkPolicy,
+    rules: &watch::Sender<Arc<SqlAdmission>>,
+) {
+    let Ok(mut hangup) = signal(SignalKind::hangup()) else {
+        return std::future::pending().await;
+    };
+    while hangup.recv().await.is_some() {
+        match admission(login, policy) {
+            Ok(read) => {
+                rules.send_replace(Arc::new(read));
+                line(JournalLevel::Info, "logins_reloaded", &[]);
+            }
+            Err(error) => {
+                let text = format!("the rules for logins stay as they are: {error}");
+                line(JournalLevel::Error, "reload_failed", &[("note", &text)]);
+            }
+        }
+    }
+    std::future::pending().await
+}
+
+/// Writes a login to the operator's log.
+fn note_login(login: &LoginNote<'_>) {
+    let (user, from) = (("user", &login.user as _), ("from", &login.from as _));
+    let by = match login.outcome {
+        LoginOutcome::ByPassword => "password",
+        LoginOutcome::ByCertificate => "certificate",
+        LoginOutcome::Refused(report) => {
+            let (state, note) = (
+                ("sqlstate", &report.code as _),
+                ("note", &report.message as _),
+            );
+            return line(
+                JournalLevel::Warn,
+                "login_refused",
+                &[user, from, state, note],
+            );
+        }
+    };
+    line(JournalLevel::Info, "login", &[user, from, ("by", &by)]);
 }
 
 /// Connects to the store, however long it takes.

@@ -21,7 +21,7 @@ pub fn start(arguments: &StartArguments) -> Result<(), CommandFailure> {
         true => NetworkPolicy::Allowed,
         false => NetworkPolicy::NeedsOption("--insecure"),
     };
-    let listener = SqlListener::bind(arguments.listen, policy)?;
+    let listener = SqlListener::bind(arguments.listen, &arguments.login, policy)?;
     let (signal, signals) = unbounded_channel();
     // The command may be stopping already.
     let stop = move || signal.send(()).unwrap_or_default();
@@ -80,14 +80,23 @@ fn print_start(arguments: &StartArguments, address: SocketAddr, coordinator: Soc
         ip if ip.is_unspecified() => "127.0.0.1".to_owned(),
         ip => ip.to_string(),
     };
-    say!("Connect with   psql -h {host} -p {} replex", address.port());
+    let port = address.port();
+    match (&arguments.login.users, arguments.login.can_encrypt()) {
+        (None, false) => say!("Connect with   psql -h {host} -p {port} replex"),
+        (_, can_encrypt) => {
+            let mode = if can_encrypt { " sslmode=require" } else { "" };
+            say!("Connect with   psql \"host={host} port={port} user=NAME dbname=replex{mode}\"");
+        }
+    }
     say!("or with        replex sql -C {coordinator}");
     say!("Data is in     {}", arguments.data.display());
     say!(
         "Tables survive a restart and a crash, and not the loss of this disk: there is one server."
     );
-    if !address.ip().is_loopback() {
-        note!("replex: {address} is open to the network, without encryption and login");
+    if !address.ip().is_loopback() && arguments.insecure {
+        note!(
+            "replex: {address} is open to the network; --insecure has switched its protection off"
+        );
     }
     say!("ready sql={address} coordinator={coordinator}");
 }

@@ -32,7 +32,7 @@ use super::{
 };
 use crate::events::EventLog;
 use pg_connect::address::Address;
-use pg_connect::auth::tls::TlsPolicy;
+use pg_connect::tls::TlsPolicy;
 use proxy_core::freshness::{ReceivedCommit, ReplicaId, TStateId, Tsid};
 use proxy_pool::ledger::UNPROVEN;
 

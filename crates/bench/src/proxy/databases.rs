@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use pg_connect::address::Address;
-use pg_connect::auth::tls::TlsPolicy;
+use pg_connect::tls::TlsPolicy;
 use pg_local::{Postgres, SUPERUSER};
 use proxy::console::client as console;
 use tempfile::TempDir;

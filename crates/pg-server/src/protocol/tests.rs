@@ -42,7 +42,7 @@ fn framed(tag: u8, body: &[u8]) -> BytesMut {
 fn short(received: &Received) -> String {
     match received {
         Received::Nothing => "-".into(),
-        Received::EncryptionRequest => "N".into(),
+        Received::TlsRequest | Received::GssRequest => "N".into(),
         Received::Startup(_) => "start".into(),
         Received::Cancel(_) => "cancel".into(),
         Received::Message(frame) => char::from(frame.0[0]).to_string(),

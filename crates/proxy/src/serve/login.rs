@@ -12,6 +12,7 @@ use super::login_failure::{LoginFailure, violation};
 use super::proxy_role::SessionServers;
 use super::server_settings::{ServerSettings, read_server_settings};
 use super::{Admission, CONSOLE, Proxy, proof};
+use pg_auth::password;
 use pg_connect::stream::{BufferedStream, Stream};
 use pg_wire::report::{Report, Severity};
 use pg_wire::startup::{self, FirstPacket, StartupPacket};
@@ -116,7 +117,7 @@ impl Proxy {
     ) -> Result<ClientEntrance, LoginFailure> {
         let Some(user) = startup.parameter("user").filter(|user| !user.is_empty()) else {
             let text = "no PostgreSQL user name specified in startup packet";
-            return Err(Report::new(Severity::Fatal, proof::INVALID_AUTHORIZATION, text).into());
+            return Err(Report::new(Severity::Fatal, password::INVALID_AUTHORIZATION, text).into());
         };
         let replication = startup.parameter("replication").unwrap_or("off");
         if !matches!(replication, "off" | "false" | "no" | "0") {
@@ -208,7 +209,11 @@ fn log_refusal(report: &Report, address: Option<SocketAddr>) {
 
 /// Answers a client that asks for TLS. There is none on Unix sockets, as with PostgreSQL.
 async fn encrypt(mut peer: BufferedStream, admission: &Admission) -> Option<BufferedStream> {
-    let identity = admission.tls.as_ref().filter(|_| peer.network().is_some());
+    let identity = admission
+        .clients
+        .tls
+        .as_ref()
+        .filter(|_| peer.network().is_some());
     let Some(identity) = identity else {
         peer.write_all(b"N").await.ok()?;
         return Some(peer);

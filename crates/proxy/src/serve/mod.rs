@@ -36,9 +36,8 @@ use cancel::CancelRegistry;
 use clients::{Clients, RouteTarget};
 use listener::Listener;
 use login::ClientEntrance;
+use pg_auth::admission::ClientAdmission;
 use pg_connect::address::Address;
-use pg_connect::auth::tls::TlsIdentity;
-use pg_connect::auth::users::UserSecrets;
 use pg_connect::stream::{BufferedStream, Stream};
 use processes::ProcessRegistry;
 use proxy_core::session::PinningPolicy;
@@ -51,42 +50,13 @@ const WAITING_MAX: usize = 256;
 /// Clients that may be logging in at a time; more are refused.
 const LOGINS_MAX: usize = 1_000;
 
-/// How clients authenticate.
-#[derive(Debug)]
-pub enum ClientAuthentication {
-    /// By SCRAM-SHA-256.
-    Scram(UserSecrets),
-    /// Without a password. The proxy logs these users in at servers with these passwords.
-    Trust(UserSecrets),
-}
-
-/// How the proxy uses clients' certificates. A valid certificate has the user's name as its common
-/// name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CertificateUse {
-    /// It requests none.
-    #[default]
-    Unasked,
-    /// Every client needs a valid certificate, and must also authenticate as without one.
-    Required,
-    /// Every client needs a valid certificate, and nothing else.
-    Enough,
-    /// A client with a valid certificate needs nothing else. Others must authenticate as without
-    /// one.
-    Instead,
-}
-
 /// The rules for logins: which users may log in, and how. A reload can change them. Clients that
 /// are logged in stay connected.
 #[derive(Debug)]
 pub struct Admission {
-    /// The users that may log in, and their passwords.
-    pub authentication: ClientAuthentication,
-    /// The proxy's certificate. Without it, connections are not encrypted.
-    pub tls: Option<TlsIdentity>,
-    /// How the proxy uses clients' certificates. It does not apply to Unix sockets, where clients
+    /// The users that may log in, and how. Certificates do not apply to Unix sockets, where clients
     /// have none.
-    pub certificates: CertificateUse,
+    pub clients: ClientAdmission,
     /// The users that may use the console.
     pub operators: Vec<String>,
 }

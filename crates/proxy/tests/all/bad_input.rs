@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use pg_auth::admission::ClientAuthentication;
+use pg_auth::users::UserSecrets;
 use pg_connect::address::Address;
-use pg_connect::auth::users::UserSecrets;
 use pg_local::Postgres;
-use proxy::serve::ClientAuthentication;
 use rcgen::PKCS_ECDSA_P256_SHA256;
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
@@ -170,8 +170,8 @@ async fn passwords_and_encryption_on_both_sides() {
             .unwrap();
 
         let mut inner = options(&postgres, 1);
-        inner.admission.authentication = ClientAuthentication::Scram(users());
-        inner.admission.tls = Some(identity(folder.path(), &PKCS_ECDSA_P256_SHA256));
+        inner.admission.clients.authentication = ClientAuthentication::Scram(users());
+        inner.admission.clients.tls = Some(identity(folder.path(), &PKCS_ECDSA_P256_SHA256));
         let inner = Front::start(inner).await;
         let mut outer = options(&postgres, 1);
         let url = format!(
@@ -180,7 +180,7 @@ async fn passwords_and_encryption_on_both_sides() {
             folder.path().join("chain.pem").display()
         );
         outer.primary = Address::parse(&url).unwrap();
-        outer.admission.authentication = ClientAuthentication::Scram(users());
+        outer.admission.clients.authentication = ClientAuthentication::Scram(users());
         let outer = Front::start(outer).await;
 
         let (host, port) = (outer.address.ip(), outer.address.port());
@@ -221,7 +221,7 @@ async fn password_that_the_server_refuses() {
     ask_for_passwords(&postgres).await;
     for known in [users(), UserSecrets::default()] {
         let mut proxy_options = options(&postgres, 1);
-        proxy_options.admission.authentication = ClientAuthentication::Trust(known);
+        proxy_options.admission.clients.authentication = ClientAuthentication::Trust(known);
         let front = Front::start(proxy_options).await;
         let mut raw = Raw::connect(front.address).await;
         raw.out = pg_wire::startup::write([("user", "ann"), ("database", "postgres")]);
@@ -242,7 +242,7 @@ async fn bytes_before_the_tls_handshake() {
     let folder = TempDir::new().unwrap();
     let postgres = Postgres::start(&[]).unwrap();
     let mut proxy_options = options(&postgres, 1);
-    proxy_options.admission.tls = Some(identity(folder.path(), &PKCS_ECDSA_P256_SHA256));
+    proxy_options.admission.clients.tls = Some(identity(folder.path(), &PKCS_ECDSA_P256_SHA256));
     let front = Front::start(proxy_options).await;
     let mut raw = Raw::connect(front.address).await;
     let mut packet = pg_wire::startup::write_tls();

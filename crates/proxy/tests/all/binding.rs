@@ -3,11 +3,11 @@
 
 use std::net::SocketAddr;
 
+use pg_auth::admission::ClientAuthentication;
+use pg_auth::identity::TlsIdentity;
 use pg_connect::address::Address;
-use pg_connect::auth::tls::TlsIdentity;
 use pg_local::{Postgres, SUPERUSER};
 use proxy::check::check;
-use proxy::serve::ClientAuthentication;
 use rcgen::{PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 use tempfile::TempDir;
 use tokio_postgres::NoTls;
@@ -24,8 +24,8 @@ const NEGOTIATION_FAILED: &str = "SCRAM channel binding negotiation error";
 /// and shows this.
 async fn proxy(postgres: &Postgres, identity: TlsIdentity) -> Front {
     let mut proxy_options = options(postgres, 4);
-    proxy_options.admission.authentication = ClientAuthentication::Scram(users());
-    proxy_options.admission.tls = Some(identity);
+    proxy_options.admission.clients.authentication = ClientAuthentication::Scram(users());
+    proxy_options.admission.clients.tls = Some(identity);
     Front::start(proxy_options).await
 }
 
@@ -145,7 +145,7 @@ async fn attacker_between_proxy_and_server() {
 async fn logged_in(postgres: &Postgres, primary: Address) -> Result<(), String> {
     let mut proxy_options = options(postgres, 4);
     proxy_options.primary = primary;
-    proxy_options.admission.authentication = ClientAuthentication::Trust(users());
+    proxy_options.admission.clients.authentication = ClientAuthentication::Trust(users());
     let front = Front::start(proxy_options).await;
     let line = at(front.address, &format!("user={USER} dbname=postgres"));
     let connected = tokio_postgres::connect(&line, NoTls).await;

@@ -1,8 +1,8 @@
 //! Clients that show certificates of their own, as psql does with `sslcert` and `sslkey`.
 
-use pg_connect::auth::tls::{self, ClientAuthorities};
+use pg_auth::admission::{CertificateUse, ClientAuthentication};
+use pg_auth::identity::{self, ClientAuthorities};
 use pg_local::Postgres;
-use proxy::serve::{CertificateUse, ClientAuthentication};
 use tempfile::TempDir;
 
 use crate::support::tls::{authority, certify, identity, number_of, revoke};
@@ -78,9 +78,10 @@ async fn certificates_are_good_for_their_purpose() {
             revoked: None,
         });
         let mut proxy_options = options(&postgres, 4);
-        proxy_options.admission.authentication = ClientAuthentication::Scram(users());
-        proxy_options.admission.tls = Some(tls::identity(&chain, &key, vouching).unwrap());
-        proxy_options.admission.certificates = certificates;
+        proxy_options.admission.clients.authentication = ClientAuthentication::Scram(users());
+        proxy_options.admission.clients.tls =
+            Some(identity::identity(&chain, &key, vouching).unwrap());
+        proxy_options.admission.clients.certificates = certificates;
         let mut front = Front::start(proxy_options).await;
         front.listen_in(shown).await;
         let (host, port) = (front.address.ip(), front.address.port());
@@ -132,7 +133,7 @@ fn authorities_that_cannot_be_read() {
             authorities: &file,
             revoked: None,
         };
-        let problem = tls::identity(&chain, &key, Some(vouching)).unwrap_err();
+        let problem = identity::identity(&chain, &key, Some(vouching)).unwrap_err();
         assert!(problem.contains(name), "{problem}");
         let authorities = folder.path().join("authority.pem");
         authority(&authorities);
@@ -140,7 +141,7 @@ fn authorities_that_cannot_be_read() {
             authorities: &authorities,
             revoked: Some(&file),
         };
-        let problem = tls::identity(&chain, &key, Some(vouching)).unwrap_err();
+        let problem = identity::identity(&chain, &key, Some(vouching)).unwrap_err();
         assert!(problem.contains(name), "{problem}");
     }
 }
@@ -176,8 +177,9 @@ async fn revoked_certificates_are_good_for_nothing() {
             revoked: Some(&list),
         };
         let mut proxy_options = options(&postgres, 4);
-        proxy_options.admission.tls = Some(tls::identity(&chain, &key, Some(vouching)).unwrap());
-        proxy_options.admission.certificates = CertificateUse::Enough;
+        proxy_options.admission.clients.tls =
+            Some(identity::identity(&chain, &key, Some(vouching)).unwrap());
+        proxy_options.admission.clients.certificates = CertificateUse::Enough;
         let front = Front::start(proxy_options).await;
         let (host, port) = (front.address.ip(), front.address.port());
         let way = |user: &str, certificate: &str| {

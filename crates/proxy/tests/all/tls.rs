@@ -3,10 +3,10 @@
 use std::fs;
 use std::sync::Arc;
 
+use pg_auth::admission::ClientAuthentication;
+use pg_auth::users::UserSecrets;
 use pg_connect::address::Address;
-use pg_connect::auth::users::UserSecrets;
 use pg_local::{Postgres, SUPERUSER};
-use proxy::serve::ClientAuthentication;
 use proxy::serve::routing::Routing;
 use rcgen::{CertificateParams, KeyPair};
 use replication::{ExistingData, ReplicationSettings};
@@ -51,7 +51,7 @@ async fn databases_with_tls_only_are_followed() {
     options.primary = at;
     let mut users = UserSecrets::default();
     users.add(SUPERUSER, PASSWORD).unwrap();
-    options.admission.authentication = ClientAuthentication::Trust(users);
+    options.admission.clients.authentication = ClientAuthentication::Trust(users);
     let front = Front::routed(options, Some(routing)).await;
     until_all_serve(&front, &manager).await;
 }
@@ -101,7 +101,7 @@ async fn databases_that_want_certificates_are_followed() {
     options.primary = at;
     let mut users = UserSecrets::default();
     users.add(SUPERUSER, PASSWORD).unwrap();
-    options.admission.authentication = ClientAuthentication::Trust(users);
+    options.admission.clients.authentication = ClientAuthentication::Trust(users);
     let front = Front::routed(options, Some(routing)).await;
     until_all_serve(&front, &manager).await;
 }

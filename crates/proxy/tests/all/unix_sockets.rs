@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use pg_auth::admission::ClientAuthentication;
 use pg_connect::address::{Address, socket_in};
 use pg_local::{Postgres, SUPERUSER};
 use pg_wire::startup::write_tls;
-use proxy::serve::ClientAuthentication;
 use proxy::serve::listener::UnixSocket;
 use proxy::serve::routing::Routing;
 use replication::{ExistingData, ReplicationSettings};
@@ -43,9 +43,9 @@ async fn clients_come_by_a_unix_socket() {
     let role = format!("CREATE ROLE {} LOGIN", support::USER);
     admin.batch_execute(&role).await.unwrap();
     let mut proxy_options = options(&postgres, 4);
-    proxy_options.admission.authentication = ClientAuthentication::Scram(users());
+    proxy_options.admission.clients.authentication = ClientAuthentication::Scram(users());
     let shown = support::tls::identity(folder.path(), &rcgen::PKCS_ECDSA_P256_SHA256);
-    proxy_options.admission.tls = Some(shown);
+    proxy_options.admission.clients.tls = Some(shown);
     let mut front = Front::start(proxy_options).await;
     front.listen_in(folder.path()).await;
 

@@ -8,6 +8,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use proxy::serve::WAIT_MS_DEFAULT;
 use replication::{REPLAY_CONNECTIONS_DEFAULT, REPLAY_GROUP_DEFAULT};
 
+use crate::login::LoginArguments;
+
 /// `replex proxy`
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -169,11 +171,11 @@ pub struct ServeArguments {
     /// The folder of a Unix socket for clients, with the port of --listen: psql -h DIR -p PORT.
     #[arg(long, value_name = "DIR")]
     pub socket_directory: Option<PathBuf>,
-    /// The file of users that may log in.
-    #[arg(long, value_name = "FILE", conflicts_with = "trust")]
-    pub users: Option<PathBuf>,
+    /// Who may log in, and how.
+    #[command(flatten)]
+    pub login: LoginArguments,
     /// Allow all users to log in without a password.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["users", "tls_client_ca"])]
     pub trust: bool,
     /// A user that may use the console (`psql … hihooi`, `replex proxy admin`). May be given
     /// several times. Default: the user of --primary.
@@ -183,28 +185,6 @@ pub struct ServeArguments {
     /// free port.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
-    /// The proxy's certificate for clients, with its chain, as PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    pub tls_certificate: Option<PathBuf>,
-    /// The key of that certificate, as PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
-    pub tls_key: Option<PathBuf>,
-    /// The certificates of the authorities that sign clients' certificates, as PEM. With this
-    /// option the proxy requests a certificate from each client.
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "tls_certificate",
-        conflicts_with = "trust"
-    )]
-    pub tls_client_ca: Option<PathBuf>,
-    /// The revocation lists of these authorities, as PEM: one list of each authority, none expired.
-    /// SIGHUP and RELOAD read the file again.
-    #[arg(long, value_name = "FILE", requires = "tls_client_ca")]
-    pub tls_client_crl: Option<PathBuf>,
-    /// The use of a client's certificate. Its common name must be the user's name.
-    #[arg(long, value_enum, default_value_t, requires = "tls_client_ca")]
-    pub tls_client_auth: ClientAuth,
     /// The time for which a client keeps its connection to a database.
     #[arg(long, value_enum, default_value_t)]
     pub pooling: Pooling,
@@ -305,18 +285,6 @@ fn threads_default() -> u16 {
     u16::try_from(processors / 4)
         .unwrap_or(u16::MAX)
         .clamp(1, 1024)
-}
-
-/// The use of a client's certificate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum ClientAuth {
-    /// Each client needs a certificate and the password.
-    #[default]
-    VerifyFull,
-    /// Each client needs a certificate, and no password.
-    Cert,
-    /// A client needs a certificate or the password.
-    CertOrPassword,
 }
 
 /// The time for which a client keeps its connection to a database.

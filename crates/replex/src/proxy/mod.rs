@@ -19,14 +19,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pg_auth::admission::ClientAuthentication;
 use pg_connect::address::{Address, socket_in};
-use pg_connect::auth::tls::{self, ClientAuthorities};
-use pg_connect::auth::users::UserSecrets;
 use proxy::serve::listener::UnixSocket;
 use proxy::serve::proxy_role::ProxyStatus;
-use proxy::serve::{
-    Admission, CertificateUse, ClientAuthentication, Proxy, ProxyOptions, ReloadedOptions,
-};
+use proxy::serve::{Admission, Proxy, ProxyOptions, ReloadedOptions};
 use proxy_core::session::PinningPolicy;
 use replex::failure::CommandFailure;
 use replication::{ReplicationSettings, buffer};
@@ -36,7 +33,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub use arguments::ProxyArguments;
-use arguments::{ClientAuth, Databases, Pooling, ProxyCommand, ServeArguments};
+use arguments::{Databases, Pooling, ProxyCommand, ServeArguments};
 use buffer_setup::BufferSetup;
 use sessions::Sessions;
 
@@ -282,8 +279,10 @@ fn options(serve: &ServeArguments) -> Result<ProxyOptions, CommandFailure> {
         return Err(CommandFailure::Usage(text.into()));
     };
     let primary = Address::parse(primary).map_err(CommandFailure::Usage)?;
-    let is_encrypted = serve.tls_certificate.is_some() && serve.tls_key.is_some();
-    if !serve.listen.ip().is_loopback() && !is_encrypted && !serve.allow_unencrypted_network {
+    if !serve.listen.ip().is_loopback()
+        && !serve.login.can_encrypt()
+        && !serve.allow_unencrypted_network
+    {
         return Err(CommandFailure::Usage(format!(
             "{} can be reached from a network, and nothing would be encrypted: give \
              --tls-certificate and --tls-key, or, in a network that you trust, \
@@ -291,15 +290,8 @@ fn options(serve: &ServeArguments) -> Result<ProxyOptions, CommandFailure> {
             serve.listen
         )));
     }
-    let (has_passwords, certificates) = (
-        serve.users.is_some() || primary.password.is_some(),
-        certificates(serve),
-    );
-    let asks_for_passwords = matches!(
-        certificates,
-        CertificateUse::Unasked | CertificateUse::Required
-    );
-    if !has_passwords && asks_for_passwords && !serve.trust {
+    let has_passwords = serve.login.users.is_some() || primary.password.is_some();
+    if !has_passwords && !serve.login.takes_certificates() && !serve.trust {
         return Err(CommandFailure::Usage(
             "no client could log in: give --users FILE, a password in --primary, or --trust".into(),
         ));
@@ -322,49 +314,25 @@ fn options(serve: &ServeArguments) -> Result<ProxyOptions, CommandFailure> {
     })
 }
 
-fn certificates(serve: &ServeArguments) -> CertificateUse {
-    match (&serve.tls_client_ca, serve.tls_client_auth) {
-        (None, _) => CertificateUse::Unasked,
-        (Some(_), ClientAuth::VerifyFull) => CertificateUse::Required,
-        (Some(_), ClientAuth::Cert) => CertificateUse::Enough,
-        (Some(_), ClientAuth::CertOrPassword) => CertificateUse::Instead,
-    }
-}
-
 /// Reads from files which users may log in.
 fn admission(serve: &ServeArguments, primary: &Address) -> Result<Admission, String> {
-    let mut users = match &serve.users {
-        Some(file) => UserSecrets::read(file)?,
-        None => UserSecrets::default(),
-    };
+    let mut users = serve.login.read_users()?;
     if let Some(password) = &primary.password
         && users.find(&primary.user).is_none()
     {
         let added = users.add(&primary.user, password);
         added.map_err(|error| format!("the password in --primary: {error}"))?;
     }
-    let tls = match (&serve.tls_certificate, &serve.tls_key) {
-        (Some(certificate), Some(key)) => {
-            let authorities = serve.tls_client_ca.as_deref();
-            let vouching = authorities.map(|authorities| ClientAuthorities {
-                authorities,
-                revoked: serve.tls_client_crl.as_deref(),
-            });
-            Some(tls::identity(certificate, key, vouching)?)
-        }
-        _ => None,
-    };
     let operators = match &serve.operator[..] {
         [] => vec![primary.user.clone()],
         named => named.to_vec(),
     };
+    let authentication = match serve.trust {
+        true => ClientAuthentication::Trust(users),
+        false => ClientAuthentication::Scram(users),
+    };
     Ok(Admission {
-        authentication: match serve.trust {
-            true => ClientAuthentication::Trust(users),
-            false => ClientAuthentication::Scram(users),
-        },
-        tls,
-        certificates: certificates(serve),
+        clients: serve.login.admission(authentication)?,
         operators,
     })
 }

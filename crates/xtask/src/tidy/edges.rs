@@ -29,12 +29,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("client", &["placement", "protocol", "session"]),
     ("sql", &["placement", "protocol", "session", "client"]),
     ("pg-wire", &[]),
-    ("pg-server", &["placement", "protocol", "sql", "pg-wire"]),
-    ("pg-connect", &["pg-wire"]),
+    ("pg-auth", &["pg-wire"]),
+    (
+        "pg-server",
+        &["placement", "protocol", "sql", "pg-wire", "pg-auth"],
+    ),
+    ("pg-connect", &["pg-wire", "pg-auth"]),
     ("proxy-core", &["pg-wire"]),
     ("pg-analysis", &["pg-wire", "proxy-core"]),
     ("pg-local", &["pg-connect"]),
-    ("proxy-pool", &["pg-wire", "pg-connect", "proxy-core"]),
+    (
+        "proxy-pool",
+        &["pg-wire", "pg-auth", "pg-connect", "proxy-core"],
+    ),
     (
         "replication",
         &[
@@ -52,6 +59,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "client",
             "pg-wire",
+            "pg-auth",
             "pg-connect",
             "pg-analysis",
             "pg-local",

@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use pg_auth::admission::ClientAuthentication;
 use pg_local::Postgres;
 use proxy::serve::routing::Routing;
-use proxy::serve::{ClientAuthentication, ProxyOptions, WAIT_MS_DEFAULT};
+use proxy::serve::{ProxyOptions, WAIT_MS_DEFAULT};
 use proxy_core::freshness::{FreshnessManager, ReplicaState};
 use replication::{ExistingData, ReplicationSettings};
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -46,7 +47,7 @@ impl Cluster {
         );
         admin.batch_execute(&make).await.unwrap();
         let mut proxy_options = options(&primary, connections);
-        proxy_options.admission.authentication = ClientAuthentication::Scram(users());
+        proxy_options.admission.clients.authentication = ClientAuthentication::Scram(users());
         let cluster = Cluster::behind(proxy_options, primary, 1).await;
         // That user has not logged in there yet.
         ask_for_passwords(&cluster.replicas[0]).await;

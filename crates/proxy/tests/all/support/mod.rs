@@ -15,15 +15,14 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pg_auth::admission::ClientAdmission;
+use pg_auth::users::UserSecrets;
 use pg_connect::address::Address;
-use pg_connect::auth::users::UserSecrets;
 use pg_local::{Postgres, SUPERUSER};
 use proxy::serve::listener::UnixSocket;
 use proxy::serve::replicas::Replicas;
 use proxy::serve::routing::Routing;
-use proxy::serve::{
-    Admission, CertificateUse, ClientAuthentication, Proxy, ProxyOptions, WAIT_MS_DEFAULT,
-};
+use proxy::serve::{Admission, Proxy, ProxyOptions, WAIT_MS_DEFAULT};
 use proxy_core::session::PinningPolicy;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::net::TcpListener;
@@ -73,9 +72,7 @@ pub fn options_at(primary: Address, connections: usize) -> ProxyOptions {
         serve_operator: proxy::console::serve,
         primary,
         admission: Admission {
-            authentication: ClientAuthentication::Trust(UserSecrets::default()),
-            tls: None,
-            certificates: CertificateUse::Unasked,
+            clients: ClientAdmission::open(),
             operators: vec![SUPERUSER.into()],
         },
         replicas: Vec::new(),

@@ -7,8 +7,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::time::Instant;
 
+use pg_auth::identity::{self, TlsIdentity};
 use pg_connect::address::Address;
-use pg_connect::auth::tls::{self, TlsIdentity};
 use pg_local::{Postgres, SUPERUSER};
 use proxy_pool::{Connection, ConnectionKey, ServerLogin, StartSettings, connection};
 use rcgen::{
@@ -33,7 +33,7 @@ pub fn identity(folder: &Path, kind: &'static SignatureAlgorithm) -> TlsIdentity
     let files = (folder.join("chain.pem"), folder.join("key.pem"));
     fs::write(&files.0, certificate.pem()).unwrap();
     fs::write(&files.1, key.serialize_pem()).unwrap();
-    tls::identity(&files.0, &files.1, None).unwrap()
+    identity::identity(&files.0, &files.1, None).unwrap()
 }
 
 /// An authority whose own certificate is in this file.

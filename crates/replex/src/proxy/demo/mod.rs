@@ -10,14 +10,12 @@ mod package;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pg_auth::admission::ClientAdmission;
 use pg_connect::address::Address;
-use pg_connect::auth::users::UserSecrets;
 use pg_local::{Postgres, SUPERUSER};
 use proxy::console::client::{self, CommandOutput};
 use proxy::serve::routing::Routing;
-use proxy::serve::{
-    Admission, CertificateUse, ClientAuthentication, Proxy, ProxyOptions, WAIT_MS_DEFAULT,
-};
+use proxy::serve::{Admission, Proxy, ProxyOptions, WAIT_MS_DEFAULT};
 use proxy_core::session::PinningPolicy;
 use replex::cluster::{self, Cluster};
 use replex::failure::CommandFailure;
@@ -114,9 +112,7 @@ impl Stage {
             serve_operator: proxy::console::serve,
             primary: primary.address(DATABASE),
             admission: Admission {
-                authentication: ClientAuthentication::Trust(UserSecrets::default()),
-                tls: None,
-                certificates: CertificateUse::Unasked,
+                clients: ClientAdmission::open(),
                 operators: vec![SUPERUSER.into()],
             },
             replicas: Vec::new(),

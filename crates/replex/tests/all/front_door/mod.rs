@@ -3,17 +3,22 @@
 
 mod driver;
 mod hostile;
+mod login;
 mod same_as_postgres;
 mod started;
 
 use std::net::SocketAddr;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use pg_local::Postgres;
 use replex::cluster::{Process, ProcessLife};
 use tempfile::TempDir;
 
 use crate::support;
+
+/// How long a test waits for an event that must come.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running `replex start`.
 struct Started {
@@ -48,6 +53,15 @@ impl Started {
     /// Starts the store again in its folder.
     async fn again(&mut self) {
         self.process = Started::process(&self.folder, &[]).await;
+    }
+
+    /// Waits until the operator's log has this text.
+    async fn wait_for_log(&self, text: &str) {
+        let begun = Instant::now();
+        while !self.process.log_text().contains(text) {
+            assert!(begun.elapsed() < PATIENCE, "no {text} in the log");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     fn sql(&self) -> SocketAddr {

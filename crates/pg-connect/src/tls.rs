@@ -1,21 +1,15 @@
-//! TLS to clients and to servers.
+//! TLS to servers.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{
-    CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime,
-};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{
-    ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme,
-};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
-use super::certificate;
+use pg_auth::pem::{certificates_of, key_of, provider, revocations_of, roots_of};
 
 /// Whether connections to a server use TLS, like libpq's `sslmode`.
 #[derive(Clone, Debug)]
@@ -98,110 +92,6 @@ impl TlsPolicy {
             }
         }
     }
-}
-
-/// A server's certificate, for its clients.
-#[derive(Clone, Debug)]
-pub struct TlsIdentity {
-    /// The configuration for the TLS library.
-    pub config: Arc<ServerConfig>,
-    /// The channel binding of logins with this certificate.
-    pub end_point: Option<Vec<u8>>,
-}
-
-/// The PEM files with the authorities of clients' certificates.
-#[derive(Clone, Copy, Debug)]
-pub struct ClientAuthorities<'a> {
-    /// Certificates of the authorities.
-    pub authorities: &'a Path,
-    /// Their revocation lists. As with PostgreSQL's `ssl_crl_file`, every authority needs a list
-    /// that is up to date.
-    pub revoked: Option<&'a Path>,
-}
-
-/// Returns the configuration for clients, from a chain of certificates and their key, both PEM.
-/// With authorities, clients are asked for a certificate, but need not have one. A certificate that
-/// was revoked, or that none of these authorities has signed, ends the handshake.
-pub fn identity(
-    certificates: &Path,
-    key: &Path,
-    vouching: Option<ClientAuthorities<'_>>,
-) -> Result<TlsIdentity, String> {
-    let chain = certificates_of(certificates)?;
-    let end_point = chain.first().and_then(certificate::end_point);
-    let key = key_of(key)?;
-    let config = ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| format!("cannot set up TLS: {error}"))?;
-    let config = match vouching {
-        None => config.with_no_client_auth(),
-        Some(ClientAuthorities {
-            authorities,
-            revoked,
-        }) => {
-            let roots = Arc::new(roots_of(authorities)?);
-            let mut verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
-            if let Some(path) = revoked {
-                verifier = verifier
-                    .with_crls(revocations_of(path)?)
-                    .enforce_revocation_expiration();
-            }
-            let verifier = verifier.allow_unauthenticated().build();
-            let unusable = |error| format!("cannot use {}: {error}", authorities.display());
-            config.with_client_cert_verifier(verifier.map_err(unusable)?)
-        }
-    };
-    let config = config
-        .with_single_cert(chain, key)
-        .map_err(|error| format!("cannot use {}: {error}", certificates.display()))?;
-    Ok(TlsIdentity {
-        config: Arc::new(config),
-        end_point,
-    })
-}
-
-fn certificates_of(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let failed = |error| format!("cannot read certificates from {}: {error}", path.display());
-    let certificates = CertificateDer::pem_file_iter(path).map_err(failed)?;
-    certificates.collect::<Result<_, _>>().map_err(failed)
-}
-
-/// Reads the lists of revoked certificates: at least one, as an empty file is a slip.
-fn revocations_of(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
-    let failed = |error| {
-        format!(
-            "cannot read revoked certificates from {}: {error}",
-            path.display()
-        )
-    };
-    let lists = CertificateRevocationListDer::pem_file_iter(path).map_err(failed)?;
-    let lists: Vec<_> = lists.collect::<Result<_, _>>().map_err(failed)?;
-    match lists.is_empty() {
-        true => Err(format!(
-            "there is no list of revoked certificates in {}",
-            path.display()
-        )),
-        false => Ok(lists),
-    }
-}
-
-fn key_of(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
-    PrivateKeyDer::from_pem_file(path)
-        .map_err(|error| format!("cannot read a key from {}: {error}", path.display()))
-}
-
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
-}
-
-fn roots_of(path: &Path) -> Result<RootCertStore, String> {
-    let mut store = RootCertStore::empty();
-    for certificate in certificates_of(path)? {
-        store
-            .add(certificate)
-            .map_err(|error| format!("cannot use {}: {error}", path.display()))?;
-    }
-    Ok(store)
 }
 
 /// Returns the configuration for servers: the checks of their certificates, which are none unless

@@ -4,14 +4,21 @@
 //! certificate it was shown, too. An attacker in between with a certificate of their own is
 //! refused, also if they hide from the client that it was offered.
 
+use std::sync::OnceLock;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use ring::rand::SystemRandom;
 use ring::{digest, hmac};
 
 /// The SCRAM mechanism without channel binding.
 pub const MECHANISM: &str = "SCRAM-SHA-256";
 /// The SCRAM mechanism with channel binding.
 pub const MECHANISM_PLUS: &str = "SCRAM-SHA-256-PLUS";
+
+/// The salt's length in bytes and the iterations of PostgreSQL's verifiers, by default.
+const SALT_LEN: usize = 16;
+const ITERATIONS: u32 = 4096;
 
 /// The only kind of channel binding that PostgreSQL knows.
 const BOUND_HEADER: &str = "p=tls-server-end-point,,";
@@ -30,6 +37,28 @@ impl ScramVerifier {
     pub fn of_password(password: &str) -> ScramVerifier {
         let text = postgres_protocol::password::scram_sha_256(password.as_bytes());
         ScramVerifier::parse(&text).expect("the library writes PostgreSQL's format")
+    }
+
+    /// Returns a verifier that no password fits, for a user that does not exist. The user gets the
+    /// same salt each time while the process runs, as a user that exists.
+    pub fn of_unknown(user: &str) -> ScramVerifier {
+        static SECRET: OnceLock<hmac::Key> = OnceLock::new();
+        let secret = SECRET.get_or_init(|| {
+            let generated = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
+            generated.expect("the system gives random bytes")
+        });
+        let derived = |purpose: &str| {
+            let tag = hmac::sign(secret, format!("{purpose} {user}").as_bytes());
+            tag.as_ref().to_vec()
+        };
+        let mut salt = derived("salt");
+        salt.truncate(SALT_LEN);
+        ScramVerifier {
+            iterations: ITERATIONS,
+            salt,
+            stored_key: derived("stored key"),
+            server_key: derived("server key"),
+        }
     }
 
     /// Parses `SCRAM-SHA-256$iterations:salt$stored key:server key`. Returns none if the string has
@@ -53,7 +82,7 @@ impl ScramVerifier {
 #[derive(Clone, Debug, Default)]
 pub struct OfferedMechanisms {
     /// The channel binding of the login to its TLS connection, see
-    /// [`end_point`](super::certificate::end_point).
+    /// [`end_point`](crate::certificate::end_point).
     pub end_point: Option<Vec<u8>>,
 }
 
@@ -224,6 +253,16 @@ mod tests {
         }
         let bound = log_in(&offer(1), bound_to(1), "x", "y");
         assert_eq!(bound, Err(LoginRefusal::Password));
+    }
+
+    #[test]
+    fn an_unknown_user_looks_like_a_known_one() {
+        let known = ScramVerifier::of_password("x");
+        let [unknown, again, other] = ["eve", "eve", "mallory"].map(ScramVerifier::of_unknown);
+        assert_eq!(unknown.iterations, known.iterations);
+        assert_eq!(unknown.salt.len(), known.salt.len());
+        assert_eq!(unknown.salt, again.salt);
+        assert_ne!(unknown.salt, other.salt);
     }
 
     #[test]
