@@ -1,7 +1,8 @@
 //! Users and their secrets, from a file with a line `"name" "secret"` for each.
 //!
 //! A secret is a password, or the text in PostgreSQL's `pg_authid.rolpassword` (`SCRAM-SHA-256$…`).
-//! With the latter a client can log in, but a proxy cannot log in to servers that want the password.
+//! With the latter a client can log in, but a proxy cannot log in to servers that want the
+//! password.
 
 use std::collections::BTreeMap;
 use std::fmt;

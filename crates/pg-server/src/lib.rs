@@ -13,9 +13,9 @@
 //! ```
 //!
 //! Messages and their bytes are in `pg-wire`, and logins in `pg-auth`; the proxy uses both as well.
-//! Statements are in `sql`. Invariants: nothing that a client sends is ignored silently. All that the server holds
-//! for a client has a named limit. An error after which a change may have taken effect says so
-//! (R14).
+//! Statements are in `sql`. Invariants: nothing that a client sends is ignored silently. All that
+//! the server holds for a client has a named limit. An error after which a change may have taken
+//! effect says so (R14).
 //!
 //! This crate must not know servers, partitions or epochs.
 

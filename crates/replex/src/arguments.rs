@@ -184,7 +184,7 @@ pub struct StartArguments {
     /// port.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = SQL_DEFAULT)]
     pub listen: SocketAddr,
-    /// Who may log in, and how.
+    /// The rules for logins.
     #[command(flatten)]
     pub login: LoginArguments,
     /// Allow a listening address on a network without --users or without --tls-certificate. Without
@@ -267,7 +267,7 @@ pub struct ServerArguments {
     /// system chooses a free port.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub sql: Option<SocketAddr>,
-    /// Who may log in at --sql, and how.
+    /// The rules for logins at --sql.
     #[command(flatten)]
     pub login: LoginArguments,
     /// Poll without sleeping. This saves some microseconds per message, and uses a whole processor

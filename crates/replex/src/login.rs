@@ -7,11 +7,12 @@ use pg_auth::admission::{CertificateUse, ClientAdmission, ClientAuthentication};
 use pg_auth::identity::{self, ClientAuthorities};
 use pg_auth::users::UserSecrets;
 
-/// Who may log in, and how.
+/// The rules for logins: users, and certificates.
 #[derive(Args, Clone, Debug, Default)]
 pub struct LoginArguments {
-    /// The file of users that may log in: a line `"name" "password"` for each. In place of a password
-    /// it may have a SCRAM verifier of PostgreSQL. SIGHUP reads this file and those of --tls-… again.
+    /// The file of users that may log in: a line `"name" "password"` for each. In place of a
+    /// password it may have a SCRAM verifier of PostgreSQL. SIGHUP reads this file and those of
+    /// --tls-… again.
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
     /// The certificate for clients, with its chain, as PEM.

@@ -171,7 +171,7 @@ pub struct ServeArguments {
     /// The folder of a Unix socket for clients, with the port of --listen: psql -h DIR -p PORT.
     #[arg(long, value_name = "DIR")]
     pub socket_directory: Option<PathBuf>,
-    /// Who may log in, and how.
+    /// The rules for logins.
     #[command(flatten)]
     pub login: LoginArguments,
     /// Allow all users to log in without a password.

@@ -155,7 +155,6 @@ async fn only_users_with_their_password_log_in() {
             "user=bob password=other",
             Err("password authentication failed"),
         ),
-        // What is no login stays possible before one.
         ("user=ann password=right gssencmode=disable", Ok("ann")),
     ];
     check(&files, started.sql(), &cases);
