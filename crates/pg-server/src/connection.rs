@@ -141,15 +141,15 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Connection<R, W>
                     Box::pin(session.handle(frame.message(), &mut self.out)).await?
                 }
                 Received::Refused(refusal) => {
-                    session.refused().await;
+                    let flow = session.refused().await;
                     self.refuse(&refusal.report);
                     if refusal.report.severity == Severity::Fatal {
                         return Ok(());
                     }
-                    if refusal.is_ready_after {
+                    if refusal.is_ready_after && flow == SessionFlow::Continue {
                         session.ready(&mut self.out);
                     }
-                    SessionFlow::Continue
+                    flow
                 }
                 Received::Close => return Ok(()),
                 Received::EncryptionRequest | Received::Startup(_) | Received::Cancel(_) => {

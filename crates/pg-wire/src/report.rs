@@ -49,6 +49,8 @@ pub struct Report {
     pub detail: String,
     /// The remedy; may be empty.
     pub hint: String,
+    /// Where the event was, such as a line of the data of a COPY; may be empty.
+    pub context: String,
     /// The position in the query string: the number of a character, from 1.
     pub position: Option<u32>,
     /// The object of the error, if the report names one for programs.
@@ -90,6 +92,7 @@ impl Report {
             message: message.into(),
             detail: String::new(),
             hint: String::new(),
+            context: String::new(),
             position: None,
             object: None,
         }
@@ -123,6 +126,13 @@ impl Report {
         self
     }
 
+    /// Adds where the event was.
+    #[must_use]
+    pub fn within(mut self, context: impl Into<String>) -> Report {
+        self.context = context.into();
+        self
+    }
+
     /// Returns this report with the severity FATAL, which ends the session.
     #[must_use]
     pub fn fatal(mut self) -> Report {
@@ -151,6 +161,7 @@ impl Report {
         };
         add('D', &self.detail);
         add('H', &self.hint);
+        add('W', &self.context);
         if let Some(position) = self.position {
             add('P', &position.to_string());
         }
@@ -177,6 +188,7 @@ impl Report {
                 b'M' => report.message = text,
                 b'D' => report.detail = text,
                 b'H' => report.hint = text,
+                b'W' => report.context = text,
                 b'P' => report.position = text.parse().ok(),
                 b's' => report.object_mut().schema = text,
                 b't' => report.object_mut().table = text,
@@ -227,6 +239,7 @@ mod tests {
         let report = Report::new(Severity::Fatal, "08006", "gone\0hidden")
             .detail("at once\nfor good")
             .hint("look")
+            .within("COPY t, line 1")
             .at(7)
             .about(ReportObject {
                 schema: "public".into(),

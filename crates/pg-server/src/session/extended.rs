@@ -10,6 +10,7 @@ use placement::Value;
 use sql::Store;
 use tokio::io::AsyncWrite;
 
+use super::copy_in::CopyOrigin;
 use super::portal::{Portal, PortalProgress, SuspendedRows, row_bytes};
 use super::rows::{as_described, describe_columns, rows_tag, write_row};
 use super::run::{Ran, RowsWanted};
@@ -210,6 +211,11 @@ impl<S: Store> ClientSession<S> {
                 self.check_not_failed(&statement.kind)?;
                 if statement.kind.writes() && !is_alone {
                     self.open_implicit().await?;
+                }
+                if let StatementKind::Copy(copy) = &statement.kind
+                    && statement.kind.writes()
+                {
+                    return self.begin_copy_in(copy, CopyOrigin::Portal, out).await;
                 }
                 // Rows behind a limit wait in the portal.
                 let wanted = match limit {

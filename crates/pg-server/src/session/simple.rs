@@ -10,6 +10,7 @@ use sql::Store;
 use sql::statement::{Statement, TransactionMode, TransactionStatement};
 use tokio::io::AsyncWrite;
 
+use super::copy_in::CopyOrigin;
 use super::extended::check_length;
 use super::rows::{describe_columns, rows_tag, write_row};
 use super::run::{Ran, RowsWanted};
@@ -21,6 +22,19 @@ use crate::statement::{StatementKind, check_columns};
 /// The notice of a string whose statements are no transaction.
 const SINGLY: &str = "the statements of this string take effect one by one, because a change of \
                       tables cannot be part of a transaction";
+
+/// A string of statements, some of which have run.
+#[derive(Debug)]
+pub(super) struct StatementString {
+    /// The string itself.
+    pub text: String,
+    /// The statements.
+    pub kinds: Vec<StatementKind>,
+    /// The position of the statement to run next.
+    pub next: usize,
+    /// Whether a statement changes tables, so that the string is no transaction.
+    pub defines: bool,
+}
 
 impl<S: Store> ClientSession<S> {
     /// Runs the statements of a string.
@@ -49,13 +63,38 @@ impl<S: Store> ClientSession<S> {
         if defines && kinds.len() > 1 && self.sql.transaction().is_none() {
             self.write_notice(Severity::Notice, SUCCESS, SINGLY, &mut out.buffer);
         }
-        for (position, kind) in kinds.iter().enumerate() {
+        let string = StatementString {
+            text: text.to_owned(),
+            kinds,
+            next: 0,
+            defines,
+        };
+        self.run_string(string, out).await
+    }
+
+    /// Runs the statements of a string from the next one on. One that expects data keeps the rest
+    /// of the string until it has them.
+    pub(super) async fn run_string<W: AsyncWrite + Unpin + Send>(
+        &mut self,
+        mut string: StatementString,
+        out: &mut ClientOutput<W>,
+    ) -> Result<(), AnswerFailure> {
+        while let Some(kind) = string.kinds.get(string.next) {
+            string.next += 1;
             self.check_not_failed(kind)?;
-            let is_last = kinds[position + 1..].iter().all(is_of_session);
-            if kind.writes() && !defines && !is_last {
+            let is_last = string.kinds[string.next..].iter().all(is_of_session);
+            if kind.writes() && !string.defines && !is_last {
                 self.open_implicit().await?;
             }
-            self.run_of_string(kind, text, out).await?;
+            match kind {
+                StatementKind::Copy(copy) if kind.writes() => {
+                    let copy = copy.clone();
+                    return self
+                        .begin_copy_in(&copy, CopyOrigin::String(string), out)
+                        .await;
+                }
+                kind => self.run_of_string(kind, &string.text, out).await?,
+            }
         }
         self.commit_implicit().await?;
         Ok(())
