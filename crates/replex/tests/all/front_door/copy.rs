@@ -1,5 +1,5 @@
-//! `COPY` as clients of PostgreSQL send it: by psql, byte by byte beside a real PostgreSQL, and with
-//! more rows than one transaction takes.
+//! `COPY` as clients of PostgreSQL send it: by psql, byte by byte beside a real PostgreSQL, and
+//! with more rows than one transaction takes.
 
 use std::fmt::Write as _;
 
@@ -45,34 +45,68 @@ const INPUTS: &[(&str, &[u8])] = &[
     // Text.
     ("COPY c (id, s) FROM STDIN", b"1\ta\n2\t\\N\n3\t\n"),
     ("copy public.c(id,s) from stdin", b"1\ta"),
-    ("COPY c (s, id) FROM STDIN WITH (FREEZE ON)", b"a\t1\nb\t2\n"),
-    ("COPY c (id, s) FROM STDIN", b"1\t\\t\\n\\r\\\\\\b\\f\\v\\q\\101\\x41\\x4\n"),
+    (
+        "COPY c (s, id) FROM STDIN WITH (FREEZE ON)",
+        b"a\t1\nb\t2\n",
+    ),
+    (
+        "COPY c (id, s) FROM STDIN",
+        b"1\t\\t\\n\\r\\\\\\b\\f\\v\\q\\101\\x41\\x4\n",
+    ),
     ("COPY c (id, s) FROM STDIN", b"1\ta\\\tb\n2\ta\\\nb\n"),
     ("COPY c (id, s) FROM STDIN", b"1\ta\r\n2\tb\r\n"),
     ("COPY c (id, s) FROM STDIN", b"1\ta\r2\tb\r"),
     ("COPY c (id, s) FROM STDIN", b"1\ta\n\\.\n2\tb\n"),
     ("COPY c (id, s) FROM STDIN", b"1\ta\\.\n2\tb\n"),
     ("COPY c (id, s) FROM STDIN", b""),
-    ("COPY c (id, s) FROM STDIN", b"1\t\xc3\xa4\xf0\x9f\x98\x80\n"),
+    (
+        "COPY c (id, s) FROM STDIN",
+        b"1\t\xc3\xa4\xf0\x9f\x98\x80\n",
+    ),
     ("COPY c (id, s) FROM STDIN", b"1\t\\xc3\\xa4\n"),
-    ("COPY c (id, s) FROM STDIN (DELIMITER '|', NULL 'none')", b"1|none\n2|a\\|b\n3|\\N\n"),
-    ("COPY c (id, s) FROM STDIN WITH DELIMITER AS ';' NULL AS ''", b"1;\n2;a\n"),
+    (
+        "COPY c (id, s) FROM STDIN (DELIMITER '|', NULL 'none')",
+        b"1|none\n2|a\\|b\n3|\\N\n",
+    ),
+    (
+        "COPY c (id, s) FROM STDIN WITH DELIMITER AS ';' NULL AS ''",
+        b"1;\n2;a\n",
+    ),
     ("COPY c (id, s) FROM STDIN (HEADER)", b"what\never\n1\ta\n"),
     ("COPY c (id, s) FROM STDIN (HEADER match)", b"id\ts\n1\ta\n"),
     (
         "COPY c FROM STDIN",
-        b"1\ts\t5\t-0.5e3\tt\t2024-02-29 01:02:03.5\t\\\\xdeadBEEF\ta0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11\n\
+        b"1\ts\t5\t-0.5e3\tt\t2024-02-29 01:02:03.5\t\\\\xdeadBEEF\t\
+          a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11\n\
           2\t\\N\t6\tNaN\tno\tinfinity\t\\\\x\t\\N\n3\t\\N\t6\tInfinity\t1\t\\N\t\\N\t\\N\n",
     ),
     ("COPY c (id, n) FROM STDIN", b" 1 \t 2 \n-5\t+3\n"),
     // CSV.
-    ("COPY c (id, s) FROM STDIN WITH CSV", b"1,a\n2,\n3,\"\"\n4,\"a,b\"\"c\nd\"\n"),
+    (
+        "COPY c (id, s) FROM STDIN WITH CSV",
+        b"1,a\n2,\n3,\"\"\n4,\"a,b\"\"c\nd\"\n",
+    ),
     ("COPY c (id, s) FROM STDIN CSV HEADER", b"id,s\n1,a\n"),
-    ("COPY c (id, s) FROM STDIN (FORMAT csv, HEADER match)", b"id,s\n1,a\n"),
-    ("COPY c (id, s) FROM STDIN (FORMAT csv, NULL '\\N')", b"1,\\N\n2,\n3,\"\\N\"\n"),
-    ("COPY c (id, s) FROM STDIN (FORMAT csv, DELIMITER ';', QUOTE '''', ESCAPE '\\')", b"1;'a\\'b\\\\'\n"),
-    ("COPY c (id, s) FROM STDIN (FORMAT csv, FORCE_NULL (s))", b"1,\"\"\n2,a\n"),
-    ("COPY c (id, s) FROM STDIN (FORMAT csv, FORCE_NOT_NULL (s))", b"1,\n2,a\n"),
+    (
+        "COPY c (id, s) FROM STDIN (FORMAT csv, HEADER match)",
+        b"id,s\n1,a\n",
+    ),
+    (
+        "COPY c (id, s) FROM STDIN (FORMAT csv, NULL '\\N')",
+        b"1,\\N\n2,\n3,\"\\N\"\n",
+    ),
+    (
+        "COPY c (id, s) FROM STDIN (FORMAT csv, DELIMITER ';', QUOTE '''', ESCAPE '\\')",
+        b"1;'a\\'b\\\\'\n",
+    ),
+    (
+        "COPY c (id, s) FROM STDIN (FORMAT csv, FORCE_NULL (s))",
+        b"1,\"\"\n2,a\n",
+    ),
+    (
+        "COPY c (id, s) FROM STDIN (FORMAT csv, FORCE_NOT_NULL (s))",
+        b"1,\n2,a\n",
+    ),
     ("COPY c (id, s) FROM STDIN CSV", b"1,a\r\n2,\"b\nc\"\r\n"),
     ("COPY c (id, s) FROM STDIN CSV", b"1,a\n\\.\n2,b\n"),
     ("COPY c (id, s) FROM STDIN CSV", b"1,\\.\n2,a\\n\n"),
@@ -105,20 +139,35 @@ const INPUTS: &[(&str, &[u8])] = &[
     ("COPY c (id, s) FROM STDIN CSV", b"1,a,b\n"),
     ("COPY c (id, s) FROM STDIN CSV", b"1\n"),
     ("COPY c (id, s) FROM STDIN (HEADER match)", b"id\tn\n1\ta\n"),
-    ("COPY c (id, s) FROM STDIN (FORMAT csv, HEADER match)", b"id\n1,a\n"),
+    (
+        "COPY c (id, s) FROM STDIN (FORMAT csv, HEADER match)",
+        b"id\n1,a\n",
+    ),
     // Statements that fail.
     ("COPY missing FROM STDIN", b"1\n"),
     ("COPY c (id, missing) FROM STDIN", b"1\t2\n"),
     ("COPY c (id, id) FROM STDIN", b"1\t2\n"),
     ("COPY c (id, s) FROM STDIN (FORMAT xml)", b"1\t2\n"),
-    ("COPY c (id, s) FROM STDIN (FORMAT csv, FORMAT csv)", b"1\t2\n"),
+    (
+        "COPY c (id, s) FROM STDIN (FORMAT csv, FORMAT csv)",
+        b"1\t2\n",
+    ),
     ("COPY c (id, s) FROM STDIN (HEADER 7)", b"1\t2\n"),
     ("COPY c (id, s) FROM STDIN (DELIMITER 'a')", b"1\t2\n"),
     ("COPY c (id, s) FROM STDIN (DELIMITER '||')", b"1\t2\n"),
     ("COPY c (id, s) FROM STDIN (QUOTE '\"')", b"1\t2\n"),
-    ("COPY c (id, s) FROM STDIN (FORMAT csv, QUOTE ',')", b"1\t2\n"),
-    ("COPY c (id, s) FROM STDIN (FORMAT csv, NULL 'a,b')", b"1\t2\n"),
-    ("COPY c (id, s) FROM STDIN (FORMAT csv, FORCE_NULL (n))", b"1\t2\n"),
+    (
+        "COPY c (id, s) FROM STDIN (FORMAT csv, QUOTE ',')",
+        b"1\t2\n",
+    ),
+    (
+        "COPY c (id, s) FROM STDIN (FORMAT csv, NULL 'a,b')",
+        b"1\t2\n",
+    ),
+    (
+        "COPY c (id, s) FROM STDIN (FORMAT csv, FORCE_NULL (n))",
+        b"1\t2\n",
+    ),
     ("COPY c (id, s) FROM STDIN (no_such_option)", b"1\t2\n"),
     ("COPY c (id, s) FROM", b"1\t2\n"),
     ("COPY (SELECT 1) FROM STDIN", b"1\n"),
