@@ -10,7 +10,8 @@
 //! any --bytes that are no message--> Over
 //! ```
 //!
-//! The data of a COPY may be cut anywhere: a long CopyData is returned in pieces, each as a message.
+//! The data of a COPY may be cut anywhere: a long CopyData is returned in pieces, each as a
+//! message.
 //!
 //! Invariants: the machine holds at most one message, of at most [`MESSAGE_LEN_MAX`] bytes. Bytes
 //! of clients never cause a panic. After [`Received::Close`] or a fatal report it returns nothing

@@ -3,7 +3,7 @@
 
 use placement::ColumnType;
 use protocol::configuration::Configuration;
-use sql::statement::{CopyRows, CopyStatement, Statement};
+use sql::statement::{CopyDirection, CopyStatement, Statement};
 use sql::{OutputColumn, SqlError, UnparsedStatement, describe};
 
 use pg_wire::report::Report;
@@ -95,7 +95,9 @@ impl StatementKind {
     pub fn writes(&self) -> bool {
         let stored = match self {
             StatementKind::Stored(stored) => stored,
-            StatementKind::Copy(copy) => return matches!(copy.rows, CopyRows::From { .. }),
+            StatementKind::Copy(copy) => {
+                return matches!(copy.direction, CopyDirection::From { .. });
+            }
             StatementKind::Empty | StatementKind::Session(_) => return false,
         };
         let statement = match &stored.statement {

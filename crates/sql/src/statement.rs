@@ -11,7 +11,7 @@ use protocol::identity::TableId;
 use protocol::operation::Mutation;
 use sqlparser::ast::Expr;
 
-pub use copy::{CopyColumns, CopyFormat, CopyHeader, CopyOptions, CopyRows, CopyStatement};
+pub use copy::{CopyColumns, CopyDirection, CopyFormat, CopyHeader, CopyOptions, CopyStatement};
 
 /// One statement.
 #[allow(

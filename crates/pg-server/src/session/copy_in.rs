@@ -18,11 +18,11 @@ use pg_wire::frontend::{ClientMessage, CopyMessage};
 use pg_wire::report::{Report, Severity};
 use sql::Store;
 use sql::copy::{CopyBatch, CopyFault, CopyReader, CopyTarget};
-use sql::statement::{CopyHeader, CopyRows, CopyStatement, Statement};
+use sql::statement::{CopyDirection, CopyHeader, CopyStatement, Statement};
 use tokio::io::AsyncWrite;
 
 use super::run::Interruption;
-use super::simple::StatementString;
+use super::string::StatementString;
 use super::{AnswerFailure, ClientSession, SessionFlow};
 use crate::errors::{
     self, PROTOCOL_VIOLATION, QUERY_CANCELED, STATEMENT_UNKNOWN, StatementScope, error,
@@ -72,7 +72,7 @@ impl<S: Store> ClientSession<S> {
         origin: CopyOrigin,
         out: &mut ClientOutput<W>,
     ) -> Result<(), AnswerFailure> {
-        let CopyRows::From { table, columns } = &copy.rows else {
+        let CopyDirection::From { table, columns } = &copy.direction else {
             unreachable!("callers run a COPY to the client at once")
         };
         if self.sql.is_read_only() {

@@ -6,7 +6,7 @@ use pg_wire::backend;
 use pg_wire::report::Report;
 use placement::Value;
 use sql::copy::CopyWriter;
-use sql::statement::{CopyOptions, CopyRows, CopyStatement, Statement};
+use sql::statement::{CopyDirection, CopyOptions, CopyStatement, Statement};
 use sql::{OutputColumn, RowSink, SqlError, StatementOutcome, Store, StreamOutcome, sqlstate};
 use tokio::io::AsyncWrite;
 
@@ -92,7 +92,7 @@ impl<S: Store> ClientSession<S> {
         text: &str,
         out: &mut ClientOutput<W>,
     ) -> Result<String, AnswerFailure> {
-        let CopyRows::To(select) = &copy.rows else {
+        let CopyDirection::To(select) = &copy.direction else {
             unreachable!("callers begin a COPY of the client's data")
         };
         let select = Statement::Select((**select).clone());

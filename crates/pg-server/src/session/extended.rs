@@ -230,18 +230,6 @@ impl<S: Store> ClientSession<S> {
                     .run(&statement.kind, &statement.text, values, out)
                     .await?
                 {
-                    Ran::Streamed(count) => {
-                        backend::command_complete(&mut out.buffer, &rows_tag("SELECT", count));
-                        return Ok(());
-                    }
-                    Ran::Empty => {
-                        backend::empty_query(&mut out.buffer);
-                        return Ok(());
-                    }
-                    Ran::Done(tag) => {
-                        backend::command_complete(&mut out.buffer, &tag);
-                        return Ok(());
-                    }
                     Ran::Rows(rows, word) => {
                         let described = statement.columns.as_deref().unwrap_or_default();
                         let columns = as_described(rows.columns, described)?;
@@ -251,6 +239,10 @@ impl<S: Store> ClientSession<S> {
                             bytes: 0,
                             word,
                         }
+                    }
+                    ran => {
+                        ran.complete(&mut out.buffer);
+                        return Ok(());
                     }
                 }
             }

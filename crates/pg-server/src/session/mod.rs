@@ -15,6 +15,7 @@ mod portal;
 mod rows;
 mod run;
 mod simple;
+mod string;
 
 use std::collections::BTreeMap;
 use std::io;

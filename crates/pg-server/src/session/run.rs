@@ -7,6 +7,8 @@
 use std::future::Future;
 use std::time::Duration;
 
+use bytes::BytesMut;
+use pg_wire::backend;
 use pg_wire::frontend::WireFormat;
 use pg_wire::report::{Report, Severity};
 use placement::{ColumnType, Value};
@@ -19,7 +21,7 @@ use sql::{
 use tokio::io::AsyncWrite;
 use tokio::sync::watch;
 
-use super::rows::{as_described, describe_columns, write_row};
+use super::rows::{as_described, describe_columns, rows_tag, write_row};
 use super::{AnswerFailure, ClientSession};
 use crate::command::SessionCommand;
 use crate::errors::{self, QUERY_CANCELED, STATEMENT_UNKNOWN, SUCCESS, StatementScope, error};
@@ -38,6 +40,18 @@ pub(super) enum Ran {
     Rows(ResultRows, &'static str),
     /// The client has its rows. Contains their number.
     Streamed(usize),
+}
+
+impl Ran {
+    /// Appends the end of a statement whose rows, if it has any, the client has.
+    pub(super) fn complete(&self, out: &mut BytesMut) {
+        match self {
+            Ran::Empty => backend::empty_query(out),
+            Ran::Done(tag) => backend::command_complete(out, tag),
+            Ran::Streamed(count) => backend::command_complete(out, &rows_tag("SELECT", *count)),
+            Ran::Rows(..) => unreachable!("callers return the rows first"),
+        }
+    }
 }
 
 /// How the rows of a statement are returned.

@@ -14,6 +14,7 @@ use super::copy_in::CopyOrigin;
 use super::extended::check_length;
 use super::rows::{describe_columns, rows_tag, write_row};
 use super::run::{Ran, RowsWanted};
+use super::string::StatementString;
 use super::{AnswerFailure, ClientSession};
 use crate::errors::{SUCCESS, error};
 use crate::output::ClientOutput;
@@ -22,19 +23,6 @@ use crate::statement::{StatementKind, check_columns};
 /// The notice of a string whose statements are no transaction.
 const SINGLY: &str = "the statements of this string take effect one by one, because a change of \
                       tables cannot be part of a transaction";
-
-/// A string of statements, some of which have run.
-#[derive(Debug)]
-pub(super) struct StatementString {
-    /// The string itself.
-    pub text: String,
-    /// The statements.
-    pub kinds: Vec<StatementKind>,
-    /// The position of the statement to run next.
-    pub next: usize,
-    /// Whether a statement changes tables, so that the string is no transaction.
-    pub defines: bool,
-}
 
 impl<S: Store> ClientSession<S> {
     /// Runs the statements of a string.
@@ -72,8 +60,8 @@ impl<S: Store> ClientSession<S> {
         self.run_string(string, out).await
     }
 
-    /// Runs the statements of a string from the next one on. One that expects data keeps the rest
-    /// of the string until it has them.
+    /// Runs the statements of a string from the next one on. A COPY keeps the rest of the string
+    /// until it has its data.
     pub(super) async fn run_string<W: AsyncWrite + Unpin + Send>(
         &mut self,
         mut string: StatementString,
@@ -115,11 +103,6 @@ impl<S: Store> ClientSession<S> {
             formats: &[],
         };
         match self.run(kind, text, (&[], wanted), out).await? {
-            Ran::Streamed(count) => {
-                backend::command_complete(&mut out.buffer, &rows_tag("SELECT", count));
-            }
-            Ran::Empty => backend::empty_query(&mut out.buffer),
-            Ran::Done(tag) => backend::command_complete(&mut out.buffer, &tag),
             Ran::Rows(rows, word) => {
                 check_columns(Some(&rows.columns))?;
                 describe_columns(out, &rows.columns, &[]);
@@ -130,6 +113,7 @@ impl<S: Store> ClientSession<S> {
                 }
                 backend::command_complete(&mut out.buffer, &rows_tag(word, count));
             }
+            ran => ran.complete(&mut out.buffer),
         }
         Ok(())
     }

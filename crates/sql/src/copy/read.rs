@@ -40,6 +40,21 @@ struct QuoteState {
     after_escape: bool,
 }
 
+impl QuoteState {
+    /// Returns the state after one more byte. An escape counts within quotes, before a quote.
+    fn after(mut self, byte: u8, options: &CopyOptions) -> QuoteState {
+        let is_escape = byte == options.escape && options.escape != options.quote;
+        if self.is_in_quotes && is_escape {
+            self.after_escape = !self.after_escape;
+        }
+        if byte == options.quote && !self.after_escape {
+            self.is_in_quotes = !self.is_in_quotes;
+        }
+        self.after_escape &= is_escape;
+        self
+    }
+}
+
 /// The end of each line of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Newline {
@@ -168,7 +183,6 @@ impl CopyReader {
     /// Finds the end of the line, which is at `scanned` then. Returns none if it has not arrived.
     fn line_end(&mut self) -> Result<Option<LineEnd>, SqlError> {
         let is_csv = self.options.format == CopyFormat::Csv;
-        let (quote, escape) = (self.options.quote, self.options.escape);
         loop {
             let rest = &self.buffer[self.scanned..];
             let Some(byte) = rest.first() else {
@@ -183,18 +197,10 @@ impl CopyReader {
                 continue;
             }
             // An end within quotes is none, and a marker stands at the start of a line.
-            let mut quotes = self.quotes;
-            if is_csv {
-                if quotes.is_in_quotes && *byte == escape && escape != quote {
-                    quotes.after_escape = !quotes.after_escape;
-                }
-                if *byte == quote && !quotes.after_escape {
-                    quotes.is_in_quotes = !quotes.is_in_quotes;
-                }
-                if *byte != escape || escape == quote {
-                    quotes.after_escape = false;
-                }
-            }
+            let quotes = match is_csv {
+                true => self.quotes.after(*byte, &self.options),
+                false => self.quotes,
+            };
             let may_be_marker = !is_csv || self.scanned == self.start;
             match byte {
                 b'\r' if !quotes.is_in_quotes => {

@@ -10,8 +10,8 @@ use super::parse_piece;
 use crate::error::{SqlError, sqlstate};
 use crate::script::{StatementTokens, is_space, syntax_error};
 use crate::statement::{
-    CopyColumns, CopyFormat, CopyHeader, CopyRows, CopyStatement, Select, SelectItem, Statement,
-    TableName,
+    CopyColumns, CopyDirection, CopyFormat, CopyHeader, CopyStatement, Select, SelectItem,
+    Statement, TableName,
 };
 
 /// Parses a statement that begins with the word `COPY`.
@@ -59,12 +59,12 @@ pub(super) fn parse(text: &str, piece: &StatementTokens) -> Result<CopyStatement
         return Err(no_binary());
     }
     let options = options.check(reads)?;
-    let rows = match source {
-        Source::Table { table, columns } if reads => CopyRows::From { table, columns },
-        Source::Table { table, columns } => CopyRows::To(Box::new(all_rows(table, columns))),
-        Source::Query(select) => CopyRows::To(select),
+    let direction = match source {
+        Source::Table { table, columns } if reads => CopyDirection::From { table, columns },
+        Source::Table { table, columns } => CopyDirection::To(Box::new(all_rows(table, columns))),
+        Source::Query(select) => CopyDirection::To(select),
     };
-    Ok(CopyStatement { rows, options })
+    Ok(CopyStatement { direction, options })
 }
 
 /// The part of the statement before `FROM` or `TO`.
@@ -286,7 +286,6 @@ impl<'a> Words<'a> {
         }
     }
 
-    // tidy: long — a dispatching match over the options.
     fn option(&mut self, name: &str, options: &mut GivenOptions) -> Result<(), SqlError> {
         match name {
             "format" => {
@@ -498,7 +497,7 @@ mod tests {
             let columns = Some(vec!["a".to_owned(), "B".to_owned()]);
             let table = "t".to_owned();
             let expected = CopyStatement {
-                rows: CopyRows::From { table, columns },
+                direction: CopyDirection::From { table, columns },
                 options: csv.clone(),
             };
             assert_eq!(parsed(text), Ok(expected), "{text}");
@@ -506,7 +505,7 @@ mod tests {
         let freeze = parsed("copy pgbench_accounts from stdin with (freeze on)").unwrap();
         assert_eq!(freeze.options, CopyOptions::default());
         let query = parsed("COPY (SELECT /*+ scan */ (1), ')' FROM t) TO STDOUT").unwrap();
-        let CopyRows::To(select) = query.rows else {
+        let CopyDirection::To(select) = query.direction else {
             panic!("it copies a query")
         };
         assert!(select.scan);

@@ -84,8 +84,8 @@ impl UnparsedStatement<'_> {
         session::words(&self.tokens.tokens)
     }
 
-    /// Parses the statement, which begins with the word `COPY`. It is none of [`Statement`]: a server
-    /// of SQL runs it, because its rows come from a client or go there.
+    /// Parses the statement, which begins with the word `COPY`. It is none of [`Statement`]: a
+    /// server of SQL runs it, because its rows come from a client or go there.
     ///
     /// # Errors
     /// The statement is invalid, or the store does not support it.

@@ -6,14 +6,14 @@ use super::Select;
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopyStatement {
     /// The direction, and the rows.
-    pub rows: CopyRows,
+    pub direction: CopyDirection,
     /// The format of the lines.
     pub options: CopyOptions,
 }
 
-/// The rows of a `COPY`.
+/// The direction of a `COPY`, and its rows.
 #[derive(Clone, Debug, PartialEq)]
-pub enum CopyRows {
+pub enum CopyDirection {
     /// `COPY … FROM STDIN`: the client's lines become rows of a table.
     From {
         /// The table.
