@@ -257,10 +257,14 @@ impl<S: Store> ClientSession<S> {
         if copy.in_transaction {
             return;
         }
+        let transactions = match copy.batches {
+            1 => "1 transaction".to_owned(),
+            count => format!("{count} transactions"),
+        };
         let text = format!(
-            "the COPY was not atomic: {} rows were written in {} transactions, because one does not \
+            "the COPY was not atomic: {} rows were written in {transactions}, because one does not \
              take all rows",
-            copy.rows, copy.batches
+            copy.rows
         );
         self.write_notice(Severity::Warning, WARNING, &text, &mut out.buffer);
     }
