@@ -271,8 +271,8 @@ fn long_data_of_a_copy_come_in_pieces() {
     }
     assert!(found == data && is_done);
     // After a failure the rest of a message is dropped.
-    let mut bytes = framed(b'd', &data[..100_000]);
-    let mut rest = bytes.split_off(50_000);
+    let mut bytes = framed(b'd', &data[..500_000]);
+    let mut rest = bytes.split_off(300_000);
     assert_eq!(all(&mut protocol, &bytes), ["d"]);
     protocol.skip_to_sync();
     rest.extend(framed(b'c', b""));
