@@ -49,8 +49,6 @@ pub struct Report {
     pub detail: String,
     /// The remedy; may be empty.
     pub hint: String,
-    /// Where the event was, such as a line of the data of a COPY; may be empty.
-    pub context: String,
     /// The position in the query string: the number of a character, from 1.
     pub position: Option<u32>,
     /// The object of the error, if the report names one for programs.
@@ -68,6 +66,8 @@ pub struct ReportObject {
     pub column: String,
     /// The constraint.
     pub constraint: String,
+    /// For people: the place of the object, such as a line of the data of a COPY.
+    pub context: String,
 }
 
 impl Report {
@@ -92,7 +92,6 @@ impl Report {
             message: message.into(),
             detail: String::new(),
             hint: String::new(),
-            context: String::new(),
             position: None,
             object: None,
         }
@@ -129,7 +128,7 @@ impl Report {
     /// Adds where the event was.
     #[must_use]
     pub fn within(mut self, context: impl Into<String>) -> Report {
-        self.context = context.into();
+        self.object_mut().context = context.into();
         self
     }
 
@@ -161,7 +160,6 @@ impl Report {
         };
         add('D', &self.detail);
         add('H', &self.hint);
-        add('W', &self.context);
         if let Some(position) = self.position {
             add('P', &position.to_string());
         }
@@ -170,6 +168,7 @@ impl Report {
             add('t', &object.table);
             add('c', &object.column);
             add('n', &object.constraint);
+            add('W', &object.context);
         }
         message::write(out, tag, &[fields.as_bytes(), b"\0"], 0);
     }
@@ -188,7 +187,7 @@ impl Report {
                 b'M' => report.message = text,
                 b'D' => report.detail = text,
                 b'H' => report.hint = text,
-                b'W' => report.context = text,
+                b'W' => report.object_mut().context = text,
                 b'P' => report.position = text.parse().ok(),
                 b's' => report.object_mut().schema = text,
                 b't' => report.object_mut().table = text,
@@ -239,13 +238,13 @@ mod tests {
         let report = Report::new(Severity::Fatal, "08006", "gone\0hidden")
             .detail("at once\nfor good")
             .hint("look")
-            .within("COPY t, line 1")
             .at(7)
             .about(ReportObject {
                 schema: "public".into(),
                 table: "t".into(),
                 column: String::new(),
                 constraint: "t_pkey".into(),
+                context: "COPY t, line 1".into(),
             });
         let mut out = BytesMut::new();
         report.write(&mut out);

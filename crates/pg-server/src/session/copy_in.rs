@@ -281,13 +281,12 @@ impl CopyIn {
         let report = errors::report(&fault.error, "", StatementScope::Statement);
         let line = self.reader.lines();
         let place = format!("COPY {}, line {line}", self.target.table().1);
-        report.within(match &fault.column {
-            Some((column, Some(field))) => {
+        report.within(match fault.column.as_deref() {
+            Some((column, field)) => {
                 let shown: String = field.chars().take(100).collect();
                 let more = if shown.len() < field.len() { "..." } else { "" };
                 format!("{place}, column {column}: \"{shown}{more}\"")
             }
-            Some((column, None)) => format!("{place}, column {column}: null input"),
             None => format!("{place}: \"{}\"", self.reader.last_line()),
         })
     }

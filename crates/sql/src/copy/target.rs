@@ -33,8 +33,8 @@ pub struct CopyTarget {
 pub struct CopyFault {
     /// The error.
     pub error: SqlError,
-    /// The column and its field, if the error is about one. A field of none is NULL.
-    pub column: Option<(String, Option<String>)>,
+    /// The column and its field, if the error is about one.
+    pub column: Option<Box<(String, String)>>,
 }
 
 impl From<SqlError> for CopyFault {
@@ -191,7 +191,7 @@ impl CopyTarget {
                             place: format!("column {name}"),
                             error,
                         },
-                        column: Some((name.to_owned(), Some(text))),
+                        column: Some(Box::new((name.to_owned(), text))),
                     })?
                 }
             };

@@ -374,9 +374,12 @@ async fn refusals_name_the_way_out() {
         assert!(report.hint.contains(hint), "{text}: {}", report.hint);
     }
     let report = error(&client.ask(&copy("COPY c (id, n) FROM STDIN", &[b"1\t2\n2\tx\n"])));
-    assert_eq!(report.context, "COPY c, line 2, column n: \"x\"");
+    assert_eq!(
+        report.object.unwrap().context,
+        "COPY c, line 2, column n: \"x\""
+    );
     let report = error(&client.ask(&copy("COPY c (id, n) FROM STDIN", &[b"1\t2\n2\n"])));
-    assert_eq!(report.context, "COPY c, line 2: \"2\"");
+    assert_eq!(report.object.unwrap().context, "COPY c, line 2: \"2\"");
     assert_eq!(client.rows("SELECT count(*) FROM c"), [["0"]]);
 }
 
