@@ -249,15 +249,15 @@ impl Connection {
                     Box::pin(session.handle(frame.message(), &mut self.out)).await?
                 }
                 Received::Refused(refusal) => {
-                    session.refused().await;
+                    let flow = session.refused().await;
                     self.refuse(&refusal.report);
                     if refusal.report.severity == Severity::Fatal {
                         return Ok(());
                     }
-                    if refusal.is_ready_after {
+                    if refusal.is_ready_after && flow == SessionFlow::Continue {
                         session.ready(&mut self.out);
                     }
-                    SessionFlow::Continue
+                    flow
                 }
                 Received::Close => return Ok(()),
                 Received::TlsRequest

@@ -146,8 +146,8 @@ pub fn report(fault: &SqlError, text: &str, scope: StatementScope) -> Report {
     let about = |table: &str, constraint: String| ReportObject {
         schema: SCHEMA.into(),
         table: table.into(),
-        column: String::new(),
         constraint,
+        ..ReportObject::default()
     };
     match fault {
         SqlError::Syntax(fault) => syntax(fault, text),
@@ -264,7 +264,7 @@ fn error_of_null(table: &str, column: &str) -> Report {
         schema: SCHEMA.into(),
         table: table.into(),
         column: column.into(),
-        constraint: String::new(),
+        ..ReportObject::default()
     })
 }
 

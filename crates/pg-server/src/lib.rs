@@ -3,7 +3,7 @@
 //! ```text
 //! connection   a socket, with or without TLS, and the login
 //! ├── protocol     the machine of the protocol, without I/O: which message comes next
-//! └── session      what the messages do: prepared statements, portals, transactions
+//! └── session      what the messages do: prepared statements, portals, transactions, COPY
 //!     ├── statement    one statement, parsed and described
 //!     ├── command      SET, SHOW and others, which the store does not know
 //!     ├── settings     the settings of a session

@@ -10,6 +10,9 @@
 //! any --bytes that are no message--> Over
 //! ```
 //!
+//! The data of a COPY may be cut anywhere: a long CopyData is returned in pieces, each as a
+//! message.
+//!
 //! Invariants: the machine holds at most one message, of at most [`MESSAGE_LEN_MAX`] bytes. Bytes
 //! of clients never cause a panic. After [`Received::Close`] or a fatal report it returns nothing
 //! more.
@@ -56,6 +59,8 @@ enum ProtocolState {
 enum LongMessage {
     /// It is held until it is complete.
     Held(BytesMut),
+    /// Its pieces are returned one by one: it is a CopyData.
+    Passed,
     /// It is too long, or is skipped.
     Dropped,
 }
@@ -198,8 +203,8 @@ impl ClientProtocol {
             let frame = match (is_start, rest) {
                 (true, 0) => bytes.freeze(),
                 (true, rest) => {
-                    if let Some(refused) = self.begin_long(bytes, rest) {
-                        return refused;
+                    if let Some(received) = self.begin_long(bytes, rest) {
+                        return received;
                     }
                     continue;
                 }
@@ -211,6 +216,19 @@ impl ClientProtocol {
                             continue;
                         }
                         held.freeze()
+                    }
+                    Some(LongMessage::Passed) => {
+                        if rest > 0 {
+                            self.long = Some(LongMessage::Passed);
+                        }
+                        if self.state == ProtocolState::Skipping {
+                            continue;
+                        }
+                        // Only the tag of its header is read.
+                        let mut piece = BytesMut::with_capacity(HEADER_LEN + bytes.len());
+                        piece.extend_from_slice(&[b'd', 0, 0, 0, 0]);
+                        piece.extend_from_slice(&bytes);
+                        piece.freeze()
                     }
                     _ if rest > 0 => {
                         self.long = Some(LongMessage::Dropped);
@@ -225,17 +243,22 @@ impl ClientProtocol {
         }
     }
 
-    /// Begins a message of which more bytes follow. Returns its refusal if it is too long.
+    /// Begins a message of which more bytes follow. Returns its refusal if it is too long, and its
+    /// first piece if it is the data of a COPY.
     fn begin_long(&mut self, head: BytesMut, rest: usize) -> Option<Received> {
         let length = head.len() + rest;
         let tag = head[0];
         let is_skipped = self.state == ProtocolState::Skipping;
+        if tag == b'd' && !is_skipped {
+            self.long = Some(LongMessage::Passed);
+            return Some(Received::Message(MessageFrame(head.freeze())));
+        }
         if length <= MESSAGE_LEN_MAX && !is_skipped {
             self.long = Some(LongMessage::Held(head));
             return None;
         }
         self.long = Some(LongMessage::Dropped);
-        if is_skipped || is_of_copy(tag) {
+        if is_skipped {
             return None;
         }
         let text = format!("a message of {length} bytes is longer than {MESSAGE_LEN_MAX} bytes");
@@ -254,8 +277,6 @@ impl ClientProtocol {
             }
         }
         match ClientMessage::read(tag, &frame[HEADER_LEN..]) {
-            // As PostgreSQL: a client may still send the data of a COPY that has failed.
-            Ok(ClientMessage::Copy(_)) => None,
             Ok(ClientMessage::FunctionCall) => {
                 let text = "calling a function by its number is not supported";
                 let report = Report::new(Severity::Error, NOT_SUPPORTED, text);

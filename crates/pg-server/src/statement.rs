@@ -3,7 +3,7 @@
 
 use placement::ColumnType;
 use protocol::configuration::Configuration;
-use sql::statement::Statement;
+use sql::statement::{CopyDirection, CopyStatement, Statement};
 use sql::{OutputColumn, SqlError, UnparsedStatement, describe};
 
 use pg_wire::report::Report;
@@ -25,6 +25,8 @@ pub enum StatementKind {
     Empty,
     /// It is about the session.
     Session(SessionCommand),
+    /// It copies rows from the client or to it.
+    Copy(Box<CopyStatement>),
     /// The store runs it.
     Stored(Box<StoredStatement>),
 }
@@ -72,6 +74,12 @@ impl StatementKind {
         if let Some(command) = SessionCommand::read(&words)? {
             return Ok(StatementKind::Session(command));
         }
+        if words.first().is_some_and(|word| word == "copy") {
+            let copy = piece.parse_copy();
+            let copy =
+                copy.map_err(|fault| errors::report(&fault, text, StatementScope::Statement));
+            return Ok(StatementKind::Copy(Box::new(copy?)));
+        }
         let statement = piece
             .parse()
             .map_err(|fault| failure(&fault, text, &words))?;
@@ -85,8 +93,12 @@ impl StatementKind {
 
     /// Returns whether the statement changes rows.
     pub fn writes(&self) -> bool {
-        let StatementKind::Stored(stored) = self else {
-            return false;
+        let stored = match self {
+            StatementKind::Stored(stored) => stored,
+            StatementKind::Copy(copy) => {
+                return matches!(copy.direction, CopyDirection::From { .. });
+            }
+            StatementKind::Empty | StatementKind::Session(_) => return false,
         };
         let statement = match &stored.statement {
             Statement::ExplainAnalyze(explained) => explained,
@@ -132,7 +144,8 @@ impl StatementKind {
                 };
                 Ok((Vec::new(), Some(vec![column])))
             }
-            StatementKind::Session(_) => Ok((Vec::new(), None)),
+            // PostgreSQL looks for the table when it runs.
+            StatementKind::Session(_) | StatementKind::Copy(_) => Ok((Vec::new(), None)),
             StatementKind::Stored(stored) => {
                 let statement = &stored.statement;
                 let found = describe(statement, configuration, declared, &FunctionNames)?;

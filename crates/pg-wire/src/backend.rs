@@ -74,6 +74,34 @@ pub fn empty_query(out: &mut BytesMut) {
     write(out, b'I', &[], 0);
 }
 
+/// Appends CopyInResponse: the client sends the data of a COPY now, with this many columns in text.
+pub fn copy_in_response(out: &mut BytesMut, columns: u16) {
+    copy_response(out, b'G', columns);
+}
+
+/// Appends CopyOutResponse: the data of a COPY follow, with this many columns in text.
+pub fn copy_out_response(out: &mut BytesMut, columns: u16) {
+    copy_response(out, b'H', columns);
+}
+
+fn copy_response(out: &mut BytesMut, tag: u8, columns: u16) {
+    let mut body = BytesMut::new();
+    body.put_u8(0);
+    body.put_u16(columns);
+    body.put_bytes(0, 2 * usize::from(columns));
+    write(out, tag, &[&body], 0);
+}
+
+/// Appends CopyData.
+pub fn copy_data(out: &mut BytesMut, data: &[u8]) {
+    write(out, b'd', &[data], 0);
+}
+
+/// Appends CopyDone: the data of a COPY end.
+pub fn copy_done(out: &mut BytesMut) {
+    write(out, b'c', &[], 0);
+}
+
 /// Appends CommandComplete with its tag, such as `INSERT 0 1`.
 pub fn command_complete(out: &mut BytesMut, tag: &str) {
     write(out, b'C', &[tag.as_bytes(), b"\0"], 0);
@@ -185,6 +213,18 @@ mod tests {
         assert_eq!(&out[6..11], b"D\0\0\0\x14");
         let columns: Vec<String> = message::row(&out[6 + HEADER_LEN..]).unwrap();
         assert_eq!(columns, ["ab", "", ""]);
+    }
+
+    #[test]
+    fn messages_of_a_copy() {
+        let mut out = BytesMut::new();
+        copy_in_response(&mut out, 2);
+        assert_eq!(&out[..], b"G\0\0\0\x0b\0\0\x02\0\0\0\0");
+        out.clear();
+        copy_out_response(&mut out, 0);
+        copy_data(&mut out, b"1\n");
+        copy_done(&mut out);
+        assert_eq!(&out[..], b"H\0\0\0\x07\0\0\0d\0\0\0\x061\nc\0\0\0\x04");
     }
 
     #[test]

@@ -66,6 +66,8 @@ pub struct ReportObject {
     pub column: String,
     /// The constraint.
     pub constraint: String,
+    /// For people: the place of the object, such as a line of the data of a COPY.
+    pub context: String,
 }
 
 impl Report {
@@ -123,6 +125,13 @@ impl Report {
         self
     }
 
+    /// Adds where the event was.
+    #[must_use]
+    pub fn within(mut self, context: impl Into<String>) -> Report {
+        self.object_mut().context = context.into();
+        self
+    }
+
     /// Returns this report with the severity FATAL, which ends the session.
     #[must_use]
     pub fn fatal(mut self) -> Report {
@@ -159,6 +168,7 @@ impl Report {
             add('t', &object.table);
             add('c', &object.column);
             add('n', &object.constraint);
+            add('W', &object.context);
         }
         message::write(out, tag, &[fields.as_bytes(), b"\0"], 0);
     }
@@ -177,6 +187,7 @@ impl Report {
                 b'M' => report.message = text,
                 b'D' => report.detail = text,
                 b'H' => report.hint = text,
+                b'W' => report.object_mut().context = text,
                 b'P' => report.position = text.parse().ok(),
                 b's' => report.object_mut().schema = text,
                 b't' => report.object_mut().table = text,
@@ -233,6 +244,7 @@ mod tests {
                 table: "t".into(),
                 column: String::new(),
                 constraint: "t_pkey".into(),
+                context: "COPY t, line 1".into(),
             });
         let mut out = BytesMut::new();
         report.write(&mut out);

@@ -303,6 +303,10 @@ pub mod sqlstate {
     pub const INVALID_ESCAPE: &str = "22025";
     /// A setting or an option cannot have this value.
     pub const INVALID_VALUE: &str = "22023";
+    /// The lines of a COPY are not in its format.
+    pub const BAD_COPY: &str = "22P04";
+    /// Bytes are no text of the encoding.
+    pub const NOT_IN_ENCODING: &str = "22021";
     /// The statement is larger than a limit.
     pub const LIMIT: &str = "54000";
     /// The statement is nested too deeply, or has too many operators.

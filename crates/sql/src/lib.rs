@@ -26,6 +26,7 @@
 
 mod adapter;
 mod bind;
+pub mod copy;
 mod describe;
 #[cfg(test)]
 mod differential;

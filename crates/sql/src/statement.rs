@@ -4,8 +4,14 @@
 //! `parse` makes them from text, `plan` gives them a meaning over a configuration. Expressions
 //! stay as the parser's trees, because their types depend on the table that they are about.
 
+mod copy;
+
 use placement::{Constraint, Deferral, ReferentialAction, Schema};
+use protocol::identity::TableId;
+use protocol::operation::Mutation;
 use sqlparser::ast::Expr;
+
+pub use copy::{CopyColumns, CopyDirection, CopyFormat, CopyHeader, CopyOptions, CopyStatement};
 
 /// One statement.
 #[allow(
@@ -52,6 +58,8 @@ pub enum Statement {
     },
     /// `INSERT`.
     Insert(Insert),
+    /// The rows of a `COPY`, encoded.
+    InsertRows(NewRows),
     /// `SELECT`.
     Select(Select),
     /// `UPDATE`.
@@ -261,6 +269,17 @@ pub struct Insert {
     pub rows: Vec<Vec<Option<Expr>>>,
     /// The action if the primary key exists already.
     pub on_conflict: Option<OnConflict>,
+}
+
+/// New rows that are encoded already.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewRows {
+    /// The table. Another one of the same name would have other columns.
+    pub table: TableId,
+    /// The table's name, for errors.
+    pub name: String,
+    /// The insertions, at most as many as a transaction takes.
+    pub rows: Vec<Mutation>,
 }
 
 /// The action for a row whose primary key exists already.

@@ -10,6 +10,7 @@ use placement::Value;
 use sql::Store;
 use tokio::io::AsyncWrite;
 
+use super::copy_in::CopyOrigin;
 use super::portal::{Portal, PortalProgress, SuspendedRows, row_bytes};
 use super::rows::{as_described, describe_columns, rows_tag, write_row};
 use super::run::{Ran, RowsWanted};
@@ -211,6 +212,11 @@ impl<S: Store> ClientSession<S> {
                 if statement.kind.writes() && !is_alone {
                     self.open_implicit().await?;
                 }
+                if let StatementKind::Copy(copy) = &statement.kind
+                    && statement.kind.writes()
+                {
+                    return self.begin_copy_in(copy, CopyOrigin::Portal, out).await;
+                }
                 // Rows behind a limit wait in the portal.
                 let wanted = match limit {
                     None => RowsWanted::Streamed {
@@ -224,18 +230,6 @@ impl<S: Store> ClientSession<S> {
                     .run(&statement.kind, &statement.text, values, out)
                     .await?
                 {
-                    Ran::Streamed(count) => {
-                        backend::command_complete(&mut out.buffer, &rows_tag("SELECT", count));
-                        return Ok(());
-                    }
-                    Ran::Empty => {
-                        backend::empty_query(&mut out.buffer);
-                        return Ok(());
-                    }
-                    Ran::Done(tag) => {
-                        backend::command_complete(&mut out.buffer, &tag);
-                        return Ok(());
-                    }
                     Ran::Rows(rows, word) => {
                         let described = statement.columns.as_deref().unwrap_or_default();
                         let columns = as_described(rows.columns, described)?;
@@ -245,6 +239,10 @@ impl<S: Store> ClientSession<S> {
                             bytes: 0,
                             word,
                         }
+                    }
+                    ran => {
+                        ran.complete(&mut out.buffer);
+                        return Ok(());
                     }
                 }
             }

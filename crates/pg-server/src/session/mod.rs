@@ -8,11 +8,14 @@
 //! Invariant: an implicit transaction ends at the latest with the next Sync, or with the end of the
 //! string of statements.
 
+mod copy_in;
+mod copy_out;
 mod extended;
 mod portal;
 mod rows;
 mod run;
 mod simple;
+mod string;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -35,6 +38,7 @@ use crate::output::ClientOutput;
 use crate::settings::{REPORTED, SessionVariables};
 use crate::statement::{DescribedStatement, StatementKind};
 
+use copy_in::CopyIn;
 use portal::Portal;
 
 /// The most prepared statements of a session.
@@ -95,6 +99,8 @@ pub struct ClientSession<S: Store> {
     statements: BTreeMap<String, Arc<DescribedStatement>>,
     portals: BTreeMap<String, Portal>,
     pending: Option<PendingExecute>,
+    /// The `COPY … FROM STDIN` whose data the client sends now.
+    copy: Option<Box<CopyIn>>,
     /// Whether the open transaction ends by itself, because no BEGIN has opened it.
     is_implicit: bool,
     /// Changes with each request to cancel the present statement.
@@ -149,6 +155,7 @@ impl<S: Store> ClientSession<S> {
             statements: BTreeMap::new(),
             portals: BTreeMap::new(),
             pending: None,
+            copy: None,
             is_implicit: false,
             cancels,
         })
@@ -174,6 +181,9 @@ impl<S: Store> ClientSession<S> {
         message: ClientMessage<'_>,
         out: &mut ClientOutput<W>,
     ) -> io::Result<SessionFlow> {
+        if self.copy.is_some() {
+            return self.during_copy(message, out).await;
+        }
         let is_sync = message == ClientMessage::Sync;
         if let Some(pending) = self.pending.take()
             && let Err(failure) = self.execute(pending, is_sync, out).await
@@ -183,13 +193,13 @@ impl<S: Store> ClientSession<S> {
                 return Ok(SessionFlow::SkipToSync);
             }
         }
+        if self.copy.is_some() {
+            return self.during_copy(message, out).await;
+        }
         let handled = match message {
             ClientMessage::Query(text) => {
                 let ran = self.query(text, out).await;
-                if let Err(failure) = ran {
-                    self.fail(failure, out).await?;
-                }
-                self.ready(out);
+                self.end_string(ran, out).await?;
                 Ok(())
             }
             ClientMessage::Sync => {
@@ -208,9 +218,9 @@ impl<S: Store> ClientSession<S> {
             }
             ClientMessage::Flush => out.flush().await.map_err(AnswerFailure::Gone),
             ClientMessage::Terminate => return Ok(SessionFlow::End),
-            ClientMessage::FunctionCall | ClientMessage::Copy(_) => {
-                unreachable!("the protocol machine refuses or drops them")
-            }
+            // As PostgreSQL: a client may still send the data of a COPY that has failed.
+            ClientMessage::Copy(_) => Ok(()),
+            ClientMessage::FunctionCall => unreachable!("the protocol machine refuses it"),
         };
         match handled {
             Ok(()) => Ok(SessionFlow::Continue),
@@ -221,10 +231,16 @@ impl<S: Store> ClientSession<S> {
         }
     }
 
-    /// Fails the open transaction, because the protocol machine has refused a message.
-    pub async fn refused(&mut self) {
+    /// Fails the open transaction, because the protocol machine has refused a message. A session
+    /// that expects the data of a COPY ends, as in PostgreSQL.
+    pub async fn refused(&mut self) -> SessionFlow {
         self.pending = None;
+        let copy = self.copy.take();
         self.abort().await;
+        match copy {
+            Some(_) => SessionFlow::End,
+            None => SessionFlow::Continue,
+        }
     }
 
     /// Appends ReadyForQuery with the state of the transaction.
@@ -247,7 +263,22 @@ impl<S: Store> ClientSession<S> {
 
     /// Returns whether the session holds nothing that a client that is idle would need to keep.
     pub fn is_idle(&self) -> bool {
-        self.pending.is_none() && self.sql.transaction().is_none()
+        self.pending.is_none() && self.copy.is_none() && self.sql.transaction().is_none()
+    }
+
+    /// Ends a string of statements, unless one of them expects data now.
+    async fn end_string<W: AsyncWrite + Unpin + Send>(
+        &mut self,
+        ran: Result<(), AnswerFailure>,
+        out: &mut ClientOutput<W>,
+    ) -> io::Result<()> {
+        if let Err(failure) = ran {
+            self.fail(failure, out).await?;
+        }
+        if self.copy.is_none() {
+            self.ready(out);
+        }
+        Ok(())
     }
 
     /// Reports a failure, and fails or ends the open transaction.
@@ -345,7 +376,7 @@ impl<S: Store> ClientSession<S> {
 fn ends_failure(kind: &StatementKind) -> bool {
     match kind {
         StatementKind::Empty => true,
-        StatementKind::Session(_) => false,
+        StatementKind::Session(_) | StatementKind::Copy(_) => false,
         StatementKind::Stored(stored) => matches!(
             stored.statement,
             Statement::Transaction(

@@ -7,6 +7,8 @@
 use std::future::Future;
 use std::time::Duration;
 
+use bytes::BytesMut;
+use pg_wire::backend;
 use pg_wire::frontend::WireFormat;
 use pg_wire::report::{Report, Severity};
 use placement::{ColumnType, Value};
@@ -19,7 +21,7 @@ use sql::{
 use tokio::io::AsyncWrite;
 use tokio::sync::watch;
 
-use super::rows::{as_described, describe_columns, write_row};
+use super::rows::{as_described, describe_columns, rows_tag, write_row};
 use super::{AnswerFailure, ClientSession};
 use crate::command::SessionCommand;
 use crate::errors::{self, QUERY_CANCELED, STATEMENT_UNKNOWN, SUCCESS, StatementScope, error};
@@ -40,6 +42,18 @@ pub(super) enum Ran {
     Streamed(usize),
 }
 
+impl Ran {
+    /// Appends the end of a statement whose rows, if it has any, the client has.
+    pub(super) fn complete(&self, out: &mut BytesMut) {
+        match self {
+            Ran::Empty => backend::empty_query(out),
+            Ran::Done(tag) => backend::command_complete(out, tag),
+            Ran::Streamed(count) => backend::command_complete(out, &rows_tag("SELECT", *count)),
+            Ran::Rows(..) => unreachable!("callers return the rows first"),
+        }
+    }
+}
+
 /// How the rows of a statement are returned.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RowsWanted<'a> {
@@ -56,13 +70,13 @@ pub(super) enum RowsWanted<'a> {
 
 /// Why a statement was ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Interruption {
+pub(super) enum Interruption {
     Canceled,
     TimedOut,
 }
 
 impl Interruption {
-    fn text(self) -> &'static str {
+    pub(super) fn text(self) -> &'static str {
         match self {
             Interruption::Canceled => "canceling statement due to user request",
             Interruption::TimedOut => "canceling statement due to statement timeout",
@@ -140,7 +154,7 @@ impl<W: AsyncWrite + Unpin + Send> RowSink for ClientRows<'_, W> {
 }
 
 /// Returns the report of an error. A table of PostgreSQL's catalogue is refused as such.
-fn of_fault(fault: &SqlError, text: &str, scope: StatementScope) -> Report {
+pub(super) fn of_fault(fault: &SqlError, text: &str, scope: StatementScope) -> Report {
     match fault {
         SqlError::UnknownTable { .. } => {
             let pieces = sql::split(text).unwrap_or_default();
@@ -167,19 +181,12 @@ impl<S: Store> ClientSession<S> {
         let stored = match kind {
             StatementKind::Empty => return Ok(Ran::Empty),
             StatementKind::Session(command) => return Ok(self.command(command)?),
+            StatementKind::Copy(copy) => {
+                return self.copy_out(copy, text, out).await.map(Ran::Done);
+            }
             StatementKind::Stored(stored) => stored,
         };
-        let mut calls = FunctionCalls {
-            identity: &self.identity,
-            settings: &mut self.settings,
-            failure: None,
-        };
-        let called = stored.statement.with_session_values(parameters, &mut calls);
-        let called = called.map_err(|fault| match calls.failure {
-            Some(report) => report,
-            None => errors::report(&fault, text, StatementScope::Statement),
-        })?;
-        let mut statement = called.unwrap_or_else(|| stored.statement.clone());
+        let mut statement = self.with_session_values(&stored.statement, parameters, text)?;
         let tolerance = self.prepare_table(stored, &mut statement).await?;
         let warning = self.warning(&statement);
         let may_change = (kind.writes() && self.sql.transaction().is_none()) || kind.defines();
@@ -221,6 +228,26 @@ impl<S: Store> ClientSession<S> {
                 None => Ran::Done(tag),
             },
         })
+    }
+
+    /// Returns a statement with the values of functions about the session.
+    pub(super) fn with_session_values(
+        &mut self,
+        statement: &Statement,
+        parameters: &[Value],
+        text: &str,
+    ) -> Result<Statement, Report> {
+        let mut calls = FunctionCalls {
+            identity: &self.identity,
+            settings: &mut self.settings,
+            failure: None,
+        };
+        let called = statement.with_session_values(parameters, &mut calls);
+        let called = called.map_err(|fault| match calls.failure {
+            Some(report) => report,
+            None => errors::report(&fault, text, StatementScope::Statement),
+        })?;
+        Ok(called.unwrap_or_else(|| statement.clone()))
     }
 
     /// Runs a `SELECT`, whose rows the client gets while they are read if that is possible.
@@ -403,7 +430,7 @@ fn tolerance_of(configuration: &Configuration) -> u8 {
 }
 
 /// Runs a statement until it ends, is canceled, or has taken too long.
-async fn interruptible<T>(
+pub(super) async fn interruptible<T>(
     running: impl Future<Output = T>,
     cancels: &mut watch::Receiver<()>,
     limit: Option<Duration>,

@@ -10,9 +10,11 @@ use sql::Store;
 use sql::statement::{Statement, TransactionMode, TransactionStatement};
 use tokio::io::AsyncWrite;
 
+use super::copy_in::CopyOrigin;
 use super::extended::check_length;
 use super::rows::{describe_columns, rows_tag, write_row};
 use super::run::{Ran, RowsWanted};
+use super::string::StatementString;
 use super::{AnswerFailure, ClientSession};
 use crate::errors::{SUCCESS, error};
 use crate::output::ClientOutput;
@@ -49,13 +51,38 @@ impl<S: Store> ClientSession<S> {
         if defines && kinds.len() > 1 && self.sql.transaction().is_none() {
             self.write_notice(Severity::Notice, SUCCESS, SINGLY, &mut out.buffer);
         }
-        for (position, kind) in kinds.iter().enumerate() {
+        let string = StatementString {
+            text: text.to_owned(),
+            kinds,
+            next: 0,
+            defines,
+        };
+        self.run_string(string, out).await
+    }
+
+    /// Runs the statements of a string from the next one on. A COPY keeps the rest of the string
+    /// until it has its data.
+    pub(super) async fn run_string<W: AsyncWrite + Unpin + Send>(
+        &mut self,
+        mut string: StatementString,
+        out: &mut ClientOutput<W>,
+    ) -> Result<(), AnswerFailure> {
+        while let Some(kind) = string.kinds.get(string.next) {
+            string.next += 1;
             self.check_not_failed(kind)?;
-            let is_last = kinds[position + 1..].iter().all(is_of_session);
-            if kind.writes() && !defines && !is_last {
+            let is_last = string.kinds[string.next..].iter().all(is_of_session);
+            if kind.writes() && !string.defines && !is_last {
                 self.open_implicit().await?;
             }
-            self.run_of_string(kind, text, out).await?;
+            match kind {
+                StatementKind::Copy(copy) if kind.writes() => {
+                    let copy = copy.clone();
+                    return self
+                        .begin_copy_in(&copy, CopyOrigin::String(string), out)
+                        .await;
+                }
+                kind => self.run_of_string(kind, &string.text, out).await?,
+            }
         }
         self.commit_implicit().await?;
         Ok(())
@@ -76,11 +103,6 @@ impl<S: Store> ClientSession<S> {
             formats: &[],
         };
         match self.run(kind, text, (&[], wanted), out).await? {
-            Ran::Streamed(count) => {
-                backend::command_complete(&mut out.buffer, &rows_tag("SELECT", count));
-            }
-            Ran::Empty => backend::empty_query(&mut out.buffer),
-            Ran::Done(tag) => backend::command_complete(&mut out.buffer, &tag),
             Ran::Rows(rows, word) => {
                 check_columns(Some(&rows.columns))?;
                 describe_columns(out, &rows.columns, &[]);
@@ -91,6 +113,7 @@ impl<S: Store> ClientSession<S> {
                 }
                 backend::command_complete(&mut out.buffer, &rows_tag(word, count));
             }
+            ran => ran.complete(&mut out.buffer),
         }
         Ok(())
     }

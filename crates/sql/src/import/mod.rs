@@ -275,7 +275,10 @@ impl<R: Read> Iterator for Lines<'_, R> {
 }
 
 /// Returns a configuration that has the table.
-async fn known_table<S: Store>(store: &S, table: &str) -> Result<Arc<Configuration>, SqlError> {
+pub(crate) async fn known_table<S: Store>(
+    store: &S,
+    table: &str,
+) -> Result<Arc<Configuration>, SqlError> {
     let known = store.configuration();
     if known.table_named(table).is_some() {
         return Ok(known);

@@ -8,6 +8,8 @@
 mod alter;
 mod change;
 mod constraints;
+mod copy;
+mod copy_options;
 mod create;
 mod create_index;
 mod indexes;
@@ -29,7 +31,7 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 use crate::error::{SqlError, SyntaxError, sqlstate};
 use crate::script::{self, StatementTokens};
 use crate::spelling::name;
-use crate::statement::Statement;
+use crate::statement::{CopyStatement, Statement};
 
 /// A statement, and the line of the SQL string on which it begins.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,6 +82,15 @@ impl UnparsedStatement<'_> {
     /// their quotes. Other tokens stay as they are.
     pub fn words(&self) -> Vec<String> {
         session::words(&self.tokens.tokens)
+    }
+
+    /// Parses the statement, which begins with the word `COPY`. It is none of [`Statement`]: a
+    /// server of SQL runs it, because its rows come from a client or go there.
+    ///
+    /// # Errors
+    /// The statement is invalid, or the store does not support it.
+    pub fn parse_copy(&self) -> Result<CopyStatement, SqlError> {
+        copy::parse(self.text, &self.tokens)
     }
 
     /// Parses the statement.
@@ -301,7 +312,7 @@ fn convert(statement: ast::Statement, scan: bool) -> Result<Statement, SqlError>
         )),
         ast::Statement::Copy { .. } => Err(SqlError::unsupported(
             "COPY",
-            "use the commands replex import and replex export",
+            "use the commands replex import and replex export, or a client of PostgreSQL",
         )),
         other => {
             let text = other.to_string();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use placement::{
-    Constraint, ReplexKind, Value, check_key_bytes, columns_of, encode_key, encode_row,
+    Constraint, ReplexKind, RowView, Value, check_key_bytes, columns_of, encode_key, encode_row,
     encode_sorted, key_has_null,
 };
 use protocol::codec::Bytes;
@@ -15,7 +15,7 @@ use sqlparser::ast::Expr;
 use super::{Context, InsertPlan, SkippedDuplicates, has_dense};
 use crate::bind::Scope;
 use crate::error::{SqlError, StatementProgress, sqlstate};
-use crate::statement::{ConflictUpdate, Insert, SetColumn};
+use crate::statement::{ConflictUpdate, Insert, NewRows, SetColumn};
 
 /// Plans an `INSERT`.
 pub(super) fn plan(insert: &Insert, context: &Context<'_>) -> Result<InsertPlan, SqlError> {
@@ -82,6 +82,31 @@ pub(super) fn plan(insert: &Insert, context: &Context<'_>) -> Result<InsertPlan,
         mutations,
         in_order,
         left_out,
+    })
+}
+
+/// Plans the insertion of rows that are encoded.
+pub(super) fn plan_rows(new: &NewRows, context: &Context<'_>) -> Result<InsertPlan, SqlError> {
+    let table = context.configuration.table(new.table);
+    let table = table.ok_or_else(|| SqlError::UnknownTable {
+        table: new.name.clone(),
+        tables: Vec::new(),
+    })?;
+    let mut seen = BTreeSet::new();
+    let twice = new.rows.iter().find(|row| !seen.insert(&row.pk[..]));
+    if let Some(Action::Insert { row }) = twice.map(|twice| &twice.action) {
+        let row = RowView::parse(&table.schema.columns, row).expect("it was encoded for the table");
+        return Err(SqlError::Duplicate {
+            table: new.name.clone(),
+            key: describe_pk(table, &row.to_values()),
+            done: StatementProgress::default(),
+        });
+    }
+    Ok(InsertPlan {
+        table: table.id,
+        mutations: new.rows.clone(),
+        in_order: has_dense(&table.schema),
+        left_out: SkippedDuplicates::Nothing,
     })
 }
 

@@ -397,6 +397,7 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPla
             if_exists: *if_exists,
         }),
         Statement::Insert(statement) => insert::plan(statement, context).map(StatementPlan::Insert),
+        Statement::InsertRows(rows) => insert::plan_rows(rows, context).map(StatementPlan::Insert),
         Statement::Select(statement) => {
             let plan = select::plan(statement, context)?;
             let reads: Vec<&ReadPlan> = match &plan {

@@ -31,14 +31,14 @@ const TYPES: &[(&str, &str, u32)] = &[
 ];
 
 /// A session with each.
-struct Both {
-    store: RawClient,
-    postgres: RawClient,
+pub(super) struct Both {
+    pub store: RawClient,
+    pub postgres: RawClient,
 }
 
 impl Both {
     /// Sends messages to both, and returns the answer that they share.
-    fn ask(&mut self, messages: &Messages, what: &str) -> Vec<Answer> {
+    pub fn ask(&mut self, messages: &Messages, what: &str) -> Vec<Answer> {
         let ours = self.store.ask(messages);
         let theirs = self.postgres.ask(messages);
         let (short, expected) = (shortened(&ours), shortened(&theirs));
@@ -52,7 +52,7 @@ impl Both {
         ours
     }
 
-    fn query(&mut self, text: &str) -> Vec<Answer> {
+    pub fn query(&mut self, text: &str) -> Vec<Answer> {
         self.ask(&Messages::new().query(text), text)
     }
 }
@@ -114,7 +114,7 @@ fn texts(answers: &[Answer]) -> String {
 }
 
 /// Returns both with an empty table of every type, or none without PostgreSQL.
-async fn both() -> Option<(Started, pg_local::Postgres, Both)> {
+pub(super) async fn both() -> Option<(Started, pg_local::Postgres, Both)> {
     let postgres = postgres()?;
     let started = Started::new().await;
     let mut both = Both {

@@ -58,7 +58,10 @@ async fn psql_works() {
         ("\\d", "PostgreSQL's catalogue is not supported"),
         ("\\d fish", "PostgreSQL's catalogue is not supported"),
         ("LISTEN news", "LISTEN is not supported"),
-        ("COPY fish FROM STDIN", "COPY is not supported"),
+        (
+            "COPY fish FROM '/tmp/fish'",
+            "COPY with a file of the server is not supported",
+        ),
         (
             "SET TimeZone = 'Europe/Berlin'",
             "\"TimeZone\" is not supported",

@@ -511,7 +511,10 @@ impl<P> Block<P> {
                 TransactionFault::Open,
                 "tables and indexes cannot be changed in a transaction: COMMIT it first",
             )),
-            Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
+            Statement::Insert(_)
+            | Statement::InsertRows(_)
+            | Statement::Update(_)
+            | Statement::Delete(_)
                 if self.mode == TransactionMode::ReadOnly =>
             {
                 let message = match &self.reads_since {

@@ -1,0 +1,131 @@
+//! `COPY … TO STDOUT`: the rows of a `SELECT`, each as a message with one line.
+//!
+//! The rows are sent while they are read if that is possible, and the read waits for the client.
+
+use pg_wire::backend;
+use pg_wire::report::Report;
+use placement::Value;
+use sql::copy::CopyWriter;
+use sql::statement::{CopyDirection, CopyOptions, CopyStatement, Statement};
+use sql::{OutputColumn, RowSink, SqlError, StatementOutcome, Store, StreamOutcome, sqlstate};
+use tokio::io::AsyncWrite;
+
+use super::run::{interruptible, of_fault};
+use super::{AnswerFailure, ClientSession};
+use crate::errors::{QUERY_CANCELED, StatementScope, error};
+use crate::output::ClientOutput;
+use crate::statement::check_columns;
+
+/// Writes rows as the data of a COPY.
+struct CopiedRows<'a, W> {
+    out: &'a mut ClientOutput<W>,
+    options: &'a CopyOptions,
+    /// It is there after the columns have come.
+    writer: Option<CopyWriter>,
+    /// The line that is written.
+    line: Vec<u8>,
+    count: u64,
+    /// Why the client takes no more rows.
+    failure: Option<AnswerFailure>,
+}
+
+impl<W> CopiedRows<'_, W> {
+    fn begin(&mut self, columns: &[OutputColumn]) -> Result<(), Report> {
+        check_columns(Some(columns))?;
+        for name in self.options.force_quote.names() {
+            if !columns.iter().any(|column| column.name == *name) {
+                let text = format!("FORCE_QUOTE column \"{name}\" not referenced by COPY");
+                return Err(error(sqlstate::INVALID_REFERENCE, text));
+            }
+        }
+        let count = u16::try_from(columns.len()).expect("it was checked");
+        backend::copy_out_response(&mut self.out.buffer, count);
+        let names = columns.iter().map(|column| column.name.clone());
+        let writer = CopyWriter::new(self.options, names);
+        self.line.clear();
+        if writer.header(&mut self.line) {
+            backend::copy_data(&mut self.out.buffer, &self.line);
+        }
+        self.writer = Some(writer);
+        Ok(())
+    }
+
+    fn write(&mut self, row: &[Value]) {
+        let writer = self.writer.as_ref().expect("the columns have come first");
+        self.line.clear();
+        writer.row(row, &mut self.line);
+        backend::copy_data(&mut self.out.buffer, &self.line);
+        self.count += 1;
+    }
+
+    /// Keeps a failure, and returns an error that ends the statement.
+    fn end(&mut self, failure: impl Into<AnswerFailure>) -> SqlError {
+        self.failure = Some(failure.into());
+        SqlError::Statement {
+            sqlstate: sqlstate::STATEMENT,
+            message: "the client takes no more rows".into(),
+        }
+    }
+}
+
+impl<W: AsyncWrite + Unpin + Send> RowSink for CopiedRows<'_, W> {
+    fn columns(&mut self, columns: &[OutputColumn]) -> Result<(), SqlError> {
+        self.begin(columns).map_err(|report| self.end(report))
+    }
+
+    fn row(&mut self, row: &[Value]) -> Result<(), SqlError> {
+        self.write(row);
+        Ok(())
+    }
+
+    async fn ready(&mut self) -> Result<(), SqlError> {
+        let drained = self.out.drain_if_long().await;
+        drained.map_err(|error| self.end(error))
+    }
+}
+
+impl<S: Store> ClientSession<S> {
+    /// Runs a `COPY … TO STDOUT`. Returns its tag.
+    pub(super) async fn copy_out<W: AsyncWrite + Unpin + Send>(
+        &mut self,
+        copy: &CopyStatement,
+        text: &str,
+        out: &mut ClientOutput<W>,
+    ) -> Result<String, AnswerFailure> {
+        let CopyDirection::To(select) = &copy.direction else {
+            unreachable!("callers begin a COPY of the client's data")
+        };
+        let select = Statement::Select((**select).clone());
+        let select = self.with_session_values(&select, &[], text)?;
+        let mut rows = CopiedRows {
+            out,
+            options: &copy.options,
+            writer: None,
+            line: Vec::new(),
+            count: 0,
+            failure: None,
+        };
+        let limit = self.settings.statement_timeout();
+        let running = self.sql.run_into(&select, &[], &mut rows);
+        let ended = interruptible(running, &mut self.cancels, limit).await;
+        if let Some(failure) = rows.failure.take() {
+            return Err(failure);
+        }
+        let outcome = match ended {
+            Ok(outcome) => outcome,
+            Err(interruption) => return Err(error(QUERY_CANCELED, interruption.text()).into()),
+        };
+        let outcome = outcome.map_err(|fault| of_fault(&fault, text, StatementScope::Statement))?;
+        if let StreamOutcome::Held(StatementOutcome::Rows(held)) = outcome {
+            rows.begin(&held.columns)?;
+            for row in held.rows {
+                rows.write(&row);
+                rows.out.drain_if_long().await?;
+            }
+        }
+        let count = rows.count;
+        self.write_notices(&mut out.buffer);
+        backend::copy_done(&mut out.buffer);
+        Ok(format!("COPY {count}"))
+    }
+}

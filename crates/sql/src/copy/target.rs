@@ -1,0 +1,205 @@
+//! Makes rows of a table from the fields of a `COPY`.
+
+use std::sync::Arc;
+
+use placement::Value;
+use protocol::codec::Bytes;
+use protocol::configuration::{Configuration, PlacedTable};
+use protocol::identity::TableId;
+use protocol::operation::{Action, Mutation};
+
+use crate::bind::unknown_column;
+use crate::error::{SqlError, sqlstate};
+use crate::import::known_table;
+use crate::plan::{default_value, encode, has_dense};
+use crate::statement::{CopyHeader, CopyOptions};
+use crate::store::Store;
+
+/// The table of a `COPY … FROM`, and the columns of the fields.
+#[derive(Clone, Debug)]
+pub struct CopyTarget {
+    /// It has the table.
+    configuration: Arc<Configuration>,
+    table: TableId,
+    /// For each field, its column.
+    columns: Vec<usize>,
+    /// A row of defaults.
+    defaults: Vec<Value>,
+    options: CopyOptions,
+}
+
+/// The reason why the fields of a line are no row, and where in the line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CopyFault {
+    /// The error.
+    pub error: SqlError,
+    /// The column and its field, if the error is about one.
+    pub column: Option<Box<(String, String)>>,
+}
+
+impl From<SqlError> for CopyFault {
+    fn from(error: SqlError) -> CopyFault {
+        CopyFault {
+            error,
+            column: None,
+        }
+    }
+}
+
+impl CopyTarget {
+    /// Finds the table and its columns. Asks the coordinator for the newest configuration if the
+    /// table is unknown.
+    ///
+    /// # Errors
+    /// The table or a column does not exist, or a column is named twice.
+    pub async fn find<S: Store>(
+        store: &S,
+        table: &str,
+        names: Option<&[String]>,
+        options: &CopyOptions,
+    ) -> Result<CopyTarget, SqlError> {
+        let configuration = known_table(store, table).await?;
+        let found = configuration.table_named(table);
+        let found = found.expect("it was looked for");
+        let schema = &found.schema;
+        let find = |name: &String| {
+            let column = schema.column_index(name);
+            column.ok_or_else(|| unknown_column(schema, name))
+        };
+        let columns: Vec<usize> = match names {
+            None => (0..schema.columns.len()).collect(),
+            Some(names) => names.iter().map(find).collect::<Result<_, _>>()?,
+        };
+        if let Some(twice) = (1..columns.len()).find(|it| columns[..*it].contains(&columns[*it])) {
+            let name = &schema.columns[columns[twice]].name;
+            return Err(SqlError::with_state(
+                sqlstate::DUPLICATE_COLUMN,
+                format!("column {name} is named twice: name it once"),
+            ));
+        }
+        for forced in [&options.force_null, &options.force_not_null] {
+            for name in forced.names() {
+                if !columns.contains(&find(name)?) {
+                    return Err(SqlError::with_state(
+                        sqlstate::INVALID_REFERENCE,
+                        format!("column {name} is forced, and is none of the columns of the COPY"),
+                    ));
+                }
+            }
+        }
+        let count = schema.columns.len();
+        let defaults = (0..count).map(|it| default_value(found, it)).collect();
+        Ok(CopyTarget {
+            table: found.id,
+            columns,
+            defaults,
+            options: options.clone(),
+            configuration,
+        })
+    }
+
+    /// Returns the table's number and name.
+    pub fn table(&self) -> (TableId, &str) {
+        (self.table, &self.placed().schema.name)
+    }
+
+    /// Returns the number of the fields of a line.
+    pub fn fields(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Returns whether each row is an operation of its own, because an index is dense.
+    pub fn is_row_by_row(&self) -> bool {
+        has_dense(&self.placed().schema)
+    }
+
+    fn placed(&self) -> &PlacedTable {
+        let table = self.configuration.table(self.table);
+        table.expect("the configuration has the table")
+    }
+
+    fn name(&self, field: usize) -> &str {
+        &self.placed().schema.columns[self.columns[field]].name
+    }
+
+    /// Checks the first line, if it has the names of columns.
+    ///
+    /// # Errors
+    /// It has other names, and the options want those of the columns.
+    pub fn check_header(&self, fields: &[Option<String>]) -> Result<(), SqlError> {
+        if self.options.header != CopyHeader::Match {
+            return Ok(());
+        }
+        let bad = |text: String| Err(SqlError::with_state(sqlstate::BAD_COPY, text));
+        if fields.len() != self.fields() {
+            return bad(format!(
+                "wrong number of fields in header line: got {}, expected {}",
+                fields.len(),
+                self.fields()
+            ));
+        }
+        for (position, field) in fields.iter().enumerate() {
+            let expected = self.name(position);
+            if field.as_deref() != Some(expected) {
+                let found = field.as_deref().unwrap_or(&self.options.null);
+                return bad(format!(
+                    "column name mismatch in header line field {}: got \"{found}\", expected \
+                     \"{expected}\"",
+                    position + 1
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the insertion of the row of a line.
+    ///
+    /// # Errors
+    /// The line has another number of fields, a field is no value of its column, or the row is
+    /// none of the table.
+    pub fn mutation(&self, fields: Vec<Option<String>>) -> Result<Mutation, CopyFault> {
+        if fields.len() > self.fields() {
+            let text = "extra data after last expected column";
+            return Err(SqlError::with_state(sqlstate::BAD_COPY, text).into());
+        }
+        let mut values = self.defaults.clone();
+        let mut fields = fields.into_iter();
+        for (position, column) in self.columns.iter().enumerate() {
+            let Some(field) = fields.next() else {
+                let text = format!("missing data for column \"{}\"", self.name(position));
+                return Err(SqlError::with_state(sqlstate::BAD_COPY, text).into());
+            };
+            let name = self.name(position);
+            let field = match field {
+                None if self.options.force_not_null.contains(name) => {
+                    Some(self.options.null.clone())
+                }
+                Some(text)
+                    if self.options.force_null.contains(name) && text == self.options.null =>
+                {
+                    None
+                }
+                field => field,
+            };
+            values[*column] = match field {
+                None => Value::Null,
+                Some(text) => {
+                    let column_type = self.placed().schema.columns[*column].column_type;
+                    let value = Value::parse(column_type, &text);
+                    value.map_err(|error| CopyFault {
+                        error: SqlError::Literal {
+                            place: format!("column {name}"),
+                            error,
+                        },
+                        column: Some(Box::new((name.to_owned(), text))),
+                    })?
+                }
+            };
+        }
+        let (pk, row) = encode(self.placed(), &values, 1)?;
+        Ok(Mutation {
+            pk: Bytes(pk),
+            action: Action::Insert { row: Bytes(row) },
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! Writes rows as lines of a `COPY`.
+
+use placement::Value;
+
+use crate::statement::{CopyFormat, CopyHeader, CopyOptions};
+
+/// Writes the rows of a result.
+#[derive(Debug)]
+pub struct CopyWriter {
+    options: CopyOptions,
+    /// The names of the columns, and whether their fields are always quoted.
+    columns: Vec<(String, bool)>,
+}
+
+impl CopyWriter {
+    /// Returns a writer of rows with these columns.
+    pub fn new(options: &CopyOptions, columns: impl Iterator<Item = String>) -> CopyWriter {
+        let columns = columns.map(|name| {
+            let is_quoted = options.force_quote.contains(&name);
+            (name, is_quoted)
+        });
+        CopyWriter {
+            columns: columns.collect(),
+            options: options.clone(),
+        }
+    }
+
+    /// Appends the line with the names of the columns, if the options want it. Returns whether they
+    /// do.
+    pub fn header(&self, out: &mut Vec<u8>) -> bool {
+        if self.options.header == CopyHeader::No {
+            return false;
+        }
+        for (position, (name, _)) in self.columns.iter().enumerate() {
+            self.delimit(position, out);
+            self.field(name, false, out);
+        }
+        out.push(b'\n');
+        true
+    }
+
+    /// Appends the line of a row, which has a value for each column.
+    pub fn row(&self, row: &[Value], out: &mut Vec<u8>) {
+        for (position, (value, (_, is_quoted))) in row.iter().zip(&self.columns).enumerate() {
+            self.delimit(position, out);
+            match value {
+                Value::Null => out.extend_from_slice(self.options.null.as_bytes()),
+                Value::Text(text) => self.field(text, *is_quoted, out),
+                value => self.field(&value.to_string(), *is_quoted, out),
+            }
+        }
+        out.push(b'\n');
+    }
+
+    fn delimit(&self, position: usize, out: &mut Vec<u8>) {
+        if position > 0 {
+            out.push(self.options.delimiter);
+        }
+    }
+
+    fn field(&self, text: &str, is_quoted: bool, out: &mut Vec<u8>) {
+        match self.options.format {
+            CopyFormat::Text => self.escaped(text, out),
+            CopyFormat::Csv if is_quoted || self.needs_quotes(text) => {
+                let CopyOptions { quote, escape, .. } = self.options;
+                out.push(quote);
+                for byte in text.bytes() {
+                    if byte == quote || byte == escape {
+                        out.push(escape);
+                    }
+                    out.push(byte);
+                }
+                out.push(quote);
+            }
+            CopyFormat::Csv => out.extend_from_slice(text.as_bytes()),
+        }
+    }
+
+    fn escaped(&self, text: &str, out: &mut Vec<u8>) {
+        for byte in text.bytes() {
+            let letter = match byte {
+                8 => b'b',
+                12 => b'f',
+                b'\n' => b'n',
+                b'\r' => b'r',
+                b'\t' => b't',
+                11 => b'v',
+                b'\\' => b'\\',
+                byte if byte == self.options.delimiter => byte,
+                byte => {
+                    out.push(byte);
+                    continue;
+                }
+            };
+            out.extend_from_slice(&[b'\\', letter]);
+        }
+    }
+
+    fn needs_quotes(&self, text: &str) -> bool {
+        let CopyOptions {
+            delimiter, quote, ..
+        } = self.options;
+        let is_special =
+            |byte: u8| byte == delimiter || byte == quote || matches!(byte, b'\n' | b'\r');
+        // A line of nothing but the end marker would end the input.
+        text == self.options.null
+            || (self.columns.len() == 1 && text == "\\.")
+            || text.bytes().any(is_special)
+    }
+}
