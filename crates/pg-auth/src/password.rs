@@ -7,9 +7,9 @@
 //! any --another message, or a wrong one--> Over
 //! ```
 //!
-//! Invariants: the machine holds no bytes of the client. A message that is longer than 65,535 bytes,
-//! or no password, is refused as soon as its head has arrived. Whether a user exists shows neither
-//! in an answer nor in its time.
+//! Invariants: the machine holds no bytes of the client. A message that is longer than 65,535
+//! bytes, or no password, is refused as soon as its head has arrived. Whether a user exists shows
+//! neither in an answer nor in its time.
 
 use bytes::{Buf, BytesMut};
 use pg_wire::framing::HEADER_LEN;
