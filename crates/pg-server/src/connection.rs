@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use pg_auth::admission::{ClientAuthentication, ClientOrigin};
+use pg_auth::admission::{ClientAdmission, ClientAuthentication, ClientOrigin};
 use pg_auth::password::{INVALID_AUTHORIZATION, LoginProgress};
 use pg_wire::report::{Report, Severity};
 use pg_wire::startup::{self, StartupPacket};
@@ -18,7 +18,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
-use crate::context::{LoginNote, LoginOutcome, ServerContext, SqlAdmission};
+use crate::context::{LoginNote, LoginOutcome, ServerContext};
 use crate::errors::{PROTOCOL_VIOLATION, SHUTDOWN, TOO_MANY_CONNECTIONS};
 use crate::output::ClientOutput;
 use crate::protocol::{ClientProtocol, Received};
@@ -86,7 +86,7 @@ impl Connection {
     async fn log_in<S: Store + Clone>(
         mut self,
         context: &ServerContext<S>,
-        admission: &SqlAdmission,
+        admission: &ClientAdmission,
     ) -> io::Result<(Connection, Option<ClientEntrance>)> {
         loop {
             match self.protocol.next(&mut self.input) {
@@ -95,7 +95,7 @@ impl Connection {
                         return Ok((self, None));
                     }
                 }
-                Received::TlsRequest => match &admission.clients.tls {
+                Received::TlsRequest => match &admission.tls {
                     Some(_) if !self.input.is_empty() => {
                         // They may be an attacker's: CVE-2021-23222.
                         let text = "received unencrypted data after SSL request";
@@ -155,7 +155,7 @@ impl Connection {
         &mut self,
         startup: &StartupPacket,
         context: &ServerContext<S>,
-        admission: &SqlAdmission,
+        admission: &ClientAdmission,
     ) -> io::Result<Result<(), Report>> {
         let user = startup.parameter("user").unwrap_or_default();
         let from = self.from;
@@ -171,13 +171,11 @@ impl Connection {
         }
         let begun = match self.out.stream() {
             Either::Left(_) if needs_tls(from, admission) => Err(unencrypted(user)),
-            Either::Left(_) => admission.clients.begin(user, ClientOrigin::Plain),
+            Either::Left(_) => admission.begin(user, ClientOrigin::Plain),
             Either::Right(tls) => {
                 let certificates = tls.get_ref().1.peer_certificates();
                 let first = certificates.and_then(<[_]>::first);
-                admission
-                    .clients
-                    .begin(user, ClientOrigin::Encrypted(first))
+                admission.begin(user, ClientOrigin::Encrypted(first))
             }
         };
         let login = match begun {
@@ -188,10 +186,7 @@ impl Connection {
             }
         };
         let Some(mut login) = login else {
-            if matches!(
-                admission.clients.authentication,
-                ClientAuthentication::Scram(_)
-            ) {
+            if matches!(admission.authentication, ClientAuthentication::Scram(_)) {
                 note(LoginOutcome::ByCertificate);
             }
             return Ok(Ok(()));
@@ -312,8 +307,8 @@ impl Connection {
 }
 
 /// Returns whether a client at this address must use TLS.
-fn needs_tls(from: IpAddr, admission: &SqlAdmission) -> bool {
-    !from.to_canonical().is_loopback() && !admission.allows_plain
+fn needs_tls(from: IpAddr, admission: &ClientAdmission) -> bool {
+    !from.to_canonical().is_loopback() && admission.tls.is_some()
 }
 
 /// Returns the error for a client of another machine whose connection is not encrypted.
@@ -332,12 +327,21 @@ fn too_many(connections: usize) -> Report {
 
 #[cfg(test)]
 mod tests {
-    use pg_auth::admission::ClientAdmission;
+    use pg_auth::identity;
 
     use super::*;
 
     #[test]
-    fn only_clients_of_this_machine_need_no_tls() {
+    fn clients_of_other_machines_need_tls_where_there_is_a_certificate() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = rcgen::generate_simple_self_signed(["localhost".to_string()]).unwrap();
+        let files = [
+            folder.path().join("chain.pem"),
+            folder.path().join("key.pem"),
+        ];
+        std::fs::write(&files[0], made.cert.pem()).unwrap();
+        std::fs::write(&files[1], made.signing_key.serialize_pem()).unwrap();
+        let mut admission = ClientAdmission::open();
         for (from, is_near) in [
             ("127.0.0.1", true),
             ("127.8.9.1", true),
@@ -349,15 +353,10 @@ mod tests {
             ("::ffff:10.0.0.1", false),
         ] {
             let from = from.parse().unwrap();
-            for allows_plain in [false, true] {
-                let clients = ClientAdmission::open();
-                let admission = SqlAdmission {
-                    clients,
-                    allows_plain,
-                };
-                let expected = !is_near && !allows_plain;
-                assert_eq!(needs_tls(from, &admission), expected, "{from}");
-            }
+            admission.tls = None;
+            assert!(!needs_tls(from, &admission), "{from}");
+            admission.tls = Some(identity::identity(&files[0], &files[1], None).unwrap());
+            assert_eq!(needs_tls(from, &admission), !is_near, "{from}");
         }
     }
 }

@@ -10,15 +10,6 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::cancel::SessionCancels;
 
-/// The rules for logins.
-#[derive(Debug)]
-pub struct SqlAdmission {
-    /// The users that may log in, and how.
-    pub clients: ClientAdmission,
-    /// Whether clients of other machines may connect without TLS.
-    pub allows_plain: bool,
-}
-
 /// The end of a login, for the operator's log.
 #[derive(Debug)]
 pub struct LoginNote<'a> {
@@ -70,7 +61,7 @@ pub struct ServerContext<S> {
     /// The limits.
     pub limits: ServerLimits,
     /// The rules for logins. A change applies to later clients.
-    pub admission: watch::Receiver<Arc<SqlAdmission>>,
+    pub admission: watch::Receiver<Arc<ClientAdmission>>,
     /// Where logins are noted.
     pub journal: LoginJournal,
     /// The version of this program.

@@ -33,7 +33,7 @@ mod settings;
 mod statement;
 mod types;
 
-pub use context::{LoginJournal, LoginNote, LoginOutcome, ServerLimits, SqlAdmission};
+pub use context::{LoginJournal, LoginNote, LoginOutcome, ServerLimits};
 pub use protocol::MESSAGE_LEN_MAX;
 pub use server::SqlServer;
 pub use session::{HELD_BYTES_MAX, PORTALS_MAX, STATEMENT_LEN_MAX, STATEMENTS_MAX};

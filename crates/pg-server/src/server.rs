@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pg_auth::admission::ClientAdmission;
 use sql::Store;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
@@ -10,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::cancel::SessionCancels;
 use crate::connection;
-use crate::context::{LoginJournal, ServerContext, ServerLimits, SqlAdmission};
+use crate::context::{LoginJournal, ServerContext, ServerLimits};
 
 /// The most sockets beyond the clients that have logged in: for logins, and for requests to cancel.
 const SOCKETS_BESIDE: usize = 100;
@@ -28,7 +29,7 @@ impl<S: Store + Clone + Send + Sync + 'static> SqlServer<S> {
     pub fn new(
         store: S,
         limits: ServerLimits,
-        admission: watch::Receiver<Arc<SqlAdmission>>,
+        admission: watch::Receiver<Arc<ClientAdmission>>,
         journal: LoginJournal,
         release: &str,
     ) -> SqlServer<S> {

@@ -9,8 +9,8 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use client::{Client, ConnectOptions};
-use pg_auth::admission::{CertificateUse, ClientAuthentication};
-use pg_server::{LoginNote, LoginOutcome, ServerLimits, SqlAdmission, SqlServer};
+use pg_auth::admission::{CertificateUse, ClientAdmission, ClientAuthentication};
+use pg_server::{LoginNote, LoginOutcome, ServerLimits, SqlServer};
 use replex::failure::CommandFailure;
 use server::journal::{JournalLevel, line};
 use tokio::signal::unix::{SignalKind, signal};
@@ -37,8 +37,7 @@ pub struct SqlListener {
     listener: TcpListener,
     address: SocketAddr,
     login: LoginArguments,
-    policy: NetworkPolicy,
-    admission: SqlAdmission,
+    admission: ClientAdmission,
 }
 
 /// A server of SQL. Dropping it disconnects its clients.
@@ -63,7 +62,7 @@ impl SqlListener {
         {
             check_is_protected(address, login, option).map_err(CommandFailure::Usage)?;
         }
-        let admission = admission(login, policy).map_err(CommandFailure::Usage)?;
+        let admission = admission(login).map_err(CommandFailure::Usage)?;
         let listener = TcpListener::bind(address).map_err(|error| match error.kind() {
             ErrorKind::AddrInUse => CommandFailure::Failed(format!(
                 "another process listens at {address}: end it, or choose another port, as in \
@@ -81,7 +80,6 @@ impl SqlListener {
             listener,
             address,
             login: login.clone(),
-            policy,
             admission,
         })
     }
@@ -122,7 +120,7 @@ impl SqlListener {
             let server = SqlServer::new(store, limits, admission, note_login, release);
             tokio::select! {
                 () = server.run(listener, stopped) => {}
-                () = reload_on_hangup(&self.login, self.policy, &rules) => {}
+                () = reload_on_hangup(&self.login, &rules) => {}
             }
         };
         let thread = Builder::new().name("sql".into());
@@ -178,7 +176,7 @@ fn has_login(login: &LoginArguments) -> bool {
 }
 
 /// Returns the rules for logins. Reads their files. The error is for people.
-fn admission(login: &LoginArguments, policy: NetworkPolicy) -> Result<SqlAdmission, String> {
+fn admission(login: &LoginArguments) -> Result<ClientAdmission, String> {
     if login.certificates() == CertificateUse::Required && login.users.is_none() {
         return Err(
             "--tls-client-auth verify-full asks each client for a password, too: give --users FILE, \
@@ -191,24 +189,17 @@ fn admission(login: &LoginArguments, policy: NetworkPolicy) -> Result<SqlAdmissi
         true => ClientAuthentication::Scram(users),
         false => ClientAuthentication::Trust(users),
     };
-    Ok(SqlAdmission {
-        clients: login.admission(authentication)?,
-        allows_plain: policy == NetworkPolicy::Allowed,
-    })
+    login.admission(authentication)
 }
 
 /// Reads the files of users and certificates again whenever SIGHUP comes. If one is damaged, the
 /// rules stay as they are.
-async fn reload_on_hangup(
-    login: &LoginArguments,
-    policy: NetworkPolicy,
-    rules: &watch::Sender<Arc<SqlAdmission>>,
-) {
+async fn reload_on_hangup(login: &LoginArguments, rules: &watch::Sender<Arc<ClientAdmission>>) {
     let Ok(mut hangup) = signal(SignalKind::hangup()) else {
         return std::future::pending().await;
     };
     while hangup.recv().await.is_some() {
-        match admission(login, policy) {
+        match admission(login) {
             Ok(read) => {
                 rules.send_replace(Arc::new(read));
                 line(JournalLevel::Info, "logins_reloaded", &[]);
