@@ -323,12 +323,10 @@ fn what_would_leave_the_network_unprotected_is_refused() {
     }
 }
 
-/// Sends bytes, and returns all that the store answers until it closes the connection.
-fn answers(address: SocketAddr, parts: &[&[u8]]) -> Vec<u8> {
+/// Sends bytes at once, and returns all that the store answers until it closes the connection.
+fn answers(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut socket = TcpStream::connect(address).unwrap();
-    for part in parts {
-        socket.write_all(part).unwrap();
-    }
+    socket.write_all(bytes).unwrap();
     let mut answer = Vec::new();
     // The store may close before it has read everything.
     let _ = socket.read_to_end(&mut answer);
@@ -366,7 +364,7 @@ async fn clients_that_break_the_rules_of_a_login_are_refused() {
             // Without a user the login goes on to its end: a wrong password.
             parts.push(b"X\0\0\0\x04");
         }
-        let answer = answers(started.sql(), &parts);
+        let answer = answers(started.sql(), &parts.concat());
         let text = String::from_utf8_lossy(&answer);
         assert!(answer.starts_with(begins), "{parts:?}: {text:?}");
         assert!(text.contains(contains), "{parts:?}: {text:?}");
