@@ -23,7 +23,7 @@ use crate::users::UserSecrets;
 /// SQLSTATE: the client is not the user that it names.
 pub const INVALID_AUTHORIZATION: &str = "28000";
 /// SQLSTATE: the password is wrong.
-pub const INVALID_PASSWORD: &str = "28P01";
+const INVALID_PASSWORD: &str = "28P01";
 /// SQLSTATE: the client does not follow the protocol.
 const PROTOCOL_VIOLATION: &str = "08P01";
 /// The longest message of a client that logs in, in bytes (`PG_MAX_AUTH_TOKEN_LENGTH`).

@@ -10,6 +10,8 @@ use pg_wire::report::{Report, ReportObject, Severity};
 
 /// SQLSTATE: the client does not follow the protocol.
 pub const PROTOCOL_VIOLATION: &str = "08P01";
+/// SQLSTATE: the statement changes rows in a transaction that only reads.
+pub const READ_ONLY: &str = "25006";
 /// SQLSTATE: a feature is not supported.
 pub const NOT_SUPPORTED: &str = "0A000";
 /// SQLSTATE: a message or a statement exceeds a limit of the server.
@@ -212,7 +214,7 @@ pub fn report(fault: &SqlError, text: &str, scope: StatementScope) -> Report {
         SqlError::Serialization { .. } => plain("40001"),
         SqlError::Transaction { fault, .. } => plain(match fault {
             TransactionFault::Failed => FAILED_TRANSACTION,
-            TransactionFault::ReadOnly => "25006",
+            TransactionFault::ReadOnly => READ_ONLY,
             TransactionFault::NotOpen => "25P01",
             TransactionFault::NoSavepoint => "3B001",
             TransactionFault::Open => "25001",

@@ -25,14 +25,12 @@ use super::run::Interruption;
 use super::string::StatementString;
 use super::{AnswerFailure, ClientSession, SessionFlow};
 use crate::errors::{
-    self, PROTOCOL_VIOLATION, QUERY_CANCELED, STATEMENT_UNKNOWN, StatementScope, error,
+    self, PROTOCOL_VIOLATION, QUERY_CANCELED, READ_ONLY, STATEMENT_UNKNOWN, StatementScope, error,
 };
 use crate::output::ClientOutput;
 
 /// SQLSTATE: a warning.
 const WARNING: &str = "01000";
-/// SQLSTATE: the statement changes rows in a transaction that only reads.
-const READ_ONLY: &str = "25006";
 
 /// A COPY whose data the client sends.
 #[derive(Debug)]

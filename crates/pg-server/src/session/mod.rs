@@ -22,6 +22,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use pg_auth::password::INVALID_AUTHORIZATION;
 use pg_wire::backend;
 use pg_wire::frontend::ClientMessage;
 use pg_wire::message::write_ready;
@@ -122,7 +123,7 @@ impl<S: Store> ClientSession<S> {
         let user = startup.parameter("user").unwrap_or_default();
         if user.is_empty() {
             let text = "no PostgreSQL user name specified in startup packet";
-            return Err(Report::new(Severity::Fatal, "28000", text));
+            return Err(Report::new(Severity::Fatal, INVALID_AUTHORIZATION, text));
         }
         let replication = startup.parameter("replication").unwrap_or("off");
         if !matches!(replication, "off" | "false" | "no" | "0") {
