@@ -14,7 +14,7 @@ use protocol::identity::{
     ClockReading, CoreId, Epoch, FinishedLine, Incarnation, Position, TableId, Version,
 };
 use protocol::message::{PeerHeader, PeerMessage};
-use protocol::operation::{Decision, Prepare, RequestResult, Vote};
+use protocol::operation::{Decision, OldRow, Prepare, RequestResult, Vote};
 use protocol::record::{PartitionStart, Record};
 
 use inserts::partition;
@@ -298,12 +298,74 @@ fn an_operation_that_was_open_at_a_checkpoint_is_settled_after_it() {
     assert!(has_row(&tables), "the finished operation has no effect");
 }
 
-// `cargo xtask mutants` runs it alone: the bug is planted for the whole process.
+/// Seed 741745: a core has voted on the insert of two rows, of which the second one's head is ahead,
+/// and then on the deletion of the first row. After a restart it learns the outcome of the deletion
+/// first. The insert must not bring the row back.
+#[test]
+fn the_versions_of_other_rows_do_not_order_two_operations() {
+    let mut both = insert(1, 5, Vote::Yes);
+    let columns = &configuration().tables[0].schema.columns;
+    let row = encode_row(columns, &[Value::Int64(2), Value::Int64(8)]);
+    let mut second_row = both.changes[0].clone();
+    second_row.pk = Bytes(encode_key([Value::Int64(2).as_ref()]));
+    second_row.version = Version(20);
+    second_row.new = Some(Bytes(row.expect("the values are of the columns")));
+    both.changes.push(second_row);
+    let mut deletion = insert(2, 10, Vote::Yes);
+    let change = &mut deletion.changes[0];
+    let row = change.new.take().expect("it was an insert");
+    change.old = OldRow::Keys {
+        version: Version(5),
+        row,
+    };
+
+    let (mut tables, mut output) = (MemoryTables::new(), CoreOutput::default());
+    let mut machine = second(Arc::new(three_copies()));
+    let log = [prepared(&both), prepared(&deletion)];
+    replay(&mut machine, &mut tables, &log);
+    let started = machine.start(
+        ClockReading::default(),
+        Position(3),
+        &mut tables,
+        &mut output,
+    );
+    started.expect("tables in memory do not fail");
+    let mut ends = ends(&output);
+    for (_, end) in &mut ends {
+        if let PeerMessage::RecoverEnd { finished_below, .. } = end {
+            finished_below.sequence = 1;
+        }
+    }
+    receive(&mut machine, &mut tables, ends);
+    for prepare in [&deletion, &both] {
+        let decision = PeerMessage::Decision {
+            operation: prepare.operation,
+            to: partition(1),
+            decision: Decision::Commit,
+            settled: true,
+        };
+        receive(&mut machine, &mut tables, vec![(core(3), decision)]);
+    }
+    assert_eq!(tables.entries_about(partition(1).rows_table()), 1);
+}
+
+// `cargo xtask mutants` runs it alone: the bugs are planted for the whole process.
 #[cfg(feature = "planted")]
 #[test]
-fn the_planted_bug_is_noticed() {
+fn the_planted_bugs_are_noticed() {
     use protocol::planted::{Bug, select};
-    select(Some(Bug::ReplayedLineSettles));
-    let test = an_operation_that_was_open_at_a_checkpoint_is_settled_after_it;
-    assert!(std::panic::catch_unwind(test).is_err());
+    let tests: [(Bug, fn()); 2] = [
+        (
+            Bug::ReplayedLineSettles,
+            an_operation_that_was_open_at_a_checkpoint_is_settled_after_it,
+        ),
+        (
+            Bug::WholeOperationsCompared,
+            the_versions_of_other_rows_do_not_order_two_operations,
+        ),
+    ];
+    for (bug, test) in tests {
+        select(Some(bug));
+        assert!(std::panic::catch_unwind(test).is_err(), "{}", bug.name());
+    }
 }

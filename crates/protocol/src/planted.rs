@@ -95,6 +95,9 @@ bugs! {
     RecoverySkipped = "recovery-skipped", "R1";
     /// A restarted core applies its peers' reports in the order in which they arrive.
     AppliedAsReceived = "applied-as-received", "R6";
+    /// Operations that come back after a restart are settled in the order of their newest versions,
+    /// although these can be of different rows.
+    WholeOperationsCompared = "whole-operations-compared", "R6";
     /// An update that moves a row travels without the old coordinates.
     OldCoordinatesLost = "old-coordinates-lost", "R1";
     /// The decider decides before its own prepare is durable.

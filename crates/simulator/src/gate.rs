@@ -41,6 +41,7 @@ fn found_by_tests(bug: Bug) -> bool {
             | Bug::SnapshotDoesNotWait
             | Bug::SupersededIsRead
             | Bug::UnchangedEntryLeftOut
+            | Bug::WholeOperationsCompared
     )
 }
 

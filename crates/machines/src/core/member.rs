@@ -1,10 +1,12 @@
 //! The state of one operation at one partition of its chain.
 
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use placement::Durability;
+use protocol::codec::Bytes;
 use protocol::identity::{
     ClockReading, CoreId, Epoch, FinishedLine, OperationId, PartitionId, Position, Version,
 };
@@ -428,9 +430,20 @@ impl Member {
         versions.min().unwrap_or_default()
     }
 
-    /// Returns the highest version of the operation's changes.
-    pub fn newest_version(&self) -> Version {
-        let versions = self.prepare.changes.iter().map(|change| change.version);
-        versions.max().unwrap_or_default()
+    /// Returns whether this operation has changed a row after the other one. Versions of different
+    /// rows say nothing about the order of their operations: they come from different heads (R6).
+    pub fn follows(&self, other: &Member) -> bool {
+        if planted::is(Bug::WholeOperationsCompared) {
+            let newest = |it: &Member| it.prepare.changes.iter().map(|it| it.version).max();
+            return newest(other) < newest(self);
+        }
+        let theirs = other.prepare.changes.iter();
+        let theirs: BTreeMap<&Bytes, Version> = theirs.map(|it| (&it.pk, it.version)).collect();
+        let mut ours = self.prepare.changes.iter();
+        ours.any(|it| {
+            theirs
+                .get(&it.pk)
+                .is_some_and(|version| *version < it.version)
+        })
     }
 }

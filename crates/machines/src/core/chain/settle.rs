@@ -88,16 +88,15 @@ impl CoreMachine {
         self.settle(key, step)
     }
 
-    /// Returns whether an operation with an earlier version on one of the same keys is unsettled:
-    /// both had been voted on before a restart, and come back in any order. An abort changes no
-    /// rows: it waits for no other operation, and a member that voted no holds no keys by whose
-    /// release it would be found.
+    /// Returns whether an operation that has changed one of the same rows before is unsettled: both
+    /// had been voted on before a restart, and come back in any order. An abort changes no rows: it
+    /// waits for no other operation, and a member that voted no holds no keys by whose release it
+    /// would be found.
     fn earlier_unsettled(&self, key: MemberKey) -> bool {
         let member = &self.members[&key];
         if matches!(member.decision(), Some(Decision::Abort(_))) {
             return false;
         }
-        let version = member.newest_version();
         let Some(partition) = self.partitions.get(&key.1) else {
             return false;
         };
@@ -107,12 +106,13 @@ impl CoreMachine {
             debug_assert!(member.held.iter().all(alone), "a commit holds its keys");
             return false;
         }
-        member.held.iter().any(|held| {
-            partition.locks.other_holders(held, key.0).any(|other| {
-                let other = self.members.get(&(other, key.1));
-                other.is_some_and(|it| !it.is_settled() && it.newest_version() < version)
-            })
-        })
+        let held = member.held.iter();
+        let others = held.flat_map(|held| partition.locks.other_holders(held, key.0));
+        let others: BTreeSet<OperationId> = others.collect();
+        let mut others = others
+            .iter()
+            .filter_map(|it| self.members.get(&(*it, key.1)));
+        others.any(|other| !other.is_settled() && member.follows(other))
     }
 
     /// Changes rows and completion records according to the decision, and marks the member settled.
@@ -238,9 +238,9 @@ impl CoreMachine {
     /// version behind, so that a late page does not restore them (R19, R22). The higher version
     /// wins, so replaying an old record over newer rows changes nothing.
     ///
-    /// In a place that is not whole only the end of an epoch changes rows, in the order of
-    /// versions. A row that is there may be of no operation. All keys leave their version behind,
-    /// for what the giver sends is older.
+    /// In a place that is not whole only the end of an epoch changes rows, in the order of each
+    /// row's versions. A row that is there may be of no operation. All keys leave their version
+    /// behind, for what the giver sends is older.
     pub(crate) fn write<T: Tables>(
         &self,
         key: MemberKey,

@@ -742,7 +742,8 @@ impl CoreMachine {
         sealed
     }
 
-    /// Settles the decided operations of these tables, in the order of versions, and forgets them.
+    /// Settles the decided operations of these tables, each after those that have changed one of its
+    /// rows before, and forgets them.
     pub(crate) fn settle_resolved<T: Tables>(
         &mut self,
         tables: &BTreeSet<TableId>,
@@ -767,10 +768,7 @@ impl CoreMachine {
         let members = self.members.iter().filter(|(key, _)| concerns(self, key));
         let members = members.filter(|(_, member)| !member.is_settled());
         let members = members.filter(|(_, member)| !others_too || member.decision().is_some());
-        let open = members.map(|(key, member)| (member.newest_version(), *key));
-        let mut open: Vec<_> = open.collect();
-        open.sort_unstable();
-        for (_, key) in open {
+        for key in members.map(|(key, _)| *key).collect::<Vec<MemberKey>>() {
             let member = &self.members[&key];
             assert!(
                 member.decision().is_some(),
@@ -783,6 +781,10 @@ impl CoreMachine {
         let ended = self.members.keys().filter(|key| concerns(self, key));
         for key in ended.copied().collect::<Vec<MemberKey>>() {
             let member = self.members.remove(&key).expect("it was just listed");
+            assert!(
+                member.is_settled(),
+                "what came before it is settled: {key:?}"
+            );
             if member.place == 0 && !member.is_transaction() {
                 self.end_operation(key.0);
             }

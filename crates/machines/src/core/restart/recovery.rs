@@ -36,8 +36,8 @@ use crate::core::table::TableInfo;
 pub(crate) struct RecoveryState {
     inquiry: Inquiry,
     /// Decisions received meanwhile, and whether they are settled. They are logged and applied when
-    /// all operations are known, in the order of versions: an earlier operation on the same row may
-    /// arrive last, and must not bring back what a later one has removed.
+    /// all operations are known: an earlier operation on the same row may arrive last, and must not
+    /// bring back what a later one has removed.
     decisions: BTreeMap<MemberKey, IncomingDecision>,
 }
 
@@ -444,16 +444,10 @@ impl CoreMachine {
             self.confirmations.owe(self.peers());
             self.confirmations.send_by(step.now.monotonic_us);
         }
-        let mut ordered: Vec<_> = recovered
-            .decisions
-            .into_iter()
-            .filter_map(|(key, decided)| {
-                Some((self.members.get(&key)?.newest_version(), key, decided))
-            })
-            .collect();
-        ordered.sort_unstable_by_key(|(version, key, _)| (*version, *key));
-        for (_, key, decided) in ordered {
-            self.on_decision(key, decided, step)?;
+        for (key, decided) in recovered.decisions {
+            if self.members.contains_key(&key) {
+                self.on_decision(key, decided, step)?;
+            }
         }
         // Operations that were reported as finished meanwhile could not be forgotten before they
         // were settled.

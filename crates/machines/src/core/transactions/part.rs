@@ -245,7 +245,7 @@ impl CoreMachine {
         from: CoreId,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
-        // It settles in the order of versions, once all operations are known again.
+        // It settles once all operations are known again, in the order of their rows.
         if self.recovers(key.1.table) {
             return Ok(());
         }
