@@ -566,7 +566,7 @@ impl Table {
     pub(crate) fn check_type(&self, column: usize, value: &Value) -> Result<(), Error> {
         let column = &self.schema().columns[column];
         match value.column_type() {
-            Some(found) if found != column.column_type => Err(Error::WrongType {
+            Some(found) if !column.column_type.shares_keys(found) => Err(Error::WrongType {
                 column: column.name.clone(),
                 expected: column.column_type,
                 found,

@@ -4,7 +4,7 @@
 
 use placement::{ColumnType, RowError, ValueError, check_violation_text};
 use protocol::expression::ExpressionError;
-use sql::{SqlError, StatementProgress, SyntaxError, TransactionFault};
+use sql::{SqlError, StatementProgress, SyntaxError, TransactionFault, sqlstate};
 
 use pg_wire::report::{Report, ReportObject, Severity};
 
@@ -91,6 +91,11 @@ pub fn out_of_range(text: &str) -> Report {
     error("22003", format!("value \"{shown}\" is out of range"))
 }
 
+/// Returns the error for a date beyond the range of its type.
+pub fn date_out_of_range() -> Report {
+    error("22008", "date out of range")
+}
+
 /// Returns the error for a timestamp beyond the range of its type.
 pub fn timestamp_out_of_range() -> Report {
     error("22008", "timestamp out of range")
@@ -101,10 +106,10 @@ pub fn invalid_value(fault: &ValueError) -> Report {
     let is_digit_or_sign = |it: char| it.is_ascii_digit() || matches!(it, '+' | '-');
     let text = fault.text.trim_ascii();
     let code = match fault.column_type {
-        ColumnType::Timestamp if text.starts_with(is_digit_or_sign) && has_date(text) => "22008",
-        ColumnType::Timestamp => "22007",
-        ColumnType::Int64 if is_whole(text) => "22003",
-        ColumnType::Float64 if text.starts_with(|it| is_digit_or_sign(it) || it == '.') => {
+        found if found.is_time() && text.starts_with(is_digit_or_sign) && has_date(text) => "22008",
+        found if found.is_time() => "22007",
+        found if found.is_integer() && is_whole(text) => "22003",
+        found if found.is_float() && text.starts_with(|it| is_digit_or_sign(it) || it == '.') => {
             match text.parse::<f64>() {
                 Ok(_) => "22003",
                 Err(_) => "22P02",
@@ -170,6 +175,7 @@ pub fn report(fault: &SqlError, text: &str, scope: StatementScope) -> Report {
             RowError::TooLong { .. } => plain(MESSAGE_TOO_LONG),
             RowError::ValueCount { .. } => plain(SYNTAX_ERROR),
             RowError::WrongType { .. } => plain("42804"),
+            RowError::TooManyCharacters { .. } => plain(sqlstate::TRUNCATION),
             RowError::Length | RowError::Newer | RowError::Malformed { .. } => plain("XX001"),
         },
         SqlError::Key { .. } => plain(MESSAGE_TOO_LONG),
@@ -236,6 +242,9 @@ fn of_expression(fault: &ExpressionError) -> &'static str {
         ExpressionError::NoExcluded => "42P01",
         ExpressionError::WrongTypes { .. } | ExpressionError::NotNumeric { .. } => "42883",
         ExpressionError::NotBoolean { .. } | ExpressionError::NotAssignable { .. } => "42804",
+        ExpressionError::NotCastable { .. } => sqlstate::CANNOT_CAST,
+        ExpressionError::NotOfType { .. } => "22P02",
+        ExpressionError::TooManyCharacters { .. } => sqlstate::TRUNCATION,
         ExpressionError::Overflow | ExpressionError::Underflow => "22003",
         ExpressionError::DivisionByZero => "22012",
         ExpressionError::PatternEnd => "22025",
@@ -253,9 +262,17 @@ fn of_refusal(message: &str) -> &'static str {
         ExpressionError::Underflow,
         ExpressionError::PatternEnd,
     ];
-    let mut faults = faults.iter();
+    let about_types = ColumnType::ALL.iter().flat_map(|column_type| {
+        let column_type = *column_type;
+        [ExpressionError::NotOfType { column_type }]
+    });
+    let mut faults = faults.into_iter().chain(about_types);
     let fault = faults.find(|fault| message.contains(&fault.to_string()));
-    fault.map_or("22000", of_expression)
+    match fault {
+        Some(fault) => of_expression(&fault),
+        None if message.contains("is too long for the type") => sqlstate::TRUNCATION,
+        None => "22000",
+    }
 }
 
 fn error_of_null(table: &str, column: &str) -> Report {

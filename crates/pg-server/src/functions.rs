@@ -17,7 +17,7 @@ const FUNCTIONS: &[(&str, ColumnType)] = &[
     ("current_setting", ColumnType::Text),
     ("current_user", ColumnType::Text),
     ("pg_advisory_unlock_all", ColumnType::Text),
-    ("pg_backend_pid", ColumnType::Int64),
+    ("pg_backend_pid", ColumnType::Int32),
     ("pg_is_in_recovery", ColumnType::Bool),
     ("session_user", ColumnType::Text),
     ("set_config", ColumnType::Text),
@@ -94,7 +94,7 @@ impl FunctionCalls<'_> {
                 text(&self.identity.user)
             }
             ("current_schema", []) => text("public"),
-            ("pg_backend_pid", []) => Ok(Value::Int64(self.identity.process.into())),
+            ("pg_backend_pid", []) => Ok(Value::Int32(self.identity.process.cast_signed())),
             ("pg_is_in_recovery", []) => Ok(Value::Bool(false)),
             // There are no advisory locks. PostgreSQL's function returns nothing, as an empty text.
             ("pg_advisory_unlock_all", []) => text(""),

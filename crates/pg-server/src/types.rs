@@ -1,10 +1,10 @@
 //! PostgreSQL's numbers of the store's types, and their values as text and in binary.
 //!
-//! A client may declare a parameter with a type that the store does not have, such as `integer`.
-//! Its value is converted to the store's type that holds all values of it; other types are refused.
+//! A client may declare a parameter as `numeric`, which the store does not have. Its value is
+//! converted to a bigint or a double; other types that the store does not have are refused.
 
 use bytes::{BufMut, BytesMut};
-use placement::{ColumnType, Value};
+use placement::{ColumnType, DATES, Value};
 
 use pg_wire::frontend::WireFormat;
 use pg_wire::report::{Report, Severity};
@@ -13,7 +13,8 @@ use crate::errors::{self, NOT_SUPPORTED};
 
 /// Microseconds from 1970, where the store's timestamps begin, to 2000, where PostgreSQL's do.
 const EPOCH_2000_US: i64 = 946_684_800_000_000;
-const DAY_US: i64 = 86_400_000_000;
+/// Days from 1970 to 2000.
+const EPOCH_2000_DAYS: i32 = 10_957;
 /// The range of PostgreSQL's timestamps in binary: microseconds since 2000.
 const TIMESTAMP_MIN_US: i64 = -211_813_488_000_000_000;
 const TIMESTAMP_END_US: i64 = 9_223_371_331_200_000_000;
@@ -23,16 +24,8 @@ const TIMESTAMP_END_US: i64 = 9_223_371_331_200_000_000;
 pub enum DeclaredType {
     /// A type of the store.
     Stored(ColumnType),
-    /// An integer of this many bytes.
-    Integer(usize),
-    /// `real`.
-    Real,
     /// `numeric`.
     Numeric,
-    /// `timestamp with time zone`.
-    ZonedTimestamp,
-    /// `date`.
-    Date,
 }
 
 /// The OIDs of the types that a client may declare.
@@ -41,16 +34,16 @@ const DECLARED: &[(u32, DeclaredType)] = &[
     (17, DeclaredType::Stored(ColumnType::Bytes)),
     (19, DeclaredType::Stored(ColumnType::Text)),
     (20, DeclaredType::Stored(ColumnType::Int64)),
-    (21, DeclaredType::Integer(2)),
-    (23, DeclaredType::Integer(4)),
+    (21, DeclaredType::Stored(ColumnType::Int16)),
+    (23, DeclaredType::Stored(ColumnType::Int32)),
     (25, DeclaredType::Stored(ColumnType::Text)),
-    (700, DeclaredType::Real),
+    (700, DeclaredType::Stored(ColumnType::Float32)),
     (701, DeclaredType::Stored(ColumnType::Float64)),
     (1042, DeclaredType::Stored(ColumnType::Text)),
     (1043, DeclaredType::Stored(ColumnType::Text)),
-    (1082, DeclaredType::Date),
+    (1082, DeclaredType::Stored(ColumnType::Date)),
     (1114, DeclaredType::Stored(ColumnType::Timestamp)),
-    (1184, DeclaredType::ZonedTimestamp),
+    (1184, DeclaredType::Stored(ColumnType::TimestampTz)),
     (1700, DeclaredType::Numeric),
     (2950, DeclaredType::Stored(ColumnType::Uuid)),
 ];
@@ -64,9 +57,16 @@ pub fn oid(column_type: Option<ColumnType>) -> u32 {
         Some(ColumnType::Bool) => 16,
         Some(ColumnType::Bytes) => 17,
         Some(ColumnType::Int64) => 20,
+        Some(ColumnType::Int16) => 21,
+        Some(ColumnType::Int32) => 23,
         Some(ColumnType::Text) | None => 25,
+        Some(ColumnType::Float32) => 700,
         Some(ColumnType::Float64) => 701,
+        Some(ColumnType::Char(_)) => 1042,
+        Some(ColumnType::Varchar(_)) => 1043,
+        Some(ColumnType::Date) => 1082,
         Some(ColumnType::Timestamp) => 1114,
+        Some(ColumnType::TimestampTz) => 1184,
         Some(ColumnType::Uuid) => 2950,
     }
 }
@@ -75,9 +75,30 @@ pub fn oid(column_type: Option<ColumnType>) -> u32 {
 pub fn length(column_type: Option<ColumnType>) -> i16 {
     match column_type {
         Some(ColumnType::Bool) => 1,
-        Some(ColumnType::Int64 | ColumnType::Float64 | ColumnType::Timestamp) => 8,
+        Some(ColumnType::Int16) => 2,
+        Some(ColumnType::Int32 | ColumnType::Float32 | ColumnType::Date) => 4,
+        Some(
+            ColumnType::Int64
+            | ColumnType::Float64
+            | ColumnType::Timestamp
+            | ColumnType::TimestampTz,
+        ) => 8,
         Some(ColumnType::Uuid) => 16,
-        Some(ColumnType::Text | ColumnType::Bytes) | None => -1,
+        Some(
+            ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) | ColumnType::Bytes,
+        )
+        | None => -1,
+    }
+}
+
+/// Returns what a type's values are limited to, as PostgreSQL writes it: the length of a text and
+/// four; -1 if they are not limited.
+pub fn modifier(column_type: Option<ColumnType>) -> i32 {
+    match column_type {
+        Some(ColumnType::Varchar(length) | ColumnType::Char(length)) => {
+            i32::try_from(length).map_or(-1, |length| length.saturating_add(4))
+        }
+        _ => -1,
     }
 }
 
@@ -111,9 +132,6 @@ impl DeclaredType {
     pub fn column_type(self) -> Option<ColumnType> {
         match self {
             DeclaredType::Stored(column_type) => Some(column_type),
-            DeclaredType::Integer(_) => Some(ColumnType::Int64),
-            DeclaredType::Real => Some(ColumnType::Float64),
-            DeclaredType::ZonedTimestamp | DeclaredType::Date => Some(ColumnType::Timestamp),
             DeclaredType::Numeric => None,
         }
     }
@@ -133,9 +151,7 @@ impl DeclaredType {
                 self.of_text(text)
             }
             WireFormat::Binary => match self.of_binary(bytes) {
-                None if self == DeclaredType::Stored(ColumnType::Text) => {
-                    Err(errors::not_utf8(number))
-                }
+                None if self.is_text() => Err(errors::not_utf8(number)),
                 Some(value) => value,
                 None if bytes.len() < self.binary_len_min() => Err(errors::cut_off()),
                 None => Err(errors::invalid_binary(number)),
@@ -149,93 +165,62 @@ impl DeclaredType {
             DeclaredType::Stored(column_type) => {
                 usize::try_from(length(Some(column_type))).unwrap_or(0)
             }
-            DeclaredType::Integer(bytes) => bytes,
-            DeclaredType::Real | DeclaredType::Date => 4,
-            DeclaredType::ZonedTimestamp | DeclaredType::Numeric => 8,
+            DeclaredType::Numeric => 8,
         }
     }
 
+    fn is_text(self) -> bool {
+        let column_type = self.column_type().map(ColumnType::of_values);
+        column_type == Some(ColumnType::Text)
+    }
+
     fn of_text(self, text: &str) -> Result<Value, Report> {
-        let parse = |column_type, text: &str| {
-            Value::parse(column_type, text).map_err(|error| errors::invalid_value(&error))
-        };
-        let out_of_range = || errors::out_of_range(text);
         match self {
-            DeclaredType::Stored(column_type) => parse(column_type, text),
-            DeclaredType::Integer(bytes) => match parse(ColumnType::Int64, text)? {
-                Value::Int64(value) if fits(value, bytes) => Ok(Value::Int64(value)),
-                _ => Err(out_of_range()),
-            },
-            DeclaredType::Real => match parse(ColumnType::Float64, text)? {
-                Value::Float64(value) => Ok(Value::Float64(f64::from(value as f32))),
-                _ => Err(out_of_range()),
-            },
-            DeclaredType::Numeric => number(text).ok_or_else(out_of_range),
-            DeclaredType::Date => parse(ColumnType::Timestamp, text),
-            DeclaredType::ZonedTimestamp => {
-                let (local, zone_us) = split_zone(text);
-                match parse(ColumnType::Timestamp, &local)? {
-                    Value::Timestamp(at) if at == i64::MIN || at == i64::MAX => {
-                        Ok(Value::Timestamp(at))
-                    }
-                    Value::Timestamp(at) => {
-                        let at = at.checked_sub(zone_us).ok_or_else(out_of_range)?;
-                        Ok(Value::Timestamp(at))
-                    }
-                    _ => Err(out_of_range()),
-                }
+            DeclaredType::Stored(column_type) => {
+                Value::parse(column_type, text).map_err(|error| errors::invalid_value(&error))
             }
+            DeclaredType::Numeric => number(text).ok_or_else(|| errors::out_of_range(text)),
         }
     }
 
     /// Returns none if the bytes are not of this type.
     fn of_binary(self, bytes: &[u8]) -> Option<Result<Value, Report>> {
-        let value = match self {
-            DeclaredType::Stored(ColumnType::Bool) => match bytes {
+        let column_type = match self {
+            DeclaredType::Stored(column_type) => column_type,
+            DeclaredType::Numeric => {
+                let text = numeric_text(bytes)?;
+                return Some(number(&text).ok_or_else(|| errors::out_of_range(&text)));
+            }
+        };
+        let value = match column_type {
+            ColumnType::Bool => match bytes {
                 [0] => Value::Bool(false),
                 [_] => Value::Bool(true),
                 _ => return None,
             },
-            DeclaredType::Stored(ColumnType::Int64) => {
-                Value::Int64(i64::from_be_bytes(bytes.try_into().ok()?))
-            }
-            DeclaredType::Stored(ColumnType::Float64) => {
-                Value::Float64(f64::from_be_bytes(bytes.try_into().ok()?))
-            }
-            DeclaredType::Stored(ColumnType::Text) => {
+            ColumnType::Int16 => Value::Int16(i16::from_be_bytes(bytes.try_into().ok()?)),
+            ColumnType::Int32 => Value::Int32(i32::from_be_bytes(bytes.try_into().ok()?)),
+            ColumnType::Int64 => Value::Int64(i64::from_be_bytes(bytes.try_into().ok()?)),
+            ColumnType::Float32 => Value::Float32(f32::from_be_bytes(bytes.try_into().ok()?)),
+            ColumnType::Float64 => Value::Float64(f64::from_be_bytes(bytes.try_into().ok()?)),
+            ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) => {
                 let text = str::from_utf8(bytes).ok()?;
                 if text.contains('\0') {
                     return None;
                 }
                 Value::Text(text.to_owned())
             }
-            DeclaredType::Stored(ColumnType::Bytes) => Value::Bytes(bytes.to_vec()),
-            DeclaredType::Stored(ColumnType::Timestamp) | DeclaredType::ZonedTimestamp => {
-                return Some(timestamp(i64::from_be_bytes(bytes.try_into().ok()?)));
+            ColumnType::Bytes => Value::Bytes(bytes.to_vec()),
+            ColumnType::Date => return Some(date(i32::from_be_bytes(bytes.try_into().ok()?))),
+            ColumnType::Timestamp => {
+                let at = timestamp(i64::from_be_bytes(bytes.try_into().ok()?));
+                return Some(at.map(Value::Timestamp));
             }
-            DeclaredType::Stored(ColumnType::Uuid) => Value::Uuid(bytes.try_into().ok()?),
-            DeclaredType::Integer(2) => {
-                Value::Int64(i16::from_be_bytes(bytes.try_into().ok()?).into())
+            ColumnType::TimestampTz => {
+                let at = timestamp(i64::from_be_bytes(bytes.try_into().ok()?));
+                return Some(at.map(Value::TimestampTz));
             }
-            DeclaredType::Integer(_) => {
-                Value::Int64(i32::from_be_bytes(bytes.try_into().ok()?).into())
-            }
-            DeclaredType::Real => Value::Float64(f32::from_be_bytes(bytes.try_into().ok()?).into()),
-            DeclaredType::Date => {
-                let days = i32::from_be_bytes(bytes.try_into().ok()?);
-                return Some(match days {
-                    i32::MAX => Ok(Value::Timestamp(i64::MAX)),
-                    i32::MIN => Ok(Value::Timestamp(i64::MIN)),
-                    days => match i64::from(days).checked_mul(DAY_US) {
-                        Some(since_2000) => timestamp(since_2000),
-                        None => Err(errors::timestamp_out_of_range()),
-                    },
-                });
-            }
-            DeclaredType::Numeric => {
-                let text = numeric_text(bytes)?;
-                return Some(number(&text).ok_or_else(|| errors::out_of_range(&text)));
-            }
+            ColumnType::Uuid => Value::Uuid(bytes.try_into().ok()?),
         };
         Some(Ok(value))
     }
@@ -252,7 +237,7 @@ pub fn write(
     format: WireFormat,
 ) -> Result<(), Report> {
     let expected = column_type.unwrap_or(ColumnType::Text);
-    if value.column_type() != Some(expected) {
+    if value.column_type() != Some(expected.of_values()) {
         let found = value.column_type().map_or("NULL", ColumnType::name);
         let text = format!(
             "a value of type {found} is in a column of type {}",
@@ -261,10 +246,7 @@ pub fn write(
         return Err(errors::internal(&text));
     }
     if format == WireFormat::Text {
-        match value {
-            Value::Text(text) => out.put_slice(text.as_bytes()),
-            value => out.put_slice(value.to_string().as_bytes()),
-        }
+        out.put_slice(expected.shown(value).as_bytes());
         return Ok(());
     }
     match value {
@@ -272,34 +254,45 @@ pub fn write(
         Value::Bool(value) => out.put_u8(u8::from(*value)),
         Value::Int64(value) => out.put_i64(*value),
         Value::Float64(value) => out.put_f64(*value),
-        Value::Text(text) => out.put_slice(text.as_bytes()),
+        Value::Int16(value) => out.put_i16(*value),
+        Value::Int32(value) => out.put_i32(*value),
+        Value::Float32(value) => out.put_f32(*value),
+        Value::Text(_) => out.put_slice(expected.shown(value).as_bytes()),
         Value::Bytes(bytes) => out.put_slice(bytes),
-        Value::Timestamp(at @ (i64::MIN | i64::MAX)) => out.put_i64(*at),
-        Value::Timestamp(at) => out.put_i64(at.saturating_sub(EPOCH_2000_US)),
+        Value::Date(days @ (i32::MIN | i32::MAX)) => out.put_i32(*days),
+        Value::Date(days) => out.put_i32(days.saturating_sub(EPOCH_2000_DAYS)),
+        Value::Timestamp(at @ (i64::MIN | i64::MAX))
+        | Value::TimestampTz(at @ (i64::MIN | i64::MAX)) => out.put_i64(*at),
+        Value::Timestamp(at) | Value::TimestampTz(at) => {
+            out.put_i64(at.saturating_sub(EPOCH_2000_US));
+        }
         Value::Uuid(bytes) => out.put_slice(bytes),
     }
     Ok(())
 }
 
-fn timestamp(since_2000_us: i64) -> Result<Value, Report> {
+/// Returns the microseconds since 1970 of a timestamp in binary.
+fn timestamp(since_2000_us: i64) -> Result<i64, Report> {
     match since_2000_us {
-        i64::MIN | i64::MAX => Ok(Value::Timestamp(since_2000_us)),
+        i64::MIN | i64::MAX => Ok(since_2000_us),
         TIMESTAMP_MIN_US..TIMESTAMP_END_US => {
             let since_1970_us = since_2000_us.checked_add(EPOCH_2000_US);
             let since_1970_us = since_1970_us.filter(|it| *it != i64::MAX);
-            since_1970_us
-                .map(Value::Timestamp)
-                .ok_or_else(errors::timestamp_out_of_range)
+            since_1970_us.ok_or_else(errors::timestamp_out_of_range)
         }
         _ => Err(errors::timestamp_out_of_range()),
     }
 }
 
-fn fits(value: i64, bytes: usize) -> bool {
-    match bytes {
-        2 => i16::try_from(value).is_ok(),
-        _ => i32::try_from(value).is_ok(),
-    }
+/// Returns the value of a date in binary.
+fn date(since_2000: i32) -> Result<Value, Report> {
+    let days = match since_2000 {
+        i32::MIN | i32::MAX => Some(since_2000),
+        days => days
+            .checked_add(EPOCH_2000_DAYS)
+            .filter(|it| DATES.contains(it)),
+    };
+    days.map(Value::Date).ok_or_else(errors::date_out_of_range)
 }
 
 /// Returns the number of a `numeric`: a bigint if it is a whole number that fits, else the nearest
@@ -350,44 +343,6 @@ fn numeric_text(bytes: &[u8]) -> Option<String> {
         "" => format!("{sign}{whole}"),
         fraction => format!("{sign}{whole}.{fraction}"),
     })
-}
-
-/// Splits a timestamp into its local part and its offset from UTC, which is 0 if it has none.
-fn split_zone(text: &str) -> (String, i64) {
-    let text = text.trim_ascii();
-    let (text, era) = match text
-        .len()
-        .checked_sub(3)
-        .and_then(|at| text.split_at_checked(at))
-    {
-        Some((before, era)) if era.eq_ignore_ascii_case(" bc") => (before, era),
-        _ => (text, ""),
-    };
-    let plain = (format!("{text}{era}"), 0);
-    if let Some(local) = text.strip_suffix(['Z', 'z']) {
-        return (format!("{local}{era}"), 0);
-    }
-    let Some(time) = text.find(':') else {
-        return plain;
-    };
-    let Some(sign) = text[time..].find(['+', '-']).map(|at| time + at) else {
-        return plain;
-    };
-    let (local, zone) = text.split_at(sign);
-    let mut parts = zone[1..].split(':').map(|part| part.parse::<i64>().ok());
-    let mut part = || parts.next().unwrap_or(Some(0));
-    match (part(), part(), part()) {
-        (Some(hours @ 0..=15), Some(minutes @ 0..=59), Some(seconds @ 0..=59)) => {
-            let offset = (hours * 3600 + minutes * 60 + seconds) * 1_000_000;
-            let signed = if zone.starts_with('-') {
-                -offset
-            } else {
-                offset
-            };
-            (format!("{}{era}", local.trim_end()), signed)
-        }
-        _ => plain,
-    }
 }
 
 #[cfg(test)]

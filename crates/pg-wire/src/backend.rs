@@ -20,6 +20,8 @@ pub struct ColumnDescription<'a> {
     pub type_oid: u32,
     /// The length of the type's values in bytes; negative if they differ in length.
     pub type_length: i16,
+    /// What the type's values are limited to; -1 if they are not.
+    pub type_modifier: i32,
     /// The format of the values.
     pub format: WireFormat,
 }
@@ -138,8 +140,7 @@ pub fn row_description<'a>(
         body.put_u16(0);
         body.put_u32(column.type_oid);
         body.put_i16(column.type_length);
-        // No type has a modifier.
-        body.put_i32(-1);
+        body.put_i32(column.type_modifier);
         body.put_u16(match column.format {
             WireFormat::Text => 0,
             WireFormat::Binary => 1,
@@ -234,6 +235,7 @@ mod tests {
             name: "id",
             type_oid: 20,
             type_length: 8,
+            type_modifier: -1,
             format: WireFormat::Binary,
         };
         row_description(&mut out, [column].into_iter());

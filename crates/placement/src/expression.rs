@@ -6,7 +6,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::value::Value;
+use crate::value::{ColumnType, Value};
 
 /// A tree over the columns of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +49,8 @@ pub enum UnaryOperator {
     IsNull,
     /// False for NULL, never NULL itself.
     IsNotNull,
+    /// The operand, converted to a type.
+    Cast(ColumnType),
 }
 
 /// Operators with two operands.

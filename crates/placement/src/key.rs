@@ -8,12 +8,14 @@
 //! | a value | `01`, payload |
 //! | NULL | `02` (so it sorts last) |
 //! | bool | `00` or `01` |
-//! | int64, timestamp | 8 bytes, big endian, sign bit flipped |
-//! | float64 | 8 bytes, big endian: negative ones inverted, others with the sign bit set |
+//! | integers, timestamps | 8 bytes, big endian, sign bit flipped |
+//! | date | 4 bytes, big endian, sign bit flipped |
+//! | floats | as a float64: 8 bytes, big endian: negative ones inverted, others with the sign bit set |
 //! | text, bytes | each `00` as `00 ff`, then `00 01` |
 //! | uuid | 16 bytes |
 //!
-//! The types are not in the bytes: the decoder brings them.
+//! The types are not in the bytes: the decoder brings them. Equal numbers have equal bytes, however
+//! many bits their types have.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -30,6 +32,7 @@ const ESCAPE: u8 = 0x00;
 const ESCAPED_ZERO: u8 = 0xff;
 const ESCAPED_END: u8 = 0x01;
 const SIGN: u64 = 1 << 63;
+const SIGN_32: u32 = 1 << 31;
 
 /// The reason why bytes are not a key of the given types. Retrying does not help.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,10 +140,17 @@ pub(crate) fn encode_value_to(out: &mut impl Sink, value: ValueRef<'_>) {
     match value {
         ValueRef::Null => out.write(&[MARK_NULL]),
         ValueRef::Bool(value) => out.write(&[MARK_VALUE, u8::from(value)]),
-        ValueRef::Int64(value) | ValueRef::Timestamp(value) => {
+        ValueRef::Int64(value) | ValueRef::Timestamp(value) | ValueRef::TimestampTz(value) => {
             out.write(&marked_u64(value.cast_unsigned() ^ SIGN));
         }
+        ValueRef::Int32(value) => encode_value_to(out, ValueRef::Int64(value.into())),
+        ValueRef::Int16(value) => encode_value_to(out, ValueRef::Int64(value.into())),
         ValueRef::Float64(value) => out.write(&marked_u64(float_order_bits(value))),
+        ValueRef::Float32(value) => out.write(&marked_u64(float_order_bits(value.into()))),
+        ValueRef::Date(value) => {
+            out.write(&[MARK_VALUE]);
+            out.write(&(value.cast_unsigned() ^ SIGN_32).to_be_bytes());
+        }
         ValueRef::Text(value) => encode_bytes_to(out, value.as_bytes()),
         ValueRef::Bytes(value) => encode_bytes_to(out, value),
         ValueRef::Uuid(value) => {
@@ -196,12 +206,32 @@ pub(crate) fn decode_value(
             [1] => Ok(Value::Bool(true)),
             _ => Err(malformed),
         },
-        ColumnType::Int64 | ColumnType::Timestamp => {
+        ColumnType::Int64
+        | ColumnType::Int32
+        | ColumnType::Int16
+        | ColumnType::Timestamp
+        | ColumnType::TimestampTz => {
             let value = (u64::from_be_bytes(take(rest).ok_or(truncated)?) ^ SIGN).cast_signed();
             Ok(match column_type {
-                ColumnType::Int64 => Value::Int64(value),
-                _ => Value::Timestamp(value),
+                ColumnType::Timestamp => Value::Timestamp(value),
+                ColumnType::TimestampTz => Value::TimestampTz(value),
+                ColumnType::Int32 => Value::Int32(value.try_into().map_err(|_| malformed)?),
+                ColumnType::Int16 => Value::Int16(value.try_into().map_err(|_| malformed)?),
+                _ => Value::Int64(value),
             })
+        }
+        ColumnType::Date => {
+            let days = u32::from_be_bytes(take(rest).ok_or(truncated)?) ^ SIGN_32;
+            Ok(Value::Date(days.cast_signed()))
+        }
+        ColumnType::Float32 => {
+            let bits = u64::from_be_bytes(take(rest).ok_or(truncated)?);
+            let value = float_from_order_bits(bits).ok_or(malformed.clone())?;
+            let narrow = value as f32;
+            match f64::from(narrow) == value || value.is_nan() {
+                true => Ok(Value::Float32(narrow)),
+                false => Err(malformed),
+            }
         }
         ColumnType::Float64 => {
             let bits = u64::from_be_bytes(take(rest).ok_or(truncated)?);
@@ -209,7 +239,7 @@ pub(crate) fn decode_value(
                 .map(Value::Float64)
                 .ok_or(malformed)
         }
-        ColumnType::Text => {
+        ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) => {
             let bytes = decode_bytes(rest, column)?;
             String::from_utf8(bytes)
                 .map(Value::Text)

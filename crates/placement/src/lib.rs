@@ -15,6 +15,7 @@ mod advisor;
 mod alter;
 mod assignment;
 mod constraints;
+mod conversion;
 mod copies;
 mod cover;
 mod expression;
@@ -49,6 +50,7 @@ pub use constraints::{
     CHECKS_MAX, CheckConstraint, Deferral, FOREIGN_KEYS_MAX, ForeignKey, REFERENCED_BY_MAX,
     ReferentialAction, TableConstraints, check_violation_text,
 };
+pub use conversion::{ConversionError, date_of, is_assignable, is_castable, moment_of, narrowed};
 pub use cover::{
     COVER_STEPS_MAX, Cover, CoverCosts, CoverMember, RowAccess, access, cover, cover_constraints,
 };
@@ -78,5 +80,5 @@ pub use sort::{
     sorted_range,
 };
 pub use statistics::{median, percentile, percentiles};
-pub use text::ValueError;
-pub use value::{ColumnType, Value, ValueRef};
+pub use text::{DATES, ValueError};
+pub use value::{ColumnType, TEXT_LIMIT_MAX, Value, ValueRef};

@@ -10,8 +10,9 @@
 //!
 //! The header has in bits 0–10 the number of columns, in 11–12 the width code of ends, in 13
 //! whether nulls follow, in 14–15 zero (a later format). Ends of width code 0, 1 or 2 take 1, 2 or
-//! 4 bytes. A bool takes 1 byte, int64, float64 and timestamp 8 bytes, little endian, a uuid 16;
-//! text and bytes are as they are.
+//! 4 bytes. Numbers, dates and timestamps are little endian, as long as their type: int16 2 bytes,
+//! int32, float32 and date 4, int64, float64 and timestamps 8. A bool takes 1 byte, a uuid 16. Text
+//! and bytes are as they are.
 //!
 //! Any column is found in constant time. Offsets are as narrow as the data allows: ten fields of
 //! ten bytes take 112 bytes. A row may have fewer columns than the schema that reads it (columns
@@ -58,6 +59,13 @@ pub enum RowError {
         /// The value's type.
         found: ColumnType,
     },
+    /// A text has more characters than its column may have.
+    TooManyCharacters {
+        /// The column's name.
+        column: String,
+        /// The column's type.
+        column_type: ColumnType,
+    },
     /// The encoded row is longer than [`ROW_BYTES_MAX`].
     TooLong {
         /// The length in bytes.
@@ -95,6 +103,13 @@ impl fmt::Display for RowError {
                 "column {column} is of type {}, the value of type {}: convert it",
                 expected.name(),
                 found.name()
+            ),
+            RowError::TooManyCharacters {
+                column,
+                column_type,
+            } => write!(
+                f,
+                "the value of column {column} is too long for the type {column_type}: shorten it"
             ),
             RowError::TooLong { bytes } => write!(
                 f,
@@ -166,9 +181,14 @@ fn encode_values<'a>(
         match value(index) {
             ValueRef::Null => {}
             ValueRef::Bool(value) => out.push(u8::from(value)),
-            ValueRef::Int64(value) | ValueRef::Timestamp(value) => {
+            ValueRef::Int64(value) | ValueRef::Timestamp(value) | ValueRef::TimestampTz(value) => {
                 out.extend_from_slice(&value.to_le_bytes());
             }
+            ValueRef::Int32(value) | ValueRef::Date(value) => {
+                out.extend_from_slice(&value.to_le_bytes());
+            }
+            ValueRef::Int16(value) => out.extend_from_slice(&value.to_le_bytes()),
+            ValueRef::Float32(value) => out.extend_from_slice(&value.to_le_bytes()),
             ValueRef::Float64(value) => out.extend_from_slice(&value.to_le_bytes()),
             ValueRef::Text(value) => out.extend_from_slice(value.as_bytes()),
             ValueRef::Bytes(value) => out.extend_from_slice(value),
@@ -207,14 +227,24 @@ fn measure<'a>(
                 });
             }
             None => has_null = true,
-            Some(found) if found != column.column_type => {
+            Some(found) if found != column.column_type.of_values() => {
                 return Err(RowError::WrongType {
                     column: column.name.clone(),
                     expected: column.column_type,
                     found,
                 });
             }
-            Some(_) => data_bytes += value_bytes(value),
+            Some(_) => {
+                if let ValueRef::Text(text) = value
+                    && !column.column_type.admits(text)
+                {
+                    return Err(RowError::TooManyCharacters {
+                        column: column.name.clone(),
+                        column_type: column.column_type,
+                    });
+                }
+                data_bytes += value_bytes(value);
+            }
         }
     }
     Ok((data_bytes, has_null))
@@ -224,7 +254,12 @@ fn value_bytes(value: ValueRef<'_>) -> usize {
     match value {
         ValueRef::Null => 0,
         ValueRef::Bool(_) => 1,
-        ValueRef::Int64(_) | ValueRef::Timestamp(_) | ValueRef::Float64(_) => 8,
+        ValueRef::Int64(_)
+        | ValueRef::Timestamp(_)
+        | ValueRef::TimestampTz(_)
+        | ValueRef::Float64(_) => 8,
+        ValueRef::Int32(_) | ValueRef::Float32(_) | ValueRef::Date(_) => 4,
+        ValueRef::Int16(_) => 2,
         ValueRef::Text(value) => value.len(),
         ValueRef::Bytes(value) => value.len(),
         ValueRef::Uuid(_) => 16,
@@ -258,8 +293,16 @@ impl<'a> RowView<'a> {
             let fits = match column.column_type {
                 _ if row.is_null(index) => field.is_empty(),
                 ColumnType::Bool => matches!(field, [0 | 1]),
-                ColumnType::Int64 | ColumnType::Float64 | ColumnType::Timestamp => field.len() == 8,
+                ColumnType::Int64
+                | ColumnType::Float64
+                | ColumnType::Timestamp
+                | ColumnType::TimestampTz => field.len() == 8,
+                ColumnType::Int32 | ColumnType::Float32 | ColumnType::Date => field.len() == 4,
+                ColumnType::Int16 => field.len() == 2,
                 ColumnType::Text => core::str::from_utf8(field).is_ok(),
+                ColumnType::Varchar(_) | ColumnType::Char(_) => {
+                    core::str::from_utf8(field).is_ok_and(|text| column.column_type.admits(text))
+                }
                 ColumnType::Bytes => true,
                 ColumnType::Uuid => field.len() == 16,
             };
@@ -334,14 +377,24 @@ impl<'a> RowView<'a> {
         let start = if index == 0 { 0 } else { self.end(index - 1) };
         let field = &self.data[start..self.end(index)];
         let eight = || <[u8; 8]>::try_from(field).expect(CHECKED);
+        let four = || <[u8; 4]>::try_from(field).expect(CHECKED);
         match column.column_type {
             ColumnType::Bool => ValueRef::Bool(field[0] != 0),
             ColumnType::Int64 => ValueRef::Int64(i64::from_le_bytes(eight())),
             ColumnType::Float64 => ValueRef::Float64(f64::from_le_bytes(eight())),
-            ColumnType::Text => ValueRef::Text(core::str::from_utf8(field).expect(CHECKED)),
+            ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) => {
+                ValueRef::Text(core::str::from_utf8(field).expect(CHECKED))
+            }
             ColumnType::Bytes => ValueRef::Bytes(field),
             ColumnType::Timestamp => ValueRef::Timestamp(i64::from_le_bytes(eight())),
             ColumnType::Uuid => ValueRef::Uuid(field.try_into().expect(CHECKED)),
+            ColumnType::Int16 => {
+                ValueRef::Int16(i16::from_le_bytes(field.try_into().expect(CHECKED)))
+            }
+            ColumnType::Int32 => ValueRef::Int32(i32::from_le_bytes(four())),
+            ColumnType::Float32 => ValueRef::Float32(f32::from_le_bytes(four())),
+            ColumnType::Date => ValueRef::Date(i32::from_le_bytes(four())),
+            ColumnType::TimestampTz => ValueRef::TimestampTz(i64::from_le_bytes(eight())),
         }
     }
 

@@ -2,14 +2,16 @@
 //!
 //! Printing then parsing gives the value back, for every value but NULL, which prints as nothing
 //! (how it is spelt is the caller's choice), and timestamps before PostgreSQL's first one, in 4714
-//! BC. An accepted text has the meaning that it has in PostgreSQL. A timestamp has no zone, so a
-//! zone that is written after it does not count. Other spellings of dates, intervals and words such
-//! as `now` are left out.
+//! BC. An accepted text has the meaning that it has in PostgreSQL. A zone that is written after a
+//! timestamp without one does not count, nor does a time after a date. A timestamp with a zone is
+//! shown in UTC. Other spellings of dates, intervals and words such as `now` are left out.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::RangeInclusive;
+use core::str::FromStr;
 
 use crate::value::{ColumnType, Value, ValueRef};
 
@@ -29,23 +31,32 @@ impl fmt::Display for ValueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let example = match self.column_type {
             ColumnType::Bool => "true or false",
+            ColumnType::Int16 => "a whole number from -32768 to 32767",
+            ColumnType::Int32 => "a whole number from -2^31 to 2^31 - 1",
             ColumnType::Int64 => "a whole number from -2^63 to 2^63 - 1",
+            ColumnType::Float32 => {
+                "a number between 1e-45 and 3.4e38 or its negative, 0, NaN, Infinity or -Infinity"
+            }
             ColumnType::Float64 => {
                 "a number between 5e-324 and 1.8e308 or its negative, 0, NaN, Infinity or -Infinity"
             }
-            ColumnType::Text => "UTF-8 text",
+            ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) => "UTF-8 text",
             ColumnType::Bytes => "\\x and pairs of hexadecimal digits",
+            ColumnType::Date => "year-month-day as in 2013-01-01, infinity or -infinity",
             ColumnType::Timestamp => {
                 "year-month-day hour:minute:second as in 2013-01-01 05:15:00.25, infinity or \
                  -infinity"
+            }
+            ColumnType::TimestampTz => {
+                "year-month-day hour:minute:second and a zone as in 2013-01-01 05:15:00+02, infinity \
+                 or -infinity"
             }
             ColumnType::Uuid => "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
         };
         write!(
             f,
             "{:?} is not of type {}: write {example}",
-            self.text,
-            self.column_type.name()
+            self.text, self.column_type
         )
     }
 }
@@ -54,16 +65,23 @@ impl core::error::Error for ValueError {}
 
 impl Value {
     /// Returns the value of a text, never NULL. Spaces around it are ignored, except for texts,
-    /// bytes and UUIDs.
+    /// bytes and UUIDs. The limit of a text's length is not checked, because a longer one may be
+    /// compared with the column; [`Value::assigned`] checks it.
     pub fn parse(column_type: ColumnType, text: &str) -> Result<Value, ValueError> {
         let trimmed = text.trim_ascii();
         let value = match column_type {
             ColumnType::Bool => parse_bool(trimmed).map(Value::Bool),
+            ColumnType::Int16 => trimmed.parse().ok().map(Value::Int16),
+            ColumnType::Int32 => trimmed.parse().ok().map(Value::Int32),
             ColumnType::Int64 => trimmed.parse().ok().map(Value::Int64),
+            ColumnType::Float32 => parse_float(trimmed).map(Value::Float32),
             ColumnType::Float64 => parse_float(trimmed).map(Value::Float64),
-            ColumnType::Text => Some(Value::Text(text.into())),
+            ColumnType::Text | ColumnType::Varchar(_) => Some(Value::Text(text.into())),
+            ColumnType::Char(_) => Some(Value::Text(text.trim_end_matches(' ').into())),
             ColumnType::Bytes => parse_bytes(text).map(Value::Bytes),
-            ColumnType::Timestamp => parse_timestamp(trimmed).map(Value::Timestamp),
+            ColumnType::Date => parse_date(trimmed).map(Value::Date),
+            ColumnType::Timestamp => parse_timestamp(trimmed, false).map(Value::Timestamp),
+            ColumnType::TimestampTz => parse_timestamp(trimmed, true).map(Value::TimestampTz),
             ColumnType::Uuid => parse_uuid(text).map(Value::Uuid),
         };
         value.ok_or_else(|| ValueError {
@@ -89,14 +107,15 @@ fn parse_bool(text: &str) -> Option<bool> {
 
 /// Parses a float. Returns none for a number beyond the range, which would be read as infinite or
 /// as zero.
-fn parse_float(text: &str) -> Option<f64> {
-    let value: f64 = text.parse().ok()?;
+fn parse_float<F: FromStr + Into<f64> + Copy>(text: &str) -> Option<F> {
+    let parsed: F = text.parse().ok()?;
+    let value: f64 = parsed.into();
     let mantissa = text.split(['e', 'E']).next().unwrap_or(text);
     let is_written_as_number = mantissa.bytes().any(|byte| byte.is_ascii_digit());
     let is_written_as_zero = !mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
     let lost =
         (value.is_infinite() && is_written_as_number) || (value == 0.0 && !is_written_as_zero);
-    (!lost).then_some(value)
+    (!lost).then_some(parsed)
 }
 
 fn parse_bytes(text: &str) -> Option<Vec<u8>> {
@@ -145,15 +164,44 @@ fn hex_digit(byte: u8) -> Option<u8> {
 const TIMESTAMP_MIN: i64 = -210_866_803_200_000_000;
 const TIMESTAMP_MAX: i64 = i64::MAX - 1;
 
-/// Parses `year-month-day[( |T)hour:minute[:second[.fraction]][zone]][ BC]`, zone = `Z`, ` UTC` or
-/// `±hour[:minute]`; or `infinity`, `-infinity` or `epoch`.
-fn parse_timestamp(text: &str) -> Option<i64> {
+/// The first and the last date that PostgreSQL has, in days since 1970: from 4714-11-24 BC to
+/// 5874897-12-31.
+pub const DATES: RangeInclusive<i32> = -2_440_588..=2_145_042_905;
+
+/// Parses a date, which may have a time of the day after it.
+fn parse_date(text: &str) -> Option<i32> {
+    match text.to_ascii_lowercase().as_str() {
+        "infinity" => return Some(i32::MAX),
+        "-infinity" => return Some(i32::MIN),
+        "epoch" => return Some(0),
+        _ => {}
+    }
+    let (days, _) = parse_moment(text)?;
+    let days = i32::try_from(days).ok()?;
+    DATES.contains(&days).then_some(days)
+}
+
+/// Returns the microseconds since 1970, in UTC if the zone counts.
+fn parse_timestamp(text: &str, zone_counts: bool) -> Option<i64> {
     match text.to_ascii_lowercase().as_str() {
         "infinity" => return Some(i64::MAX),
         "-infinity" => return Some(i64::MIN),
         "epoch" => return Some(0),
         _ => {}
     }
+    let (days, (micros, zone)) = parse_moment(text)?;
+    let zone = if zone_counts { zone } else { 0 };
+    let day_micros = i128::from(days) * i128::from(SECONDS_PER_DAY * MICROS_PER_SECOND);
+    let micros = i64::try_from(day_micros + i128::from(micros - zone * MICROS_PER_SECOND)).ok()?;
+    (TIMESTAMP_MIN..=TIMESTAMP_MAX)
+        .contains(&micros)
+        .then_some(micros)
+}
+
+/// Parses `year-month-day[( |T)hour:minute[:second[.fraction]][zone]][ BC]`, zone = `Z`, ` UTC` or
+/// `±hour[:minute[:second]]`. Returns the days since 1970, the microseconds since midnight, and the
+/// zone's seconds.
+fn parse_moment(text: &str) -> Option<(i64, (i64, i64))> {
     let (text, before_christ) = match text.strip_suffix(" BC") {
         Some(text) => (text, true),
         None => (text, false),
@@ -163,7 +211,7 @@ fn parse_timestamp(text: &str) -> Option<i64> {
         None => (text, None),
     };
     let mut fields = date.split('-');
-    let year = i64::from(digits(fields.next()?, 4..=6)?);
+    let year = i64::from(digits(fields.next()?, 4..=7)?);
     let month = digits(fields.next()?, 1..=2)?;
     let day = digits(fields.next()?, 1..=2)?;
     if fields.next().is_some() || year == 0 {
@@ -171,19 +219,16 @@ fn parse_timestamp(text: &str) -> Option<i64> {
     }
     let year = if before_christ { 1 - year } else { year };
     let days = days_from_civil(year, month, day)?;
-    let micros = match time {
-        None => 0,
+    let time = match time {
+        None => (0, 0),
         Some(time) => parse_time(time)?,
     };
-    let day_micros = i128::from(days) * i128::from(SECONDS_PER_DAY * MICROS_PER_SECOND);
-    let micros = i64::try_from(day_micros + i128::from(micros)).ok()?;
-    (TIMESTAMP_MIN..=TIMESTAMP_MAX)
-        .contains(&micros)
-        .then_some(micros)
+    Some((days, time))
 }
 
-/// Microseconds since midnight, up to the whole day. A zone must be one, and does not count.
-fn parse_time(text: &str) -> Option<i64> {
+/// Returns the microseconds since midnight, up to the whole day, and the seconds that the zone is
+/// ahead of UTC.
+fn parse_time(text: &str) -> Option<(i64, i64)> {
     let zone_at = text.find(['+', '-', 'Z', 'z', ' ']).unwrap_or(text.len());
     let (clock, zone) = text.split_at(zone_at);
     let mut fields = clock.split(':');
@@ -199,12 +244,10 @@ fn parse_time(text: &str) -> Option<i64> {
     if fields.next().is_some() || minute > 59 || second > 60 {
         return None;
     }
-    if !is_zone(zone.trim_ascii_start()) {
-        return None;
-    }
+    let zone = parse_zone(zone.trim_ascii_start())?;
     let seconds = i64::from(60 * (60 * hour + minute) + second);
     let time = seconds * MICROS_PER_SECOND + micros;
-    (time <= SECONDS_PER_DAY * MICROS_PER_SECOND).then_some(time)
+    (time <= SECONDS_PER_DAY * MICROS_PER_SECOND).then_some((time, zone))
 }
 
 /// Returns the microseconds of a fraction of a second, to the nearest, halves to the even one.
@@ -225,28 +268,28 @@ fn fraction_micros(fraction: &str) -> Option<i64> {
     Some(micros as i64)
 }
 
-/// Returns whether a text is a zone: `Z`, `UTC`, `±hour`, `±hourminute` or `±hour:minute`, or
-/// empty.
-fn is_zone(zone: &str) -> bool {
+/// Returns the seconds that a zone is ahead of UTC: of `Z`, `UTC`, `±hour`, `±hourminute` or
+/// `±hour:minute[:second]`, or of an empty text.
+fn parse_zone(zone: &str) -> Option<i64> {
     if matches!(zone.to_ascii_uppercase().as_str(), "" | "Z" | "UTC" | "GMT") {
-        return true;
+        return Some(0);
     }
-    let Some(offset) = zone.strip_prefix(['+', '-']) else {
-        return false;
-    };
-    let (hours, minutes) = match offset.split_once(':') {
+    let offset = zone.strip_prefix(['+', '-'])?;
+    let (hours, rest) = match offset.split_once(':') {
         Some(parts) => parts,
         None if offset.len() == 4 && offset.is_ascii() => offset.split_at(2),
         None => (offset, "00"),
     };
-    let hours = digits(hours, 1..=2).is_some_and(|hours| hours <= 15);
-    let minutes = digits(minutes, 2..=2).is_some_and(|minutes| minutes <= 59);
-    hours && minutes
+    let (minutes, seconds) = rest.split_once(':').unwrap_or((rest, "00"));
+    let part = |text, digits_min, max| digits(text, digits_min..=2).filter(|it| *it <= max);
+    let (hours, minutes) = (part(hours, 1, 15)?, part(minutes, 2, 59)?);
+    let ahead = i64::from(3600 * hours + 60 * minutes + part(seconds, 2, 59)?);
+    Some(if zone.starts_with('-') { -ahead } else { ahead })
 }
 
 /// Returns the number that a text of only decimal digits has; none for another text, or another
 /// count of digits.
-fn digits(text: &str, count: core::ops::RangeInclusive<usize>) -> Option<u32> {
+fn digits(text: &str, count: RangeInclusive<usize>) -> Option<u32> {
     let all_digits = text.bytes().all(|byte| byte.is_ascii_digit());
     if !all_digits || !count.contains(&text.len()) {
         return None;
@@ -303,13 +346,18 @@ impl fmt::Display for ValueRef<'_> {
             ValueRef::Null => Ok(()),
             ValueRef::Bool(value) => f.write_str(if value { "t" } else { "f" }),
             ValueRef::Int64(value) => write!(f, "{value}"),
-            ValueRef::Float64(value) => write_float(f, value),
+            ValueRef::Int32(value) => write!(f, "{value}"),
+            ValueRef::Int16(value) => write!(f, "{value}"),
+            ValueRef::Float64(value) => write_float(f, value, DOUBLE),
+            ValueRef::Float32(value) => write_float(f, value.into(), SINGLE),
+            ValueRef::Date(value) => write_date(f, value),
+            ValueRef::TimestampTz(value) => write_timestamp(f, value, "+00"),
             ValueRef::Text(value) => f.write_str(value),
             ValueRef::Bytes(value) => {
                 f.write_str("\\x")?;
                 value.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
             }
-            ValueRef::Timestamp(value) => write_timestamp(f, value),
+            ValueRef::Timestamp(value) => write_timestamp(f, value, ""),
             ValueRef::Uuid(value) => {
                 for (index, byte) in value.iter().enumerate() {
                     let hyphen = if matches!(index, 4 | 6 | 8 | 10) {
@@ -325,25 +373,72 @@ impl fmt::Display for ValueRef<'_> {
     }
 }
 
-/// Returns the shortest digits that read back as the same number, with an exponent where PostgreSQL
-/// shows one: below 1e-4 and from 1e15.
-fn write_float(f: &mut fmt::Formatter<'_>, value: f64) -> fmt::Result {
+/// How floats of one size are written.
+#[derive(Clone, Copy)]
+struct FloatForm {
+    /// The bits of the mantissa after its first one.
+    mantissa_bits: u32,
+    /// The number of digits after the first one that always suffices.
+    digits_max: usize,
+    /// The shortest digits of Rust are PostgreSQL's if there are fewer than this after the first
+    /// one: no other digits are as near.
+    choice_min: usize,
+    /// From this power of ten on, PostgreSQL shows an exponent.
+    plain_below: i32,
+}
+
+const DOUBLE: FloatForm = FloatForm {
+    mantissa_bits: 52,
+    digits_max: 16,
+    choice_min: 14,
+    plain_below: 15,
+};
+const SINGLE: FloatForm = FloatForm {
+    mantissa_bits: 23,
+    digits_max: 8,
+    choice_min: 0,
+    plain_below: 6,
+};
+
+impl FloatForm {
+    /// Returns the digits in scientific notation.
+    fn scientific(self, value: f64, digits: Option<usize>) -> String {
+        match (self.mantissa_bits, digits) {
+            (52, None) => format!("{value:e}"),
+            (_, None) => format!("{:e}", value as f32),
+            (_, Some(digits)) => format!("{value:.digits$e}"),
+        }
+    }
+
+    /// Returns whether a text is read as this number.
+    fn reads_back(self, text: &str, value: f64) -> bool {
+        match self.mantissa_bits {
+            52 => text.parse() == Ok(value),
+            _ => text.parse() == Ok(value as f32),
+        }
+    }
+}
+
+/// Writes the shortest digits that read back as the same number, with an exponent where PostgreSQL
+/// shows one: below 1e-4 and for large numbers.
+fn write_float(f: &mut fmt::Formatter<'_>, value: f64, form: FloatForm) -> fmt::Result {
     if value.is_nan() {
         return f.write_str("NaN");
     }
     if value.is_infinite() {
         return f.write_str(if value > 0.0 { "Infinity" } else { "-Infinity" });
     }
-    let scientific = shortest(value);
+    let scientific = shortest(value, form);
     let (digits, exponent) = scientific
         .split_once('e')
         .expect("the format writes an exponent");
     let exponent: i32 = exponent.parse().expect("the format writes a number");
-    if value == 0.0 || (-4..15).contains(&exponent) {
+    if value == 0.0 || (-4..form.plain_below).contains(&exponent) {
         // The same digits without an exponent.
         let fraction = digits.trim_start_matches('-').len().saturating_sub(2);
         let fraction = (fraction as i32 - exponent).max(0) as usize;
-        return write!(f, "{value:.fraction$}");
+        let plain: f64 = scientific.parse().expect("the format writes a number");
+        return write!(f, "{plain:.fraction$}");
     }
     let sign = if exponent < 0 { '-' } else { '+' };
     write!(f, "{digits}e{sign}{:02}", exponent.unsigned_abs())
@@ -352,28 +447,33 @@ fn write_float(f: &mut fmt::Formatter<'_>, value: f64) -> fmt::Result {
 /// Returns the digits in scientific notation: the fewest that read back as the same number, of
 /// these the nearest ones, as PostgreSQL chooses them. Digits half way to the next number do not
 /// count, though they would be read as this one where it is even.
-fn shortest(value: f64) -> String {
-    /// If the result has fewer digits than this after the first one, no other digits are as near.
-    const CHOICE_MIN: usize = 14;
-    /// The number of digits after the first one that always suffices.
-    const CHOICE_MAX: usize = 16;
-    let plain = format!("{value:e}");
+fn shortest(value: f64, form: FloatForm) -> String {
+    let plain = form.scientific(value, None);
     let mantissa = plain.split('e').next().unwrap_or(&plain);
     let precision = mantissa.trim_start_matches('-').len().saturating_sub(2);
-    if precision < CHOICE_MIN && !is_half_way(&plain, value) {
+    if precision < form.choice_min && !is_half_way(&plain, value, form) {
         return plain;
     }
-    let candidates = (precision..=CHOICE_MAX).map(|digits| format!("{value:.digits$e}"));
-    let mut reading_back = candidates.filter(|it| it.parse() == Ok(value));
-    let chosen = reading_back.find(|it| !is_half_way(it, value));
+    let rounded = |digits| form.scientific(value, Some(digits));
+    // Below a power of two the numbers are so near that the digits above it can be the only ones.
+    let first = [rounded(precision), plain.clone()];
+    let others = (precision + 1..=form.digits_max).map(rounded);
+    let mut reading_back = first
+        .into_iter()
+        .chain(others)
+        .filter(|it| form.reads_back(it, value));
+    let chosen = reading_back.find(|it| !is_half_way(it, value, form));
     chosen.unwrap_or(plain)
 }
 
-/// Returns whether the text is exactly half way between the number and one of its neighbours. With
-/// 17 digits only whole numbers from 2^53 to 2^78 have such a text.
-fn is_half_way(scientific: &str, value: f64) -> bool {
+/// Returns whether the text is exactly half way between the number and one of its neighbours. Only
+/// whole numbers beyond the mantissa, and not too far beyond, have such a text of few digits.
+fn is_half_way(scientific: &str, value: f64, form: FloatForm) -> bool {
+    const BITS_BEYOND: u32 = 40;
     let magnitude = value.abs();
-    if !(9_007_199_254_740_992.0..302_231_454_903_657_293_676_544.0).contains(&magnitude) {
+    let exponent_bits = (magnitude.to_bits() >> 52) as u32;
+    let whole_bits = exponent_bits.saturating_sub(1023);
+    if !(form.mantissa_bits + 1..form.mantissa_bits + BITS_BEYOND).contains(&whole_bits) {
         return false;
     }
     let Some((mantissa, exponent)) = scientific.split_once('e') else {
@@ -392,13 +492,30 @@ fn is_half_way(scientific: &str, value: f64) -> bool {
         return false;
     };
     written *= 10_u128.pow(zeros);
-    // 52 bits stand after the first one, so the numbers around are so far apart.
-    let bits = magnitude.to_bits() >> 52;
-    let step = 1_u128 << (bits - (1023 + 52));
-    2 * written.abs_diff(magnitude as u128) == step
+    let exact = magnitude as u128;
+    // The numbers around are so far apart. Below a power of two they are half as far.
+    let step = 1_u128 << (whole_bits - form.mantissa_bits);
+    let is_below_power = written < exact && exact.is_power_of_two();
+    let step = if is_below_power { step / 2 } else { step };
+    2 * written.abs_diff(exact) == step
 }
 
-fn write_timestamp(f: &mut fmt::Formatter<'_>, micros: i64) -> fmt::Result {
+fn write_date(f: &mut fmt::Formatter<'_>, days: i32) -> fmt::Result {
+    match days {
+        i32::MAX => return f.write_str("infinity"),
+        i32::MIN => return f.write_str("-infinity"),
+        _ => {}
+    }
+    let (year, month, day) = civil_from_days(days.into());
+    let (shown_year, era) = if year > 0 {
+        (year, "")
+    } else {
+        (1 - year, " BC")
+    };
+    write!(f, "{shown_year:04}-{month:02}-{day:02}{era}")
+}
+
+fn write_timestamp(f: &mut fmt::Formatter<'_>, micros: i64, zone: &str) -> fmt::Result {
     match micros {
         i64::MAX => return f.write_str("infinity"),
         i64::MIN => return f.write_str("-infinity"),
@@ -422,6 +539,7 @@ fn write_timestamp(f: &mut fmt::Formatter<'_>, micros: i64) -> fmt::Result {
         let fraction = format!("{fraction:06}");
         write!(f, ".{}", fraction.trim_end_matches('0'))?;
     }
+    f.write_str(zone)?;
     if year <= 0 {
         f.write_str(" BC")?;
     }

@@ -70,10 +70,9 @@ impl Schema {
                     "column {name} of table {table} is NOT NULL but its default is NULL: give another default or allow NULL"
                 ),
                 Some(found) => ensure!(
-                    found == column.column_type,
-                    "column {name} of table {table} is of type {}, its default of type {}: convert the default",
-                    column.column_type.name(),
-                    found.name()
+                    found == column.column_type.of_values(),
+                    "column {name} of table {table} is of type {}, its default of type {found}: convert the default",
+                    column.column_type
                 ),
             }
         }

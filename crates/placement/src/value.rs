@@ -4,9 +4,12 @@
 //! equals itself and is larger than every other number, as in PostgreSQL. Text orders by its
 //! UTF-8 bytes (the "C" collation). Parsing and printing are in `text`; bytes in `key` and `row`.
 
+use alloc::borrow::Cow;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
+use core::fmt;
 use core::hash::{Hash, Hasher};
 
 /// The type of a column.
@@ -27,49 +30,179 @@ pub enum ColumnType {
     Timestamp,
     /// 128-bit identifier.
     Uuid,
+    /// A signed 16-bit integer.
+    Int16,
+    /// A signed 32-bit integer.
+    Int32,
+    /// An IEEE 754 number of 32 bits.
+    Float32,
+    /// UTF-8 text of at most this many characters. Its values are [`Value::Text`].
+    Varchar(u32),
+    /// UTF-8 text of at most this many characters, which is shown with spaces up to this length.
+    /// Its values are [`Value::Text`] without spaces at the end: they do not count.
+    Char(u32),
+    /// Days since 1970-01-01. The smallest and the largest integer are `-infinity` and `infinity`.
+    Date,
+    /// Microseconds since 1970-01-01 00:00:00 UTC, with the infinities of [`ColumnType::Timestamp`].
+    TimestampTz,
 }
 
+/// The most characters of a text with a limit, as in PostgreSQL.
+pub const TEXT_LIMIT_MAX: u32 = 10_485_760;
+
 impl ColumnType {
-    /// All types, in the order of their declaration.
-    pub const ALL: [ColumnType; 7] = [
+    /// All types without a length.
+    pub const ALL: [ColumnType; 12] = [
         ColumnType::Bool,
+        ColumnType::Int16,
+        ColumnType::Int32,
         ColumnType::Int64,
+        ColumnType::Float32,
         ColumnType::Float64,
         ColumnType::Text,
         ColumnType::Bytes,
+        ColumnType::Date,
         ColumnType::Timestamp,
+        ColumnType::TimestampTz,
         ColumnType::Uuid,
     ];
 
-    /// Returns the type's name in SQL, which `parse` accepts.
+    /// Returns the type's name in SQL, without its length.
     pub fn name(self) -> &'static str {
         match self {
             ColumnType::Bool => "boolean",
+            ColumnType::Int16 => "smallint",
+            ColumnType::Int32 => "integer",
             ColumnType::Int64 => "bigint",
+            ColumnType::Float32 => "real",
             ColumnType::Float64 => "double precision",
             ColumnType::Text => "text",
+            ColumnType::Varchar(_) => "varchar",
+            ColumnType::Char(_) => "char",
             ColumnType::Bytes => "bytea",
+            ColumnType::Date => "date",
             ColumnType::Timestamp => "timestamp",
+            ColumnType::TimestampTz => "timestamptz",
             ColumnType::Uuid => "uuid",
         }
     }
 
     /// Returns the type with an SQL name, in any case and with any spacing; none if there is none.
-    /// It accepts only names whose values PostgreSQL accepts and orders in the same way: `integer`
-    /// and `real` have smaller ranges, `timestamptz` has a zone.
+    /// It accepts only names whose values PostgreSQL accepts and orders in the same way. `char`
+    /// without a length has one character.
     pub fn parse(name: &str) -> Option<ColumnType> {
+        let name = name.to_ascii_lowercase();
+        let (name, length) = match name.split_once('(') {
+            None => (name.as_str(), None),
+            Some((before, rest)) => {
+                let (length, after) = rest.split_once(')')?;
+                let length = length.trim().parse::<u32>().ok();
+                let length = length.filter(|it| (1..=TEXT_LIMIT_MAX).contains(it))?;
+                if !after.trim().is_empty() {
+                    return None;
+                }
+                (before, Some(length))
+            }
+        };
         let words: Vec<&str> = name.split_ascii_whitespace().collect();
-        let name = words.join(" ").to_ascii_lowercase();
-        Some(match name.as_str() {
-            "bool" | "boolean" => ColumnType::Bool,
-            "bigint" | "int8" | "int64" => ColumnType::Int64,
-            "double" | "double precision" | "float" | "float8" | "float64" => ColumnType::Float64,
-            "text" | "varchar" | "character varying" | "string" => ColumnType::Text,
-            "bytea" | "bytes" | "blob" => ColumnType::Bytes,
-            "timestamp" | "timestamp without time zone" => ColumnType::Timestamp,
-            "uuid" => ColumnType::Uuid,
+        Some(match (words.join(" ").as_str(), length) {
+            ("varchar" | "character varying", Some(length)) => ColumnType::Varchar(length),
+            ("char" | "character" | "bpchar", Some(length)) => ColumnType::Char(length),
+            (_, Some(_)) => return None,
+            ("bool" | "boolean", None) => ColumnType::Bool,
+            ("smallint" | "int2", None) => ColumnType::Int16,
+            ("integer" | "int" | "int4", None) => ColumnType::Int32,
+            ("bigint" | "int8" | "int64", None) => ColumnType::Int64,
+            ("real" | "float4", None) => ColumnType::Float32,
+            ("double" | "double precision" | "float" | "float8" | "float64", None) => {
+                ColumnType::Float64
+            }
+            ("text" | "varchar" | "character varying" | "string", None) => ColumnType::Text,
+            ("char" | "character", None) => ColumnType::Char(1),
+            ("bytea" | "bytes" | "blob", None) => ColumnType::Bytes,
+            ("date", None) => ColumnType::Date,
+            ("timestamp" | "timestamp without time zone", None) => ColumnType::Timestamp,
+            ("timestamptz" | "timestamp with time zone", None) => ColumnType::TimestampTz,
+            ("uuid", None) => ColumnType::Uuid,
             _ => return None,
         })
+    }
+
+    /// Returns the type that the values have where they are computed with: a text with a limit is a
+    /// text.
+    pub fn of_values(self) -> ColumnType {
+        match self {
+            ColumnType::Varchar(_) | ColumnType::Char(_) => ColumnType::Text,
+            other => other,
+        }
+    }
+
+    /// Returns whether values of both types have the same bytes in keys, so that a value of one
+    /// finds the equal ones of the other.
+    pub fn shares_keys(self, other: ColumnType) -> bool {
+        self.of_values() == other.of_values()
+            || self.is_integer() && other.is_integer()
+            || self.is_float() && other.is_float()
+    }
+
+    /// Returns the text of a value as clients see it in a column of this type.
+    pub fn shown(self, value: &Value) -> Cow<'_, str> {
+        match (self, value) {
+            (ColumnType::Char(length), Value::Text(text)) => {
+                let length = length as usize;
+                Cow::Owned(format!("{text:length$}"))
+            }
+            (_, Value::Text(text)) => Cow::Borrowed(text),
+            (_, value) => Cow::Owned(format!("{value}")),
+        }
+    }
+
+    /// Returns whether this is an integer of any size.
+    pub fn is_integer(self) -> bool {
+        matches!(
+            self,
+            ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64
+        )
+    }
+
+    /// Returns whether this is a float of any size.
+    pub fn is_float(self) -> bool {
+        matches!(self, ColumnType::Float32 | ColumnType::Float64)
+    }
+
+    /// Returns whether this is a number.
+    pub fn is_number(self) -> bool {
+        self.is_integer() || self.is_float()
+    }
+
+    /// Returns whether this is a day or a moment.
+    pub fn is_time(self) -> bool {
+        matches!(
+            self,
+            ColumnType::Date | ColumnType::Timestamp | ColumnType::TimestampTz
+        )
+    }
+
+    /// Returns whether a text has at most as many characters as the type allows.
+    pub fn admits(self, text: &str) -> bool {
+        match self {
+            ColumnType::Varchar(limit) | ColumnType::Char(limit) => {
+                let limit = limit as usize;
+                text.len() <= limit || text.chars().nth(limit).is_none()
+            }
+            _ => true,
+        }
+    }
+}
+
+/// The name in SQL, with the length, which [`ColumnType::parse`] accepts.
+impl fmt::Display for ColumnType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        match self {
+            ColumnType::Varchar(length) | ColumnType::Char(length) => write!(f, "({length})"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -88,10 +221,20 @@ pub enum Value {
     Text(String),
     /// See [`ColumnType::Bytes`].
     Bytes(Vec<u8>),
-    /// Microseconds since 1970-01-01 00:00:00 UTC.
+    /// See [`ColumnType::Timestamp`].
     Timestamp(i64),
     /// See [`ColumnType::Uuid`].
     Uuid([u8; 16]),
+    /// See [`ColumnType::Int16`].
+    Int16(i16),
+    /// See [`ColumnType::Int32`].
+    Int32(i32),
+    /// See [`ColumnType::Float32`].
+    Float32(f32),
+    /// See [`ColumnType::Date`].
+    Date(i32),
+    /// See [`ColumnType::TimestampTz`].
+    TimestampTz(i64),
 }
 
 /// A value that borrows its bytes from an encoded row or from a [`Value`].
@@ -109,10 +252,20 @@ pub enum ValueRef<'a> {
     Text(&'a str),
     /// See [`ColumnType::Bytes`].
     Bytes(&'a [u8]),
-    /// Microseconds since 1970-01-01 00:00:00 UTC.
+    /// See [`ColumnType::Timestamp`].
     Timestamp(i64),
     /// See [`ColumnType::Uuid`].
     Uuid([u8; 16]),
+    /// See [`ColumnType::Int16`].
+    Int16(i16),
+    /// See [`ColumnType::Int32`].
+    Int32(i32),
+    /// See [`ColumnType::Float32`].
+    Float32(f32),
+    /// See [`ColumnType::Date`].
+    Date(i32),
+    /// See [`ColumnType::TimestampTz`].
+    TimestampTz(i64),
 }
 
 impl Value {
@@ -127,6 +280,11 @@ impl Value {
             Value::Bytes(value) => ValueRef::Bytes(value),
             Value::Timestamp(value) => ValueRef::Timestamp(*value),
             Value::Uuid(value) => ValueRef::Uuid(*value),
+            Value::Int16(value) => ValueRef::Int16(*value),
+            Value::Int32(value) => ValueRef::Int32(*value),
+            Value::Float32(value) => ValueRef::Float32(*value),
+            Value::Date(value) => ValueRef::Date(*value),
+            Value::TimestampTz(value) => ValueRef::TimestampTz(*value),
         }
     }
 
@@ -157,6 +315,11 @@ impl ValueRef<'_> {
             ValueRef::Bytes(value) => Value::Bytes(value.into()),
             ValueRef::Timestamp(value) => Value::Timestamp(value),
             ValueRef::Uuid(value) => Value::Uuid(value),
+            ValueRef::Int16(value) => Value::Int16(value),
+            ValueRef::Int32(value) => Value::Int32(value),
+            ValueRef::Float32(value) => Value::Float32(value),
+            ValueRef::Date(value) => Value::Date(value),
+            ValueRef::TimestampTz(value) => Value::TimestampTz(value),
         }
     }
 
@@ -171,12 +334,46 @@ impl ValueRef<'_> {
             ValueRef::Bytes(_) => ColumnType::Bytes,
             ValueRef::Timestamp(_) => ColumnType::Timestamp,
             ValueRef::Uuid(_) => ColumnType::Uuid,
+            ValueRef::Int16(_) => ColumnType::Int16,
+            ValueRef::Int32(_) => ColumnType::Int32,
+            ValueRef::Float32(_) => ColumnType::Float32,
+            ValueRef::Date(_) => ColumnType::Date,
+            ValueRef::TimestampTz(_) => ColumnType::TimestampTz,
         })
     }
 
     /// Returns whether this is NULL.
     pub fn is_null(self) -> bool {
         matches!(self, ValueRef::Null)
+    }
+
+    /// Returns an integer of any size.
+    pub fn integer(self) -> Option<i64> {
+        match self {
+            ValueRef::Int64(value) => Some(value),
+            ValueRef::Int32(value) => Some(value.into()),
+            ValueRef::Int16(value) => Some(value.into()),
+            _ => None,
+        }
+    }
+
+    /// Returns a float of any size.
+    pub fn float(self) -> Option<f64> {
+        match self {
+            ValueRef::Float64(value) => Some(value),
+            ValueRef::Float32(value) => Some(value.into()),
+            _ => None,
+        }
+    }
+
+    /// Returns the place of the value's type in the order of all values. Integers of all sizes have
+    /// one place, and so have floats: equal numbers are equal values.
+    fn rank(self) -> Option<ColumnType> {
+        self.column_type().map(|found| match found {
+            found if found.is_integer() => ColumnType::Int64,
+            found if found.is_float() => ColumnType::Float64,
+            found => found,
+        })
     }
 }
 
@@ -217,23 +414,36 @@ impl Ord for ValueRef<'_> {
             (ValueRef::Bytes(a), ValueRef::Bytes(b)) => a.cmp(b),
             (ValueRef::Timestamp(a), ValueRef::Timestamp(b)) => a.cmp(&b),
             (ValueRef::Uuid(a), ValueRef::Uuid(b)) => a.cmp(&b),
+            (ValueRef::Date(a), ValueRef::Date(b)) => a.cmp(&b),
+            (ValueRef::TimestampTz(a), ValueRef::TimestampTz(b)) => a.cmp(&b),
             (ValueRef::Null, ValueRef::Null) => Ordering::Equal,
             (ValueRef::Null, _) => Ordering::Greater,
             (_, ValueRef::Null) => Ordering::Less,
-            // A column has one type, so this order is never seen in SQL; it makes the whole total.
-            (a, b) => a.column_type().cmp(&b.column_type()),
+            (a, b) => match (a.integer(), b.integer(), a.float(), b.float()) {
+                (Some(a), Some(b), ..) => a.cmp(&b),
+                (.., Some(a), Some(b)) => float_order_bits(a).cmp(&float_order_bits(b)),
+                // A column has one type, so this order is never seen in SQL; it makes the whole
+                // total.
+                _ => a.rank().cmp(&b.rank()),
+            },
         }
     }
 }
 
 impl Hash for ValueRef<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.column_type().hash(state);
+        self.rank().hash(state);
         match *self {
             ValueRef::Null => {}
             ValueRef::Bool(value) => value.hash(state),
-            ValueRef::Int64(value) | ValueRef::Timestamp(value) => value.hash(state),
+            ValueRef::Int64(value) | ValueRef::Timestamp(value) | ValueRef::TimestampTz(value) => {
+                value.hash(state);
+            }
+            ValueRef::Int16(value) => i64::from(value).hash(state),
+            ValueRef::Int32(value) => i64::from(value).hash(state),
+            ValueRef::Date(value) => value.hash(state),
             ValueRef::Float64(value) => float_order_bits(value).hash(state),
+            ValueRef::Float32(value) => float_order_bits(value.into()).hash(state),
             ValueRef::Text(value) => value.hash(state),
             ValueRef::Bytes(value) => value.hash(state),
             ValueRef::Uuid(value) => value.hash(state),
@@ -287,21 +497,53 @@ mod tests {
 
     #[test]
     fn type_names_parse_back() {
-        for column_type in ColumnType::ALL {
-            assert_eq!(ColumnType::parse(column_type.name()), Some(column_type));
+        let limited = [ColumnType::Varchar(7), ColumnType::Char(1)];
+        for column_type in ColumnType::ALL.into_iter().chain(limited) {
+            let name = format!("{column_type}");
+            assert_eq!(ColumnType::parse(&name), Some(column_type));
         }
-        assert_eq!(
-            ColumnType::parse(" Double   PRECISION "),
-            Some(ColumnType::Float64)
-        );
+        for (name, expected) in [
+            (" Double   PRECISION ", ColumnType::Float64),
+            ("character varying ( 3 )", ColumnType::Varchar(3)),
+            ("CHAR", ColumnType::Char(1)),
+            ("timestamp with time zone", ColumnType::TimestampTz),
+        ] {
+            assert_eq!(ColumnType::parse(name), Some(expected), "{name}");
+        }
         for other in [
-            "numeric", "int", "integer", "smallint", "int2", "int4", "real", "float4",
+            "numeric",
+            "serial",
+            "time",
+            "varchar(0)",
+            "varchar(99999999)",
+            "integer(4)",
+            "char(1) array",
+            "timestamp(3)",
         ] {
             assert_eq!(ColumnType::parse(other), None, "{other}");
         }
-        for other in ["timestamptz", "timestamp with time zone", "date", "char"] {
-            assert_eq!(ColumnType::parse(other), None, "{other}");
+    }
+
+    #[test]
+    fn equal_numbers_are_equal_values() {
+        for (left, right) in [
+            (Value::Int16(-7), Value::Int64(-7)),
+            (Value::Int32(7), Value::Int16(7)),
+            (Value::Float32(0.5), Value::Float64(0.5)),
+        ] {
+            assert_eq!(left, right);
         }
+        assert!(Value::Int32(1) < Value::Int64(1 << 40));
+        assert!(Value::Float32(0.1) > Value::Float64(0.1));
+    }
+
+    #[test]
+    fn limits_count_characters() {
+        assert!(ColumnType::Varchar(2).admits("\u{e4}\u{1f600}"));
+        assert!(!ColumnType::Char(2).admits("abc"));
+        assert!(ColumnType::Text.admits("abc"));
+        let padded = Value::Text("\u{e4}".into());
+        assert_eq!(ColumnType::Char(3).shown(&padded), "\u{e4}  ");
     }
 
     #[test]

@@ -261,7 +261,7 @@ pub(crate) use wire_enum;
 pub(crate) use wire_newtype;
 pub(crate) use wire_struct;
 
-wire_number!(u8, u16, u32, u64, i64, f64);
+wire_number!(u8, u16, u32, u64, i16, i32, i64, f32, f64);
 
 impl<A: Wire, B: Wire> Wire for (A, B) {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -441,6 +441,26 @@ impl Wire for Value {
                 out.push(7);
                 out.extend_from_slice(value);
             }
+            Value::Int16(value) => {
+                out.push(8);
+                value.encode(out);
+            }
+            Value::Int32(value) => {
+                out.push(9);
+                value.encode(out);
+            }
+            Value::Float32(value) => {
+                out.push(10);
+                value.encode(out);
+            }
+            Value::Date(value) => {
+                out.push(11);
+                value.encode(out);
+            }
+            Value::TimestampTz(value) => {
+                out.push(12);
+                value.encode(out);
+            }
         }
     }
 
@@ -457,6 +477,11 @@ impl Wire for Value {
                 let bytes = reader.take(16)?;
                 Value::Uuid(bytes.try_into().expect("take gave 16 bytes"))
             }
+            8 => Value::Int16(Wire::decode(reader)?),
+            9 => Value::Int32(Wire::decode(reader)?),
+            10 => Value::Float32(Wire::decode(reader)?),
+            11 => Value::Date(Wire::decode(reader)?),
+            12 => Value::TimestampTz(Wire::decode(reader)?),
             _ => return Err(DecodeError::Invalid("value")),
         })
     }

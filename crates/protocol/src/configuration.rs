@@ -743,6 +743,8 @@ wire_enum!(Constraint { 0 => Unique, 1 => Dense });
 wire_enum!(Durability { 0 => Sync, 1 => Replicated });
 wire_enum!(ColumnType {
     0 => Bool, 1 => Int64, 2 => Float64, 3 => Text, 4 => Bytes, 5 => Timestamp, 6 => Uuid,
+    7 => Int16, 8 => Int32, 9 => Float32, 10 => Varchar(limit), 11 => Char(limit), 12 => Date,
+    13 => TimestampTz,
 });
 wire_struct!(Layout {
     key_spaces,

@@ -7,9 +7,10 @@
 
 use placement::{ColumnType, Schema};
 use protocol::configuration::Configuration;
+use protocol::expression::result_type;
 use sqlparser::ast::{self, Expr};
 
-use crate::bind::{Scope, chain};
+use crate::bind::{Scope, binary_operator, chain, default_type};
 use crate::error::{SqlError, sqlstate};
 use crate::plan::{Context, SessionSettings, WithoutStatistics};
 use crate::run::{OutputColumn, show_columns};
@@ -256,8 +257,7 @@ impl ParameterTypes<'_> {
                 ast::Value::Placeholder(placeholder) => self.parameter(placeholder, wanted),
                 ast::Value::Number(number, _) => is(match wanted {
                     Some(ColumnType::Float64) => ColumnType::Float64,
-                    _ if number.parse::<i64>().is_ok() => ColumnType::Int64,
-                    _ => ColumnType::Float64,
+                    _ => default_type(number),
                 }),
                 ast::Value::Boolean(_) => is(ColumnType::Bool),
                 ast::Value::Null => Ok(None),
@@ -295,10 +295,10 @@ impl ParameterTypes<'_> {
                 | ast::BinaryOperator::Divide
                 | ast::BinaryOperator::Modulo => {
                     let (left, right) = self.pair(left, right, wanted, (scope, next))?;
-                    let either = |wanted| left == Some(wanted) || right == Some(wanted);
-                    is(match either(ColumnType::Float64) {
-                        true => ColumnType::Float64,
-                        false => ColumnType::Int64,
+                    let operator = binary_operator(op, expression)?;
+                    result_type(operator, left, right).map_err(|error| SqlError::Expression {
+                        text: expression.to_string(),
+                        error,
                     })
                 }
                 ast::BinaryOperator::StringConcat => {
@@ -495,11 +495,11 @@ mod tests {
             ),
             (
                 "DELETE FROM flights WHERE id = 1 + $1 OR scheduled = $2",
-                "bigint, timestamp -> nothing",
+                "integer, timestamp -> nothing",
             ),
             (
                 "SELECT version(), 1 < $1",
-                "bigint -> version text, ?column? boolean",
+                "integer -> version text, ?column? boolean",
             ),
             ("SHOW scan", " -> scan text"),
             (

@@ -305,6 +305,8 @@ pub mod sqlstate {
     pub const INVALID_VALUE: &str = "22023";
     /// The lines of a COPY are not in its format.
     pub const BAD_COPY: &str = "22P04";
+    /// A text is longer than its column allows.
+    pub const TRUNCATION: &str = "22001";
     /// Bytes are no text of the encoding.
     pub const NOT_IN_ENCODING: &str = "22021";
     /// The statement is larger than a limit.

@@ -3,6 +3,7 @@
 //! CSV and JSON output has only rows, so that programs can read it. The result of a statement, such
 //! as `UPDATE 3`, goes to a separate output.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, Write};
@@ -11,7 +12,7 @@ use std::str::FromStr;
 use comfy_table::{CellAlignment, ContentLineStyle, LineStyle, Table, TableStyle};
 use placement::{ColumnType, Value};
 
-use crate::run::{ResultRows, StatementOutcome, description_column};
+use crate::run::{OutputColumn, ResultRows, StatementOutcome, description_column};
 
 /// The format of results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,7 +122,8 @@ pub fn write_rows(out: &mut dyn Write, rows: &ResultRows, format: OutputFormat) 
             let names = rows.columns.iter().map(|it| it.name.as_bytes());
             writer.write_record(names).map_err(unwritten)?;
             for row in &rows.rows {
-                let values = row.iter().map(Value::to_string);
+                let values = row.iter().zip(&rows.columns);
+                let values = values.map(|(value, column)| shown(column, value).into_owned());
                 writer.write_record(values).map_err(unwritten)?;
             }
             writer.flush()
@@ -132,10 +134,11 @@ pub fn write_rows(out: &mut dyn Write, rows: &ResultRows, format: OutputFormat) 
             for (number, row) in rows.rows.iter().enumerate() {
                 let start = if number == 0 { "" } else { "," };
                 write!(out, "{start}\n  {{")?;
-                for (place, (name, value)) in names.iter().zip(row).enumerate() {
+                let values = row.iter().zip(&rows.columns);
+                for (place, (name, (value, column))) in names.iter().zip(values).enumerate() {
                     let start = if place == 0 { "" } else { ", " };
                     let name = serde_json::to_string(name)?;
-                    write!(out, "{start}{name}: {}", json(value))?;
+                    write!(out, "{start}{name}: {}", json(column, value))?;
                 }
                 write!(out, "}}")?;
             }
@@ -168,13 +171,11 @@ fn table(rows: &ResultRows) -> String {
     table.load_style(PSQL);
     table.set_header(rows.columns.iter().map(|it| it.name.as_str()));
     for row in &rows.rows {
-        table.add_row(row.iter().map(Value::to_string));
+        let values = row.iter().zip(&rows.columns);
+        table.add_row(values.map(|(value, column)| shown(column, value)));
     }
     for (place, column) in rows.columns.iter().enumerate() {
-        let number = matches!(
-            column.column_type,
-            Some(ColumnType::Int64 | ColumnType::Float64)
-        );
+        let number = column.column_type.is_some_and(ColumnType::is_number);
         if let Some(shown) = table.column_mut(place)
             && number
         {
@@ -186,14 +187,20 @@ fn table(rows: &ResultRows) -> String {
     lines.join("\n")
 }
 
-fn json(value: &Value) -> String {
+/// Returns the text of a value in a column.
+fn shown<'v>(column: &OutputColumn, value: &'v Value) -> Cow<'v, str> {
+    column.column_type.unwrap_or(ColumnType::Text).shown(value)
+}
+
+fn json(column: &OutputColumn, value: &Value) -> String {
     match value {
         Value::Null => "null".to_string(),
         Value::Bool(value) => value.to_string(),
-        Value::Int64(value) => value.to_string(),
+        Value::Int16(_) | Value::Int32(_) | Value::Int64(_) => value.to_string(),
         // JSON has no infinities.
+        Value::Float32(value) if value.is_finite() => value.to_string(),
         Value::Float64(value) if value.is_finite() => value.to_string(),
-        other => serde_json::Value::String(other.to_string()).to_string(),
+        other => serde_json::Value::String(shown(column, other).into_owned()).to_string(),
     }
 }
 

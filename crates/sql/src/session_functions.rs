@@ -64,7 +64,9 @@ impl Statement {
                 *expression = Expr::value(match value {
                     Value::Null => ast::Value::Null,
                     Value::Bool(value) => ast::Value::Boolean(value),
-                    Value::Int64(value) => ast::Value::Number(value.to_string(), false),
+                    value @ (Value::Int32(_) | Value::Int64(_)) => {
+                        ast::Value::Number(value.to_string(), false)
+                    }
                     value => ast::Value::SingleQuotedString(value.to_string()),
                 });
             }

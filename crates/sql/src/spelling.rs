@@ -30,26 +30,22 @@ fn type_to_write_instead(written: &str) -> String {
     let bare = written.split(['(', '[']).next().unwrap_or(written).trim();
     let remedy = match bare {
         _ if written.contains('[') => "one column per value, or text",
-        "int" | "int2" | "int4" | "integer" | "smallint" | "mediumint" | "tinyint" => {
-            "bigint, whose range is -2^63 to 2^63 - 1"
-        }
+        "mediumint" | "tinyint" => "smallint, whose range is -32768 to 32767",
         "serial" | "bigserial" | "smallserial" => "bigint, and give each row its number",
-        "real" | "float4" | "float" => "double precision, which has 15 digits",
+        "float" => "real, which has 6 digits, or double precision, which has 15",
         "numeric" | "decimal" | "dec" | "money" => {
             "bigint and count the smallest unit, or double precision where rounding is allowed"
         }
-        "varchar" | "character varying" | "nvarchar" => {
-            "text, which has no limit of its own, or varchar without a length"
+        "varchar" | "character varying" | "char" | "character" | "bpchar" | "nvarchar" => {
+            "text, or varchar(n) with a length from 1 to 10485760"
         }
-        "char" | "character" | "bpchar" => "text, which is not padded with spaces",
-        "timestamptz" | "timestamp with time zone" => "timestamp, and give times in UTC",
+        "timestamptz" | "timestamp with time zone" => "timestamptz, which keeps microseconds",
         "timestamp" | "timestamp without time zone" => "timestamp, which keeps microseconds",
-        "date" => "timestamp, with 00:00:00 as the time of the day",
         "time" | "timetz" | "interval" => "bigint and count microseconds",
         "json" | "jsonb" | "xml" => "text",
         _ => {
             let names: Vec<&str> = ColumnType::ALL.iter().map(|it| it.name()).collect();
-            return format!("use one of {}", names.join(", "));
+            return format!("use one of {}, varchar(n) and char(n)", names.join(", "));
         }
     };
     format!("write {remedy}")

@@ -40,8 +40,7 @@ impl<W> CopiedRows<'_, W> {
         }
         let count = u16::try_from(columns.len()).expect("it was checked");
         backend::copy_out_response(&mut self.out.buffer, count);
-        let names = columns.iter().map(|column| column.name.clone());
-        let writer = CopyWriter::new(self.options, names);
+        let writer = CopyWriter::new(self.options, columns);
         self.line.clear();
         if writer.header(&mut self.line) {
             backend::copy_data(&mut self.out.buffer, &self.line);

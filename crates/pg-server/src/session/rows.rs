@@ -25,6 +25,7 @@ pub(super) fn describe_columns(
             name: &column.name,
             type_oid: types::oid(column.column_type),
             type_length: types::length(column.column_type),
+            type_modifier: types::modifier(column.column_type),
             format: format_of(formats, position),
         });
     backend::row_description(&mut out.buffer, columns);

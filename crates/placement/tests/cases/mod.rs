@@ -2,8 +2,8 @@
 #![allow(dead_code, reason = "each test binary uses some of them")]
 
 use placement::{
-    Axis, Column, ColumnType, Constraint, Durability, Index, KeySpace, Layout, Replex, ReplexKind,
-    Schema, TableConstraints, Value,
+    Axis, Column, ColumnType, Constraint, DATES, Durability, Index, KeySpace, Layout, Replex,
+    ReplexKind, Schema, TableConstraints, Value,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -18,11 +18,23 @@ pub fn config() -> ProptestConfig {
     config
 }
 
+/// Integers of a type, more of them small or extreme than others.
+macro_rules! edges {
+    ($type:ty) => {
+        prop_oneof![
+            any::<$type>(),
+            -2..3 as $type,
+            Just(<$type>::MIN),
+            Just(<$type>::MAX)
+        ]
+    };
+}
+
 /// Values of one type that lie close together and at the edges, so that comparisons matter.
 pub fn value(column_type: ColumnType) -> BoxedStrategy<Value> {
     match column_type {
         ColumnType::Bool => any::<bool>().prop_map(Value::Bool).boxed(),
-        ColumnType::Int64 => int64().prop_map(Value::Int64).boxed(),
+        ColumnType::Int64 => edges!(i64).prop_map(Value::Int64).boxed(),
         ColumnType::Float64 => prop_oneof![
             any::<u64>().prop_map(|bits| Value::Float64(f64::from_bits(bits))),
             (-3..3i32).prop_map(|it| Value::Float64(f64::from(it) / 2.0)),
@@ -33,6 +45,25 @@ pub fn value(column_type: ColumnType) -> BoxedStrategy<Value> {
             Just(Value::Float64(f64::NEG_INFINITY)),
         ]
         .boxed(),
+        ColumnType::Int32 => edges!(i32).prop_map(Value::Int32).boxed(),
+        ColumnType::Int16 => edges!(i16).prop_map(Value::Int16).boxed(),
+        ColumnType::Float32 => prop_oneof![
+            any::<u32>().prop_map(|bits| Value::Float32(f32::from_bits(bits))),
+            (-3..3i8).prop_map(|it| Value::Float32(f32::from(it) / 2.0)),
+            Just(Value::Float32(-0.0)),
+            Just(Value::Float32(f32::NAN)),
+            Just(Value::Float32(f32::INFINITY)),
+        ]
+        .boxed(),
+        ColumnType::Varchar(limit) | ColumnType::Char(limit) => {
+            let letters = prop::sample::select(vec!['\0', 'a', 'b', 'é']);
+            let texts = prop::collection::vec(letters, 0..=limit.min(5) as usize);
+            texts
+                .prop_map(|it| Value::Text(it.into_iter().collect()))
+                .boxed()
+        }
+        ColumnType::Date => date().prop_map(Value::Date).boxed(),
+        ColumnType::TimestampTz => timestamp().prop_map(Value::TimestampTz).boxed(),
         ColumnType::Text => prop_oneof![
             prop::collection::vec(
                 prop::sample::select(vec!['\0', '\u{1}', 'a', 'b', 'é', '\u{10ffff}']),
@@ -53,21 +84,27 @@ pub fn value(column_type: ColumnType) -> BoxedStrategy<Value> {
     }
 }
 
-fn int64() -> impl Strategy<Value = i64> {
-    prop_oneof![any::<i64>(), -2..3i64, Just(i64::MIN), Just(i64::MAX)]
-}
-
 /// From PostgreSQL's first timestamp on; the ends of the integers are its infinities.
 fn timestamp() -> impl Strategy<Value = i64> {
     const FIRST: i64 = -210_866_803_200_000_000;
-    int64().prop_map(|micros| match micros {
+    edges!(i64).prop_map(|micros| match micros {
         i64::MIN => micros,
         micros => micros.max(FIRST),
     })
 }
 
+/// A day that PostgreSQL has, or an infinity.
+fn date() -> impl Strategy<Value = i32> {
+    edges!(i32).prop_map(|days| match days {
+        i32::MIN | i32::MAX => days,
+        days => days.clamp(*DATES.start(), *DATES.end()),
+    })
+}
+
 pub fn column_type() -> impl Strategy<Value = ColumnType> {
-    prop::sample::select(ColumnType::ALL.to_vec())
+    let limited = [ColumnType::Varchar(3), ColumnType::Char(2)];
+    let types: Vec<ColumnType> = ColumnType::ALL.into_iter().chain(limited).collect();
+    prop::sample::select(types)
 }
 
 /// A value of the type, or NULL now and then.

@@ -7,7 +7,7 @@
 use alloc::format;
 use alloc::string::String;
 
-use placement::{Column, ColumnType, Schema};
+use placement::{Column, ColumnType, Schema, is_assignable, is_castable};
 
 use super::{BinaryOperator, Expression, ExpressionError, UnaryOperator};
 use crate::codec::DEPTH_MAX;
@@ -66,12 +66,10 @@ pub fn check_assignable(
     scope: Scope,
 ) -> Result<(), ExpressionError> {
     match check(expression, columns, scope)? {
-        Some(found) if found != column_type && !(is_number(found) && is_number(column_type)) => {
-            Err(ExpressionError::NotAssignable {
-                expected: column_type,
-                found,
-            })
-        }
+        Some(found) if !is_assignable(column_type, found) => Err(ExpressionError::NotAssignable {
+            expected: column_type,
+            found,
+        }),
         _ => Ok(()),
     }
 }
@@ -91,7 +89,7 @@ fn typed(
         return Err(ExpressionError::TooDeep);
     }
     let column = |index: u16| match columns.get(usize::from(index)) {
-        Some(column) => Ok(Some(column.column_type)),
+        Some(column) => Ok(Some(column.column_type.of_values())),
         None => Err(ExpressionError::UnknownColumn { column: index }),
     };
     match expression {
@@ -106,19 +104,30 @@ fn typed(
             match operator {
                 UnaryOperator::IsNull | UnaryOperator::IsNotNull => Ok(Some(ColumnType::Bool)),
                 UnaryOperator::Not => boolean(operand).map(|()| Some(ColumnType::Bool)),
-                UnaryOperator::Negate if operand.is_none_or(is_number) => Ok(operand),
+                UnaryOperator::Cast(to) => match operand {
+                    Some(from) if !is_castable(from, *to) => {
+                        Err(ExpressionError::NotCastable { from, to: *to })
+                    }
+                    _ => Ok(Some(to.of_values())),
+                },
+                UnaryOperator::Negate if operand.is_none_or(ColumnType::is_number) => Ok(operand),
                 UnaryOperator::Negate => Err(ExpressionError::NotNumeric { found: operand }),
             }
         }
         Expression::Binary(operator, left, right) => {
             let left = typed(left, columns, scope, nodes, depth + 1)?;
             let right = typed(right, columns, scope, nodes, depth + 1)?;
-            binary(*operator, left, right)
+            result_type(*operator, left, right)
         }
     }
 }
 
-fn binary(
+/// Returns the type of the results of an operator with two operands; none if they are always NULL.
+/// The types of the operands are none where they are always NULL.
+///
+/// # Errors
+/// The operator does not know these types.
+pub fn result_type(
     operator: BinaryOperator,
     left: Option<ColumnType>,
     right: Option<ColumnType>,
@@ -142,26 +151,29 @@ fn binary(
         | BinaryOperator::LessEqual
         | BinaryOperator::Greater
         | BinaryOperator::GreaterEqual => {
-            if same || both(is_number) {
+            if same || both(ColumnType::is_number) || both(ColumnType::is_time) {
                 Ok(Some(ColumnType::Bool))
             } else {
                 wrong
             }
         }
-        BinaryOperator::Modulo if !both(|it| it == ColumnType::Int64) => wrong,
+        BinaryOperator::Modulo if !both(ColumnType::is_integer) => wrong,
+        BinaryOperator::Add | BinaryOperator::Subtract
+            if [left, right].contains(&Some(ColumnType::Date)) =>
+        {
+            moved_date(operator, left, right).map_or(wrong, |found| Ok(Some(found)))
+        }
         BinaryOperator::Add
         | BinaryOperator::Subtract
         | BinaryOperator::Multiply
         | BinaryOperator::Divide
         | BinaryOperator::Modulo => {
-            if !both(is_number) {
+            if !both(ColumnType::is_number) {
                 return wrong;
             }
-            let float = [left, right].contains(&Some(ColumnType::Float64));
-            Ok(if float {
-                Some(ColumnType::Float64)
-            } else {
-                left.or(right)
+            Ok(match (left, right) {
+                (Some(left), Some(right)) => Some(common_number(left, right)),
+                (left, right) => left.or(right),
             })
         }
         BinaryOperator::Concatenate => {
@@ -183,6 +195,35 @@ fn boolean(found: Option<ColumnType>) -> Result<(), ExpressionError> {
     }
 }
 
-fn is_number(column_type: ColumnType) -> bool {
-    matches!(column_type, ColumnType::Int64 | ColumnType::Float64)
+/// Returns the type to which PostgreSQL promotes two numbers: the larger one of two integers, and a
+/// double as soon as a float is combined with another type.
+pub(super) fn common_number(left: ColumnType, right: ColumnType) -> ColumnType {
+    if left == right {
+        left
+    } else if left.is_float() || right.is_float() {
+        ColumnType::Float64
+    } else if [left, right].contains(&ColumnType::Int64) {
+        ColumnType::Int64
+    } else {
+        ColumnType::Int32
+    }
+}
+
+/// Returns the type of a date that days are added to or taken from, and of the days between two
+/// dates; none for other operands.
+fn moved_date(
+    operator: BinaryOperator,
+    left: Option<ColumnType>,
+    right: Option<ColumnType>,
+) -> Option<ColumnType> {
+    let is_days = |it: Option<ColumnType>| {
+        it.is_none_or(|it| matches!(it, ColumnType::Int16 | ColumnType::Int32))
+    };
+    let date = Some(ColumnType::Date);
+    match operator {
+        BinaryOperator::Subtract if left == date && right == date => Some(ColumnType::Int32),
+        _ if left == date && is_days(right) => date,
+        BinaryOperator::Add if right == date && is_days(left) => date,
+        _ => None,
+    }
 }

@@ -9,9 +9,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-use placement::{ColumnType, ROW_BYTES_MAX, RowView, Schema, Value, ValueRef};
+use placement::{
+    ColumnType, ConversionError, DATES, ROW_BYTES_MAX, RowView, Schema, Value, ValueRef, moment_of,
+    narrowed,
+};
 
 use super::budget::Budget;
+use super::check::common_number;
 use super::{BinaryOperator, Expression, ExpressionError, UnaryOperator, like};
 use crate::codec::DEPTH_MAX;
 
@@ -47,7 +51,7 @@ pub fn evaluate(
 }
 
 /// Evaluates like [`evaluate`], and converts the value to a column's type as PostgreSQL does on
-/// assignment. A float64 is rounded to the nearest int64, halves to the even one.
+/// assignment. A float is rounded to the nearest integer, halves to the even one.
 pub fn evaluate_for(
     column_type: ColumnType,
     expression: &Expression,
@@ -55,16 +59,22 @@ pub fn evaluate_for(
     excluded: Option<&dyn Columns>,
 ) -> Result<Value, ExpressionError> {
     let value = evaluate(expression, row, excluded)?;
-    match (column_type, value) {
-        (ColumnType::Float64, Value::Int64(value)) => Ok(Value::Float64(value as f64)),
-        (ColumnType::Int64, Value::Float64(value)) => round(value).map(Value::Int64),
-        (_, value) => match value.column_type() {
-            Some(found) if found != column_type => Err(ExpressionError::NotAssignable {
-                expected: column_type,
-                found,
-            }),
-            _ => Ok(value),
+    let found = value.column_type();
+    value.assigned(column_type).map_err(|error| match error {
+        ConversionError::NoConversion => ExpressionError::NotAssignable {
+            expected: column_type,
+            found: found.unwrap_or(column_type),
         },
+        error => conversion_error(error, column_type),
+    })
+}
+
+/// Returns why a value could not become one of this type.
+fn conversion_error(error: ConversionError, column_type: ColumnType) -> ExpressionError {
+    match error {
+        ConversionError::TooManyCharacters => ExpressionError::TooManyCharacters { column_type },
+        ConversionError::NotOfType(_) => ExpressionError::NotOfType { column_type },
+        ConversionError::OutOfRange | ConversionError::NoConversion => ExpressionError::Overflow,
     }
 }
 
@@ -149,6 +159,18 @@ impl<'a> Evaluator<'a> {
                 column(self.excluded.ok_or(ExpressionError::NoExcluded)?, *index)?
             }
             Expression::Literal(value) => value.as_ref(),
+            Expression::Unary(UnaryOperator::Cast(to), operand) => {
+                let operand = self.value(operand, depth + 1)?;
+                let value = operand.as_ref().to_owned();
+                let found = value.column_type();
+                let cast = value.cast(*to).map_err(|error| match (error, found) {
+                    (ConversionError::NoConversion, Some(from)) => {
+                        ExpressionError::NotCastable { from, to: *to }
+                    }
+                    (error, _) => conversion_error(error, *to),
+                });
+                return cast.map(Operand::Owned);
+            }
             Expression::Unary(operator, operand) => {
                 let operand = self.value(operand, depth + 1)?;
                 unary(*operator, operand.as_ref())?
@@ -212,13 +234,7 @@ impl<'a> Evaluator<'a> {
             | BinaryOperator::Modulo => arithmetic(operator, left, right)?,
             _ => ValueRef::Bool(comparison(operator, left, right)?),
         };
-        // Only numbers and booleans get here; they borrow from neither operand.
-        Ok(match value {
-            ValueRef::Bool(value) => Operand::Borrowed(ValueRef::Bool(value)),
-            ValueRef::Int64(value) => Operand::Borrowed(ValueRef::Int64(value)),
-            ValueRef::Float64(value) => Operand::Borrowed(ValueRef::Float64(value)),
-            other => Operand::Owned(other.to_owned()),
-        })
+        Ok(Operand::Borrowed(value))
     }
 }
 
@@ -243,7 +259,15 @@ fn unary<'v>(
         (UnaryOperator::Negate, ValueRef::Int64(value)) => {
             ValueRef::Int64(value.checked_neg().ok_or(ExpressionError::Overflow)?)
         }
+        (UnaryOperator::Negate, ValueRef::Int32(value)) => {
+            ValueRef::Int32(value.checked_neg().ok_or(ExpressionError::Overflow)?)
+        }
+        (UnaryOperator::Negate, ValueRef::Int16(value)) => {
+            ValueRef::Int16(value.checked_neg().ok_or(ExpressionError::Overflow)?)
+        }
         (UnaryOperator::Negate, ValueRef::Float64(value)) => ValueRef::Float64(-value),
+        (UnaryOperator::Negate, ValueRef::Float32(value)) => ValueRef::Float32(-value),
+        (UnaryOperator::Cast(_), _) => unreachable!("`value` converts"),
         (UnaryOperator::Negate, other) => {
             return Err(ExpressionError::NotNumeric {
                 found: other.column_type(),
@@ -257,14 +281,7 @@ fn comparison(
     left: ValueRef<'_>,
     right: ValueRef<'_>,
 ) -> Result<bool, ExpressionError> {
-    let order = match (left, right) {
-        (ValueRef::Int64(left), ValueRef::Float64(_)) => ValueRef::Float64(left as f64).cmp(&right),
-        (ValueRef::Float64(_), ValueRef::Int64(right)) => {
-            left.cmp(&ValueRef::Float64(right as f64))
-        }
-        _ if left.column_type() == right.column_type() => left.cmp(&right),
-        _ => return Err(wrong_types(operator, left, right)),
-    };
+    let order = order(left, right).ok_or_else(|| wrong_types(operator, left, right))?;
     Ok(match operator {
         BinaryOperator::Equal => order == Ordering::Equal,
         BinaryOperator::NotEqual => order != Ordering::Equal,
@@ -276,27 +293,130 @@ fn comparison(
     })
 }
 
+/// Returns the order of two values; none if they cannot be compared.
+fn order(left: ValueRef<'_>, right: ValueRef<'_>) -> Option<Ordering> {
+    let (left_type, right_type) = (left.column_type(), right.column_type());
+    if left_type == right_type {
+        return Some(left.cmp(&right));
+    }
+    if let (Some(left), Some(right)) = (left.integer(), right.integer()) {
+        return Some(left.cmp(&right));
+    }
+    if let (Some(left), Some(right)) = (as_float(left), as_float(right)) {
+        return Some(ValueRef::Float64(left).cmp(&ValueRef::Float64(right)));
+    }
+    match (left, right) {
+        (ValueRef::Date(left), ValueRef::Date(right)) => Some(left.cmp(&right)),
+        (ValueRef::Date(days), _) => Some(day_order(days, moment(right)?)),
+        (_, ValueRef::Date(days)) => Some(day_order(days, moment(left)?).reverse()),
+        _ => Some(moment(left)?.cmp(&moment(right)?)),
+    }
+}
+
+/// Returns a number as a double.
+fn as_float(value: ValueRef<'_>) -> Option<f64> {
+    value.float().or(value.integer().map(|it| it as f64))
+}
+
+fn moment(value: ValueRef<'_>) -> Option<i64> {
+    match value {
+        ValueRef::Timestamp(at) | ValueRef::TimestampTz(at) => Some(at),
+        _ => None,
+    }
+}
+
+/// Compares a day with a moment. Days beyond the timestamps come before or after all of them, but
+/// not before or after the infinities.
+fn day_order(days: i32, moment: i64) -> Ordering {
+    match moment_of(days) {
+        Ok(midnight) => midnight.cmp(&moment),
+        Err(_) if moment == i64::MAX => Ordering::Less,
+        Err(_) => Ordering::Greater,
+    }
+}
+
 fn arithmetic<'v>(
     operator: BinaryOperator,
     left: ValueRef<'_>,
     right: ValueRef<'_>,
 ) -> Result<ValueRef<'v>, ExpressionError> {
-    match (left, right) {
-        (ValueRef::Int64(left), ValueRef::Int64(right)) => {
-            integer_arithmetic(operator, left, right).map(ValueRef::Int64)
+    let wrong = || wrong_types(operator, left, right);
+    let types = (left.column_type(), right.column_type());
+    if let (Some(left), Some(right)) = (left.integer(), right.integer()) {
+        let result = integer_arithmetic(operator, left, right)?;
+        let overflow = |_| ExpressionError::Overflow;
+        let (Some(left), Some(right)) = types else {
+            return Err(wrong());
+        };
+        return Ok(match common_number(left, right) {
+            ColumnType::Int16 => ValueRef::Int16(result.try_into().map_err(overflow)?),
+            ColumnType::Int32 => ValueRef::Int32(result.try_into().map_err(overflow)?),
+            _ => ValueRef::Int64(result),
+        });
+    }
+    if let ValueRef::Date(_) = left {
+        return date_arithmetic(operator, left, right);
+    }
+    if let (ValueRef::Date(_), BinaryOperator::Add) = (right, operator) {
+        return date_arithmetic(operator, right, left);
+    }
+    // Floats have no remainder in SQL.
+    if operator == BinaryOperator::Modulo {
+        return Err(wrong());
+    }
+    if let (ValueRef::Float32(left), ValueRef::Float32(right)) = (left, right) {
+        // A double has more than twice the bits, so that the second rounding changes nothing.
+        let result = float_arithmetic(operator, left.into(), right.into())?;
+        if result.is_finite() && (result as f32).is_infinite() {
+            return Err(ExpressionError::Overflow);
         }
-        // Floats have no remainder in SQL.
-        _ if operator == BinaryOperator::Modulo => Err(wrong_types(operator, left, right)),
-        (ValueRef::Int64(left), ValueRef::Float64(right)) => {
-            float_arithmetic(operator, left as f64, right).map(ValueRef::Float64)
+        return match narrowed(result) {
+            Ok(narrow) => Ok(ValueRef::Float32(narrow)),
+            Err(_) => Err(ExpressionError::Underflow),
+        };
+    }
+    match (as_float(left), as_float(right)) {
+        (Some(left), Some(right)) => float_arithmetic(operator, left, right).map(ValueRef::Float64),
+        _ => Err(wrong()),
+    }
+}
+
+/// Adds days to a date or takes them from it, or returns the days between two dates.
+fn date_arithmetic<'v>(
+    operator: BinaryOperator,
+    date: ValueRef<'_>,
+    other: ValueRef<'_>,
+) -> Result<ValueRef<'v>, ExpressionError> {
+    let ValueRef::Date(days) = date else {
+        return Err(wrong_types(operator, date, other));
+    };
+    let is_finite = |days: i32| days != i32::MAX && days != i32::MIN;
+    match (operator, other) {
+        (BinaryOperator::Subtract, ValueRef::Date(other)) => {
+            let both = is_finite(days) && is_finite(other);
+            let between = days.checked_sub(other).filter(|_| both);
+            between
+                .map(ValueRef::Int32)
+                .ok_or(ExpressionError::Overflow)
         }
-        (ValueRef::Float64(left), ValueRef::Int64(right)) => {
-            float_arithmetic(operator, left, right as f64).map(ValueRef::Float64)
+        (
+            BinaryOperator::Add | BinaryOperator::Subtract,
+            ValueRef::Int16(_) | ValueRef::Int32(_),
+        ) => {
+            if !is_finite(days) {
+                return Ok(ValueRef::Date(days));
+            }
+            let by = other.integer().unwrap_or_default();
+            let by = if operator == BinaryOperator::Add {
+                by
+            } else {
+                -by
+            };
+            let moved = i32::try_from(i64::from(days) + by).ok();
+            let moved = moved.filter(|it| DATES.contains(it));
+            moved.map(ValueRef::Date).ok_or(ExpressionError::Overflow)
         }
-        (ValueRef::Float64(left), ValueRef::Float64(right)) => {
-            float_arithmetic(operator, left, right).map(ValueRef::Float64)
-        }
-        _ => Err(wrong_types(operator, left, right)),
+        _ => Err(wrong_types(operator, date, other)),
     }
 }
 
@@ -365,25 +485,6 @@ fn concatenate(left: ValueRef<'_>, right: ValueRef<'_>) -> Result<Value, Express
             Ok(Value::Bytes(bytes))
         }
         _ => Err(wrong_types(BinaryOperator::Concatenate, left, right)),
-    }
-}
-
-/// Rounds to the nearest integer, and halves to the even one.
-fn round(value: f64) -> Result<i64, ExpressionError> {
-    /// From here on every float is a whole number.
-    const WHOLE: f64 = 4_503_599_627_370_496.0;
-    let rounded = if value.abs() < WHOLE {
-        // Adding pushes the fraction out of the mantissa, by the rounding that is wanted.
-        let magic = WHOLE.copysign(value);
-        (value + magic) - magic
-    } else {
-        value
-    };
-    // -2^63 is a float, 2^63 - 1 is not. NaN is in no range.
-    if (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&rounded) {
-        Ok(rounded as i64)
-    } else {
-        Err(ExpressionError::Overflow)
     }
 }
 

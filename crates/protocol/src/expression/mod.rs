@@ -22,7 +22,9 @@ use placement::{ColumnType, ROW_BYTES_MAX};
 use crate::codec::{DEPTH_MAX, wire_enum, wire_struct};
 
 pub use budget::STEPS_MAX;
-pub use check::{NODES_MAX, Scope, check, check_assignable, check_condition, check_constraints};
+pub use check::{
+    NODES_MAX, Scope, check, check_assignable, check_condition, check_constraints, result_type,
+};
 pub use evaluate::{Columns, evaluate, evaluate_for, failed_check, holds};
 pub use placement::{BinaryOperator, Expression, UnaryOperator};
 
@@ -71,6 +73,23 @@ pub enum ExpressionError {
         expected: ColumnType,
         /// The value's type.
         found: ColumnType,
+    },
+    /// A conversion that does not exist.
+    NotCastable {
+        /// The operand's type.
+        from: ColumnType,
+        /// The type that it should get.
+        to: ColumnType,
+    },
+    /// A text that is no value of the type to which it should be converted.
+    NotOfType {
+        /// The type.
+        column_type: ColumnType,
+    },
+    /// A text that has more characters than its type allows.
+    TooManyCharacters {
+        /// The type.
+        column_type: ColumnType,
     },
     /// The result is beyond its type's range.
     Overflow,
@@ -132,10 +151,23 @@ impl fmt::Display for ExpressionError {
             }
             ExpressionError::NotAssignable { expected, found } => write!(
                 f,
-                "a {} cannot be stored in a column of type {}: convert it",
-                found.name(),
-                expected.name()
+                "a {found} cannot be stored in a column of type {expected}: convert it"
             ),
+            ExpressionError::NotCastable { from, to } => {
+                write!(f, "a {from} cannot become a {to}: write the value as text")
+            }
+            ExpressionError::NotOfType { column_type } => {
+                write!(
+                    f,
+                    "a text is not of type {column_type}: convert only texts that are"
+                )
+            }
+            ExpressionError::TooManyCharacters { column_type } => {
+                write!(
+                    f,
+                    "the value is too long for the type {column_type}: shorten it"
+                )
+            }
             ExpressionError::Overflow => {
                 write!(f, "the result is out of range: use smaller numbers")
             }
@@ -174,7 +206,9 @@ impl fmt::Display for ExpressionError {
 impl core::error::Error for ExpressionError {}
 
 wire_struct!(Assignment { column, value });
-wire_enum!(UnaryOperator { 0 => Not, 1 => Negate, 2 => IsNull, 3 => IsNotNull });
+wire_enum!(UnaryOperator {
+    0 => Not, 1 => Negate, 2 => IsNull, 3 => IsNotNull, 4 => Cast(column_type),
+});
 wire_enum!(BinaryOperator {
     0 => And, 1 => Or, 2 => Equal, 3 => NotEqual, 4 => Less, 5 => LessEqual, 6 => Greater,
     7 => GreaterEqual, 8 => Add, 9 => Subtract, 10 => Multiply, 11 => Divide, 12 => Modulo,

@@ -231,21 +231,159 @@ fn assignments_convert_numbers() {
     );
 }
 
+fn column(column_type: ColumnType) -> Column {
+    Column {
+        name: column_type.name().into(),
+        column_type,
+        nullable: true,
+        default: None,
+    }
+}
+
 fn columns() -> Vec<Column> {
     ColumnType::ALL
         .iter()
-        .map(|column_type| Column {
-            name: alloc::format!("c{}", *column_type as u8),
-            column_type: *column_type,
-            nullable: true,
-            default: None,
-        })
+        .map(|column_type| column(*column_type))
         .collect()
+}
+
+/// Types and values as PostgreSQL has them.
+#[test]
+fn operators_promote_their_operands() {
+    let literal = Expression::Literal;
+    let day = |days| literal(Value::Date(days));
+    for (operator, left, right, expected) in [
+        (
+            Two::Add,
+            Value::Int16(1),
+            Value::Int16(2),
+            Ok(Value::Int16(3)),
+        ),
+        (
+            Two::Add,
+            Value::Int16(1),
+            Value::Int32(2),
+            Ok(Value::Int32(3)),
+        ),
+        (
+            Two::Multiply,
+            Value::Int32(2),
+            Value::Int64(3),
+            Ok(Value::Int64(6)),
+        ),
+        (
+            Two::Add,
+            Value::Int32(i32::MAX),
+            Value::Int16(1),
+            Err(ExpressionError::Overflow),
+        ),
+        (
+            Two::Divide,
+            Value::Int16(i16::MIN),
+            Value::Int16(-1),
+            Err(ExpressionError::Overflow),
+        ),
+        (
+            Two::Divide,
+            Value::Float32(1.0),
+            Value::Float32(3.0),
+            Ok(Value::Float32(1.0 / 3.0)),
+        ),
+        (
+            Two::Multiply,
+            Value::Float32(1e30),
+            Value::Float32(1e30),
+            Err(ExpressionError::Overflow),
+        ),
+        (
+            Two::Multiply,
+            Value::Float32(1e-30),
+            Value::Float32(1e-30),
+            Err(ExpressionError::Underflow),
+        ),
+        (
+            Two::Add,
+            Value::Float32(0.5),
+            Value::Int32(1),
+            Ok(Value::Float64(1.5)),
+        ),
+        (
+            Two::Equal,
+            Value::Float32(0.1),
+            Value::Float64(0.1),
+            Ok(Value::Bool(false)),
+        ),
+        (
+            Two::Equal,
+            Value::Int16(7),
+            Value::Int64(7),
+            Ok(Value::Bool(true)),
+        ),
+        (
+            Two::Add,
+            Value::Date(1),
+            Value::Int32(30),
+            Ok(Value::Date(31)),
+        ),
+        (
+            Two::Add,
+            Value::Int16(30),
+            Value::Date(1),
+            Ok(Value::Date(31)),
+        ),
+        (
+            Two::Subtract,
+            Value::Date(31),
+            Value::Date(1),
+            Ok(Value::Int32(30)),
+        ),
+        (
+            Two::Add,
+            Value::Date(i32::MAX),
+            Value::Int32(1),
+            Ok(Value::Date(i32::MAX)),
+        ),
+        (
+            Two::Subtract,
+            Value::Date(i32::MAX),
+            Value::Date(1),
+            Err(ExpressionError::Overflow),
+        ),
+        (
+            Two::Less,
+            Value::Date(1),
+            Value::Timestamp(86_400_000_001),
+            Ok(Value::Bool(true)),
+        ),
+        (
+            Two::Equal,
+            Value::TimestampTz(0),
+            Value::Date(0),
+            Ok(Value::Bool(true)),
+        ),
+    ] {
+        let expression = two(operator, literal(left), literal(right));
+        assert_eq!(value(&expression), expected, "{expression:?}");
+        if let Ok(expected) = expected {
+            let found = check(&expression, &[], Scope::Row);
+            assert_eq!(found, Ok(expected.column_type()), "{expression:?}");
+        }
+    }
+    for wrong in [
+        two(Two::Add, day(1), INT(1)),
+        two(Two::Multiply, day(1), literal(Value::Int32(1))),
+        two(Two::Subtract, literal(Value::Int32(1)), day(1)),
+        two(Two::Modulo, FLOAT(1.0), literal(Value::Int32(1))),
+    ] {
+        assert!(check(&wrong, &[], Scope::Row).is_err(), "{wrong:?}");
+        assert!(value(&wrong).is_err(), "{wrong:?}");
+    }
 }
 
 #[test]
 fn columns_of_the_row_and_of_the_proposed_row() {
-    let columns = &columns()[1..4];
+    let columns = [ColumnType::Int64, ColumnType::Float64, ColumnType::Text].map(column);
+    let columns = &columns[..];
     let row = |number| {
         let values = [
             Value::Int64(number),
@@ -321,19 +459,33 @@ fn any_value() -> impl Strategy<Value = Value> {
         proptest::collection::vec(any::<u8>(), 0..4).prop_map(Value::Bytes),
         any::<i64>().prop_map(Value::Timestamp),
         any::<[u8; 16]>().prop_map(Value::Uuid),
+        prop_oneof![any::<i16>(), -3..3i16].prop_map(Value::Int16),
+        prop_oneof![any::<i32>(), -3..3i32].prop_map(Value::Int32),
+        prop_oneof![any::<f32>(), -3.0..3.0f32].prop_map(Value::Float32),
+        prop_oneof![any::<i32>(), -3..3i32].prop_map(Value::Date),
+        prop_oneof![any::<i64>(), -3..3i64].prop_map(Value::TimestampTz),
+    ]
+}
+
+/// An operator with one operand. Casts are as likely as all others.
+fn any_unary() -> impl Strategy<Value = One> {
+    let limited = [ColumnType::Varchar(2), ColumnType::Char(2)];
+    let types: Vec<ColumnType> = ColumnType::ALL.into_iter().chain(limited).collect();
+    prop_oneof![
+        (0..4u8).prop_map(|tag| One::decode_all(&[tag]).unwrap()),
+        proptest::sample::select(types).prop_map(One::Cast),
     ]
 }
 
 fn any_expression() -> impl Strategy<Value = Expression> {
     let leaf = prop_oneof![
-        (0..8u16).prop_map(Expression::Column),
-        (0..8u16).prop_map(Expression::Excluded),
+        (0..13u16).prop_map(Expression::Column),
+        (0..13u16).prop_map(Expression::Excluded),
         any_value().prop_map(Expression::Literal),
     ];
     leaf.prop_recursive(5, 40, 2, |inner| {
         prop_oneof![
-            (0..4u8, inner.clone())
-                .prop_map(|(tag, operand)| { one(One::decode_all(&[tag]).unwrap(), operand) }),
+            (any_unary(), inner.clone()).prop_map(|(operator, operand)| one(operator, operand)),
             (0..15u8, inner.clone(), inner).prop_map(|(tag, left, right)| {
                 two(Two::decode_all(&[tag]).unwrap(), left, right)
             }),
@@ -349,7 +501,7 @@ proptest! {
     #[test]
     fn checked_expressions_fail_only_by_value(
         expression in any_expression(),
-        seed in proptest::collection::vec(any_value(), 14),
+        seed in proptest::collection::vec(any_value(), 24),
     ) {
         let columns = columns();
         let fits = |offset: usize| {
@@ -359,7 +511,7 @@ proptest! {
             };
             columns.iter().enumerate().map(value).collect::<Vec<_>>()
         };
-        let (row, excluded) = (fits(0), fits(7));
+        let (row, excluded) = (fits(0), fits(12));
         if let Ok(column_type) = check(&expression, &columns, Scope::RowAndExcluded) {
             match evaluate(&expression, &row, Some(&excluded)) {
                 Ok(value) => prop_assert!(
@@ -372,6 +524,7 @@ proptest! {
                         | ExpressionError::Underflow
                         | ExpressionError::DivisionByZero
                         | ExpressionError::PatternEnd
+                        | ExpressionError::NotOfType { .. }
                 ), "{}", error),
             }
         }

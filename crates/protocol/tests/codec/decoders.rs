@@ -1,7 +1,7 @@
 //! The fuzzer's entries under a generator of our own, so that every run of the tests exercises
 //! them: valid bytes, spoilt a little or not at all, the same ones each time.
 
-use placement::{Value, encode_key, encode_row};
+use placement::{ColumnType, Value, encode_key, encode_row};
 use protocol::codec::Wire;
 use protocol::expression::Expression;
 use protocol::frame;
@@ -13,6 +13,24 @@ use super::entries::{self, ENTRIES};
 use super::samples;
 use super::samples::generate::{Generate, Source};
 use super::spoil::{Random, holds_for_spoilt_bytes};
+
+/// A value of each type, or NULL.
+fn of_all_types() -> Vec<Value> {
+    let value = |column_type: &ColumnType| match column_type {
+        ColumnType::Bool => Value::Bool(true),
+        ColumnType::Int16 => Value::Int16(-7),
+        ColumnType::Int32 => Value::Int32(7),
+        ColumnType::Int64 => Value::Int64(7),
+        ColumnType::Float32 => Value::Float32(0.1),
+        ColumnType::Float64 => Value::Float64(0.5),
+        ColumnType::Text => Value::Text("a\0b".into()),
+        ColumnType::Date => Value::Date(1),
+        ColumnType::Timestamp => Value::Timestamp(1),
+        ColumnType::TimestampTz => Value::TimestampTz(-1),
+        _ => Value::Null,
+    };
+    ColumnType::ALL.iter().map(value).collect()
+}
 
 /// Valid bytes for an entry, in many shapes.
 fn valid(name: &str, random: &mut Random) -> Vec<u8> {
@@ -33,19 +51,19 @@ fn valid(name: &str, random: &mut Random) -> Vec<u8> {
         "message" => Message::generate(&mut source).to_bytes(),
         "configuration" => samples::configuration().to_bytes(),
         "row" => {
-            let values = [Value::Bool(true), Value::Int64(7), Value::Float64(0.5)];
-            let text = [Value::Text("JFK".into()), Value::Null, Value::Timestamp(1)];
-            let values: Vec<Value> = values.into_iter().chain(text).collect();
+            let values = of_all_types();
             let columns = entries::columns();
-            let row = encode_row(&columns[..6], &values).expect("the types fit");
-            [&[6], &row[..]].concat()
+            let row = encode_row(&columns, &values).expect("the types fit");
+            let count = u8::try_from(columns.len()).expect("the types are few");
+            [&[count], &row[..]].concat()
         }
         "key" => {
-            // Choice 42 is six types from the first: bool to timestamp.
-            let values = [Value::Bool(true), Value::Int64(7), Value::Float64(0.5)];
-            let text = [Value::Text("a\0b".into()), Value::Null, Value::Timestamp(1)];
-            let key = encode_key(values.iter().chain(&text).map(Value::as_ref));
-            [&[42], &key[..]].concat()
+            let values = of_all_types();
+            // All types but the last one, from the first.
+            let length = values.len() - 1;
+            let choice = u8::try_from(length * values.len()).expect("the types are few");
+            let key = encode_key(values[..length].iter().map(Value::as_ref));
+            [&[choice], &key[..]].concat()
         }
         "expression" => Expression::generate(&mut source).to_bytes(),
         "log_record" => Record::generate(&mut source).to_bytes(),

@@ -109,7 +109,7 @@ pub fn row(bytes: &[u8]) {
     }
 }
 
-/// A key of up to seven columns, whose types a byte chooses.
+/// A key of up to eleven columns, whose types a byte chooses.
 pub fn key(bytes: &[u8]) {
     let Some((choice, bytes)) = bytes.split_first() else {
         return;
@@ -156,6 +156,7 @@ pub fn expression(bytes: &[u8]) {
                     | ExpressionError::Underflow
                     | ExpressionError::DivisionByZero
                     | ExpressionError::PatternEnd
+                    | ExpressionError::NotOfType { .. }
                     | ExpressionError::TooLong { .. }
                     | ExpressionError::TooCostly
             ),

@@ -1,6 +1,6 @@
 //! Converts literals and casts of constants to values, by PostgreSQL's rules.
 
-use placement::{ColumnType, Value, ValueError};
+use placement::{ColumnType, ConversionError, Value, ValueError};
 use protocol::expression::ExpressionError;
 use sqlparser::ast::Expr;
 
@@ -14,9 +14,23 @@ pub(super) fn quoted(text: &str, column_type: ColumnType, place: &str) -> Result
     Value::parse(column_type, text).map_err(|error| SqlError::Literal { place, error })
 }
 
-/// Returns the type of a number without context: int64 if it is an integer of 64 bits.
-pub(super) fn default_type(number: &str) -> ColumnType {
+/// Returns the text as a column of this type stores it.
+///
+/// # Errors
+/// It is no value of the type, or too long for it.
+pub(crate) fn stored(text: &str, column_type: ColumnType, place: &str) -> Result<Value, SqlError> {
+    quoted(text, column_type, place)?
+        .assigned(column_type)
+        .map_err(|_| {
+            let error = ExpressionError::TooManyCharacters { column_type };
+            SqlError::with_state(sqlstate::TRUNCATION, format!("{place}: {error}"))
+        })
+}
+
+/// Returns the type of a number without context: the smallest one from 32 bits on that has it.
+pub(crate) fn default_type(number: &str) -> ColumnType {
     match number.parse::<i64>() {
+        Ok(value) if i32::try_from(value).is_ok() => ColumnType::Int32,
         Ok(_) => ColumnType::Int64,
         Err(_) => ColumnType::Float64,
     }
@@ -29,21 +43,19 @@ pub(super) fn typed_number(
     context: Option<ColumnType>,
     place: &str,
 ) -> Result<Value, SqlError> {
-    if context != Some(ColumnType::Float64)
-        && let Ok(value) = number.parse()
-    {
-        return Ok(Value::Int64(value));
-    }
-    quoted(number, ColumnType::Float64, place)
+    let column_type = match context {
+        Some(ColumnType::Float64) => ColumnType::Float64,
+        _ => default_type(number),
+    };
+    quoted(number, column_type, place)
 }
 
-/// Returns a number as an int64, rounded to the nearest. Halves are rounded away from zero, as
+/// Returns a number as an integer, rounded to the nearest. Halves are rounded away from zero, as
 /// PostgreSQL rounds numeric literals.
-pub(super) fn rounded(number: &str, place: &str) -> Result<Value, SqlError> {
+pub(super) fn rounded(number: &str, to: ColumnType, place: &str) -> Result<Value, SqlError> {
     let rounded = Decimal::parse(number).and_then(|it| it.rounded());
-    rounded
-        .map(Value::Int64)
-        .ok_or_else(|| out_of_range(number, ColumnType::Int64, place))
+    let rounded = rounded.and_then(|it| Value::Int64(it).assigned(to).ok());
+    rounded.ok_or_else(|| out_of_range(number, to, place))
 }
 
 /// Returns the text of a number, as PostgreSQL prints it.
@@ -65,28 +77,19 @@ fn out_of_range(number: &str, column_type: ColumnType, place: &str) -> SqlError 
 
 /// Returns a constant converted to another type.
 pub(super) fn cast(value: &Value, to: ColumnType, source: &Expr) -> Result<Value, SqlError> {
-    Ok(match (value, to) {
-        (value, to) if value.column_type().is_none_or(|found| found == to) => value.clone(),
-        (Value::Text(text), to) => quoted(text, to, &format!("in {source}"))?,
-        (Value::Bool(value), ColumnType::Text) => Value::Text(value.to_string()),
-        (value, ColumnType::Text) => Value::Text(value.to_string()),
-        (Value::Int64(value), ColumnType::Float64) => Value::Float64(*value as f64),
-        (Value::Float64(value), ColumnType::Int64) => {
-            let rounded = value.round_ties_even();
-            if !(-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&rounded) {
-                return Err(expression_error(source, ExpressionError::Overflow));
-            }
-            Value::Int64(rounded as i64)
+    let from = value.column_type().unwrap_or(to);
+    value.clone().cast(to).map_err(|error| match error {
+        ConversionError::NoConversion => {
+            expression_error(source, ExpressionError::NotCastable { from, to })
         }
-        (value, to) => {
-            let found = value.column_type().map_or("NULL", ColumnType::name);
-            return Err(SqlError::with_state(
-                sqlstate::CANNOT_CAST,
-                format!(
-                    "in {source}: a {found} cannot become a {}: write the value as text",
-                    to.name()
-                ),
-            ));
+        ConversionError::OutOfRange => expression_error(source, ExpressionError::Overflow),
+        ConversionError::TooManyCharacters => {
+            let column_type = to;
+            expression_error(source, ExpressionError::TooManyCharacters { column_type })
         }
+        ConversionError::NotOfType(error) => SqlError::Literal {
+            place: format!("in {source}"),
+            error,
+        },
     })
 }

@@ -11,15 +11,16 @@ mod like;
 mod literal;
 mod operators;
 
-use placement::{Column, ColumnType, Schema, Value};
-use protocol::expression::{self, Expression, ExpressionError, Scope as Names};
+use placement::{Column, ColumnType, Schema, Value, is_castable};
+use protocol::expression::{self, Expression, ExpressionError, Scope as Names, UnaryOperator};
 use sqlparser::ast::{self, Expr};
 
 use crate::error::{SqlError, sqlstate};
 use crate::spelling::{column_type, name};
-pub(crate) use operators::chain;
+pub(crate) use literal::{default_type, stored};
+pub(crate) use operators::{binary_operator, chain};
 
-use literal::{cast, default_type, quoted, rounded, spelt, typed_number};
+use literal::{cast, quoted, rounded, spelt, typed_number};
 
 /// How deep an expression may nest before the store refuses it anyway.
 const DEPTH_MAX: usize = 64;
@@ -170,18 +171,23 @@ impl<'a> Scope<'a> {
         column_type: ColumnType,
         place: &str,
     ) -> Result<Expression, SqlError> {
+        let is_text = column_type.of_values() == ColumnType::Text;
         let bound = match self.bind(expression, 0)? {
-            Bound::Number(number) if column_type == ColumnType::Int64 => {
-                Expression::Literal(rounded(&number, place)?)
+            Bound::Number(number) if column_type.is_integer() => {
+                Expression::Literal(rounded(&number, column_type, place)?)
+            }
+            Bound::Number(number) if column_type == ColumnType::Float32 => {
+                Expression::Literal(quoted(&number, column_type, place)?)
             }
             // PostgreSQL assigns anything to a text column.
-            Bound::Number(number) if column_type == ColumnType::Text => {
-                Expression::Literal(spelt(&number, place)?)
-            }
-            Bound::Typed(Expression::Literal(value), Some(_))
-                if column_type == ColumnType::Text =>
-            {
+            Bound::Number(number) if is_text => Expression::Literal(spelt(&number, place)?),
+            Bound::Typed(Expression::Literal(value), Some(_)) if is_text => {
                 Expression::Literal(cast(&value, ColumnType::Text, expression)?)
+            }
+            Bound::Typed(inner, Some(found))
+                if is_text && found.of_values() != ColumnType::Text =>
+            {
+                converted(inner, ColumnType::Text)
             }
             Bound::Quoted(text) => Expression::Literal(quoted(&text, column_type, place)?),
             bound => self.resolve(bound, Some(column_type), expression)?.0,
@@ -227,7 +233,7 @@ impl<'a> Scope<'a> {
                 let inner = self.bind(expr, depth + 1)?;
                 self.bind_cast(inner, column_type(data_type)?, expression)
             }
-            Expr::Function(function) => self.bind_function(function),
+            Expr::Function(function) => self.bind_function(function, expression),
             _ => self.bind_operator(expression, depth),
         }
     }
@@ -322,10 +328,13 @@ impl<'a> Scope<'a> {
     fn bind_cast(&self, inner: Bound, to: ColumnType, source: &Expr) -> Result<Bound, SqlError> {
         let place = "";
         let value = match inner {
-            Bound::Quoted(text) => quoted(&text, to, place)?,
+            Bound::Quoted(text) => cast(&quoted(&text, to, place)?, to, source)?,
             Bound::Number(number) => match to {
-                ColumnType::Int64 => rounded(&number, place)?,
-                ColumnType::Text => spelt(&number, place)?,
+                to if to.is_integer() => rounded(&number, to, place)?,
+                to if to.of_values() == ColumnType::Text => {
+                    cast(&spelt(&number, place)?, to, source)?
+                }
+                ColumnType::Float32 => quoted(&number, to, place)?,
                 // PostgreSQL converts an integer, and refuses a bigint.
                 ColumnType::Bool if number.parse::<i32>().is_ok() => {
                     Value::Bool(number.parse() != Ok(0))
@@ -336,44 +345,51 @@ impl<'a> Scope<'a> {
             Bound::Typed(inner, found) if found.is_none_or(|it| it == to) => {
                 return Ok(Bound::Typed(inner, Some(to)));
             }
-            Bound::Typed(inner, Some(ColumnType::Int64)) if to == ColumnType::Float64 => {
-                let one = Expression::Literal(Value::Float64(1.0));
-                let times = expression::BinaryOperator::Multiply;
-                let product = Expression::Binary(times, Box::new(inner), Box::new(one));
-                return Ok(Bound::Typed(product, Some(to)));
+            Bound::Typed(inner, Some(found)) if is_castable(found, to) => {
+                return Ok(Bound::Typed(converted(inner, to), Some(to)));
             }
-            Bound::Typed(..) => {
-                return Err(SqlError::unsupported(
-                    format!("{source}"),
-                    "convert constants, not columns; a bigint column can become double precision",
-                ));
+            Bound::Typed(_, found) => {
+                let from = found.unwrap_or(to);
+                let error = ExpressionError::NotCastable { from, to };
+                return Err(expression_error(source, error));
             }
         };
-        let found = value.column_type();
-        Ok(Bound::Typed(Expression::Literal(value), found))
+        let literal = Expression::Literal(value);
+        let bound = match literal {
+            // The type of a NULL is only that of its cast.
+            Expression::Literal(Value::Null) => converted(literal, to),
+            literal => literal,
+        };
+        Ok(Bound::Typed(bound, Some(to)))
     }
 
-    fn bind_function(&self, function: &ast::Function) -> Result<Bound, SqlError> {
+    fn bind_function(&self, function: &ast::Function, source: &Expr) -> Result<Bound, SqlError> {
         let name = function.name.to_string().to_lowercase();
         let no_arguments = match &function.args {
             ast::FunctionArguments::None => true,
             ast::FunctionArguments::List(list) => list.args.is_empty(),
             ast::FunctionArguments::Subquery(_) => false,
         };
-        let names_now = ["now", "current_timestamp", "localtimestamp"].contains(&name.as_str());
-        if names_now && no_arguments {
+        let type_of_now = match name.as_str() {
+            "now" | "current_timestamp" | "transaction_timestamp" => Some(ColumnType::TimestampTz),
+            "localtimestamp" => Some(ColumnType::Timestamp),
+            "current_date" => Some(ColumnType::Date),
+            _ => None,
+        };
+        if let (Some(to), true) = (type_of_now, no_arguments) {
             let Some(now_us) = self.now_us else {
                 return Err(SqlError::unsupported(
                     format!("{name} here"),
                     "write a constant, and now() in the statement that inserts the row",
                 ));
             };
-            let now = Expression::Literal(Value::Timestamp(now_us));
-            return Ok(Bound::Typed(now, Some(ColumnType::Timestamp)));
+            let now = Value::TimestampTz(now_us).assigned(to);
+            let now = now.map_err(|_| expression_error(source, ExpressionError::Overflow))?;
+            return Ok(Bound::Typed(Expression::Literal(now), Some(to)));
         }
         Err(SqlError::unsupported(
             format!("the function {name}"),
-            "the functions are now() and, as whole items after SELECT, count, min and max",
+            "the functions are now(), current_date and, as whole items after SELECT, count, min and max",
         ))
     }
 
@@ -436,6 +452,11 @@ impl Bound {
             Bound::Number(number) => Some(default_type(number)),
         }
     }
+}
+
+/// Returns an expression converted to a type.
+fn converted(inner: Expression, to: ColumnType) -> Expression {
+    Expression::Unary(UnaryOperator::Cast(to), Box::new(inner))
 }
 
 fn expression_error(source: &Expr, error: ExpressionError) -> SqlError {

@@ -2,13 +2,14 @@
 
 use std::cmp::Ordering;
 
-use placement::{ColumnType, Value};
+use placement::{ColumnType, TEXT_LIMIT_MAX, Value};
 use protocol::expression::{BinaryOperator, Expression, ExpressionError, NODES_MAX, UnaryOperator};
 use sqlparser::ast::{self, Expr};
 
 use super::decimal::{Decimal, Place};
 use super::like::Like;
-use super::{Bound, Scope, expression_error};
+use super::literal;
+use super::{Bound, Scope, converted, expression_error};
 use crate::error::{SqlError, sqlstate};
 
 /// Returns the operands of a chain of one operator, from left to right. Chains can be long, so the
@@ -295,7 +296,7 @@ impl Scope<'_> {
             }
         } else {
             let left = self.bind(value, 1)?;
-            for right in self.bind_members(list, source)? {
+            for right in self.bind_members(&left, list, source)? {
                 let equal = self.binary(BinaryOperator::Equal, left.clone(), right, source)?;
                 alternatives.push(equal);
             }
@@ -315,8 +316,13 @@ impl Scope<'_> {
     }
 
     /// Returns the members of a list. As in PostgreSQL they are of one type: where one of several
-    /// constants is a double, its numbers are.
-    fn bind_members(&self, list: &[Expr], source: &Expr) -> Result<Vec<Bound>, SqlError> {
+    /// constants is a double, its numbers are, and beside a real several numbers are reals.
+    fn bind_members(
+        &self,
+        left: &Bound,
+        list: &[Expr],
+        source: &Expr,
+    ) -> Result<Vec<Bound>, SqlError> {
         let members = list.iter().map(|member| self.bind(member, 1));
         let mut members: Vec<Bound> = members.collect::<Result<_, _>>()?;
         let is_double = |it: &Bound| {
@@ -325,21 +331,23 @@ impl Scope<'_> {
                 Bound::Typed(Expression::Literal(_), Some(ColumnType::Float64))
             )
         };
-        if !members.iter().any(is_double) {
-            return Ok(members);
-        }
+        let is_real = matches!(left, Bound::Typed(_, Some(ColumnType::Float32)));
+        let to = match members.iter().any(is_double) {
+            true => ColumnType::Float64,
+            false if is_real && members.len() > 1 => ColumnType::Float32,
+            false => return Ok(members),
+        };
         for member in &mut members {
-            let double = match member {
-                Bound::Typed(Expression::Literal(Value::Int64(value)), _) => {
-                    Expression::Literal(Value::Float64(*value as f64))
+            let float = match member {
+                Bound::Typed(Expression::Literal(value), Some(found)) if found.is_integer() => {
+                    Expression::Literal(literal::cast(value, to, source)?)
                 }
-                Bound::Number(_) | Bound::Quoted(_) => {
-                    self.resolve(member.clone(), Some(ColumnType::Float64), source)?
-                        .0
+                Bound::Number(text) | Bound::Quoted(text) => {
+                    Expression::Literal(literal::quoted(text, to, "")?)
                 }
                 Bound::Typed(..) => continue,
             };
-            *member = Bound::Typed(double, Some(ColumnType::Float64));
+            *member = Bound::Typed(float, Some(to));
         }
         Ok(members)
     }
@@ -361,12 +369,16 @@ impl Scope<'_> {
                         return Ok(Bound::Typed(value, Some(ColumnType::Bool)));
                     }
                 }
-                (Bound::Typed(operand, Some(ColumnType::Int64)), Bound::Number(number)) => {
+                (Bound::Typed(operand, Some(found)), Bound::Number(number))
+                    if found.is_integer() =>
+                {
                     if let Some(number) = Decimal::parse(number) {
                         return self.beside_number(operator, operand, &number, source);
                     }
                 }
-                (Bound::Number(number), Bound::Typed(operand, Some(ColumnType::Int64))) => {
+                (Bound::Number(number), Bound::Typed(operand, Some(found)))
+                    if found.is_integer() =>
+                {
                     if let Some(number) = Decimal::parse(number) {
                         let operator = mirrored(operator);
                         return self.beside_number(operator, operand, &number, source);
@@ -382,6 +394,18 @@ impl Scope<'_> {
                     self.resolve(left, text, source)?.0,
                     self.resolve(right, text, source)?.0,
                 )
+            }
+            BinaryOperator::Concatenate => {
+                let context = |bound: &Bound| bound.context().map(ColumnType::of_values);
+                let (of_left, of_right) = (context(&left), context(&right));
+                (
+                    self.resolve(left, of_right, source)?.0,
+                    self.resolve(right, of_left, source)?.0,
+                )
+            }
+            _ if operator.is_comparison() => {
+                let (left, right) = without_spaces(left, right);
+                self.operands(left, right, source)?
             }
             _ => self.operands(left, right, source)?,
         };
@@ -445,6 +469,24 @@ impl Scope<'_> {
     }
 }
 
+/// Returns the operands of a comparison. Beside a `char`, the spaces at the end of a `varchar` do not
+/// count, as in PostgreSQL; those of a `text` do.
+fn without_spaces(left: Bound, right: Bound) -> (Bound, Bound) {
+    let stripped = |bound: Bound| match bound {
+        Bound::Typed(inner, Some(ColumnType::Varchar(_))) => {
+            let to = ColumnType::Char(TEXT_LIMIT_MAX);
+            Bound::Typed(converted(inner, to), Some(to))
+        }
+        other => other,
+    };
+    let is_char = |bound: &Bound| matches!(bound, Bound::Typed(_, Some(ColumnType::Char(_))));
+    match (is_char(&left), is_char(&right)) {
+        (true, false) => (left, stripped(right)),
+        (false, true) => (stripped(left), right),
+        _ => (left, right),
+    }
+}
+
 /// Returns the error for a list after `IN` that is too long, with the longest possible length.
 fn long_list(value: &Expr, members: usize) -> SqlError {
     /// Parts of the expression that a comparison of one column takes, with the OR before it.
@@ -487,7 +529,7 @@ fn mirrored(operator: BinaryOperator) -> BinaryOperator {
     }
 }
 
-fn binary_operator(
+pub(crate) fn binary_operator(
     operator: &ast::BinaryOperator,
     source: &Expr,
 ) -> Result<BinaryOperator, SqlError> {

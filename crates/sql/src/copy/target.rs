@@ -8,7 +8,7 @@ use protocol::configuration::{Configuration, PlacedTable};
 use protocol::identity::TableId;
 use protocol::operation::{Action, Mutation};
 
-use crate::bind::unknown_column;
+use crate::bind::{stored, unknown_column};
 use crate::error::{SqlError, sqlstate};
 use crate::import::known_table;
 use crate::plan::{default_value, encode, has_dense};
@@ -185,12 +185,9 @@ impl CopyTarget {
                 None => Value::Null,
                 Some(text) => {
                     let column_type = self.placed().schema.columns[*column].column_type;
-                    let value = Value::parse(column_type, &text);
+                    let value = stored(&text, column_type, &format!("column {name}"));
                     value.map_err(|error| CopyFault {
-                        error: SqlError::Literal {
-                            place: format!("column {name}"),
-                            error,
-                        },
+                        error,
                         column: Some(Box::new((name.to_owned(), text))),
                     })?
                 }

@@ -1,23 +1,32 @@
 //! Writes rows as lines of a `COPY`.
 
-use placement::Value;
+use placement::{ColumnType, Value};
 
+use crate::run::OutputColumn;
 use crate::statement::{CopyFormat, CopyHeader, CopyOptions};
 
 /// Writes the rows of a result.
 #[derive(Debug)]
 pub struct CopyWriter {
     options: CopyOptions,
-    /// The names of the columns, and whether their fields are always quoted.
-    columns: Vec<(String, bool)>,
+    columns: Vec<CopyColumn>,
+}
+
+#[derive(Debug)]
+struct CopyColumn {
+    name: String,
+    column_type: ColumnType,
+    /// Its fields are always quoted.
+    is_quoted: bool,
 }
 
 impl CopyWriter {
     /// Returns a writer of rows with these columns.
-    pub fn new(options: &CopyOptions, columns: impl Iterator<Item = String>) -> CopyWriter {
-        let columns = columns.map(|name| {
-            let is_quoted = options.force_quote.contains(&name);
-            (name, is_quoted)
+    pub fn new(options: &CopyOptions, columns: &[OutputColumn]) -> CopyWriter {
+        let columns = columns.iter().map(|column| CopyColumn {
+            name: column.name.clone(),
+            column_type: column.column_type.unwrap_or(ColumnType::Text),
+            is_quoted: options.force_quote.contains(&column.name),
         });
         CopyWriter {
             columns: columns.collect(),
@@ -31,9 +40,9 @@ impl CopyWriter {
         if self.options.header == CopyHeader::No {
             return false;
         }
-        for (position, (name, _)) in self.columns.iter().enumerate() {
+        for (position, column) in self.columns.iter().enumerate() {
             self.delimit(position, out);
-            self.field(name, false, out);
+            self.field(&column.name, false, out);
         }
         out.push(b'\n');
         true
@@ -41,12 +50,14 @@ impl CopyWriter {
 
     /// Appends the line of a row, which has a value for each column.
     pub fn row(&self, row: &[Value], out: &mut Vec<u8>) {
-        for (position, (value, (_, is_quoted))) in row.iter().zip(&self.columns).enumerate() {
+        for (position, (value, column)) in row.iter().zip(&self.columns).enumerate() {
             self.delimit(position, out);
             match value {
                 Value::Null => out.extend_from_slice(self.options.null.as_bytes()),
-                Value::Text(text) => self.field(text, *is_quoted, out),
-                value => self.field(&value.to_string(), *is_quoted, out),
+                value => {
+                    let text = column.column_type.shown(value);
+                    self.field(&text, column.is_quoted, out);
+                }
             }
         }
         out.push(b'\n');

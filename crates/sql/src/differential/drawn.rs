@@ -4,6 +4,8 @@
 
 use std::collections::BTreeSet;
 
+use super::drawn_types;
+
 /// The statements that create the table for the drawn statements, in both languages.
 pub(super) const SETUP: &str = "
     CREATE TABLE d (id bigint PRIMARY KEY, n bigint, x double precision, s text, b boolean,
@@ -21,16 +23,23 @@ pub(super) const SETUP: &str = "
         (10, 3, NULL, 'b', true, '9999-12-31');";
 
 /// A small generator, so that every run draws the same.
-struct Draw(u64);
+pub(super) struct Draw(u64);
 
 impl Draw {
-    fn of<'t>(&mut self, texts: &[&'t str]) -> &'t str {
-        // xorshift64*
+    pub(super) fn of<'t>(&mut self, texts: &[&'t str]) -> &'t str {
+        texts[(self.next() >> 33) as usize % texts.len()]
+    }
+
+    pub(super) fn number(&mut self) -> u32 {
+        (self.next() >> 32) as u32
+    }
+
+    /// The generator xorshift64*.
+    fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
-        let number = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33;
-        texts[number as usize % texts.len()]
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 }
 
@@ -43,6 +52,7 @@ pub(super) fn statements() -> Vec<String> {
     operators(&mut draw, &mut all);
     patterns(&mut draw, &mut all);
     rows(&mut draw, &mut all);
+    drawn_types::statements(&mut draw, &mut all);
     let mut seen = BTreeSet::new();
     all.retain(|it| seen.insert(it.clone()));
     all

@@ -13,6 +13,7 @@
 //! With `REPLEX_UPDATE=1` as well, the file is written again, to be looked at before it is kept.
 
 mod drawn;
+mod drawn_types;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,10 +21,10 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use placement::Value;
+use placement::{ColumnType, Value};
 
 use crate::model::{Model, block_on};
-use crate::run::{SqlSession, StatementOutcome};
+use crate::run::{OutputColumn, SqlSession, StatementOutcome};
 
 /// The answer of a statement that fails.
 const ERROR: &str = "ERROR";
@@ -57,23 +58,31 @@ fn answer(session: &mut SqlSession<Model>, statement: &str) -> String {
     let [StatementOutcome::Rows(rows)] = &outcomes[..] else {
         panic!("{statement} has no rows: {outcomes:?}");
     };
-    let shown = |value: &Value| match value {
+    let shown = |(value, column): (&Value, &OutputColumn)| match value {
         Value::Null => "NULL".to_string(),
-        value => value.to_string(),
+        value => {
+            let column_type = column.column_type.unwrap_or(ColumnType::Text);
+            column_type.shown(value).into_owned()
+        }
     };
+    let columns = &rows.columns;
     let rows = rows.rows.iter();
-    let rows = rows.map(|row| row.iter().map(shown).collect::<Vec<_>>().join("|"));
+    let rows = rows.map(|row| {
+        let values = row.iter().zip(columns).map(shown);
+        values.collect::<Vec<_>>().join("|")
+    });
     rows.collect::<Vec<_>>().join("/")
 }
 
 /// Returns PostgreSQL's answer to each statement.
 fn asked(connection: &str, setup: &str, statements: &[String]) -> Vec<String> {
-    let mut script = format!("SET client_min_messages = error;\nBEGIN;\n{setup}\n");
+    let mut script =
+        format!("SET client_min_messages = error;\nSET timezone = 'UTC';\nBEGIN;\n{setup}\n");
     script += "COMMIT;\n";
     for statement in statements {
         writeln!(script, "{statement};\n\\echo {MARK} :ERROR").unwrap();
     }
-    script += "DROP TABLE IF EXISTS d;\n";
+    script += "DROP TABLE IF EXISTS d, e;\n";
     let mut psql = Command::new("psql")
         .args([
             "-X",
@@ -116,14 +125,15 @@ fn asked(connection: &str, setup: &str, statements: &[String]) -> Vec<String> {
 #[test]
 fn answers_equal_those_of_postgresql() {
     let statements = drawn::statements();
-    let mut session = Model::session(&format!("{} SET scan = on;", drawn::SETUP));
+    let setup = [drawn::SETUP, drawn_types::SETUP].concat();
+    let mut session = Model::session(&format!("{setup} SET scan = on;"));
     let ours: Vec<String> = statements
         .iter()
         .map(|it| answer(&mut session, it))
         .collect();
     let theirs = std::env::var("REPLEX_POSTGRES")
         .ok()
-        .map(|connection| asked(&connection, drawn::SETUP, &statements));
+        .map(|connection| asked(&connection, &setup, &statements));
     if let Some(theirs) = &theirs
         && std::env::var_os("REPLEX_UPDATE").is_some()
     {

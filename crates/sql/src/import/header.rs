@@ -8,7 +8,7 @@ use protocol::expression::{Assignment, Expression};
 use protocol::operation::{Action, Mutation};
 
 use super::{ImportConflict, ImportOptions};
-use crate::bind::unknown_column;
+use crate::bind::{stored, unknown_column};
 use crate::error::SqlError;
 use crate::plan::{default_value, encode};
 
@@ -126,15 +126,12 @@ impl<'a> Header<'a> {
         if is_null && column.nullable {
             return Ok(Value::Null);
         }
-        if is_null && !(text.is_empty() && column.column_type == ColumnType::Text) {
+        if is_null && !(text.is_empty() && column.column_type.of_values() == ColumnType::Text) {
             return Err(SqlError::statement(format!(
                 "{} is NOT NULL: the field needs a value",
                 place()
             )));
         }
-        Value::parse(column.column_type, text).map_err(|error| SqlError::Literal {
-            place: place(),
-            error,
-        })
+        stored(text, column.column_type, &place())
     }
 }

@@ -426,7 +426,7 @@ fn unsupported_syntax_is_refused_by_name() {
         ("ALTER TABLE ONLY t SET (partitions = 8)", "ALTER TABLE"),
         ("TRUNCATE t", "TRUNCATE"),
         ("DROP TABLE a, b", "several tables"),
-        ("CREATE TABLE t (a varchar(20))", "the type VARCHAR(20)"),
+        ("CREATE TABLE t (a varchar(0))", "the type VARCHAR(0)"),
         ("CREATE TABLE t (a numeric)", "the type NUMERIC"),
         (
             "CREATE TABLE t (a bigint REFERENCES u MATCH FULL)",

@@ -189,8 +189,8 @@ fn comparison(
         return Some(Restriction::Never);
     }
     let column_type = schema.columns[column].column_type;
-    if let (ColumnType::Int64, Value::Float64(value)) = (column_type, literal) {
-        return beside_float(operator, column, *value);
+    if let (true, Some(value)) = (column_type.is_integer(), literal.as_ref().float()) {
+        return beside_float(operator, column, value);
     }
     let value = exact(column_type, literal)?;
     let bound = |inclusive| RangeEnd {
@@ -266,9 +266,17 @@ fn mirrored(operator: BinaryOperator) -> Option<BinaryOperator> {
 
 /// Returns the literal as a value of the column's type that compares alike with all of its values.
 fn exact(column_type: ColumnType, literal: &Value) -> Option<Value> {
-    match (column_type, literal) {
-        (ColumnType::Float64, Value::Int64(value)) => Some(Value::Float64(*value as f64)),
-        (column_type, value) => (value.column_type() == Some(column_type)).then(|| value.clone()),
+    let found = literal.column_type()?;
+    match literal {
+        literal if column_type.shares_keys(found) => Some(literal.clone()),
+        // All of these compare with the column's values as values of its type do.
+        literal if column_type.is_float() && found.is_integer() => {
+            literal.clone().assigned(ColumnType::Float64).ok()
+        }
+        literal if column_type.is_time() && column_type != ColumnType::Date && found.is_time() => {
+            literal.clone().assigned(column_type).ok()
+        }
+        _ => None,
     }
 }
 

@@ -109,17 +109,13 @@ fn check_types(schema: &Schema, key: &ForeignKey, parent: &Schema) -> Result<(),
     for (column, other) in key.columns.iter().zip(&parent.primary_key) {
         let (column, other) = (&schema.columns[*column], &parent.columns[*other]);
         let types: [ColumnType; 2] = [column.column_type, other.column_type];
-        if types[0] != types[1] {
+        if !types[0].shares_keys(types[1]) {
             return Err(SqlError::with_state(
                 sqlstate::TYPE_MISMATCH,
                 format!(
                     "foreign key constraint \"{}\" cannot be implemented: columns \
                  \"{}\" and \"{}\" are of incompatible types: {} and {}",
-                    key.name,
-                    column.name,
-                    other.name,
-                    types[0].name(),
-                    types[1].name()
+                    key.name, column.name, other.name, types[0], types[1]
                 ),
             ));
         }

@@ -11,9 +11,17 @@ pub fn literal(value: &Value) -> String {
     match value {
         Value::Null => "NULL".to_string(),
         Value::Bool(value) => value.to_string(),
-        Value::Int64(_) | Value::Float64(_) => value.to_string(),
+        Value::Int16(_)
+        | Value::Int32(_)
+        | Value::Int64(_)
+        | Value::Float32(_)
+        | Value::Float64(_) => value.to_string(),
         Value::Text(text) => format!("'{}'", text.replace('\'', "''")),
-        Value::Bytes(_) | Value::Timestamp(_) | Value::Uuid(_) => format!("'{value}'"),
+        Value::Bytes(_)
+        | Value::Date(_)
+        | Value::Timestamp(_)
+        | Value::TimestampTz(_)
+        | Value::Uuid(_) => format!("'{value}'"),
     }
 }
 
@@ -57,6 +65,7 @@ pub(crate) fn expression(schema: &Schema, expression: &Expression) -> String {
                 UnaryOperator::Negate => format!("-{inner}"),
                 UnaryOperator::IsNull => format!("{inner} IS NULL"),
                 UnaryOperator::IsNotNull => format!("{inner} IS NOT NULL"),
+                UnaryOperator::Cast(to) => format!("{inner}::{to}"),
             }
         }
         Expression::Binary(operator, left, right) => {

@@ -196,7 +196,7 @@ fn columns(table: &PlacedTable) -> ResultRows {
     let columns = table.schema.columns.iter().map(|column| {
         vec![
             column.name.clone(),
-            column.column_type.name().to_string(),
+            column.column_type.to_string(),
             if column.nullable { "" } else { "not null" }.to_string(),
             column
                 .default

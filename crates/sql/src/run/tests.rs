@@ -689,7 +689,7 @@ fn select_without_a_table_computes() {
     };
     let names: Vec<&str> = result.columns.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["?column?", "ab", "now"]);
-    assert_eq!(result.columns[2].column_type, Some(ColumnType::Timestamp));
+    assert_eq!(result.columns[2].column_type, Some(ColumnType::TimestampTz));
     assert!(error(session, "SELECT *").contains("write FROM and its name"));
 }
 

@@ -69,7 +69,7 @@ macro_rules! generate_integer {
     )*};
 }
 
-generate_integer!(u8, u16, u32, u64, i64, f64);
+generate_integer!(u8, u16, u32, u64, i16, i32, i64, f64);
 
 macro_rules! generate_newtype {
     ($($type:ident),*) => {$(
@@ -297,12 +297,15 @@ generate_enum! {
         Hyperspace { dimensions },
     }
     Durability { Sync, Replicated }
-    ColumnType { Bool, Int64, Float64, Text, Bytes, Timestamp, Uuid }
+    ColumnType {
+        Bool, Int64, Float64, Text, Bytes, Timestamp, Uuid, Int16, Int32, Float32, Varchar(limit),
+        Char(limit), Date, TimestampTz,
+    }
     ReplexKind {
         Primary, Index { index }, Hybrid, Exact { of }, Hyperspace, Successor { of }, Vacant,
         Thin { index, copy },
     }
-    UnaryOperator { Not, Negate, IsNull, IsNotNull }
+    UnaryOperator { Not, Negate, IsNull, IsNotNull, Cast(column_type) }
     BinaryOperator {
         And, Or, Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, Add, Subtract, Multiply,
         Divide, Modulo, Concatenate, Like,
@@ -422,7 +425,7 @@ generate_enum! {
 
 impl Generate for Value {
     fn generate(source: &mut Source<'_>) -> Self {
-        match source.below(8) {
+        match source.below(13) {
             0 => Value::Null,
             1 => Value::Bool(Generate::generate(source)),
             2 => Value::Int64(Generate::generate(source)),
@@ -430,7 +433,12 @@ impl Generate for Value {
             4 => Value::Text(Generate::generate(source)),
             5 => Value::Bytes(Bytes::generate(source).0),
             6 => Value::Timestamp(Generate::generate(source)),
-            _ => Value::Uuid(source.array()),
+            7 => Value::Uuid(source.array()),
+            8 => Value::Int16(Generate::generate(source)),
+            9 => Value::Int32(Generate::generate(source)),
+            10 => Value::Float32(f32::from_le_bytes(source.array())),
+            11 => Value::Date(Generate::generate(source)),
+            _ => Value::TimestampTz(Generate::generate(source)),
         }
     }
 }

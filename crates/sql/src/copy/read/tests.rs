@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::copy::CopyWriter;
+use crate::run::OutputColumn;
 use crate::statement::CopyColumns;
 
 type Fields = Vec<Option<String>>;
@@ -205,7 +206,12 @@ proptest! {
         piece in 1_usize..40,
     ) {
         let columns = rows.first().map_or(1, Vec::len);
-        let writer = CopyWriter::new(&options, (0..columns).map(|it| format!("c{it}")));
+        let columns = (0..columns).map(|it| OutputColumn {
+            name: format!("c{it}"),
+            column_type: None,
+        });
+        let columns: Vec<OutputColumn> = columns.collect();
+        let writer = CopyWriter::new(&options, &columns);
         let mut written = Vec::new();
         for row in &rows {
             let value = |field: &Option<String>| match field {

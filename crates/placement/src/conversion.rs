@@ -1,0 +1,279 @@
+//! Converts values between types, by PostgreSQL's rules: on assignment to a column, and by an
+//! explicit cast. Times without a zone are in UTC.
+
+use alloc::format;
+use alloc::string::ToString;
+
+use crate::text::ValueError;
+use crate::value::{ColumnType, Value};
+
+const DAY_US: i64 = 86_400_000_000;
+
+/// Why a value cannot become one of another type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConversionError {
+    /// The types have no conversion.
+    NoConversion,
+    /// The type has no such value.
+    OutOfRange,
+    /// A text is no value of the type.
+    NotOfType(ValueError),
+    /// A text has more characters than the type allows.
+    TooManyCharacters,
+}
+
+/// Returns whether values of a type can be assigned to a column.
+pub fn is_assignable(column: ColumnType, found: ColumnType) -> bool {
+    let column = column.of_values();
+    column == found
+        || column.is_number() && found.is_number()
+        || column.is_time() && found.is_time()
+}
+
+/// Returns whether an explicit cast converts values of one type to another.
+pub fn is_castable(from: ColumnType, to: ColumnType) -> bool {
+    let (from, to) = (from.of_values(), to.of_values());
+    is_assignable(to, from)
+        || from == ColumnType::Text
+        || to == ColumnType::Text
+        || matches!(
+            (from, to),
+            (ColumnType::Bool, ColumnType::Int32) | (ColumnType::Int32, ColumnType::Bool)
+        )
+}
+
+impl Value {
+    /// Returns the value as a column of this type stores it. Spaces beyond the limit of a text do
+    /// not count.
+    ///
+    /// # Errors
+    /// The column cannot store it.
+    pub fn assigned(self, column: ColumnType) -> Result<Value, ConversionError> {
+        match (self, column) {
+            (Value::Text(mut text), ColumnType::Varchar(limit)) => {
+                if !column.admits(&text) {
+                    let limit = text.char_indices().nth(limit as usize).map(|(at, _)| at);
+                    let end = limit.unwrap_or(text.len());
+                    if !text[end..].bytes().all(|byte| byte == b' ') {
+                        return Err(ConversionError::TooManyCharacters);
+                    }
+                    text.truncate(end);
+                }
+                Ok(Value::Text(text))
+            }
+            (Value::Text(mut text), ColumnType::Char(_)) => {
+                text.truncate(text.trim_end_matches(' ').len());
+                match column.admits(&text) {
+                    true => Ok(Value::Text(text)),
+                    false => Err(ConversionError::TooManyCharacters),
+                }
+            }
+            (value, column) => match value.column_type() {
+                Some(found) if found != column && is_assignable(column, found) => {
+                    value.converted(column)
+                }
+                Some(found) if found != column => Err(ConversionError::NoConversion),
+                _ => Ok(value),
+            },
+        }
+    }
+
+    /// Returns the value converted by an explicit cast, which cuts texts to the limit of a type.
+    ///
+    /// # Errors
+    /// It has no such conversion.
+    pub fn cast(self, to: ColumnType) -> Result<Value, ConversionError> {
+        let Some(from) = self.column_type() else {
+            return Ok(self);
+        };
+        if !is_castable(from, to) {
+            return Err(ConversionError::NoConversion);
+        }
+        match (self, to) {
+            (value, ColumnType::Varchar(limit) | ColumnType::Char(limit)) => {
+                let Value::Text(mut text) = value.cast(ColumnType::Text)? else {
+                    return Err(ConversionError::NoConversion);
+                };
+                if let Some((end, _)) = text.char_indices().nth(limit as usize) {
+                    text.truncate(end);
+                }
+                Value::Text(text).assigned(to)
+            }
+            (value, to) if from == to => Ok(value),
+            (Value::Text(text), to) => Value::parse(to, &text).map_err(ConversionError::NotOfType),
+            (Value::Bool(value), ColumnType::Text) => Ok(Value::Text(format!("{value}"))),
+            (value, ColumnType::Text) => Ok(Value::Text(value.to_string())),
+            (Value::Bool(value), _) => Ok(Value::Int32(value.into())),
+            (Value::Int32(value), ColumnType::Bool) => Ok(Value::Bool(value != 0)),
+            (value, to) => value.converted(to),
+        }
+    }
+
+    /// Converts a number to a number, or a time to a time.
+    fn converted(self, to: ColumnType) -> Result<Value, ConversionError> {
+        let value = self.as_ref();
+        if let Some(integer) = value.integer() {
+            return of_integer(integer, to);
+        }
+        if let Some(float) = value.float() {
+            return match to {
+                ColumnType::Float64 => Ok(Value::Float64(float)),
+                ColumnType::Float32 => narrowed(float).map(Value::Float32),
+                to => of_integer(rounded(float)?, to),
+            };
+        }
+        match (self, to) {
+            (Value::Date(days), ColumnType::Timestamp) => moment_of(days).map(Value::Timestamp),
+            (Value::Date(days), ColumnType::TimestampTz) => moment_of(days).map(Value::TimestampTz),
+            (Value::Timestamp(at) | Value::TimestampTz(at), ColumnType::Date) => {
+                Ok(Value::Date(date_of(at)))
+            }
+            (Value::Timestamp(at), ColumnType::TimestampTz) => Ok(Value::TimestampTz(at)),
+            (Value::TimestampTz(at), ColumnType::Timestamp) => Ok(Value::Timestamp(at)),
+            _ => Err(ConversionError::NoConversion),
+        }
+    }
+}
+
+fn of_integer(value: i64, to: ColumnType) -> Result<Value, ConversionError> {
+    let out_of_range = |_| ConversionError::OutOfRange;
+    match to {
+        ColumnType::Int16 => value.try_into().map(Value::Int16).map_err(out_of_range),
+        ColumnType::Int32 => value.try_into().map(Value::Int32).map_err(out_of_range),
+        ColumnType::Int64 => Ok(Value::Int64(value)),
+        ColumnType::Float32 => Ok(Value::Float32(value as f32)),
+        ColumnType::Float64 => Ok(Value::Float64(value as f64)),
+        _ => Err(ConversionError::NoConversion),
+    }
+}
+
+/// Rounds a float to the nearest integer, and halves to the even one.
+fn rounded(value: f64) -> Result<i64, ConversionError> {
+    /// From here on every float is a whole number.
+    const WHOLE: f64 = 4_503_599_627_370_496.0;
+    let rounded = if value.abs() < WHOLE {
+        // Adding pushes the fraction out of the mantissa, by the rounding that is wanted.
+        let magic = WHOLE.copysign(value);
+        (value + magic) - magic
+    } else {
+        value
+    };
+    // -2^63 is a float, 2^63 - 1 is not. NaN is in no range.
+    if (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&rounded) {
+        Ok(rounded as i64)
+    } else {
+        Err(ConversionError::OutOfRange)
+    }
+}
+
+/// Rounds a double to a float of 32 bits, which must not become infinite or zero thereby.
+pub fn narrowed(value: f64) -> Result<f32, ConversionError> {
+    let narrow = value as f32;
+    let is_lost = narrow.is_infinite() && !value.is_infinite() || narrow == 0.0 && value != 0.0;
+    match is_lost {
+        true => Err(ConversionError::OutOfRange),
+        false => Ok(narrow),
+    }
+}
+
+/// Returns the first moment of a day, in microseconds since 1970.
+///
+/// # Errors
+/// It is beyond the range of timestamps.
+pub fn moment_of(days: i32) -> Result<i64, ConversionError> {
+    match days {
+        i32::MAX => Ok(i64::MAX),
+        i32::MIN => Ok(i64::MIN),
+        days => {
+            let micros = i64::from(days).checked_mul(DAY_US);
+            let micros = micros.filter(|it| *it < i64::MAX);
+            micros.ok_or(ConversionError::OutOfRange)
+        }
+    }
+}
+
+/// Returns the day of a moment.
+pub fn date_of(micros: i64) -> i32 {
+    match micros {
+        i64::MAX => i32::MAX,
+        i64::MIN => i32::MIN,
+        micros => {
+            i32::try_from(micros.div_euclid(DAY_US)).expect("days are fewer than microseconds")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::Text(text.into())
+    }
+
+    #[test]
+    fn assignments_keep_the_value_or_fail() {
+        for (value, column, expected) in [
+            (Value::Int64(7), ColumnType::Int16, Ok(Value::Int16(7))),
+            (
+                Value::Int64(40_000),
+                ColumnType::Int16,
+                Err(ConversionError::OutOfRange),
+            ),
+            (Value::Float64(2.5), ColumnType::Int32, Ok(Value::Int32(2))),
+            (
+                Value::Float64(1e39),
+                ColumnType::Float32,
+                Err(ConversionError::OutOfRange),
+            ),
+            (text("ab  "), ColumnType::Varchar(3), Ok(text("ab "))),
+            (
+                text("abcd"),
+                ColumnType::Varchar(3),
+                Err(ConversionError::TooManyCharacters),
+            ),
+            (text("ab   "), ColumnType::Char(2), Ok(text("ab"))),
+            (
+                Value::Date(1),
+                ColumnType::Timestamp,
+                Ok(Value::Timestamp(DAY_US)),
+            ),
+            (
+                Value::TimestampTz(-1),
+                ColumnType::Date,
+                Ok(Value::Date(-1)),
+            ),
+            (
+                Value::Date(i32::MAX),
+                ColumnType::TimestampTz,
+                Ok(Value::TimestampTz(i64::MAX)),
+            ),
+            (
+                Value::Bool(true),
+                ColumnType::Int32,
+                Err(ConversionError::NoConversion),
+            ),
+            (Value::Null, ColumnType::Int32, Ok(Value::Null)),
+        ] {
+            assert_eq!(value.clone().assigned(column), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn casts_cut_texts_and_read_them() {
+        for (value, to, expected) in [
+            (text("abcd"), ColumnType::Varchar(3), Ok(text("abc"))),
+            (Value::Int32(1234), ColumnType::Char(2), Ok(text("12"))),
+            (text(" 12 "), ColumnType::Int32, Ok(Value::Int32(12))),
+            (Value::Bool(true), ColumnType::Text, Ok(text("true"))),
+            (Value::Int32(3), ColumnType::Bool, Ok(Value::Bool(true))),
+            (
+                Value::Int64(3),
+                ColumnType::Bool,
+                Err(ConversionError::NoConversion),
+            ),
+        ] {
+            assert_eq!(value.clone().cast(to), expected, "{value:?}");
+        }
+    }
+}
