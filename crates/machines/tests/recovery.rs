@@ -298,9 +298,9 @@ fn an_operation_that_was_open_at_a_checkpoint_is_settled_after_it() {
     assert!(has_row(&tables), "the finished operation has no effect");
 }
 
-/// Seed 741745: a core has voted on the insert of two rows, of which the second one's head is ahead,
-/// and then on the deletion of the first row. After a restart it learns the outcome of the deletion
-/// first. The insert must not bring the row back.
+/// Seed 741745: a core has voted on the insert of two rows, of which the second one's head is
+/// ahead, and then on the deletion of the first row. After a restart it learns the outcome of the
+/// deletion first. The insert must not bring the row back.
 #[test]
 fn the_versions_of_other_rows_do_not_order_two_operations() {
     let mut both = insert(1, 5, Vote::Yes);

@@ -20,7 +20,7 @@ pub struct ColumnDescription<'a> {
     pub type_oid: u32,
     /// The length of the type's values in bytes; negative if they differ in length.
     pub type_length: i16,
-    /// What the type's values are limited to; -1 if they are not.
+    /// The limit of the type's values; -1 if they have none.
     pub type_modifier: i32,
     /// The format of the values.
     pub format: WireFormat,

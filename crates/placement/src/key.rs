@@ -10,7 +10,7 @@
 //! | bool | `00` or `01` |
 //! | integers, timestamps | 8 bytes, big endian, sign bit flipped |
 //! | date | 4 bytes, big endian, sign bit flipped |
-//! | floats | as a float64: 8 bytes, big endian: negative ones inverted, others with the sign bit set |
+//! | floats | a float64, big endian: negative ones inverted, others with the sign bit set |
 //! | text, bytes | each `00` as `00 ff`, then `00 01` |
 //! | uuid | 16 bytes |
 //!

@@ -43,7 +43,7 @@ pub enum ColumnType {
     Char(u32),
     /// Days since 1970-01-01. The smallest and the largest integer are `-infinity` and `infinity`.
     Date,
-    /// Microseconds since 1970-01-01 00:00:00 UTC, with the infinities of [`ColumnType::Timestamp`].
+    /// Microseconds since 1970-01-01 00:00:00 UTC, or an infinity as of [`ColumnType::Timestamp`].
     TimestampTz,
 }
 
@@ -92,22 +92,25 @@ impl ColumnType {
     /// without a length has one character.
     pub fn parse(name: &str) -> Option<ColumnType> {
         let name = name.to_ascii_lowercase();
-        let (name, length) = match name.split_once('(') {
-            None => (name.as_str(), None),
+        let (before, length, after) = match name.split_once('(') {
+            None => (name.as_str(), None, ""),
             Some((before, rest)) => {
                 let (length, after) = rest.split_once(')')?;
                 let length = length.trim().parse::<u32>().ok();
                 let length = length.filter(|it| (1..=TEXT_LIMIT_MAX).contains(it))?;
-                if !after.trim().is_empty() {
-                    return None;
-                }
-                (before, Some(length))
+                (before, Some(length), after)
             }
         };
-        let words: Vec<&str> = name.split_ascii_whitespace().collect();
+        let words = before.split_ascii_whitespace();
+        let words: Vec<&str> = words.chain(after.split_ascii_whitespace()).collect();
         Some(match (words.join(" ").as_str(), length) {
             ("varchar" | "character varying", Some(length)) => ColumnType::Varchar(length),
             ("char" | "character" | "bpchar", Some(length)) => ColumnType::Char(length),
+            ("float", Some(bits @ 1..=53)) if bits <= 24 => ColumnType::Float32,
+            ("float", Some(1..=53)) => ColumnType::Float64,
+            // Microseconds, as without it.
+            ("timestamp" | "timestamp without time zone", Some(6)) => ColumnType::Timestamp,
+            ("timestamptz" | "timestamp with time zone", Some(6)) => ColumnType::TimestampTz,
             (_, Some(_)) => return None,
             ("bool" | "boolean", None) => ColumnType::Bool,
             ("smallint" | "int2", None) => ColumnType::Int16,
@@ -507,6 +510,10 @@ mod tests {
             ("character varying ( 3 )", ColumnType::Varchar(3)),
             ("CHAR", ColumnType::Char(1)),
             ("timestamp with time zone", ColumnType::TimestampTz),
+            ("timestamp(6) with time zone", ColumnType::TimestampTz),
+            ("timestamp(6)", ColumnType::Timestamp),
+            ("float(24)", ColumnType::Float32),
+            ("float(25)", ColumnType::Float64),
         ] {
             assert_eq!(ColumnType::parse(name), Some(expected), "{name}");
         }

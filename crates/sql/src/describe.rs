@@ -84,18 +84,18 @@ impl ParameterTypes<'_> {
             Statement::Select(select) => self.select(select, context).map(Some),
             Statement::Insert(insert) => {
                 self.insert(insert, context)?;
-                Ok(None)
+                self.returning(statement, context)
             }
             Statement::Update(update) => {
                 let (schema, scope) = table(&update.table, context)?;
                 self.assignments(&update.assignments, schema, &scope)?;
                 self.condition(update.filter.as_ref(), &scope)?;
-                Ok(None)
+                self.returning(statement, context)
             }
             Statement::Delete(delete) => {
                 let (_, scope) = table(&delete.table, context)?;
                 self.condition(delete.filter.as_ref(), &scope)?;
-                Ok(None)
+                self.returning(statement, context)
             }
             Statement::Explain(explained) | Statement::ExplainAnalyze(explained) => {
                 self.statement(explained, context)?;
@@ -110,6 +110,19 @@ impl ParameterTypes<'_> {
         }
     }
 
+    /// Returns the columns of the rows that a change returns; none if it returns no rows.
+    fn returning(
+        &mut self,
+        statement: &Statement,
+        context: &Context<'_>,
+    ) -> Result<Option<Vec<OutputColumn>>, SqlError> {
+        let Some((name, items)) = statement.returning() else {
+            return Ok(None);
+        };
+        let (schema, scope) = table(name, context)?;
+        self.items(items, Some(schema), &scope).map(Some)
+    }
+
     fn select(
         &mut self,
         select: &Select,
@@ -122,8 +135,29 @@ impl ParameterTypes<'_> {
             }
             None => (None, constants()),
         };
+        let columns = self.items(&select.items, schema, &scope)?;
+        self.condition(select.filter.as_ref(), &scope)?;
+        for key in &select.order {
+            // The name of an output is no column, and the planner knows it.
+            if !matches!(key.expression, Expr::Identifier(_)) {
+                self.infer(&key.expression, None, &scope, 0)?;
+            }
+        }
+        for count in [&select.limit, &select.offset].into_iter().flatten() {
+            self.infer(count, Some(ColumnType::Int64), &scope, 0)?;
+        }
+        Ok(columns)
+    }
+
+    /// Infers the items of a result, and returns its columns.
+    fn items(
+        &mut self,
+        items: &[SelectItem],
+        schema: Option<&Schema>,
+        scope: &Scope<'_>,
+    ) -> Result<Vec<OutputColumn>, SqlError> {
         let mut columns = Vec::new();
-        for item in &select.items {
+        for item in items {
             let (name, column_type) = match item {
                 SelectItem::All => {
                     let all = schema.map_or(&[][..], |schema| &schema.columns);
@@ -139,7 +173,7 @@ impl ParameterTypes<'_> {
                     name,
                 } => {
                     let argument = argument.as_ref();
-                    let found = argument.map(|it| self.infer(it, None, &scope, 0));
+                    let found = argument.map(|it| self.infer(it, None, scope, 0));
                     let found = found.transpose()?.flatten();
                     match function {
                         AggregateFunction::Count => (name, Some(ColumnType::Int64)),
@@ -151,27 +185,17 @@ impl ParameterTypes<'_> {
                 } => match session_call(expression, self.functions) {
                     Some((function, arguments)) => {
                         for argument in arguments {
-                            self.infer(argument, Some(ColumnType::Text), &scope, 0)?;
+                            self.infer(argument, Some(ColumnType::Text), scope, 0)?;
                         }
                         (name, self.functions.result_type(&function))
                     }
-                    None => (name, self.infer(expression, None, &scope, 0)?),
+                    None => (name, self.infer(expression, None, scope, 0)?),
                 },
             };
             columns.push(OutputColumn {
                 name: name.clone(),
                 column_type,
             });
-        }
-        self.condition(select.filter.as_ref(), &scope)?;
-        for key in &select.order {
-            // The name of an output is no column, and the planner knows it.
-            if !matches!(key.expression, Expr::Identifier(_)) {
-                self.infer(&key.expression, None, &scope, 0)?;
-            }
-        }
-        for count in [&select.limit, &select.offset].into_iter().flatten() {
-            self.infer(count, Some(ColumnType::Int64), &scope, 0)?;
         }
         Ok(columns)
     }

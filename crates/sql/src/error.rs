@@ -293,6 +293,8 @@ pub mod sqlstate {
     pub const INVALID_DEFINITION: &str = "42P16";
     /// The columns of a foreign key do not fit those to which they refer.
     pub const INVALID_FOREIGN_KEY: &str = "42830";
+    /// An aggregate where none may stand.
+    pub const GROUPING: &str = "42803";
     /// Types do not fit together.
     pub const TYPE_MISMATCH: &str = "42804";
     /// A value cannot become one of another type.

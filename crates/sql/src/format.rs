@@ -73,6 +73,13 @@ pub fn write_outcome(
             OutputFormat::Csv | OutputFormat::Json => writeln!(beside, "{done}"),
         },
         StatementOutcome::Rows(rows) => write_rows(out, rows, format),
+        StatementOutcome::Returned(rows, done) => {
+            write_rows(out, rows, format)?;
+            match format {
+                OutputFormat::Table => writeln!(out, "{done}"),
+                OutputFormat::Csv | OutputFormat::Json => writeln!(beside, "{done}"),
+            }
+        }
         StatementOutcome::Description(parts) => {
             for (title, rows) in parts {
                 if format == OutputFormat::Table {

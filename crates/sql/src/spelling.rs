@@ -1,9 +1,9 @@
 //! Interprets identifiers and type names of SQL.
 
-use placement::ColumnType;
+use placement::{ColumnType, TEXT_LIMIT_MAX};
 use sqlparser::ast;
 
-use crate::error::SqlError;
+use crate::error::{SqlError, sqlstate};
 
 /// Returns a name; an unquoted name is folded to lower case, as in PostgreSQL.
 pub(crate) fn name(identifier: &ast::Ident) -> String {
@@ -17,11 +17,30 @@ pub(crate) fn name(identifier: &ast::Ident) -> String {
 pub(crate) fn column_type(data_type: &ast::DataType) -> Result<ColumnType, SqlError> {
     let written = data_type.to_string();
     ColumnType::parse(&written).ok_or_else(|| {
-        SqlError::unsupported(
-            format!("the type {written}"),
-            type_to_write_instead(&written.to_lowercase()),
-        )
+        let lower = written.to_lowercase();
+        match limited_text(&lower) {
+            Some(name) => SqlError::with_state(
+                sqlstate::INVALID_VALUE,
+                format!("{written}: the length of {name} is from 1 to {TEXT_LIMIT_MAX}"),
+            ),
+            None => {
+                SqlError::unsupported(format!("the type {written}"), type_to_write_instead(&lower))
+            }
+        }
     })
+}
+
+/// Returns the name of a type with a length, if it is a text.
+fn limited_text(written: &str) -> Option<&str> {
+    let (name, length) = written.split_once('(')?;
+    let length = length.strip_suffix(')')?;
+    let is_length = length.bytes().all(|byte| byte.is_ascii_digit());
+    let name = name.trim();
+    let is_text = matches!(
+        name,
+        "varchar" | "character varying" | "char" | "character" | "bpchar"
+    );
+    (is_length && is_text).then_some(name)
 }
 
 /// Returns the type to write instead of a type of PostgreSQL that the store does not have. A type
@@ -32,13 +51,10 @@ fn type_to_write_instead(written: &str) -> String {
         _ if written.contains('[') => "one column per value, or text",
         "mediumint" | "tinyint" => "smallint, whose range is -32768 to 32767",
         "serial" | "bigserial" | "smallserial" => "bigint, and give each row its number",
-        "float" => "real, which has 6 digits, or double precision, which has 15",
         "numeric" | "decimal" | "dec" | "money" => {
             "bigint and count the smallest unit, or double precision where rounding is allowed"
         }
-        "varchar" | "character varying" | "char" | "character" | "bpchar" | "nvarchar" => {
-            "text, or varchar(n) with a length from 1 to 10485760"
-        }
+        "nvarchar" | "tinytext" | "longtext" => "text, or varchar(n)",
         "timestamptz" | "timestamp with time zone" => "timestamptz, which keeps microseconds",
         "timestamp" | "timestamp without time zone" => "timestamp, which keeps microseconds",
         "time" | "timetz" | "interval" => "bigint and count microseconds",

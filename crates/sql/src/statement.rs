@@ -139,6 +139,31 @@ impl Statement {
         };
         Some(&table.name)
     }
+
+    /// Returns the expressions of a change after `RETURNING`, and the table.
+    pub(crate) fn returning(&self) -> Option<(&TableName, &[SelectItem])> {
+        let (table, items) = match self {
+            Statement::Insert(insert) => (&insert.table, &insert.returning),
+            Statement::Update(update) => (&update.table, &update.returning),
+            Statement::Delete(delete) => (&delete.table, &delete.returning),
+            _ => return None,
+        };
+        (!items.is_empty()).then_some((table, items))
+    }
+
+    /// Returns whether the statement returns what only a transaction can show: a row as it was
+    /// changed or removed. The new row of an insert is known before.
+    pub(crate) fn returns_changed_rows(&self) -> bool {
+        match self {
+            Statement::ExplainAnalyze(explained) => explained.returns_changed_rows(),
+            Statement::Insert(insert) => {
+                let on_conflict = insert.on_conflict.as_ref();
+                let updates = on_conflict.is_some_and(|it| it.update.is_some());
+                updates && !insert.returning.is_empty()
+            }
+            statement => statement.returning().is_some(),
+        }
+    }
 }
 
 /// Another kind for an existing index: a thin index becomes a copy, or a copy a thin index.
@@ -269,6 +294,8 @@ pub struct Insert {
     pub rows: Vec<Vec<Option<Expr>>>,
     /// The action if the primary key exists already.
     pub on_conflict: Option<OnConflict>,
+    /// The expressions after `RETURNING`, over the row as it is then, or the removed one.
+    pub returning: Vec<SelectItem>,
 }
 
 /// New rows that are encoded already.
@@ -408,6 +435,8 @@ pub struct Update {
     pub filter: Option<Expr>,
     /// Whether the statement requests a scan.
     pub scan: bool,
+    /// The expressions after `RETURNING`, over the row as it is then, or the removed one.
+    pub returning: Vec<SelectItem>,
 }
 
 /// Removals of rows.
@@ -419,6 +448,8 @@ pub struct Delete {
     pub filter: Option<Expr>,
     /// Whether the statement requests a scan.
     pub scan: bool,
+    /// The expressions after `RETURNING`, over the row as it is then, or the removed one.
+    pub returning: Vec<SelectItem>,
 }
 
 /// The subject of a `SHOW`.

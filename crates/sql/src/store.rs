@@ -8,7 +8,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use placement::Schema;
+use placement::{Schema, Value};
 use protocol::configuration::Configuration;
 use protocol::identity::{SnapshotId, TableId};
 use protocol::message::{FillReport, Read, RowPage};
@@ -64,6 +64,17 @@ pub trait Store: Sync {
     /// is committed.
     fn is_transaction(&self) -> bool {
         false
+    }
+
+    /// Returns a row as a transaction sees it, and makes its commit compare the row. Other stores
+    /// have no such row.
+    fn row_of_transaction(
+        &self,
+        _table: TableId,
+        _pk: &[u8],
+    ) -> impl Future<Output = Result<Option<Vec<Value>>, StoreError>> + Send {
+        let error = StoreError::plain("only a transaction returns the rows that it changes".into());
+        std::future::ready(Err(error))
     }
 
     /// Runs the changes of a transaction together, exactly once, if all rows and ranges are

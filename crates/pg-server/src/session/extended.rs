@@ -31,17 +31,19 @@ impl<S: Store> ClientSession<S> {
         types: &[u32],
         out: &mut ClientOutput<impl AsyncWrite + Unpin + Send>,
     ) -> Result<(), AnswerFailure> {
-        if !name.is_empty() && self.statements.contains_key(name) {
+        if name.is_empty() {
+            // It is gone even if the new one is invalid, as in PostgreSQL.
+            self.statements.remove(name);
+        } else if self.statements.contains_key(name) {
             let text = format!("prepared statement \"{name}\" already exists");
             return Err(error("42P05", text).into());
         }
         check_length(text)?;
-        if self.statements.len() >= STATEMENTS_MAX && !self.statements.contains_key(name) {
+        if self.statements.len() >= STATEMENTS_MAX {
             let text = format!("a session has at most {STATEMENTS_MAX} prepared statements");
             return Err(error("53400", text).hint("Close some of them.").into());
         }
         let prepared = self.prepare(text, types).await?;
-        self.statements.remove(name);
         self.check_held(prepared.text.len())?;
         self.statements.insert(name.to_owned(), Arc::new(prepared));
         backend::parse_complete(&mut out.buffer);

@@ -42,8 +42,8 @@ pub struct SuspendedRows {
     pub rows: std::vec::IntoIter<Vec<Value>>,
     /// The bytes of all rows when they were suspended first.
     pub bytes: usize,
-    /// The word of the tag.
-    pub word: &'static str,
+    /// The tag, which has the number of rows after it if it is a SELECT.
+    pub word: String,
 }
 
 impl Portal {

@@ -36,8 +36,8 @@ pub(super) enum Ran {
     Empty,
     /// It returns no rows. Contains its tag.
     Done(String),
-    /// It returns rows. Contains the first word of its tag.
-    Rows(ResultRows, &'static str),
+    /// It returns rows. Contains its tag, which has the number of rows after it if it is a SELECT.
+    Rows(ResultRows, String),
     /// The client has its rows. Contains their number.
     Streamed(usize),
 }
@@ -215,9 +215,10 @@ impl<S: Store> ClientSession<S> {
             self.write_notice(Severity::Notice, SUCCESS, &notice, &mut out.buffer);
         }
         Ok(match outcome {
-            StatementOutcome::Rows(rows) => Ran::Rows(rows, word(&statement)),
+            StatementOutcome::Rows(rows) => Ran::Rows(rows, word(&statement).to_owned()),
+            StatementOutcome::Returned(rows, tag) => Ran::Rows(rows, tag),
             StatementOutcome::Description(parts) => {
-                Ran::Rows(sql::format::lines(&parts), word(&statement))
+                Ran::Rows(sql::format::lines(&parts), word(&statement).to_owned())
             }
             StatementOutcome::Done(tag) => match tag.strip_prefix("NOTICE: ") {
                 Some(notice) => {
@@ -339,7 +340,7 @@ impl<S: Store> ClientSession<S> {
                     columns: vec![column],
                     rows: vec![vec![Value::Text(value.to_owned())]],
                 };
-                Ran::Rows(rows, "SHOW")
+                Ran::Rows(rows, "SHOW".to_owned())
             }
             SessionCommand::Discard(tag) => {
                 if *tag == "DISCARD ALL" {

@@ -111,7 +111,7 @@ impl<S: Store> ClientSession<S> {
                     write_row(&mut out.buffer, &row, &rows.columns, &[])?;
                     out.drain_if_long().await?;
                 }
-                backend::command_complete(&mut out.buffer, &rows_tag(word, count));
+                backend::command_complete(&mut out.buffer, &rows_tag(&word, count));
             }
             ran => ran.complete(&mut out.buffer),
         }

@@ -249,6 +249,7 @@ fn columns() -> Vec<Column> {
 
 /// Types and values as PostgreSQL has them.
 #[test]
+// tidy: long — a table of cases
 fn operators_promote_their_operands() {
     let literal = Expression::Literal;
     let day = |days| literal(Value::Date(days));

@@ -39,7 +39,7 @@ pub async fn ask_store(session: &mut SqlSession<Client>, text: &str) -> Answer {
         value => Some(value.to_string()),
     };
     Some(match outcome {
-        StatementOutcome::Rows(rows) => {
+        StatementOutcome::Rows(rows) | StatementOutcome::Returned(rows, _) => {
             let rows = rows.rows.iter();
             rows.map(|row| row.iter().map(shown).collect()).collect()
         }

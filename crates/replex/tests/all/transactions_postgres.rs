@@ -1,5 +1,6 @@
-//! Random transactions of one session, as the store and PostgreSQL run them: with savepoints,
-//! errors and rollbacks in between, and reads of their own changes.
+//! Random statements and transactions of one session, as the store and PostgreSQL run them: with
+//! savepoints, errors and rollbacks in between, reads of their own changes, and the rows that they
+//! return.
 //!
 //! A few seeds run always. For one again, or for more: `REPLEX_SQL_TRANSACTION_SEEDS=100..200 cargo
 //! test -p replex --features proxy --test all transactions_postgres`.
@@ -57,6 +58,23 @@ fn statement(random: &mut Draw) -> String {
     }
 }
 
+/// A random statement, which returns the rows that it changes in one of three cases.
+fn maybe_returning(random: &mut Draw) -> String {
+    let text = statement(random);
+    // PostgreSQL returns several rows in the order in which it finds them.
+    let is_of_one = text.contains("WHERE id = ") || text.contains("WHERE owner = ");
+    let changes = is_of_one && !text.starts_with("SELECT") || text.contains("VALUES (");
+    let returning = [
+        " RETURNING *",
+        " RETURNING id, balance + 1 AS more",
+        " RETURNING owner IS NULL, 100 / (balance - 3)",
+    ];
+    match changes && random.one_in(3) {
+        true => text + returning[random.below(3)],
+        false => text,
+    }
+}
+
 /// A random way to go on after a statement has failed.
 fn recovery(random: &mut Draw, savepoints: &[&'static str]) -> String {
     match savepoints.last() {
@@ -68,6 +86,13 @@ fn recovery(random: &mut Draw, savepoints: &[&'static str]) -> String {
 /// Runs one random transaction, and returns how many statements have worked.
 async fn transaction(both: &mut Both, random: &mut Draw) -> usize {
     let mut worked = 0;
+    if random.one_in(3) {
+        for _ in 0..1 + random.below(5) {
+            let text = maybe_returning(random);
+            worked += usize::from(both.run(&text).await);
+        }
+        return worked;
+    }
     let mut savepoints: Vec<&'static str> = Vec::new();
     both.run("BEGIN").await;
     for _ in 0..1 + random.below(11) {
@@ -82,7 +107,7 @@ async fn transaction(both: &mut Both, random: &mut Draw) -> usize {
                 format!("ROLLBACK TO {name}")
             }
             2 if !savepoints.is_empty() => format!("RELEASE {}", savepoints.pop().unwrap()),
-            _ => statement(random),
+            _ => maybe_returning(random),
         };
         if both.run(&text).await {
             worked += 1;

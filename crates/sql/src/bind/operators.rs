@@ -469,8 +469,8 @@ impl Scope<'_> {
     }
 }
 
-/// Returns the operands of a comparison. Beside a `char`, the spaces at the end of a `varchar` do not
-/// count, as in PostgreSQL; those of a `text` do.
+/// Returns the operands of a comparison. Beside a `char`, the spaces at the end of a `varchar` do
+/// not count, as in PostgreSQL; those of a `text` do.
 fn without_spaces(left: Bound, right: Bound) -> (Bound, Bound) {
     let stripped = |bound: Bound| match bound {
         Bound::Typed(inner, Some(ColumnType::Varchar(_))) => {

@@ -48,6 +48,7 @@ pub(super) fn statements(draw: &mut Draw, all: &mut Vec<String>) {
     rows(draw, all);
 }
 
+// tidy: long — a list of parts, and how they are put together
 fn literals(all: &mut Vec<String>) {
     let numbers = [
         "0",
@@ -179,6 +180,7 @@ fn floats(draw: &mut Draw, all: &mut Vec<String>) {
     }
 }
 
+// tidy: long — a list of parts, and how they are put together
 fn times(draw: &mut Draw, all: &mut Vec<String>) {
     let dates = [
         "2024-01-01",
@@ -366,6 +368,7 @@ fn texts(draw: &mut Draw, all: &mut Vec<String>) {
     }
 }
 
+// tidy: long — a list of parts, and how they are put together
 fn rows(draw: &mut Draw, all: &mut Vec<String>) {
     let columns = ["id", "h", "i", "n", "r", "v", "c", "s", "dt", "at", "z"];
     let conditions = [

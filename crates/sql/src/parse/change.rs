@@ -2,7 +2,7 @@
 
 use sqlparser::ast::{self, Expr};
 
-use super::query::table_name;
+use super::query::{returning, table_name};
 use super::{object_name, template};
 use crate::error::{SqlError, sqlstate};
 use crate::spelling::name;
@@ -20,7 +20,7 @@ pub(super) fn insert(mut insert: ast::Insert) -> Result<Insert, SqlError> {
         name: object_name(table)?,
         alias: insert.table_alias.take().map(|it| name(&it.alias)),
     };
-    refuse_returning(insert.returning.is_some())?;
+    let returning = returning(insert.returning.take())?;
     let columns = std::mem::take(&mut insert.columns);
     let columns: Vec<String> = columns.iter().map(object_name).collect::<Result<_, _>>()?;
     let source = insert.source.take();
@@ -34,7 +34,7 @@ pub(super) fn insert(mut insert: ast::Insert) -> Result<Insert, SqlError> {
     if insert != blank {
         return Err(SqlError::unsupported(
             "this form of INSERT",
-            "write INSERT INTO table (columns) VALUES (…), (…) [ON CONFLICT …]",
+            "write INSERT INTO table (columns) VALUES (…), (…) [ON CONFLICT …] [RETURNING …]",
         ));
     }
     let rows = match source {
@@ -47,13 +47,14 @@ pub(super) fn insert(mut insert: ast::Insert) -> Result<Insert, SqlError> {
         columns: (!columns.is_empty()).then_some(columns),
         rows,
         on_conflict,
+        returning,
     })
 }
 
 /// Parses `UPDATE table SET … WHERE …`
 pub(super) fn update(mut update: ast::Update, scan: bool) -> Result<Update, SqlError> {
     let table = table_name(&update.table)?;
-    refuse_returning(update.returning.is_some())?;
+    let returning = returning(update.returning.take())?;
     let assignments = assignments(std::mem::take(&mut update.assignments))?;
     let filter = update.selection.take();
     update.optimizer_hints.clear();
@@ -73,6 +74,7 @@ pub(super) fn update(mut update: ast::Update, scan: bool) -> Result<Update, SqlE
         assignments,
         filter,
         scan,
+        returning,
     })
 }
 
@@ -88,7 +90,7 @@ pub(super) fn delete(mut delete: ast::Delete, scan: bool) -> Result<Delete, SqlE
         ));
     };
     let table = table_name(table)?;
-    refuse_returning(delete.returning.is_some())?;
+    let returning = returning(delete.returning.take())?;
     let filter = delete.selection.take();
     delete.optimizer_hints.clear();
     let ast::Statement::Delete(mut blank) = template("DELETE FROM t") else {
@@ -105,17 +107,8 @@ pub(super) fn delete(mut delete: ast::Delete, scan: bool) -> Result<Delete, SqlE
         table,
         filter,
         scan,
+        returning,
     })
-}
-
-fn refuse_returning(returning: bool) -> Result<(), SqlError> {
-    if returning {
-        return Err(SqlError::unsupported(
-            "RETURNING",
-            "SELECT the row by its primary key afterwards",
-        ));
-    }
-    Ok(())
 }
 
 fn rows(source: ast::Query) -> Result<Vec<Vec<Option<Expr>>>, SqlError> {

@@ -3,7 +3,7 @@
 use sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::{object_name, template};
-use crate::error::SqlError;
+use crate::error::{SqlError, sqlstate};
 use crate::spelling::name;
 use crate::statement::{AggregateFunction, OrderItem, Select, SelectItem, TableName};
 
@@ -170,10 +170,24 @@ fn refuse(clauses: &[(bool, &str, &str)]) -> Result<(), SqlError> {
     }
 }
 
+/// Returns the expressions after `RETURNING`.
+pub(super) fn returning(items: Option<Vec<ast::SelectItem>>) -> Result<Vec<SelectItem>, SqlError> {
+    let items = items.unwrap_or_default().into_iter().map(item);
+    let items: Vec<SelectItem> = items.collect::<Result<_, _>>()?;
+    let mut kinds = items.iter();
+    if kinds.any(|it| matches!(it, SelectItem::Aggregate { .. })) {
+        return Err(SqlError::with_state(
+            sqlstate::GROUPING,
+            "aggregate functions are not allowed in RETURNING: SELECT them afterwards",
+        ));
+    }
+    Ok(items)
+}
+
 fn item(item: ast::SelectItem) -> Result<SelectItem, SqlError> {
     let unsupported = |item: &dyn std::fmt::Display| {
         SqlError::unsupported(
-            format!("\"{item}\" after SELECT"),
+            format!("\"{item}\" among the items of a result"),
             "name columns, expressions over them, * or aggregates",
         )
     };

@@ -410,7 +410,6 @@ fn unsupported_syntax_is_refused_by_name() {
         ("SELECT * FROM t FOR UPDATE NOWAIT", "FOR UPDATE"),
         ("SELECT * FROM t FOR SHARE SKIP LOCKED", "FOR UPDATE"),
         ("INSERT INTO t SELECT 1", "INSERT … SELECT"),
-        ("INSERT INTO t VALUES (1) RETURNING id", "RETURNING"),
         ("UPDATE t SET a = 1 FROM u", "this form of UPDATE"),
         ("DELETE FROM t USING u", "this form of DELETE"),
         ("BEGIN ISOLATION LEVEL chaos", "begin isolation level chaos"),
@@ -426,7 +425,7 @@ fn unsupported_syntax_is_refused_by_name() {
         ("ALTER TABLE ONLY t SET (partitions = 8)", "ALTER TABLE"),
         ("TRUNCATE t", "TRUNCATE"),
         ("DROP TABLE a, b", "several tables"),
-        ("CREATE TABLE t (a varchar(0))", "the type VARCHAR(0)"),
+        ("CREATE TABLE t (a timestamp(3))", "the type TIMESTAMP(3)"),
         ("CREATE TABLE t (a numeric)", "the type NUMERIC"),
         (
             "CREATE TABLE t (a bigint REFERENCES u MATCH FULL)",

@@ -12,9 +12,10 @@ use sqlparser::ast::Expr;
 use super::access::{AccessChoice, AccessKind, Estimates, ReadRequirements};
 use super::insert::bind_assignments;
 use super::reading::{Scan, choose, rest};
+use super::select::output_items;
 use super::{ChangeKind, ChangePlan, ChangeTarget, Context, ReadPlan, has_dense};
 use crate::error::SqlError;
-use crate::statement::{Delete, TableName, Update};
+use crate::statement::{Delete, SelectItem, TableName, Update};
 
 /// Plans an `UPDATE`.
 pub(super) fn update(update: &Update, context: &Context<'_>) -> Result<ChangePlan, SqlError> {
@@ -25,6 +26,7 @@ pub(super) fn update(update: &Update, context: &Context<'_>) -> Result<ChangePla
         name: &update.table,
         filter: update.filter.as_ref(),
         scan: update.scan,
+        returning: &update.returning,
     };
     change(ChangeKind::Update(assignments), table, &selection, context)
 }
@@ -36,15 +38,17 @@ pub(super) fn delete(delete: &Delete, context: &Context<'_>) -> Result<ChangePla
         name: &delete.table,
         filter: delete.filter.as_ref(),
         scan: delete.scan,
+        returning: &delete.returning,
     };
     change(ChangeKind::Delete, table, &selection, context)
 }
 
-/// Which rows a statement is about.
+/// Which rows a statement is about, and what it returns of them.
 struct Selection<'a> {
     name: &'a TableName,
     filter: Option<&'a Expr>,
     scan: bool,
+    returning: &'a [SelectItem],
 }
 
 fn change(
@@ -109,5 +113,6 @@ fn change(
         target,
         condition,
         in_order: has_dense(&table.schema),
+        returning: output_items(selection.returning, &scope)?,
     })
 }

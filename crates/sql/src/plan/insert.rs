@@ -12,6 +12,7 @@ use protocol::expression::{Assignment, Expression};
 use protocol::operation::{Action, Mutation};
 use sqlparser::ast::Expr;
 
+use super::select::output_items;
 use super::{Context, InsertPlan, SkippedDuplicates, has_dense};
 use crate::bind::Scope;
 use crate::error::{SqlError, StatementProgress, sqlstate};
@@ -37,6 +38,7 @@ pub(super) fn plan(insert: &Insert, context: &Context<'_>) -> Result<InsertPlan,
         ));
     }
     let (conflict, left_out) = conflict(insert, table, &scope)?;
+    let returning = output_items(&insert.returning, &scope)?;
     let mut in_order = has_dense(schema);
     let mut seen = BTreeSet::new();
     let mut seen_keys = BTreeSet::new();
@@ -82,6 +84,7 @@ pub(super) fn plan(insert: &Insert, context: &Context<'_>) -> Result<InsertPlan,
         mutations,
         in_order,
         left_out,
+        returning,
     })
 }
 
@@ -107,6 +110,7 @@ pub(super) fn plan_rows(new: &NewRows, context: &Context<'_>) -> Result<InsertPl
         mutations: new.rows.clone(),
         in_order: has_dense(&table.schema),
         left_out: SkippedDuplicates::Nothing,
+        returning: Vec::new(),
     })
 }
 

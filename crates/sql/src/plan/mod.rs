@@ -297,6 +297,8 @@ pub struct InsertPlan {
     pub in_order: bool,
     /// The duplicates for which a row is skipped.
     pub left_out: SkippedDuplicates,
+    /// The expressions to return of each row that is inserted or updated.
+    pub returning: Vec<OutputItem>,
 }
 
 /// The duplicates for which a row is skipped. All others are errors. For the primary key,
@@ -336,6 +338,8 @@ pub struct ChangePlan {
     /// Whether each mutation waits for the previous one, because a dense index needs its values in
     /// order.
     pub in_order: bool,
+    /// The expressions to return of each row that is changed.
+    pub returning: Vec<OutputItem>,
 }
 
 /// The kind of change of a row.

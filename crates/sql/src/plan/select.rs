@@ -57,7 +57,7 @@ pub(super) fn plan(select: &Select, context: &Context<'_>) -> Result<StatementPl
             ..plan
         }));
     }
-    let items = output_items(select, &scope)?;
+    let items = output_items(&select.items, &scope)?;
     let order = sort_keys(&select.order, &items, &select.items, &scope)?;
     let mut plan = SelectPlan {
         read: None,
@@ -116,9 +116,13 @@ fn read_table(
     plan.read = Some(ReadPlan { projection, ..read });
 }
 
-fn output_items(select: &Select, scope: &Scope<'_>) -> Result<Vec<OutputItem>, SqlError> {
+/// Binds the items of a result that has no aggregates.
+pub(super) fn output_items(
+    written: &[SelectItem],
+    scope: &Scope<'_>,
+) -> Result<Vec<OutputItem>, SqlError> {
     let mut items = Vec::new();
-    for item in &select.items {
+    for item in written {
         match item {
             SelectItem::All => {
                 let Some(schema) = scope.schema else {

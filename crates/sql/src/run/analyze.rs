@@ -41,7 +41,7 @@ pub(super) async fn run<S: Store>(
             1 => "1 row".to_string(),
             count => format!("{count} rows"),
         },
-        StatementOutcome::Done(done) => done,
+        StatementOutcome::Done(done) | StatementOutcome::Returned(_, done) => done,
         StatementOutcome::Description(_) => unreachable!("these statements describe nothing"),
     };
     lines.push(format!("result: {result}"));

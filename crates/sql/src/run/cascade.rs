@@ -21,13 +21,13 @@ use crate::store::Store;
 /// The most attempts at one statement.
 const ATTEMPTS_MAX: usize = 20;
 
-/// Deletes rows of a table, and changes those that refer to them. Returns how many rows of the
-/// table were deleted.
+/// Deletes rows of a table, and changes those that refer to them. Returns for each row of the table
+/// whether it was deleted.
 pub(super) async fn delete<S: Store>(
     reading: &ReadContext<'_, S>,
     table: &PlacedTable,
     mutations: Vec<Mutation>,
-) -> Result<usize, Attempt> {
+) -> Result<Vec<bool>, Attempt> {
     if reading.store.is_transaction() {
         return delete_in_transaction(reading, table, mutations).await;
     }
@@ -37,7 +37,7 @@ pub(super) async fn delete<S: Store>(
         attempts += 1;
         let changes = all_changes(reading, table, &mutations, &not_applied).await?;
         if changes.is_empty() {
-            return Ok(0);
+            return Ok(Vec::new());
         }
         check_size(&changes, &[], &[]).map_err(SqlError::transaction)?;
         let result = reading
@@ -47,7 +47,7 @@ pub(super) async fn delete<S: Store>(
         let (aborted, reason) = match &result {
             TransactionResult::Committed { outcomes, .. } => {
                 let own = outcomes.iter().take(mutations.len());
-                return Ok(own.filter(|it| **it == ChangeOutcome::Applied).count());
+                return Ok(own.map(|it| *it == ChangeOutcome::Applied).collect());
             }
             TransactionResult::Aborted { table, reason } => (*table, reason),
         };
@@ -127,17 +127,18 @@ async fn delete_in_transaction<S: Store>(
     reading: &ReadContext<'_, S>,
     table: &PlacedTable,
     mutations: Vec<Mutation>,
-) -> Result<usize, Attempt> {
+) -> Result<Vec<bool>, Attempt> {
     let store = reading.store;
     let sender = Sender { store, table };
-    let mut done = 0;
+    let mut applied = Vec::with_capacity(mutations.len());
     let mut deleted = Deleted::default();
     for mutation in mutations {
         let pk = mutation.pk.clone();
-        if !sender.send(mutation).await? {
+        let is_deleted = sender.send(mutation).await?;
+        applied.push(is_deleted);
+        if !is_deleted {
             continue;
         }
-        done += 1;
         deleted.add(table.id, &pk);
         while let Some(found) = deleted.next(reading).await? {
             for ChildChange { table, mutation } in found {
@@ -151,7 +152,7 @@ async fn delete_in_transaction<S: Store>(
             }
         }
     }
-    Ok(done)
+    Ok(applied)
 }
 
 /// The rows that a statement deletes, each once, and those of which the children are to be found.

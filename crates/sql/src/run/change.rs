@@ -4,6 +4,7 @@
 
 use std::collections::HashSet;
 
+use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use placement::encode_key;
 use protocol::codec::Bytes;
@@ -15,6 +16,8 @@ use protocol::transaction::{
 };
 
 use super::children::changes_children;
+use super::returning::Returned;
+use super::sender::ROWS_IN_FLIGHT_MAX;
 use super::{
     Attempt, CONFLICT_ATTEMPTS_MAX, ReadContext, Sender, StatementOutcome, cascade, conflict,
 };
@@ -24,8 +27,6 @@ use crate::store::Store;
 
 /// The most rows that one `UPDATE` or `DELETE` finds by a read.
 pub const CHANGE_ROWS_MAX: usize = 1_000_000;
-/// The most rows of one statement that are in flight at the same time.
-pub const ROWS_IN_FLIGHT_MAX: usize = 256;
 
 /// Runs an `INSERT`.
 pub(super) async fn insert<S: Store>(
@@ -46,17 +47,22 @@ pub(super) async fn insert<S: Store>(
         )
         .into());
     }
-    let inserts = match plan.in_order || leaves_out {
-        true => plan.mutations,
-        false => match together(reading, &sender, plan.mutations).await? {
-            Ok(done) => return Ok(StatementOutcome::Done(format!("INSERT 0 {done}"))),
-            Err(mutations) => mutations,
-        },
+    let mut returned = Returned::new(&plan.returning, table.id);
+    returned.expect(&plan.mutations, table)?;
+    let pks = returned.pks(&plan.mutations);
+    let applied = match plan.in_order || leaves_out {
+        true => Err(plan.mutations),
+        false => together(reading, &sender, plan.mutations).await?,
     };
-    let inserts = inserts.into_iter();
-    let send = |mutation| conflict::send(&sender, mutation, plan.left_out);
-    let done = changes(inserts, in_flight, send).await?;
-    Ok(StatementOutcome::Done(format!("INSERT 0 {done}")))
+    let applied = match applied {
+        Ok(applied) => applied,
+        Err(mutations) => {
+            let send = |mutation| conflict::send(&sender, mutation, plan.left_out);
+            changes(mutations.into_iter(), in_flight, send).await?
+        }
+    };
+    returned.read(reading, &pks, &applied).await?;
+    Ok(returned.outcome("INSERT 0", &applied)?)
 }
 
 /// Returns the most rows of an INSERT that may be in flight at the same time.
@@ -70,30 +76,7 @@ pub(super) async fn change<S: Store>(
     plan: ChangePlan,
 ) -> Result<StatementOutcome, Attempt> {
     let table = table(reading, plan.table);
-    let keys = match &plan.target {
-        ChangeTarget::Keys(keys) => keys.clone(),
-        ChangeTarget::Rows(read) => {
-            let projection = read
-                .projection
-                .as_deref()
-                .expect("a change reads keys only");
-            let places: Vec<usize> = table
-                .schema
-                .primary_key
-                .iter()
-                .map(|column| projection.binary_search(&(*column as u16)))
-                .map(|place| place.expect("the projection holds the primary key"))
-                .collect();
-            let rows = reading.all(read, CHANGE_ROWS_MAX).await?;
-            let keys = rows
-                .iter()
-                .map(|row| encode_key(places.iter().map(|place| row[*place].as_ref())));
-            // A row that moved while a read went on that is of no one state can have been found
-            // twice, and is to be changed once all the same (R35).
-            let mut known = HashSet::new();
-            keys.filter(|key| known.insert(key.clone())).collect()
-        }
-    };
+    let keys = found_keys(reading, table, &plan.target).await?;
     let mutations = keys.into_iter().map(|pk| Mutation {
         pk: Bytes(pk),
         action: match &plan.change {
@@ -117,30 +100,68 @@ pub(super) async fn change<S: Store>(
     };
     let mutations: Vec<Mutation> = mutations.collect();
     let is_delete = matches!(plan.change, ChangeKind::Delete);
-    if is_delete && changes_children(reading.configuration, table) {
-        let done = cascade::delete(reading, table, mutations).await?;
-        return Ok(StatementOutcome::Done(format!("{verb} {done}")));
+    let mut returned = Returned::new(&plan.returning, table.id);
+    let pks = returned.pks(&mutations);
+    if is_delete {
+        returned.read(reading, &pks, &vec![true; pks.len()]).await?;
     }
-    let mutations = match plan.in_order {
-        true => mutations,
-        false => match together(reading, &sender, mutations).await? {
-            Ok(done) => return Ok(StatementOutcome::Done(format!("{verb} {done}"))),
-            Err(mutations) => mutations,
-        },
+    let applied = if is_delete && changes_children(reading.configuration, table) {
+        Ok(cascade::delete(reading, table, mutations).await?)
+    } else if plan.in_order {
+        Err(mutations)
+    } else {
+        together(reading, &sender, mutations).await?
     };
-    let mutations = mutations.into_iter();
-    let done = changes(mutations, in_flight, |it| sender.send(it)).await?;
-    Ok(StatementOutcome::Done(format!("{verb} {done}")))
+    let applied = match applied {
+        Ok(applied) => applied,
+        Err(mutations) => changes(mutations.into_iter(), in_flight, |it| sender.send(it)).await?,
+    };
+    if !is_delete {
+        returned.read(reading, &pks, &applied).await?;
+    }
+    Ok(returned.outcome(verb, &applied)?)
 }
 
-/// Sends mutations of several rows as one transaction. Returns the number of rows that changed, or
-/// the mutations if they are to be sent one by one: because there is only one, because the
-/// session's transaction collects them, or because they exceed the limits of a transaction.
+/// Returns the pks of the rows to change, each once.
+async fn found_keys<S: Store>(
+    reading: &ReadContext<'_, S>,
+    table: &PlacedTable,
+    target: &ChangeTarget,
+) -> Result<Vec<Vec<u8>>, Attempt> {
+    Ok(match target {
+        ChangeTarget::Keys(keys) => keys.clone(),
+        ChangeTarget::Rows(read) => {
+            let projection = read
+                .projection
+                .as_deref()
+                .expect("a change reads keys only");
+            let places: Vec<usize> = table
+                .schema
+                .primary_key
+                .iter()
+                .map(|column| projection.binary_search(&(*column as u16)))
+                .map(|place| place.expect("the projection holds the primary key"))
+                .collect();
+            let rows = reading.all(read, CHANGE_ROWS_MAX).await?;
+            let keys = rows
+                .iter()
+                .map(|row| encode_key(places.iter().map(|place| row[*place].as_ref())));
+            // A row that moved while a read went on that is of no one state can have been found
+            // twice, and is to be changed once all the same (R35).
+            let mut known = HashSet::new();
+            keys.filter(|key| known.insert(key.clone())).collect()
+        }
+    })
+}
+
+/// Sends mutations of several rows as one transaction. Returns for each one whether its row
+/// changed, or the mutations if they are to be sent one by one: because there is only one, because
+/// the session's transaction collects them, or because they exceed the limits of a transaction.
 async fn together<S: Store>(
     reading: &ReadContext<'_, S>,
     sender: &Sender<'_, S>,
     mutations: Vec<Mutation>,
-) -> Result<Result<usize, Vec<Mutation>>, Attempt> {
+) -> Result<Result<Vec<bool>, Vec<Mutation>>, Attempt> {
     if mutations.len() < 2 || sender.store.is_transaction() {
         return Ok(Err(mutations));
     }
@@ -166,8 +187,8 @@ async fn together<S: Store>(
             .await?;
         match result {
             TransactionResult::Committed { outcomes, .. } => {
-                let applied = outcomes.iter().filter(|it| **it == ChangeOutcome::Applied);
-                return Ok(Ok(applied.count()));
+                let applied = outcomes.iter().map(|it| *it == ChangeOutcome::Applied);
+                return Ok(Ok(applied.collect()));
             }
             TransactionResult::Aborted { ref reason, .. } => {
                 if *reason == AbortReason::Conflict && attempts < CONFLICT_ATTEMPTS_MAX {
@@ -181,38 +202,42 @@ async fn together<S: Store>(
     }
 }
 
-/// Sends mutations, a limited number at a time, and counts the rows that changed. After the first
-/// failure it sends no more. It waits for the mutations that were sent, so that the error can
-/// report how many rows changed.
+/// Sends mutations, a limited number at a time. Returns for each one whether its row changed. After
+/// the first failure it sends no more. It waits for the mutations that were sent, so that the error
+/// can report how many rows changed.
 async fn changes<F: Future<Output = Result<bool, Attempt>>>(
-    mut mutations: impl ExactSizeIterator<Item = Mutation>,
+    mutations: impl ExactSizeIterator<Item = Mutation>,
     in_flight: usize,
     send: impl Fn(Mutation) -> F,
-) -> Result<usize, Attempt> {
+) -> Result<Vec<bool>, Attempt> {
     let mut progress = StatementProgress {
         done: 0,
         of: mutations.len(),
     };
+    let mut applied = vec![false; mutations.len()];
+    let mut mutations = mutations.enumerate();
     let mut sent = FuturesUnordered::new();
     let mut failed: Option<Attempt> = None;
     loop {
         while failed.is_none() && sent.len() < in_flight {
-            let Some(mutation) = mutations.next() else {
+            let Some((number, mutation)) = mutations.next() else {
                 break;
             };
-            sent.push(send(mutation));
+            sent.push(send(mutation).map(move |result| (number, result)));
         }
         match sent.next().await {
             None => break,
-            Some(Ok(true)) => progress.done += 1,
-            Some(Ok(false)) => {}
-            Some(Err(error)) => {
+            Some((number, Ok(is_applied))) => {
+                applied[number] = is_applied;
+                progress.done += usize::from(is_applied);
+            }
+            Some((_, Err(error))) => {
                 failed.get_or_insert(error);
             }
         }
     }
     match failed {
-        None => Ok(progress.done),
+        None => Ok(applied),
         // Planned again, rows that were changed already would count as duplicates.
         Some(Attempt::Stale(error)) if progress.done == 0 => Err(Attempt::Stale(error)),
         Some(Attempt::Stale(error) | Attempt::SnapshotEnded(error)) => {

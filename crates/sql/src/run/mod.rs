@@ -10,6 +10,7 @@ mod conflict;
 mod copies;
 mod describe;
 mod read;
+mod returning;
 pub(crate) mod row;
 mod sender;
 mod size;
@@ -32,11 +33,11 @@ use crate::statement::{Set, Show, Statement};
 use crate::store::{Store, StoreError};
 
 use block::Block;
-pub use change::{CHANGE_ROWS_MAX, ROWS_IN_FLIGHT_MAX};
+pub use change::CHANGE_ROWS_MAX;
 pub use read::ROWS_HELD_MAX;
 pub(crate) use read::{Flow, ReadContext, gather};
-pub use sender::CONFLICT_ATTEMPTS_MAX;
 pub(crate) use sender::Sender;
+pub use sender::{CONFLICT_ATTEMPTS_MAX, ROWS_IN_FLIGHT_MAX};
 pub use stream::{RowSink, StreamOutcome};
 
 /// The most attempts at a statement whose snapshots end while they are read.
@@ -64,6 +65,8 @@ pub enum StatementOutcome {
     Description(Vec<(String, ResultRows)>),
     /// The statement is done. Contains psql's command tag, such as `INSERT 0 3`.
     Done(String),
+    /// The statement is done and returns rows. Contains the tag, too.
+    Returned(ResultRows, String),
 }
 
 /// The rows of a result.
@@ -137,8 +140,12 @@ impl<S: Store> SqlSession<S> {
         if let Statement::Transaction(control) = statement {
             return self.control(control).await;
         }
+        self.drop_abandoned();
         if self.block.is_some() {
             return self.run_in_block(statement, parameters).await;
+        }
+        if statement.returns_changed_rows() {
+            return self.run_alone(statement, parameters).await;
         }
         // An old configuration may lack the table, or hold a dropped one. After a fetch it is
         // current, so two attempts are enough.
@@ -438,7 +445,7 @@ pub(crate) fn show_columns(
     match outcome {
         StatementOutcome::Rows(rows) => Some(rows.columns),
         StatementOutcome::Description(_) => Some(vec![description_column()]),
-        StatementOutcome::Done(_) => None,
+        StatementOutcome::Done(_) | StatementOutcome::Returned(..) => None,
     }
 }
 

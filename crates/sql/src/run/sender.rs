@@ -15,6 +15,9 @@ use crate::store::Store;
 /// (`client::Table::execute`).
 pub const CONFLICT_ATTEMPTS_MAX: usize = 3;
 
+/// The most rows of one statement that are in flight at the same time.
+pub const ROWS_IN_FLIGHT_MAX: usize = 256;
+
 /// Sends single mutations of one table.
 #[derive(Debug)]
 pub(crate) struct Sender<'a, S> {

@@ -742,8 +742,8 @@ impl CoreMachine {
         sealed
     }
 
-    /// Settles the decided operations of these tables, each after those that have changed one of its
-    /// rows before, and forgets them.
+    /// Settles the decided operations of these tables, each after those that have changed one of
+    /// its rows before, and forgets them.
     pub(crate) fn settle_resolved<T: Tables>(
         &mut self,
         tables: &BTreeSet<TableId>,
@@ -766,14 +766,13 @@ impl CoreMachine {
                 && !machine.any_other_sealed(&touched, tables)
         };
         let members = self.members.iter().filter(|(key, _)| concerns(self, key));
-        let members = members.filter(|(_, member)| !member.is_settled());
-        let members = members.filter(|(_, member)| !others_too || member.decision().is_some());
+        let members = members.filter(|(_, member)| {
+            !member.is_settled() && (!others_too || member.decision().is_some())
+        });
         for key in members.map(|(key, _)| *key).collect::<Vec<MemberKey>>() {
             let member = &self.members[&key];
-            assert!(
-                member.decision().is_some(),
-                "an epoch serves once everything before is decided durably: {key:?}"
-            );
+            let is_decided = member.decision().is_some();
+            assert!(is_decided, "an epoch serves after every decision: {key:?}");
             if !member.is_settled() {
                 self.settle(key, step)?;
             }
@@ -781,10 +780,7 @@ impl CoreMachine {
         let ended = self.members.keys().filter(|key| concerns(self, key));
         for key in ended.copied().collect::<Vec<MemberKey>>() {
             let member = self.members.remove(&key).expect("it was just listed");
-            assert!(
-                member.is_settled(),
-                "what came before it is settled: {key:?}"
-            );
+            assert!(member.is_settled(), "nothing is left before it: {key:?}");
             if member.place == 0 && !member.is_transaction() {
                 self.end_operation(key.0);
             }

@@ -2,6 +2,7 @@
 //! and beside a real PostgreSQL that gets the same bytes.
 
 mod copy;
+mod drawn_values;
 mod driver;
 mod hostile;
 mod login;

@@ -43,6 +43,8 @@ use crate::store::{SnapshotAnswer, Store, StoreError};
 pub(super) use store::BlockStore;
 use store::{range_changed, read_of_row};
 
+/// The most attempts at a statement that is a transaction of its own.
+const ALONE_ATTEMPTS_MAX: usize = 100;
 /// The longest life of a transaction that can write.
 const LIFE_MAX: Duration = Duration::from_secs(300);
 
@@ -55,6 +57,8 @@ pub(super) struct Block<P> {
     failed: bool,
     /// Whether a statement has run. Then the mode stays as it is.
     used: bool,
+    /// Whether it is for one statement alone, and ends with it.
+    is_of_statement: bool,
     /// The name of each savepoint, and the number of changes before it.
     savepoints: Vec<(String, usize)>,
     /// Why a transaction that began as one that can write only reads since.
@@ -100,6 +104,7 @@ impl<P> Block<P> {
             begun: Instant::now(),
             failed: false,
             used: false,
+            is_of_statement: false,
             savepoints: Vec::new(),
             reads_since: None,
             snapshot: None,
@@ -161,7 +166,38 @@ fn changed(table: &PlacedTable, pk: &[u8]) -> StoreError {
 impl<S: Store> SqlSession<S> {
     /// Returns whether a transaction is open, and whether it has failed.
     pub fn transaction(&self) -> Option<bool> {
-        self.block.as_ref().map(|block| block.failed)
+        let block = self.block.as_ref().filter(|it| !it.is_of_statement);
+        block.map(|block| block.failed)
+    }
+
+    /// Forgets the transaction of a statement that was canceled.
+    pub(super) fn drop_abandoned(&mut self) {
+        self.block.take_if(|block| block.is_of_statement);
+    }
+
+    /// Runs a statement in a transaction of its own, and again if another operation was in the way.
+    pub(super) async fn run_alone(
+        &mut self,
+        statement: &Statement,
+        parameters: &[Value],
+    ) -> Result<StatementOutcome, SqlError> {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            self.block = Some(Block {
+                is_of_statement: true,
+                ..Block::new(TransactionMode::ReadWrite)
+            });
+            let outcome = match self.try_in_block(statement, parameters).await {
+                Ok(outcome) => self.commit().await.map(|_| outcome),
+                Err(error) => Err(error),
+            };
+            self.block = None;
+            match outcome {
+                Err(SqlError::Serialization { .. }) if attempts < ALONE_ATTEMPTS_MAX => {}
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Returns whether a transaction is open that cannot write.

@@ -525,6 +525,18 @@ impl<S: Store> Store for BlockStore<'_, S> {
         Ok(RequestResult::Applied { version })
     }
 
+    async fn row_of_transaction(
+        &self,
+        table: TableId,
+        pk: &[u8],
+    ) -> Result<Option<Vec<Value>>, StoreError> {
+        let configuration = self.store.configuration();
+        let table = find(&configuration, table)?;
+        let row = self.row(table, pk).await?;
+        self.block.work().count(&(table.id, pk.to_vec()));
+        Ok(row)
+    }
+
     async fn transact(
         &self,
         _: Vec<TransactionChange>,
