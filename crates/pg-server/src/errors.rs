@@ -240,7 +240,10 @@ fn of_expression(fault: &ExpressionError) -> &'static str {
     match fault {
         ExpressionError::UnknownColumn { .. } => "42703",
         ExpressionError::NoExcluded => "42P01",
-        ExpressionError::WrongTypes { .. } | ExpressionError::NotNumeric { .. } => "42883",
+        ExpressionError::WrongTypes { .. }
+        | ExpressionError::NotNumeric { .. }
+        | ExpressionError::WrongOperands { .. } => "42883",
+        ExpressionError::NegativeLength => "22011",
         ExpressionError::NotBoolean { .. } | ExpressionError::NotAssignable { .. } => "42804",
         ExpressionError::NotCastable { .. } => sqlstate::CANNOT_CAST,
         ExpressionError::NotOfType { .. } => "22P02",
@@ -261,6 +264,7 @@ fn of_refusal(message: &str) -> &'static str {
         ExpressionError::Overflow,
         ExpressionError::Underflow,
         ExpressionError::PatternEnd,
+        ExpressionError::NegativeLength,
     ];
     let about_types = ColumnType::ALL.iter().flat_map(|column_type| {
         let column_type = *column_type;

@@ -21,6 +21,17 @@ pub enum Expression {
     Unary(UnaryOperator, Box<Expression>),
     /// Two operands.
     Binary(BinaryOperator, Box<Expression>, Box<Expression>),
+    /// A function of any number of operands.
+    Call(Box<FunctionCall>),
+}
+
+/// A function and its operands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionCall {
+    /// The function.
+    pub function: ScalarFunction,
+    /// The operands, in their order.
+    pub operands: Vec<Expression>,
 }
 
 impl Expression {
@@ -34,6 +45,7 @@ impl Expression {
             Expression::Binary(_, left, right) => {
                 left.all_columns(holds) && right.all_columns(holds)
             }
+            Expression::Call(call) => call.operands.iter().all(|it| it.all_columns(holds)),
         }
     }
 }
@@ -51,6 +63,90 @@ pub enum UnaryOperator {
     IsNotNull,
     /// The operand, converted to a type.
     Cast(ColumnType),
+}
+
+/// The functions. Without another word they are NULL if an operand is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScalarFunction {
+    /// The first operand that is not NULL.
+    Coalesce,
+    /// Conditions and values in turn, and at the end the value if no condition holds.
+    Case,
+    /// The first operand, or NULL if it equals the second one.
+    NullIf,
+    /// The largest operand that is not NULL.
+    Greatest,
+    /// The smallest operand that is not NULL.
+    Least,
+    /// A text in small letters. A letter stays as it is if its small form is several letters.
+    Lower,
+    /// A text in capital letters. A letter stays as it is if its capital form is several letters.
+    Upper,
+    /// The number of characters of a text, or of bytes.
+    Length,
+    /// The number of bytes of a text.
+    OctetLength,
+    /// A number without its sign.
+    Abs,
+    /// A double rounded to a whole number, halves to the even one.
+    Round,
+    /// The next whole number that is not larger than a double.
+    Floor,
+    /// The next whole number that is not smaller than a double.
+    Ceil,
+    /// A double without its fraction.
+    Trunc,
+    /// The characters of a text from a position, which counts from 1; with a third operand, at most
+    /// so many.
+    Substring,
+    /// A text without the characters of another one at both ends.
+    Trim,
+    /// A text without the characters of another one at its start.
+    TrimStart,
+    /// A text without the characters of another one at its end.
+    TrimEnd,
+    /// A text in which another one is replaced by a third one.
+    Replace,
+    /// The position of a text in another one, from 1; 0 if it is not there. The text to search is
+    /// the first operand.
+    Position,
+    /// The first characters of a text: so many, or all but so many if the number is negative.
+    Left,
+    /// The last characters of a text: so many, or all but so many if the number is negative.
+    Right,
+    /// The texts of all values that are not NULL, one after the other.
+    Concat,
+}
+
+impl ScalarFunction {
+    /// Returns the name of the function in SQL.
+    pub fn name(self) -> &'static str {
+        match self {
+            ScalarFunction::Coalesce => "coalesce",
+            ScalarFunction::Case => "case",
+            ScalarFunction::NullIf => "nullif",
+            ScalarFunction::Greatest => "greatest",
+            ScalarFunction::Least => "least",
+            ScalarFunction::Lower => "lower",
+            ScalarFunction::Upper => "upper",
+            ScalarFunction::Length => "length",
+            ScalarFunction::OctetLength => "octet_length",
+            ScalarFunction::Abs => "abs",
+            ScalarFunction::Round => "round",
+            ScalarFunction::Floor => "floor",
+            ScalarFunction::Ceil => "ceil",
+            ScalarFunction::Trunc => "trunc",
+            ScalarFunction::Substring => "substring",
+            ScalarFunction::Trim => "btrim",
+            ScalarFunction::TrimStart => "ltrim",
+            ScalarFunction::TrimEnd => "rtrim",
+            ScalarFunction::Replace => "replace",
+            ScalarFunction::Position => "strpos",
+            ScalarFunction::Left => "left",
+            ScalarFunction::Right => "right",
+            ScalarFunction::Concat => "concat",
+        }
+    }
 }
 
 /// Operators with two operands.

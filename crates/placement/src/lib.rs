@@ -54,7 +54,7 @@ pub use conversion::{ConversionError, date_of, is_assignable, is_castable, momen
 pub use cover::{
     COVER_STEPS_MAX, Cover, CoverCosts, CoverMember, RowAccess, access, cover, cover_constraints,
 };
-pub use expression::{BinaryOperator, Expression, UnaryOperator};
+pub use expression::{BinaryOperator, Expression, FunctionCall, ScalarFunction, UnaryOperator};
 pub use further::{Cut, Dimension, FurtherCopy, Share};
 pub use grid::{Axis, KeySpace, Layout, Replex, ReplexKind};
 pub use hybrid::GridError;

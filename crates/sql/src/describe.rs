@@ -7,10 +7,13 @@
 
 use placement::{ColumnType, Schema};
 use protocol::configuration::Configuration;
-use protocol::expression::result_type;
+use protocol::expression::{ScalarFunction, result_type};
 use sqlparser::ast::{self, Expr};
 
-use crate::bind::{Scope, binary_operator, chain, default_type};
+use crate::bind::{
+    Scope, WrittenCall, binary_operator, chain, common_type, default_type, operand_type, values_of,
+    written_call,
+};
 use crate::error::{SqlError, sqlstate};
 use crate::plan::{Context, SessionSettings, WithoutStatistics};
 use crate::run::{OutputColumn, show_columns};
@@ -275,6 +278,9 @@ impl ParameterTypes<'_> {
         }
         let next = depth + 1;
         let is = |found: ColumnType| Ok(Some(found));
+        if let Some(call) = written_call(expression) {
+            return self.call(&call, (expression, wanted), scope, next);
+        }
         match expression {
             Expr::Nested(inner) => self.infer(inner, wanted, scope, next),
             Expr::Value(value) => match &value.value {
@@ -374,6 +380,55 @@ impl ParameterTypes<'_> {
             // Columns, functions, and forms that the binder refuses by name.
             other => scope.output(other).map(|(_, found)| found),
         }
+    }
+
+    /// Infers the operands of a call, and returns the type of its value.
+    fn call(
+        &mut self,
+        call: &WrittenCall<'_>,
+        (source, wanted): (&Expr, Option<ColumnType>),
+        scope: &Scope<'_>,
+        depth: usize,
+    ) -> Result<Option<ColumnType>, SqlError> {
+        let function = call.function;
+        let values = values_of(function, call.operands.len());
+        // The first value that has a type gives it to the parameters.
+        let mut common = None;
+        for value in values.iter().filter(|it| !is_open(call.operands[**it])) {
+            common = common.or(self.infer(call.operands[*value], wanted, scope, depth)?);
+        }
+        let mut types = Vec::with_capacity(call.operands.len());
+        for (place, operand) in call.operands.iter().enumerate() {
+            types.push(match call.compared {
+                _ if values.contains(&place) => {
+                    self.infer(operand, common.or(wanted), scope, depth)?
+                }
+                Some(compared) => {
+                    self.pair(compared, operand, None, (scope, depth))?;
+                    Some(ColumnType::Bool)
+                }
+                None => self.infer(operand, operand_type(function, place), scope, depth)?,
+            });
+        }
+        let failed = |error| SqlError::Expression {
+            text: source.to_string(),
+            error,
+        };
+        if !values.is_empty() {
+            let types = values.iter().map(|place| types[*place]);
+            return common_type(function, types).map_err(failed);
+        }
+        Ok(match function {
+            ScalarFunction::NullIf | ScalarFunction::Abs => types.first().copied().flatten(),
+            ScalarFunction::Length | ScalarFunction::OctetLength | ScalarFunction::Position => {
+                Some(ColumnType::Int32)
+            }
+            ScalarFunction::Round
+            | ScalarFunction::Floor
+            | ScalarFunction::Ceil
+            | ScalarFunction::Trunc => Some(ColumnType::Float64),
+            _ => Some(ColumnType::Text),
+        })
     }
 
     /// Infers two operands, of which each gives its type to a parameter that is the other one.

@@ -132,6 +132,26 @@ impl Model {
         state.holds_from = Some(state.executed + operations);
     }
 
+    /// Never answers again.
+    pub fn hold(&self) {
+        self.hold_after(0);
+    }
+
+    /// Answers again.
+    pub fn release(&self) {
+        self.state.lock().unwrap().holds_from = None;
+    }
+
+    async fn answer_unless_held(&self) {
+        let held = {
+            let state = self.state.lock().unwrap();
+            state.holds_from.is_some_and(|from| state.executed >= from)
+        };
+        if held {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Makes reads of more rows than this show no single moment.
     pub fn moments_of(&self, rows: u64) {
         self.state.lock().unwrap().moment_rows_max = rows;
@@ -311,22 +331,11 @@ impl Store for Model {
         table: TableId,
         mutation: Mutation,
     ) -> Result<RequestResult, StoreError> {
-        let held = {
-            let state = self.state.lock().unwrap();
-            state.holds_from.is_some_and(|from| state.executed >= from)
-        };
-        if held {
-            std::future::pending::<()>().await;
-        }
+        self.answer_unless_held().await;
         let mut state = self.state.lock().unwrap();
         let configuration = state.configuration.clone();
         let table = find(&configuration, table)?;
-        if let Some((from, error)) = &state.fails_from
-            && state.executed >= *from
-        {
-            return Err(error.clone());
-        }
-        state.executed += 1;
+        state.execute()?;
         if state.conflicts_left > 0 {
             state.conflicts_left -= 1;
             return Ok(RequestResult::Conflict);
@@ -349,14 +358,10 @@ impl Store for Model {
         checks: Vec<RowCheck>,
         ranges: Vec<RangeCheck>,
     ) -> Result<TransactionResult, StoreError> {
+        self.answer_unless_held().await;
         let mut state = self.state.lock().unwrap();
         let configuration = state.configuration.clone();
-        if let Some((from, error)) = &state.fails_from
-            && state.executed >= *from
-        {
-            return Err(error.clone());
-        }
-        state.executed += 1;
+        state.execute()?;
         state.note_cores(&changes);
         let first = changes.first().expect("a transaction has changes").table;
         if state.conflicts_left > 0 {
@@ -529,6 +534,17 @@ impl Model {
 }
 
 impl State {
+    /// Counts an operation, which fails if the test wants it to.
+    fn execute(&mut self) -> Result<(), StoreError> {
+        if let Some((from, error)) = &self.fails_from
+            && self.executed >= *from
+        {
+            return Err(error.clone());
+        }
+        self.executed += 1;
+        Ok(())
+    }
+
     fn note_cores(&mut self, changes: &[TransactionChange]) {
         let cores = changes.iter().map(|it| core_of(&self.configuration, it));
         let cores: BTreeSet<_> = cores.collect();

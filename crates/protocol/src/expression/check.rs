@@ -6,10 +6,13 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use placement::{Column, ColumnType, Schema, is_assignable, is_castable};
 
-use super::{BinaryOperator, Expression, ExpressionError, UnaryOperator};
+use super::functions::function_type;
+use super::types::{boolean, result_type};
+use super::{Expression, ExpressionError, UnaryOperator};
 use crate::codec::DEPTH_MAX;
 
 /// The most nodes of one expression. A list of a thousand alternatives fits.
@@ -119,111 +122,11 @@ fn typed(
             let right = typed(right, columns, scope, nodes, depth + 1)?;
             result_type(*operator, left, right)
         }
-    }
-}
-
-/// Returns the type of the results of an operator with two operands; none if they are always NULL.
-/// The types of the operands are none where they are always NULL.
-///
-/// # Errors
-/// The operator does not know these types.
-pub fn result_type(
-    operator: BinaryOperator,
-    left: Option<ColumnType>,
-    right: Option<ColumnType>,
-) -> Result<Option<ColumnType>, ExpressionError> {
-    let wrong = Err(ExpressionError::WrongTypes {
-        operator,
-        left,
-        right,
-    });
-    let both = |admits: fn(ColumnType) -> bool| left.is_none_or(admits) && right.is_none_or(admits);
-    let same = left.is_none() || right.is_none() || left == right;
-    match operator {
-        BinaryOperator::And | BinaryOperator::Or => {
-            boolean(left)?;
-            boolean(right)?;
-            Ok(Some(ColumnType::Bool))
+        Expression::Call(call) => {
+            let operands = call.operands.iter();
+            let types = operands.map(|it| typed(it, columns, scope, nodes, depth + 1));
+            let types: Vec<Option<ColumnType>> = types.collect::<Result<_, _>>()?;
+            function_type(call.function, &types)
         }
-        BinaryOperator::Equal
-        | BinaryOperator::NotEqual
-        | BinaryOperator::Less
-        | BinaryOperator::LessEqual
-        | BinaryOperator::Greater
-        | BinaryOperator::GreaterEqual => {
-            if same || both(ColumnType::is_number) || both(ColumnType::is_time) {
-                Ok(Some(ColumnType::Bool))
-            } else {
-                wrong
-            }
-        }
-        BinaryOperator::Modulo if !both(ColumnType::is_integer) => wrong,
-        BinaryOperator::Add | BinaryOperator::Subtract
-            if [left, right].contains(&Some(ColumnType::Date)) =>
-        {
-            moved_date(operator, left, right).map_or(wrong, |found| Ok(Some(found)))
-        }
-        BinaryOperator::Add
-        | BinaryOperator::Subtract
-        | BinaryOperator::Multiply
-        | BinaryOperator::Divide
-        | BinaryOperator::Modulo => {
-            if !both(ColumnType::is_number) {
-                return wrong;
-            }
-            Ok(match (left, right) {
-                (Some(left), Some(right)) => Some(common_number(left, right)),
-                (left, right) => left.or(right),
-            })
-        }
-        BinaryOperator::Concatenate => {
-            if same && both(|it| matches!(it, ColumnType::Text | ColumnType::Bytes)) {
-                Ok(left.or(right))
-            } else {
-                wrong
-            }
-        }
-        BinaryOperator::Like if both(|it| it == ColumnType::Text) => Ok(Some(ColumnType::Bool)),
-        BinaryOperator::Like => wrong,
-    }
-}
-
-fn boolean(found: Option<ColumnType>) -> Result<(), ExpressionError> {
-    match found {
-        None | Some(ColumnType::Bool) => Ok(()),
-        found => Err(ExpressionError::NotBoolean { found }),
-    }
-}
-
-/// Returns the type to which PostgreSQL promotes two numbers: the larger one of two integers, and a
-/// double as soon as a float is combined with another type.
-pub(super) fn common_number(left: ColumnType, right: ColumnType) -> ColumnType {
-    if left == right {
-        left
-    } else if left.is_float() || right.is_float() {
-        ColumnType::Float64
-    } else if [left, right].contains(&ColumnType::Int64) {
-        ColumnType::Int64
-    } else {
-        ColumnType::Int32
-    }
-}
-
-/// Returns the type of a date that days are added to or taken from, and of the days between two
-/// dates; none for other operands.
-fn moved_date(
-    operator: BinaryOperator,
-    left: Option<ColumnType>,
-    right: Option<ColumnType>,
-) -> Option<ColumnType> {
-    let is_days = |it: Option<ColumnType>| {
-        it.is_none_or(|it| matches!(it, ColumnType::Int16 | ColumnType::Int32))
-    };
-    let date = Some(ColumnType::Date);
-    match operator {
-        BinaryOperator::Subtract if left == date && right == date => Some(ColumnType::Int32),
-        _ if left == date && is_days(right) => date,
-        BinaryOperator::Add if right == date && is_days(left) => date,
-        _ => None,
     }
 }

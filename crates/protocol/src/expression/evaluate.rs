@@ -10,13 +10,14 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 
 use placement::{
-    ColumnType, ConversionError, DATES, ROW_BYTES_MAX, RowView, Schema, Value, ValueRef, moment_of,
-    narrowed,
+    ColumnType, ConversionError, DATES, ROW_BYTES_MAX, RowView, Schema, Value, ValueRef, narrowed,
 };
 
 use super::budget::Budget;
-use super::check::common_number;
-use super::{BinaryOperator, Expression, ExpressionError, UnaryOperator, like};
+use super::types::{as_float, common_number, order};
+use super::{
+    BinaryOperator, Expression, ExpressionError, ScalarFunction, UnaryOperator, functions, like,
+};
 use crate::codec::DEPTH_MAX;
 
 /// The columns of a row, by position in the table's schema.
@@ -178,8 +179,50 @@ impl<'a> Evaluator<'a> {
             Expression::Binary(operator, left, right) => {
                 return self.binary(*operator, left, right, depth + 1);
             }
+            Expression::Call(call) => {
+                return self.call(call.function, &call.operands, depth + 1);
+            }
         };
         Ok(Operand::Borrowed(value))
+    }
+
+    fn call(
+        &mut self,
+        function: ScalarFunction,
+        operands: &'a [Expression],
+        depth: u32,
+    ) -> Result<Operand<'a>, ExpressionError> {
+        match function {
+            ScalarFunction::Coalesce => {
+                for operand in operands {
+                    let value = self.value(operand, depth)?;
+                    if !value.as_ref().is_null() {
+                        return Ok(value);
+                    }
+                }
+                Ok(Operand::Borrowed(ValueRef::Null))
+            }
+            ScalarFunction::Case => {
+                let mut rest = operands;
+                while let [condition, value, others @ ..] = rest {
+                    let holds = self.value(condition, depth)?;
+                    if truth(holds.as_ref())? == Some(true) {
+                        return self.value(value, depth);
+                    }
+                    rest = others;
+                }
+                match rest {
+                    [otherwise] => self.value(otherwise, depth),
+                    _ => Ok(Operand::Borrowed(ValueRef::Null)),
+                }
+            }
+            function => {
+                let values = operands.iter().map(|it| self.value(it, depth));
+                let values: Vec<Operand<'_>> = values.collect::<Result<_, _>>()?;
+                let values: Vec<ValueRef<'_>> = values.iter().map(Operand::as_ref).collect();
+                functions::call(function, &values, &mut self.budget).map(Operand::Owned)
+            }
+        }
     }
 
     fn binary(
@@ -291,48 +334,6 @@ fn comparison(
         BinaryOperator::GreaterEqual => order != Ordering::Less,
         _ => unreachable!("`binary` sends only comparisons here"),
     })
-}
-
-/// Returns the order of two values; none if they cannot be compared.
-fn order(left: ValueRef<'_>, right: ValueRef<'_>) -> Option<Ordering> {
-    let (left_type, right_type) = (left.column_type(), right.column_type());
-    if left_type == right_type {
-        return Some(left.cmp(&right));
-    }
-    if let (Some(left), Some(right)) = (left.integer(), right.integer()) {
-        return Some(left.cmp(&right));
-    }
-    if let (Some(left), Some(right)) = (as_float(left), as_float(right)) {
-        return Some(ValueRef::Float64(left).cmp(&ValueRef::Float64(right)));
-    }
-    match (left, right) {
-        (ValueRef::Date(left), ValueRef::Date(right)) => Some(left.cmp(&right)),
-        (ValueRef::Date(days), _) => Some(day_order(days, moment(right)?)),
-        (_, ValueRef::Date(days)) => Some(day_order(days, moment(left)?).reverse()),
-        _ => Some(moment(left)?.cmp(&moment(right)?)),
-    }
-}
-
-/// Returns a number as a double.
-fn as_float(value: ValueRef<'_>) -> Option<f64> {
-    value.float().or(value.integer().map(|it| it as f64))
-}
-
-fn moment(value: ValueRef<'_>) -> Option<i64> {
-    match value {
-        ValueRef::Timestamp(at) | ValueRef::TimestampTz(at) => Some(at),
-        _ => None,
-    }
-}
-
-/// Compares a day with a moment. Days beyond the timestamps come before or after all of them, but
-/// not before or after the infinities.
-fn day_order(days: i32, moment: i64) -> Ordering {
-    match moment_of(days) {
-        Ok(midnight) => midnight.cmp(&moment),
-        Err(_) if moment == i64::MAX => Ordering::Less,
-        Err(_) => Ordering::Greater,
-    }
 }
 
 fn arithmetic<'v>(

@@ -11,9 +11,11 @@
 mod budget;
 mod check;
 mod evaluate;
+mod functions;
 mod like;
 #[cfg(test)]
 mod tests;
+mod types;
 
 use core::fmt;
 
@@ -22,11 +24,11 @@ use placement::{ColumnType, ROW_BYTES_MAX};
 use crate::codec::{DEPTH_MAX, wire_enum, wire_struct};
 
 pub use budget::STEPS_MAX;
-pub use check::{
-    NODES_MAX, Scope, check, check_assignable, check_condition, check_constraints, result_type,
-};
+pub use check::{NODES_MAX, Scope, check, check_assignable, check_condition, check_constraints};
 pub use evaluate::{Columns, evaluate, evaluate_for, failed_check, holds};
-pub use placement::{BinaryOperator, Expression, UnaryOperator};
+pub use functions::function_type;
+pub use placement::{BinaryOperator, Expression, FunctionCall, ScalarFunction, UnaryOperator};
+pub use types::result_type;
 
 /// One column's new value in an update.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,6 +76,13 @@ pub enum ExpressionError {
         /// The value's type.
         found: ColumnType,
     },
+    /// Operands that a function does not take.
+    WrongOperands {
+        /// The function.
+        function: ScalarFunction,
+    },
+    /// A negative length of a part of a text.
+    NegativeLength,
     /// A conversion that does not exist.
     NotCastable {
         /// The operand's type.
@@ -153,6 +162,19 @@ impl fmt::Display for ExpressionError {
                 f,
                 "a {found} cannot be stored in a column of type {expected}: convert it"
             ),
+            ExpressionError::WrongOperands { function } => {
+                let name = function.name();
+                write!(
+                    f,
+                    "{name} does not take operands of these types: convert them"
+                )
+            }
+            ExpressionError::NegativeLength => {
+                write!(
+                    f,
+                    "negative substring length not allowed: give a length from 0"
+                )
+            }
             ExpressionError::NotCastable { from, to } => {
                 write!(f, "a {from} cannot become a {to}: write the value as text")
             }
@@ -220,4 +242,12 @@ wire_enum!(Expression {
     2 => Literal(value),
     3 => Unary(operator, operand),
     4 => Binary(operator, left, right),
+    5 => Call(call),
+});
+wire_struct!(FunctionCall { function, operands });
+wire_enum!(ScalarFunction {
+    0 => Coalesce, 1 => Case, 2 => NullIf, 3 => Greatest, 4 => Least, 5 => Lower, 6 => Upper,
+    7 => Length, 8 => OctetLength, 9 => Abs, 10 => Round, 11 => Floor, 12 => Ceil, 13 => Trunc,
+    14 => Substring, 15 => Trim, 16 => TrimStart, 17 => TrimEnd, 18 => Replace, 19 => Position,
+    20 => Left, 21 => Right, 22 => Concat,
 });

@@ -487,8 +487,12 @@ fn any_expression() -> impl Strategy<Value = Expression> {
     leaf.prop_recursive(5, 40, 2, |inner| {
         prop_oneof![
             (any_unary(), inner.clone()).prop_map(|(operator, operand)| one(operator, operand)),
-            (0..15u8, inner.clone(), inner).prop_map(|(tag, left, right)| {
+            (0..15u8, inner.clone(), inner.clone()).prop_map(|(tag, left, right)| {
                 two(Two::decode_all(&[tag]).unwrap(), left, right)
+            }),
+            (0..23u8, proptest::collection::vec(inner, 0..4)).prop_map(|(tag, operands)| {
+                let function = ScalarFunction::decode_all(&[tag]).unwrap();
+                Expression::Call(Box::new(FunctionCall { function, operands }))
             }),
         ]
     })
@@ -526,6 +530,7 @@ proptest! {
                         | ExpressionError::DivisionByZero
                         | ExpressionError::PatternEnd
                         | ExpressionError::NotOfType { .. }
+                        | ExpressionError::NegativeLength
                 ), "{}", error),
             }
         }

@@ -157,6 +157,7 @@ pub fn expression(bytes: &[u8]) {
                     | ExpressionError::DivisionByZero
                     | ExpressionError::PatternEnd
                     | ExpressionError::NotOfType { .. }
+                    | ExpressionError::NegativeLength
                     | ExpressionError::TooLong { .. }
                     | ExpressionError::TooCostly
             ),

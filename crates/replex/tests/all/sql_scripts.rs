@@ -87,6 +87,9 @@ async fn scripts_print_their_golden_output() {
         "transactions",
         "checks",
         "foreign_keys",
+        "types",
+        "returning",
+        "functions",
     ] {
         check(&cluster, name);
     }

@@ -18,5 +18,4 @@ SELECT id, attempts FROM jobs ORDER BY id;
 DELETE FROM jobs WHERE id = 1 RETURNING missing;
 DELETE FROM jobs WHERE id = 1 RETURNING count(*);
 EXPLAIN UPDATE jobs SET attempts = 1 WHERE id = 1 RETURNING id;
-EXPLAIN ANALYZE UPDATE jobs SET attempts = attempts + 1 WHERE id = 1 RETURNING id;
 DROP TABLE jobs;

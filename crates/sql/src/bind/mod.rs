@@ -6,6 +6,7 @@
 //! checker has the last word on types. Functions, subqueries and everything else that needs more
 //! than the row are refused by name.
 
+mod call;
 mod decimal;
 mod like;
 mod literal;
@@ -17,6 +18,7 @@ use sqlparser::ast::{self, Expr};
 
 use crate::error::{SqlError, sqlstate};
 use crate::spelling::{column_type, name};
+pub(crate) use call::{WrittenCall, common_type, operand_type, values_of, written_call};
 pub(crate) use literal::{default_type, stored};
 pub(crate) use operators::{binary_operator, chain};
 
@@ -210,6 +212,9 @@ impl<'a> Scope<'a> {
                 format!("an expression is nested deeper than {DEPTH_MAX} levels: simplify it"),
             ));
         }
+        if let Some(call) = written_call(expression) {
+            return self.bind_call(&call, expression, depth);
+        }
         match expression {
             Expr::Nested(inner) => self.bind(inner, depth + 1),
             Expr::Identifier(column) => self.bind_column(&[], column),
@@ -389,7 +394,11 @@ impl<'a> Scope<'a> {
         }
         Err(SqlError::unsupported(
             format!("the function {name}"),
-            "the functions are now(), current_date and, as whole items after SELECT, count, min and max",
+            format!(
+                "the functions are now, current_date, {} and, as whole items after SELECT, count, min \
+                 and max",
+                call::names()
+            ),
         ))
     }
 
@@ -420,6 +429,7 @@ impl<'a> Scope<'a> {
         let is_constant = match &expression {
             Expression::Unary(_, operand) => literal(operand),
             Expression::Binary(_, left, right) => literal(left) && literal(right),
+            Expression::Call(call) => call.operands.iter().all(literal),
             Expression::Column(_) | Expression::Excluded(_) | Expression::Literal(_) => false,
         };
         if !is_constant {

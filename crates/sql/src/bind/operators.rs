@@ -455,7 +455,7 @@ impl Scope<'_> {
     }
 
     /// Returns two operands, each literal typed by the other one.
-    fn operands(
+    pub(super) fn operands(
         &self,
         left: Bound,
         right: Bound,

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::drawn_types;
+use super::{drawn_functions, drawn_types};
 
 /// The statements that create the table for the drawn statements, in both languages.
 pub(super) const SETUP: &str = "
@@ -53,6 +53,7 @@ pub(super) fn statements() -> Vec<String> {
     patterns(&mut draw, &mut all);
     rows(&mut draw, &mut all);
     drawn_types::statements(&mut draw, &mut all);
+    drawn_functions::statements(&mut draw, &mut all);
     let mut seen = BTreeSet::new();
     all.retain(|it| seen.insert(it.clone()));
     all

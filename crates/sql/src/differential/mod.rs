@@ -13,6 +13,7 @@
 //! With `REPLEX_UPDATE=1` as well, the file is written again, to be looked at before it is kept.
 
 mod drawn;
+mod drawn_functions;
 mod drawn_types;
 
 use std::collections::BTreeMap;

@@ -3,6 +3,7 @@
 use sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::{object_name, template};
+use crate::bind::written_call;
 use crate::error::{SqlError, sqlstate};
 use crate::spelling::name;
 use crate::statement::{AggregateFunction, OrderItem, Select, SelectItem, TableName};
@@ -242,7 +243,21 @@ fn output_name(expression: &Expr) -> String {
             let parts = function.name.0.last().and_then(|part| part.as_ident());
             parts.map_or_else(String::new, name)
         }
-        _ => "?column?".to_string(),
+        Expr::Case { else_result, .. } => match else_result.as_deref() {
+            Some(column @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) => {
+                output_name(column)
+            }
+            Some(call @ Expr::Function(_)) => output_name(call),
+            _ => "case".to_string(),
+        },
+        Expr::Position { .. } => "position".to_string(),
+        Expr::Substring {
+            shorthand: true, ..
+        } => "substr".to_string(),
+        expression => match written_call(expression) {
+            Some(call) => call.function.name().to_string(),
+            None => "?column?".to_string(),
+        },
     }
 }
 

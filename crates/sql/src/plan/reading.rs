@@ -135,6 +135,11 @@ fn gather_columns(expression: &Expression, columns: &mut Vec<u16>) {
             gather_columns(left, columns);
             gather_columns(right, columns);
         }
+        Expression::Call(call) => {
+            for operand in &call.operands {
+                gather_columns(operand, columns);
+            }
+        }
     }
 }
 
@@ -150,6 +155,11 @@ pub(super) fn renumber(expression: &mut Expression, projection: &[u16]) {
         Expression::Binary(_, left, right) => {
             renumber(left, projection);
             renumber(right, projection);
+        }
+        Expression::Call(call) => {
+            for operand in &mut call.operands {
+                renumber(operand, projection);
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Prints expressions, keys and ranges as SQL, for `EXPLAIN` and for errors.
 
 use placement::{Schema, Value};
-use protocol::expression::{BinaryOperator, Expression, UnaryOperator};
+use protocol::expression::{BinaryOperator, Expression, ScalarFunction, UnaryOperator};
 
 use super::access::ValueRange;
 use super::facts::RangeEnd;
@@ -81,13 +81,34 @@ pub(crate) fn expression(schema: &Schema, expression: &Expression) -> String {
             };
             format!("{} {} {}", side(left), operator.symbol(), side(right))
         }
+        Expression::Call(call) => {
+            let operands = call.operands.iter().map(|it| self::expression(schema, it));
+            let operands: Vec<String> = operands.collect();
+            match call.function {
+                ScalarFunction::Case => case(&operands),
+                function => format!("{}({})", function.name(), operands.join(", ")),
+            }
+        }
     }
+}
+
+fn case(operands: &[String]) -> String {
+    let (pairs, otherwise) = operands.as_chunks::<2>();
+    let pairs = pairs
+        .iter()
+        .map(|[condition, value]| format!(" WHEN {condition} THEN {value}"));
+    let otherwise = otherwise.iter().map(|value| format!(" ELSE {value}"));
+    let parts: String = pairs.chain(otherwise).collect();
+    format!("CASE{parts} END")
 }
 
 fn operand(schema: &Schema, inner: &Expression) -> String {
     let text = expression(schema, inner);
     match inner {
-        Expression::Column(_) | Expression::Excluded(_) | Expression::Literal(_) => text,
+        Expression::Column(_)
+        | Expression::Excluded(_)
+        | Expression::Literal(_)
+        | Expression::Call(_) => text,
         Expression::Unary(..) | Expression::Binary(..) => format!("({text})"),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use placement::Schema;
+use placement::{Schema, Value};
 use protocol::configuration::Configuration;
 use protocol::identity::TableId;
 use protocol::message::{FillReport, Read, RowPage};
@@ -185,6 +185,14 @@ impl<S: Store> Store for MeasuredStore<'_, S> {
 
     fn is_transaction(&self) -> bool {
         self.store.is_transaction()
+    }
+
+    async fn row_of_transaction(
+        &self,
+        table: TableId,
+        pk: &[u8],
+    ) -> Result<Option<Vec<Value>>, StoreError> {
+        self.store.row_of_transaction(table, pk).await
     }
 
     async fn transact(

@@ -473,6 +473,8 @@ mod constraint_tests;
 #[cfg(test)]
 mod estimates_tests;
 #[cfg(test)]
+mod returning_tests;
+#[cfg(test)]
 mod size_tests;
 #[cfg(test)]
 mod tests;

@@ -17,7 +17,9 @@ use protocol::configuration::{
     Configuration, ConfigurationChanges, MoveProgress, PartitionState, Place, PlacedTable,
     PlacedTables, Sealing, Server, ServerState, Tenure,
 };
-use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator};
+use protocol::expression::{
+    Assignment, BinaryOperator, Expression, FunctionCall, ScalarFunction, UnaryOperator,
+};
 use protocol::identity::*;
 use protocol::message::*;
 use protocol::operation::*;
@@ -236,6 +238,7 @@ generate_struct! {
     RangeReport { partition, entries, requests, split_at }
     Axis { key_space, stride, divisions }
     Assignment { column, value }
+    FunctionCall { function, operands }
     Mutation { pk, action }
     RowChange { pk, version, old, new }
     RequestRecord { request, acknowledged_below, digest, result }
@@ -306,6 +309,10 @@ generate_enum! {
         Thin { index, copy },
     }
     UnaryOperator { Not, Negate, IsNull, IsNotNull, Cast(column_type) }
+    ScalarFunction {
+        Coalesce, Case, NullIf, Greatest, Least, Lower, Upper, Length, OctetLength, Abs, Round, Floor,
+        Ceil, Trunc, Substring, Trim, TrimStart, TrimEnd, Replace, Position, Left, Right, Concat,
+    }
     BinaryOperator {
         And, Or, Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, Add, Subtract, Multiply,
         Divide, Modulo, Concatenate, Like,
@@ -446,12 +453,13 @@ impl Generate for Value {
 impl Generate for Expression {
     fn generate(source: &mut Source<'_>) -> Self {
         source.depth += 1;
-        let kinds = if source.depth > 6 { 3 } else { 5 };
+        let kinds = if source.depth > 6 { 3 } else { 6 };
         let expression = match source.below(kinds) {
             0 => Expression::Column(Generate::generate(source)),
             1 => Expression::Excluded(Generate::generate(source)),
             2 => Expression::Literal(Generate::generate(source)),
             3 => Expression::Unary(Generate::generate(source), Generate::generate(source)),
+            4 => Expression::Call(Box::new(Generate::generate(source))),
             _ => Expression::Binary(
                 Generate::generate(source),
                 Generate::generate(source),

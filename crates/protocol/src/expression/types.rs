@@ -1,0 +1,157 @@
+//! The types of the results of operators, and the order of values of different types, as in
+//! PostgreSQL.
+
+use core::cmp::Ordering;
+
+use placement::{ColumnType, ValueRef, moment_of};
+
+use super::{BinaryOperator, ExpressionError};
+
+/// Returns the type of the results of an operator with two operands; none if they are always NULL.
+/// The types of the operands are none where they are always NULL.
+///
+/// # Errors
+/// The operator does not know these types.
+pub fn result_type(
+    operator: BinaryOperator,
+    left: Option<ColumnType>,
+    right: Option<ColumnType>,
+) -> Result<Option<ColumnType>, ExpressionError> {
+    let wrong = Err(ExpressionError::WrongTypes {
+        operator,
+        left,
+        right,
+    });
+    let both = |admits: fn(ColumnType) -> bool| left.is_none_or(admits) && right.is_none_or(admits);
+    let same = left.is_none() || right.is_none() || left == right;
+    match operator {
+        BinaryOperator::And | BinaryOperator::Or => {
+            boolean(left)?;
+            boolean(right)?;
+            Ok(Some(ColumnType::Bool))
+        }
+        BinaryOperator::Equal
+        | BinaryOperator::NotEqual
+        | BinaryOperator::Less
+        | BinaryOperator::LessEqual
+        | BinaryOperator::Greater
+        | BinaryOperator::GreaterEqual => {
+            if same || both(ColumnType::is_number) || both(ColumnType::is_time) {
+                Ok(Some(ColumnType::Bool))
+            } else {
+                wrong
+            }
+        }
+        BinaryOperator::Modulo if !both(ColumnType::is_integer) => wrong,
+        BinaryOperator::Add | BinaryOperator::Subtract
+            if [left, right].contains(&Some(ColumnType::Date)) =>
+        {
+            moved_date(operator, left, right).map_or(wrong, |found| Ok(Some(found)))
+        }
+        BinaryOperator::Add
+        | BinaryOperator::Subtract
+        | BinaryOperator::Multiply
+        | BinaryOperator::Divide
+        | BinaryOperator::Modulo => {
+            if !both(ColumnType::is_number) {
+                return wrong;
+            }
+            Ok(match (left, right) {
+                (Some(left), Some(right)) => Some(common_number(left, right)),
+                (left, right) => left.or(right),
+            })
+        }
+        BinaryOperator::Concatenate => {
+            if same && both(|it| matches!(it, ColumnType::Text | ColumnType::Bytes)) {
+                Ok(left.or(right))
+            } else {
+                wrong
+            }
+        }
+        BinaryOperator::Like if both(|it| it == ColumnType::Text) => Ok(Some(ColumnType::Bool)),
+        BinaryOperator::Like => wrong,
+    }
+}
+
+/// Checks that an operand is a truth value.
+pub(super) fn boolean(found: Option<ColumnType>) -> Result<(), ExpressionError> {
+    match found {
+        None | Some(ColumnType::Bool) => Ok(()),
+        found => Err(ExpressionError::NotBoolean { found }),
+    }
+}
+
+/// Returns the type to which PostgreSQL promotes two numbers: the larger one of two integers, and a
+/// double as soon as a float is combined with another type.
+pub(super) fn common_number(left: ColumnType, right: ColumnType) -> ColumnType {
+    if left == right {
+        left
+    } else if left.is_float() || right.is_float() {
+        ColumnType::Float64
+    } else if [left, right].contains(&ColumnType::Int64) {
+        ColumnType::Int64
+    } else {
+        ColumnType::Int32
+    }
+}
+
+/// Returns the type of a date that days are added to or taken from, and of the days between two
+/// dates; none for other operands.
+fn moved_date(
+    operator: BinaryOperator,
+    left: Option<ColumnType>,
+    right: Option<ColumnType>,
+) -> Option<ColumnType> {
+    let is_days = |it: Option<ColumnType>| {
+        it.is_none_or(|it| matches!(it, ColumnType::Int16 | ColumnType::Int32))
+    };
+    let date = Some(ColumnType::Date);
+    match operator {
+        BinaryOperator::Subtract if left == date && right == date => Some(ColumnType::Int32),
+        _ if left == date && is_days(right) => date,
+        BinaryOperator::Add if right == date && is_days(left) => date,
+        _ => None,
+    }
+}
+
+/// Returns the order of two values; none if they cannot be compared.
+pub(super) fn order(left: ValueRef<'_>, right: ValueRef<'_>) -> Option<Ordering> {
+    let (left_type, right_type) = (left.column_type(), right.column_type());
+    if left_type == right_type {
+        return Some(left.cmp(&right));
+    }
+    if let (Some(left), Some(right)) = (left.integer(), right.integer()) {
+        return Some(left.cmp(&right));
+    }
+    if let (Some(left), Some(right)) = (as_float(left), as_float(right)) {
+        return Some(ValueRef::Float64(left).cmp(&ValueRef::Float64(right)));
+    }
+    match (left, right) {
+        (ValueRef::Date(left), ValueRef::Date(right)) => Some(left.cmp(&right)),
+        (ValueRef::Date(days), _) => Some(day_order(days, moment(right)?)),
+        (_, ValueRef::Date(days)) => Some(day_order(days, moment(left)?).reverse()),
+        _ => Some(moment(left)?.cmp(&moment(right)?)),
+    }
+}
+
+/// Returns a number as a double.
+pub(super) fn as_float(value: ValueRef<'_>) -> Option<f64> {
+    value.float().or(value.integer().map(|it| it as f64))
+}
+
+fn moment(value: ValueRef<'_>) -> Option<i64> {
+    match value {
+        ValueRef::Timestamp(at) | ValueRef::TimestampTz(at) => Some(at),
+        _ => None,
+    }
+}
+
+/// Compares a day with a moment. Days beyond the timestamps come before or after all of them, but
+/// not before or after the infinities.
+fn day_order(days: i32, moment: i64) -> Ordering {
+    match moment_of(days) {
+        Ok(midnight) => midnight.cmp(&moment),
+        Err(_) if moment == i64::MAX => Ordering::Less,
+        Err(_) => Ordering::Greater,
+    }
+}

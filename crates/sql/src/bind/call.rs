@@ -1,0 +1,406 @@
+//! Binds calls of functions, `CASE` among them, and gives their operands the types that they take.
+//!
+//! Operands of which one becomes the result get one type, as in PostgreSQL: the largest of numbers,
+//! the one that knows most of times.
+
+use placement::{ColumnType, Value};
+use protocol::expression::{
+    BinaryOperator, Expression, ExpressionError, FunctionCall, ScalarFunction,
+};
+use sqlparser::ast::{self, Expr};
+
+use super::{Bound, Scope, converted, expression_error, literal};
+use crate::error::SqlError;
+use crate::spelling::name;
+
+/// The names of functions.
+const FUNCTIONS: &[(&str, ScalarFunction)] = &[
+    ("abs", ScalarFunction::Abs),
+    ("btrim", ScalarFunction::Trim),
+    ("ceil", ScalarFunction::Ceil),
+    ("ceiling", ScalarFunction::Ceil),
+    ("char_length", ScalarFunction::Length),
+    ("character_length", ScalarFunction::Length),
+    ("coalesce", ScalarFunction::Coalesce),
+    ("concat", ScalarFunction::Concat),
+    ("floor", ScalarFunction::Floor),
+    ("greatest", ScalarFunction::Greatest),
+    ("least", ScalarFunction::Least),
+    ("left", ScalarFunction::Left),
+    ("length", ScalarFunction::Length),
+    ("lower", ScalarFunction::Lower),
+    ("ltrim", ScalarFunction::TrimStart),
+    ("nullif", ScalarFunction::NullIf),
+    ("octet_length", ScalarFunction::OctetLength),
+    ("replace", ScalarFunction::Replace),
+    ("right", ScalarFunction::Right),
+    ("round", ScalarFunction::Round),
+    ("rtrim", ScalarFunction::TrimEnd),
+    ("strpos", ScalarFunction::Position),
+    ("substr", ScalarFunction::Substring),
+    ("substring", ScalarFunction::Substring),
+    ("trunc", ScalarFunction::Trunc),
+    ("upper", ScalarFunction::Upper),
+];
+
+/// A call of a function as it is written.
+pub(crate) struct WrittenCall<'e> {
+    /// The function.
+    pub function: ScalarFunction,
+    /// The operands. A `CASE` has conditions and values in turn, and the last value.
+    pub operands: Vec<&'e Expr>,
+    /// The operand that a `CASE` compares with its conditions.
+    pub compared: Option<&'e Expr>,
+}
+
+/// Returns the names of all functions.
+pub(super) fn names() -> String {
+    let names: Vec<&str> = FUNCTIONS.iter().map(|(name, _)| *name).collect();
+    names.join(", ")
+}
+
+/// Returns the call that an expression is; none if it is no call of one of these functions.
+pub(crate) fn written_call(expression: &Expr) -> Option<WrittenCall<'_>> {
+    let call = |function, operands| {
+        Some(WrittenCall {
+            function,
+            operands,
+            compared: None,
+        })
+    };
+    match expression {
+        Expr::Function(function) => {
+            let parts = function.name.0.iter().map(|it| it.as_ident().map(name));
+            let parts: Vec<String> = parts.collect::<Option<_>>()?;
+            let called = match &parts[..] {
+                [called] => called,
+                [schema, called] if schema == "pg_catalog" => called,
+                _ => return None,
+            };
+            let mut known = FUNCTIONS.iter();
+            let (_, found) = known.find(|(known, _)| known == called)?;
+            call(*found, arguments(function)?)
+        }
+        Expr::Case {
+            operand,
+            conditions,
+            else_result,
+            ..
+        } => {
+            let pairs = conditions.iter();
+            let pairs = pairs.flat_map(|it| [&it.condition, &it.result]);
+            let operands = pairs.chain(else_result.as_deref()).collect();
+            Some(WrittenCall {
+                function: ScalarFunction::Case,
+                operands,
+                compared: operand.as_deref(),
+            })
+        }
+        Expr::Trim {
+            trim_where,
+            trim_what,
+            expr,
+            trim_characters: None,
+        } => {
+            let function = match trim_where {
+                None | Some(ast::TrimWhereField::Both) => ScalarFunction::Trim,
+                Some(ast::TrimWhereField::Leading) => ScalarFunction::TrimStart,
+                Some(ast::TrimWhereField::Trailing) => ScalarFunction::TrimEnd,
+            };
+            let characters = trim_what.as_deref();
+            call(
+                function,
+                std::iter::once(&**expr).chain(characters).collect(),
+            )
+        }
+        Expr::Substring {
+            expr,
+            substring_from: Some(from),
+            substring_for,
+            ..
+        } => {
+            let count = substring_for.as_deref();
+            let operands = [&**expr, from].into_iter().chain(count);
+            call(ScalarFunction::Substring, operands.collect())
+        }
+        Expr::Position { expr, r#in } => call(ScalarFunction::Position, vec![r#in, expr]),
+        Expr::Ceil { expr, field } if is_plain(field) => call(ScalarFunction::Ceil, vec![expr]),
+        Expr::Floor { expr, field } if is_plain(field) => call(ScalarFunction::Floor, vec![expr]),
+        _ => None,
+    }
+}
+
+fn is_plain(field: &ast::CeilFloorKind) -> bool {
+    let plain = ast::DateTimeField::NoDateTime;
+    *field == ast::CeilFloorKind::DateTimeField(plain)
+}
+
+/// Returns the arguments of a call that has nothing else.
+fn arguments(function: &ast::Function) -> Option<Vec<&Expr>> {
+    let ast::FunctionArguments::List(list) = &function.args else {
+        return None;
+    };
+    let is_plain = function.over.is_none()
+        && function.filter.is_none()
+        && function.within_group.is_empty()
+        && list.duplicate_treatment.is_none()
+        && list.clauses.is_empty();
+    let arguments = list.args.iter().filter(|_| is_plain);
+    let arguments = arguments.map(|argument| match argument {
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(argument)) => Some(argument),
+        _ => None,
+    });
+    arguments
+        .collect::<Option<Vec<&Expr>>>()
+        .filter(|it| !it.is_empty())
+}
+
+/// Returns the type that an operand of a function must have; none if it may have several.
+pub(crate) fn operand_type(function: ScalarFunction, place: usize) -> Option<ColumnType> {
+    match function {
+        ScalarFunction::Lower
+        | ScalarFunction::Upper
+        | ScalarFunction::Trim
+        | ScalarFunction::TrimStart
+        | ScalarFunction::TrimEnd
+        | ScalarFunction::Replace
+        | ScalarFunction::Position => Some(ColumnType::Text),
+        ScalarFunction::Substring | ScalarFunction::Left | ScalarFunction::Right => match place {
+            0 => Some(ColumnType::Text),
+            _ => Some(ColumnType::Int32),
+        },
+        ScalarFunction::Round
+        | ScalarFunction::Floor
+        | ScalarFunction::Ceil
+        | ScalarFunction::Trunc => Some(ColumnType::Float64),
+        ScalarFunction::Case if place.is_multiple_of(2) => Some(ColumnType::Bool),
+        _ => None,
+    }
+}
+
+/// Returns the places of the operands of which one is the result.
+pub(crate) fn values_of(function: ScalarFunction, count: usize) -> Vec<usize> {
+    match function {
+        ScalarFunction::Coalesce | ScalarFunction::Greatest | ScalarFunction::Least => {
+            (0..count).collect()
+        }
+        ScalarFunction::Case => {
+            let is_value = |place: &usize| !place.is_multiple_of(2) || place + 1 == count;
+            (0..count).filter(is_value).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the type of operands of which one is the result; none if all are NULL or have no type of
+/// their own.
+///
+/// # Errors
+/// They have no common type.
+pub(crate) fn common_type(
+    function: ScalarFunction,
+    types: impl Iterator<Item = Option<ColumnType>>,
+) -> Result<Option<ColumnType>, ExpressionError> {
+    let mut common: Option<ColumnType> = None;
+    for found in types.flatten() {
+        common = Some(match common {
+            None => found,
+            Some(common) if common == found => common,
+            Some(common) if common.of_values() == found.of_values() => common.of_values(),
+            Some(common) => match (rank(common), rank(found)) {
+                (Some((kind, first)), Some((other, second))) if kind == other => {
+                    if first >= second { common } else { found }
+                }
+                _ => return Err(ExpressionError::WrongOperands { function }),
+            },
+        });
+    }
+    Ok(common)
+}
+
+/// Returns the kind of a type, and its place among the types of this kind.
+fn rank(column_type: ColumnType) -> Option<(bool, u8)> {
+    Some(match column_type {
+        ColumnType::Int16 => (true, 0),
+        ColumnType::Int32 => (true, 1),
+        ColumnType::Int64 => (true, 2),
+        ColumnType::Float32 => (true, 3),
+        ColumnType::Float64 => (true, 4),
+        ColumnType::Date => (false, 0),
+        ColumnType::Timestamp => (false, 1),
+        ColumnType::TimestampTz => (false, 2),
+        _ => return None,
+    })
+}
+
+/// Refuses to make one type of a `char` and another one: in PostgreSQL each value keeps the spaces
+/// of its own type.
+fn refuse_mixed_chars<'b>(
+    values: impl Iterator<Item = &'b Bound>,
+    source: &Expr,
+) -> Result<(), SqlError> {
+    let types = values.map(|bound| match bound {
+        Bound::Typed(_, found) => *found,
+        Bound::Quoted(_) | Bound::Number(_) => Some(ColumnType::Text),
+    });
+    let types: Vec<ColumnType> = types.flatten().collect();
+    let is_char = |found: &&ColumnType| matches!(found, ColumnType::Char(_));
+    match types.iter().find(is_char) {
+        Some(found) if types.iter().any(|other| other != found) => Err(SqlError::unsupported(
+            format!("\"{source}\" with a {found} and another type"),
+            "convert the char to text",
+        )),
+        _ => Ok(()),
+    }
+}
+
+impl Scope<'_> {
+    /// Binds a call.
+    pub(super) fn bind_call(
+        &self,
+        call: &WrittenCall<'_>,
+        source: &Expr,
+        depth: usize,
+    ) -> Result<Bound, SqlError> {
+        let function = call.function;
+        let mut bound = Vec::with_capacity(call.operands.len() + 1);
+        for (place, operand) in call.operands.iter().enumerate() {
+            let is_last = place + 1 == call.operands.len();
+            let operand = self.bind(operand, depth + 1)?;
+            bound.push(match call.compared {
+                Some(compared) if place.is_multiple_of(2) && !is_last => {
+                    let compared = self.bind_compared(compared, depth)?;
+                    self.binary(BinaryOperator::Equal, compared, operand, source)?
+                }
+                _ => operand,
+            });
+        }
+        if function == ScalarFunction::NullIf {
+            return self.bind_null_if(bound, source);
+        }
+        let values = values_of(function, bound.len());
+        refuse_mixed_chars(values.iter().map(|place| &bound[*place]), source)?;
+        let types = values.iter().map(|place| bound[*place].context());
+        let common = common_type(function, types).map_err(|it| expression_error(source, it))?;
+        let count = bound.len();
+        let mut operands = Vec::with_capacity(count);
+        for (place, operand) in bound.into_iter().enumerate() {
+            operands.push(match values.contains(&place) {
+                true => self.of_type(operand, common.unwrap_or(ColumnType::Text), source)?,
+                false => self.bind_operand(function, place, operand, source)?,
+            });
+        }
+        if count == 1
+            && matches!(
+                function,
+                ScalarFunction::Trim | ScalarFunction::TrimStart | ScalarFunction::TrimEnd
+            )
+        {
+            operands.push(Expression::Literal(Value::Text(" ".into())));
+        }
+        let expression = Expression::Call(Box::new(FunctionCall { function, operands }));
+        let bound = self.compound(expression, source)?;
+        Ok(match (bound, common) {
+            // The limit of a text stays, if all have the same one.
+            (Bound::Typed(expression, found), Some(common)) if found.is_some() => {
+                Bound::Typed(expression, Some(common))
+            }
+            (bound, _) => bound,
+        })
+    }
+
+    /// Binds the operand that a `CASE` compares. Without a type of its own it is a text.
+    fn bind_compared(&self, compared: &Expr, depth: usize) -> Result<Bound, SqlError> {
+        Ok(match self.bind(compared, depth + 1)? {
+            Bound::Quoted(text) => Bound::Typed(
+                Expression::Literal(Value::Text(text)),
+                Some(ColumnType::Text),
+            ),
+            Bound::Typed(null, None) => {
+                Bound::Typed(converted(null, ColumnType::Text), Some(ColumnType::Text))
+            }
+            other => other,
+        })
+    }
+
+    fn bind_null_if(&self, bound: Vec<Bound>, source: &Expr) -> Result<Bound, SqlError> {
+        let function = ScalarFunction::NullIf;
+        let Ok([left, right]) = <[Bound; 2]>::try_from(bound) else {
+            let error = ExpressionError::WrongOperands { function };
+            return Err(expression_error(source, error));
+        };
+        if let Bound::Typed(..) = right {
+            refuse_mixed_chars([&left, &right].into_iter(), source)?;
+        }
+        let result = left.context();
+        let (left, right) = self.operands(left, right, source)?;
+        let operands = vec![left, right];
+        let call = Expression::Call(Box::new(FunctionCall { function, operands }));
+        Ok(match self.compound(call, source)? {
+            Bound::Typed(expression, found) => Bound::Typed(expression, result.or(found)),
+            other => other,
+        })
+    }
+
+    /// Binds an operand that does not become the result.
+    fn bind_operand(
+        &self,
+        function: ScalarFunction,
+        place: usize,
+        operand: Bound,
+        source: &Expr,
+    ) -> Result<Expression, SqlError> {
+        if let (ScalarFunction::Round, Bound::Number(number)) = (function, &operand)
+            && !literal::default_type(number).is_integer()
+        {
+            return Err(SqlError::unsupported(
+                format!("round of the numeric {number}"),
+                format!("write {number}::float8, of which halves are rounded to the even number"),
+            ));
+        }
+        if matches!(
+            function,
+            ScalarFunction::Concat | ScalarFunction::OctetLength
+        ) && let Bound::Typed(_, Some(found @ ColumnType::Char(_))) = operand
+        {
+            return Err(SqlError::unsupported(
+                format!("{} of a {found}", function.name()),
+                "PostgreSQL counts the spaces at its end: convert it to text",
+            ));
+        }
+        let Some(wanted) = operand_type(function, place) else {
+            return Ok(self.resolve(operand, None, source)?.0);
+        };
+        let (operand, found) = self.resolve(operand, Some(wanted), source)?;
+        let converts = match (wanted, found) {
+            (ColumnType::Int32, Some(found)) => found == ColumnType::Int16,
+            (ColumnType::Float64, Some(found)) => found.is_number() && found != wanted,
+            _ => false,
+        };
+        match operand {
+            operand if !converts => Ok(operand),
+            Expression::Literal(value) => {
+                Ok(Expression::Literal(literal::cast(&value, wanted, source)?))
+            }
+            operand => Ok(converted(operand, wanted)),
+        }
+    }
+
+    /// Returns an operand as a value of this type.
+    fn of_type(&self, bound: Bound, to: ColumnType, source: &Expr) -> Result<Expression, SqlError> {
+        let (expression, found) = match bound {
+            Bound::Number(number) if to == ColumnType::Float32 => {
+                return Ok(Expression::Literal(literal::quoted(&number, to, "")?));
+            }
+            bound => self.resolve(bound, Some(to), source)?,
+        };
+        let is_other = found.is_some_and(|found| found.of_values() != to.of_values());
+        match expression {
+            expression if !is_other => Ok(expression),
+            Expression::Literal(value) => {
+                Ok(Expression::Literal(literal::cast(&value, to, source)?))
+            }
+            expression => Ok(converted(expression, to)),
+        }
+    }
+}
