@@ -48,6 +48,7 @@ mod client;
 mod coordinator;
 mod coordinator_call;
 mod copies;
+mod defaults;
 mod error;
 mod framing;
 mod greeting;
@@ -65,12 +66,15 @@ mod statistics;
 mod table;
 mod transaction;
 
+pub use defaults::{default_value, now_us, random_uuid};
 pub use placement::{
-    Column, ColumnType, Constraint, Durability, Index, KeyError, RowError, Schema, SchemaError,
-    SortColumn, ThinIndex, Value,
+    Column, ColumnDefault, ColumnType, ComputedDefault, Constraint, Durability, Index, KeyError,
+    RowError, Schema, SchemaError, SortColumn, ThinIndex, Value,
 };
 pub use protocol::configuration::Configuration;
-pub use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator};
+pub use protocol::expression::{
+    Assignment, BinaryOperator, Expression, FunctionCall, ScalarFunction, UnaryOperator,
+};
 pub use protocol::identity::{CoreId, ServerId, TableId, Version};
 pub use protocol::message::{Consistency, CopyFailure, FillReport, Shortage, SnapshotFailure};
 pub use protocol::operation::{Mutation, RequestResult};

@@ -1,8 +1,8 @@
 //! A builder for schemas, which refers to columns by name.
 
 use placement::{
-    Column, ColumnType, Constraint, Durability, Index, Schema, SchemaError, TableConstraints,
-    ThinIndex, Value, ascending,
+    Column, ColumnDefault, ColumnType, Constraint, Durability, Index, Schema, SchemaError,
+    TableConstraints, ThinIndex, Value, ascending,
 };
 
 /// The number of partitions per replex, unless the schema sets another one.
@@ -99,6 +99,7 @@ impl SchemaBuilder {
         column_type: ColumnType,
         default: Value,
     ) -> SchemaBuilder {
+        let default = ColumnDefault::Constant(default);
         self.push(name.into(), column_type, false, Some(default))
     }
 
@@ -260,7 +261,7 @@ impl SchemaBuilder {
         name: String,
         column_type: ColumnType,
         nullable: bool,
-        default: Option<Value>,
+        default: Option<ColumnDefault>,
     ) -> SchemaBuilder {
         self.schema.columns.push(Column {
             name,

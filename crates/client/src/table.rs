@@ -21,6 +21,7 @@ use session::{SessionOperation, SessionOutcome};
 use tokio::sync::mpsc;
 
 use crate::client::{Client, IfExists, other_outcome};
+use crate::defaults;
 use crate::error::Error;
 use crate::hub::Waiter;
 
@@ -194,9 +195,10 @@ impl Table {
     /// # Errors
     /// [`Error::UnknownColumn`].
     pub fn row(&self, named: &[(&str, Value)]) -> Result<Vec<Value>, Error> {
-        let defaults = self.schema().columns.iter();
-        let mut values: Vec<Value> = defaults
-            .map(|column| column.default.clone().unwrap_or(Value::Null))
+        let now_us = defaults::now_us();
+        let columns = self.schema().columns.iter();
+        let mut values: Vec<Value> = columns
+            .map(|column| defaults::default_value(column, now_us))
             .collect();
         for (name, value) in named {
             values[usize::from(self.column(name)?)] = value.clone();

@@ -71,8 +71,8 @@ pub use relocation::{Cell, Relocation};
 pub use report::{ReplexReport, TableReport};
 pub use row::{ROW_BYTES_MAX, RowError, RowView, encode_row, encode_row_refs};
 pub use schema::{
-    COLUMNS_MAX, Column, Constraint, Durability, Index, NAME_BYTES_MAX, PARTITIONS_MAX,
-    REPLEXES_MAX, Schema, SchemaError, THIN_MAX, ThinIndex,
+    COLUMNS_MAX, Column, ColumnDefault, ComputedDefault, Constraint, Durability, Index,
+    NAME_BYTES_MAX, PARTITIONS_MAX, REPLEXES_MAX, Schema, SchemaError, THIN_MAX, ThinIndex,
 };
 pub use slots::{Residue, SlotConstraints};
 pub use sort::{

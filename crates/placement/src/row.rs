@@ -23,7 +23,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::schema::Column;
+use crate::schema::{Column, ColumnDefault};
 use crate::value::{ColumnType, Value, ValueRef};
 
 /// The most bytes that an encoded row may have.
@@ -366,10 +366,10 @@ impl<'a> RowView<'a> {
         const CHECKED: &str = "parse checked every field against its type";
         let column = &self.columns[index];
         if index >= self.count {
-            return column
-                .default
-                .as_ref()
-                .map_or(ValueRef::Null, Value::as_ref);
+            return match &column.default {
+                Some(ColumnDefault::Constant(value)) => value.as_ref(),
+                Some(ColumnDefault::Computed(_)) | None => ValueRef::Null,
+            };
         }
         if self.is_null(index) {
             return ValueRef::Null;

@@ -35,8 +35,47 @@ pub struct Column {
     pub column_type: ColumnType,
     /// Whether NULL is allowed.
     pub nullable: bool,
-    /// The value for rows that were written without the column; none is NULL.
-    pub default: Option<Value>,
+    /// The value of new rows whose statement does not set the column; none is NULL.
+    pub default: Option<ColumnDefault>,
+}
+
+/// The value of a column that a statement does not set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ColumnDefault {
+    /// The same value for every row. Rows that were written without the column have it, too.
+    Constant(Value),
+    /// A value that the client computes.
+    Computed(ComputedDefault),
+}
+
+/// The values that a client computes for new rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ComputedDefault {
+    /// The time at which the statement began.
+    Now,
+    /// The day on which the statement began, in UTC.
+    Today,
+    /// A random UUID of version 4, another one for each row.
+    RandomUuid,
+}
+
+impl ComputedDefault {
+    /// Returns whether a column of this type can have the value.
+    pub fn fits(self, column: ColumnType) -> bool {
+        match self {
+            ComputedDefault::Now | ComputedDefault::Today => column.is_time(),
+            ComputedDefault::RandomUuid => column == ColumnType::Uuid,
+        }
+    }
+
+    /// Returns the expression in SQL.
+    pub fn text(self) -> &'static str {
+        match self {
+            ComputedDefault::Now => "now()",
+            ComputedDefault::Today => "CURRENT_DATE",
+            ComputedDefault::RandomUuid => "gen_random_uuid()",
+        }
+    }
 }
 
 /// A condition of an index on the rows. Because of it, the index's replex can vote no.

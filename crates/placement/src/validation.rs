@@ -11,8 +11,8 @@ use crate::constraints::{CHECKS_MAX, FOREIGN_KEYS_MAX, REFERENCED_BY_MAX};
 use crate::further::{Cut, FurtherCopy};
 use crate::grid::Layout;
 use crate::schema::{
-    COLUMNS_MAX, Constraint, NAME_BYTES_MAX, PARTITIONS_MAX, REPLEXES_MAX, Schema, SchemaError,
-    THIN_MAX,
+    COLUMNS_MAX, ColumnDefault, Constraint, NAME_BYTES_MAX, PARTITIONS_MAX, REPLEXES_MAX, Schema,
+    SchemaError, THIN_MAX,
 };
 use crate::sort::columns_of;
 use crate::value::ColumnType;
@@ -64,7 +64,19 @@ impl Schema {
             let Some(default) = &column.default else {
                 continue;
             };
-            match default.column_type() {
+            let value = match default {
+                ColumnDefault::Constant(value) => value,
+                ColumnDefault::Computed(computed) => {
+                    ensure!(
+                        computed.fits(column.column_type),
+                        "column {name} of table {table} is of type {}, and cannot have the default {}: convert the column",
+                        column.column_type,
+                        computed.text()
+                    );
+                    continue;
+                }
+            };
+            match value.column_type() {
                 None => ensure!(
                     column.nullable,
                     "column {name} of table {table} is NOT NULL but its default is NULL: give another default or allow NULL"

@@ -5,8 +5,8 @@ mod cases;
 
 use cases::{column, column_type, config, value, value_or_null};
 use placement::{
-    Column, ColumnType, KEY_BYTES_MAX, KeyError, ROW_BYTES_MAX, RowError, RowView, Value, ValueRef,
-    decode_key, encode_key, encode_row, encode_row_refs, key_has_null, prefix_end,
+    Column, ColumnDefault, ColumnType, KEY_BYTES_MAX, KeyError, ROW_BYTES_MAX, RowError, RowView,
+    Value, ValueRef, decode_key, encode_key, encode_row, encode_row_refs, key_has_null, prefix_end,
 };
 use proptest::prelude::*;
 
@@ -125,7 +125,7 @@ proptest! {
         let kept = kept % columns.len();
         let bytes = encode_row(&columns[..kept], &values[..kept]).unwrap();
         let mut columns = columns;
-        columns.push(Column { default: Some(default.clone()), ..column("new", ColumnType::Text) });
+        columns.push(Column { default: Some(ColumnDefault::Constant(default.clone())), ..column("new", ColumnType::Text) });
         let row = RowView::parse(&columns, &bytes).unwrap();
         let mut expected = values[..kept].to_vec();
         expected.resize(columns.len() - 1, Value::Null);

@@ -5,8 +5,8 @@ mod cases;
 
 use cases::{all_rows, column, config, flights, layout, shared_log, table};
 use placement::{
-    CheckConstraint, ColumnType, Constraint, Expression, Layout, ReplexKind, Residue, RowView,
-    Schema, SlotConstraints, Value, ValueRef, encode_key, encode_row,
+    CheckConstraint, ColumnDefault, ColumnType, Constraint, Expression, Layout, ReplexKind,
+    Residue, RowView, Schema, SlotConstraints, Value, ValueRef, encode_key, encode_row,
 };
 use proptest::prelude::*;
 
@@ -267,11 +267,11 @@ fn bad_names_and_columns_are_refused() {
             "table flights has 1604 columns, the limit is 1600: split the table",
         ),
         (
-            |it| it.columns[1].default = Some(Value::Bool(true)),
+            |it| it.columns[1].default = Some(ColumnDefault::Constant(Value::Bool(true))),
             "column tail_number of table flights is of type text, its default of type boolean: convert the default",
         ),
         (
-            |it| it.columns[1].default = Some(Value::Null),
+            |it| it.columns[1].default = Some(ColumnDefault::Constant(Value::Null)),
             "column tail_number of table flights is NOT NULL but its default is NULL: give another default or allow NULL",
         ),
     ]);

@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 
 use placement::{Axis, KeySpace, Layout, Replex, ReplexKind, Residue, SlotConstraints};
 use placement::{CheckConstraint, Deferral, ForeignKey, ReferentialAction, TableConstraints};
-use placement::{Column, Constraint, Durability, Index, Schema};
+use placement::{Column, ColumnDefault, ComputedDefault, Constraint, Durability, Index, Schema};
 use placement::{
     ColumnType, Placement, PlacementProof, TableReport, decision_position, members_at_risk, prove,
 };
@@ -741,6 +741,8 @@ wire_struct!(Share { index, divisions });
 wire_struct!(Dimension { column, divisions });
 wire_enum!(Constraint { 0 => Unique, 1 => Dense });
 wire_enum!(Durability { 0 => Sync, 1 => Replicated });
+wire_enum!(ColumnDefault { 0 => Constant(value), 1 => Computed(computed) });
+wire_enum!(ComputedDefault { 0 => Now, 1 => Today, 2 => RandomUuid });
 wire_enum!(ColumnType {
     0 => Bool, 1 => Int64, 2 => Float64, 3 => Text, 4 => Bytes, 5 => Timestamp, 6 => Uuid,
     7 => Int16, 8 => Int32, 9 => Float32, 10 => Varchar(limit), 11 => Char(limit), 12 => Date,

@@ -50,7 +50,9 @@ fn type_to_write_instead(written: &str) -> String {
     let remedy = match bare {
         _ if written.contains('[') => "one column per value, or text",
         "mediumint" | "tinyint" => "smallint, whose range is -32768 to 32767",
-        "serial" | "bigserial" | "smallserial" => "bigint, and give each row its number",
+        "serial" | "bigserial" | "smallserial" => {
+            "uuid DEFAULT gen_random_uuid(), or bigint and give each row its number"
+        }
         "numeric" | "decimal" | "dec" | "money" => {
             "bigint and count the smallest unit, or double precision where rounding is allowed"
         }

@@ -51,9 +51,9 @@ pub enum Statement {
     },
     /// `DROP TABLE`.
     DropTable {
-        /// The table's name.
-        name: String,
-        /// Whether it need not exist.
+        /// The tables' names.
+        names: Vec<String>,
+        /// Whether they need not exist.
         if_exists: bool,
     },
     /// `INSERT`.

@@ -29,4 +29,14 @@ CREATE TABLE t (a int PRIMARY KEY, b varchar(0));
 CREATE TABLE t (a serial PRIMARY KEY);
 CREATE TABLE t (a numeric(10, 2) PRIMARY KEY);
 CREATE TABLE t (a int PRIMARY KEY, b timestamp(3));
-DROP TABLE parcels;
+-- Defaults that are computed.
+CREATE TABLE clicks (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), page text, at timestamptz NOT NULL DEFAULT now(), day date DEFAULT CURRENT_DATE) WITH (partitions = 4, failures_tolerated = 1);
+SHOW TABLE clicks;
+INSERT INTO clicks (page) VALUES ('a'), ('b'), ('c');
+SELECT count(*), min(page), max(page) FROM clicks WHERE at > '2020-01-01' AND day >= '2020-01-01' AND id IS NOT NULL;
+UPDATE clicks SET day = DEFAULT, at = DEFAULT WHERE page = 'a';
+CREATE TABLE t (id uuid PRIMARY KEY DEFAULT now());
+CREATE TABLE t (id int PRIMARY KEY, u uuid DEFAULT gen_random_uuid(), w text);
+UPDATE t SET u = DEFAULT WHERE id = 1;
+UPDATE t SET u = gen_random_uuid() WHERE id = 1;
+DROP TABLE parcels, clicks, t;

@@ -12,7 +12,7 @@ mod like;
 mod literal;
 mod operators;
 
-use placement::{Column, ColumnType, Schema, Value, is_castable};
+use placement::{Column, ColumnType, ComputedDefault, Schema, Value, is_castable};
 use protocol::expression::{self, Expression, ExpressionError, Scope as Names, UnaryOperator};
 use sqlparser::ast::{self, Expr};
 
@@ -69,6 +69,30 @@ pub(crate) fn constant(
     place: &str,
 ) -> Result<Value, SqlError> {
     Scope::CONSTANTS.value(expression, column_type, place)
+}
+
+/// Returns the default that an expression stands for, if it is computed for each row or statement.
+pub(crate) fn computed_default(expression: &Expr) -> Option<ComputedDefault> {
+    let function = match expression {
+        Expr::Nested(inner) => return computed_default(inner),
+        Expr::Function(function) => function,
+        _ => return None,
+    };
+    let has_arguments = match &function.args {
+        ast::FunctionArguments::None => false,
+        ast::FunctionArguments::List(list) => !list.args.is_empty(),
+        ast::FunctionArguments::Subquery(_) => true,
+    };
+    let name = function.name.to_string().to_lowercase();
+    match name.strip_prefix("pg_catalog.").unwrap_or(&name) {
+        _ if has_arguments => None,
+        "now" | "current_timestamp" | "localtimestamp" | "transaction_timestamp" => {
+            Some(ComputedDefault::Now)
+        }
+        "current_date" => Some(ComputedDefault::Today),
+        "gen_random_uuid" => Some(ComputedDefault::RandomUuid),
+        _ => None,
+    }
 }
 
 impl<'a> Scope<'a> {
@@ -379,6 +403,7 @@ impl<'a> Scope<'a> {
             "now" | "current_timestamp" | "transaction_timestamp" => Some(ColumnType::TimestampTz),
             "localtimestamp" => Some(ColumnType::Timestamp),
             "current_date" => Some(ColumnType::Date),
+            "gen_random_uuid" if no_arguments => return self.bind_random_uuid(),
             _ => None,
         };
         if let (Some(to), true) = (type_of_now, no_arguments) {
@@ -395,11 +420,23 @@ impl<'a> Scope<'a> {
         Err(SqlError::unsupported(
             format!("the function {name}"),
             format!(
-                "the functions are now, current_date, {} and, as whole items after SELECT, count, min \
+                "the functions are now, current_date, gen_random_uuid, {} and, as whole items after SELECT, count, min \
                  and max",
                 call::names()
             ),
         ))
+    }
+
+    /// Binds a random UUID. Each row of a table would need another one.
+    fn bind_random_uuid(&self) -> Result<Bound, SqlError> {
+        if self.schema.is_some() || self.now_us.is_none() {
+            return Err(SqlError::unsupported(
+                "gen_random_uuid here",
+                "write it after VALUES, or as the DEFAULT of a column",
+            ));
+        }
+        let uuid = Expression::Literal(Value::Uuid(client::random_uuid()));
+        Ok(Bound::Typed(uuid, Some(ColumnType::Uuid)))
     }
 
     /// Gives a literal its type, that of the context if it fits.

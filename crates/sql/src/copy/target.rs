@@ -11,7 +11,7 @@ use protocol::operation::{Action, Mutation};
 use crate::bind::{stored, unknown_column};
 use crate::error::{SqlError, sqlstate};
 use crate::import::known_table;
-use crate::plan::{default_value, encode, has_dense};
+use crate::plan::{DefaultRow, encode, has_dense};
 use crate::statement::{CopyHeader, CopyOptions};
 use crate::store::Store;
 
@@ -24,7 +24,7 @@ pub struct CopyTarget {
     /// For each field, its column.
     columns: Vec<usize>,
     /// A row of defaults.
-    defaults: Vec<Value>,
+    defaults: DefaultRow,
     options: CopyOptions,
 }
 
@@ -87,8 +87,7 @@ impl CopyTarget {
                 }
             }
         }
-        let count = schema.columns.len();
-        let defaults = (0..count).map(|it| default_value(found, it)).collect();
+        let defaults = DefaultRow::new(schema, &columns);
         Ok(CopyTarget {
             table: found.id,
             columns,
@@ -162,7 +161,7 @@ impl CopyTarget {
             let text = "extra data after last expected column";
             return Err(SqlError::with_state(sqlstate::BAD_COPY, text).into());
         }
-        let mut values = self.defaults.clone();
+        let mut values = self.defaults.row();
         let mut fields = fields.into_iter();
         for (position, column) in self.columns.iter().enumerate() {
             let Some(field) = fields.next() else {

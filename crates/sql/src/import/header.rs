@@ -10,7 +10,7 @@ use protocol::operation::{Action, Mutation};
 use super::{ImportConflict, ImportOptions};
 use crate::bind::{stored, unknown_column};
 use crate::error::SqlError;
-use crate::plan::{default_value, encode};
+use crate::plan::{DefaultRow, encode};
 
 /// The columns of the fields, from the first line.
 pub(super) struct Header<'a> {
@@ -18,7 +18,7 @@ pub(super) struct Header<'a> {
     /// For each field, its column.
     columns: Vec<usize>,
     /// A row of defaults.
-    defaults: Vec<Value>,
+    defaults: DefaultRow,
     on_conflict: ImportConflict,
     null: Option<&'a str>,
 }
@@ -46,7 +46,6 @@ impl<'a> Header<'a> {
             }
             columns.push(column);
         }
-        let count = schema.columns.len();
         for (position, column) in schema.columns.iter().enumerate() {
             if !column.nullable && column.default.is_none() && !columns.contains(&position) {
                 return Err(SqlError::statement(format!(
@@ -57,8 +56,8 @@ impl<'a> Header<'a> {
         }
         Ok(Header {
             table,
+            defaults: DefaultRow::new(schema, &columns),
             columns,
-            defaults: (0..count).map(|it| default_value(table, it)).collect(),
             on_conflict: options.on_conflict,
             null: options.null.as_deref(),
         })
@@ -73,7 +72,7 @@ impl<'a> Header<'a> {
                 self.columns.len()
             )));
         }
-        let mut values = self.defaults.clone();
+        let mut values = self.defaults.row();
         for (field, column) in record.iter().zip(&self.columns) {
             values[*column] = self.value(*column, field)?;
         }

@@ -5,7 +5,10 @@
 //! coordinator checks whether its servers can carry it.
 
 use client::PARTITIONS_DEFAULT;
-use placement::{Column, Constraint, Durability, Schema, TableConstraints, Value};
+use placement::{
+    Column, ColumnDefault, ColumnType, ComputedDefault, Constraint, Durability, Schema,
+    TableConstraints, Value,
+};
 use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use sqlparser::ast::{self, ColumnOption, TableConstraint};
 
@@ -102,14 +105,10 @@ pub(super) fn drop(statement: ast::Statement) -> Result<Statement, SqlError> {
             name: object_name(index)?,
             if_exists,
         }),
-        (ast::ObjectType::Table, [table]) => Ok(Statement::DropTable {
-            name: object_name(table)?,
+        (ast::ObjectType::Table, tables) => Ok(Statement::DropTable {
+            names: tables.iter().map(object_name).collect::<Result<_, _>>()?,
             if_exists,
         }),
-        (ast::ObjectType::Table, _) => Err(SqlError::unsupported(
-            "DROP TABLE of several tables at once",
-            "drop them one by one",
-        )),
         (ast::ObjectType::Index, _) => Err(SqlError::unsupported(
             "DROP INDEX of several indexes at once",
             "drop them one by one",
@@ -136,9 +135,18 @@ fn column(
             ColumnOption::Null => nullable = true,
             ColumnOption::NotNull => nullable = false,
             ColumnOption::Default(expression) => {
-                let place = format!("the default of column {column}");
-                let value = bind::constant(&expression, column_type, &place)?;
-                default = (value != Value::Null || !nullable).then_some(value);
+                let computed = bind::computed_default(&expression);
+                default = if let Some(computed) = computed {
+                    if !computed.fits(column_type) {
+                        return Err(unfit_default(&column, column_type, computed));
+                    }
+                    Some(ColumnDefault::Computed(computed))
+                } else {
+                    let place = format!("the default of column {column}");
+                    let value = bind::constant(&expression, column_type, &place)?;
+                    let counts = value != Value::Null || !nullable;
+                    counts.then_some(ColumnDefault::Constant(value))
+                };
             }
             ColumnOption::PrimaryKey(_) => {
                 if !schema.primary_key.is_empty() {
@@ -166,8 +174,8 @@ fn column(
             other => {
                 return Err(SqlError::unsupported(
                     format!("\"{other}\" of column {column}"),
-                    "a column takes NOT NULL, DEFAULT with a constant, PRIMARY KEY, UNIQUE, \
-                     CHECK and REFERENCES",
+                    "a column takes NOT NULL, DEFAULT with a constant, now() or gen_random_uuid(), \
+                     PRIMARY KEY, UNIQUE, CHECK and REFERENCES",
                 ));
             }
         }
@@ -179,6 +187,17 @@ fn column(
         default,
     });
     Ok(())
+}
+
+fn unfit_default(column: &str, column_type: ColumnType, computed: ComputedDefault) -> SqlError {
+    SqlError::with_state(
+        sqlstate::TYPE_MISMATCH,
+        format!(
+            "column {column} is of type {column_type}, and cannot have the default {}: give it \
+             another type or default",
+            computed.text()
+        ),
+    )
 }
 
 /// Returns the index of a UNIQUE constraint, with the name that is given or one like PostgreSQL's.

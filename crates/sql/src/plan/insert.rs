@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use client::default_value;
 use placement::{
-    Constraint, ReplexKind, RowView, Value, check_key_bytes, columns_of, encode_key, encode_row,
-    encode_sorted, key_has_null,
+    Column, ColumnDefault, ComputedDefault, Constraint, ReplexKind, RowView, Value,
+    check_key_bytes, columns_of, encode_key, encode_row, encode_sorted, key_has_null,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::PlacedTable;
@@ -144,12 +145,6 @@ pub(crate) fn encode(
     }
     let pk = encode_key(schema.primary_key.iter().map(|it| values[*it].as_ref()));
     Ok((pk, row))
-}
-
-/// Returns the value of a column that the statement does not set.
-pub(crate) fn default_value(table: &PlacedTable, column: usize) -> Value {
-    let default = &table.schema.columns[column].default;
-    default.clone().unwrap_or(Value::Null)
 }
 
 /// Returns the primary key of a row for people, as `primary key (id) = (1)`.
@@ -304,7 +299,7 @@ pub(super) fn bind_assignments(
             let column = &schema.columns[position];
             let value = match value {
                 Some(value) => scope.assigned(value, column)?,
-                None => Expression::Literal(default_value(table, position)),
+                None => Expression::Literal(new_value(column, scope)?),
             };
             if value == Expression::Literal(Value::Null) && !column.nullable {
                 return Err(SqlError::statement(format!(
@@ -319,6 +314,21 @@ pub(super) fn bind_assignments(
         },
     );
     bound.collect()
+}
+
+/// Returns the value for `SET column = DEFAULT`.
+fn new_value(column: &Column, scope: &Scope<'_>) -> Result<Value, SqlError> {
+    let random = ColumnDefault::Computed(ComputedDefault::RandomUuid);
+    if column.default.as_ref() == Some(&random) {
+        return Err(SqlError::unsupported(
+            format!(
+                "the default {} in an UPDATE",
+                ComputedDefault::RandomUuid.text()
+            ),
+            "update row by row, with values of the client",
+        ));
+    }
+    Ok(default_value(column, scope.now_us.unwrap_or_default()))
 }
 
 fn row_values(
@@ -345,8 +355,9 @@ fn row_values(
             ),
         ));
     }
+    let now_us = scope.now_us.unwrap_or_default();
     let mut values: Vec<Value> = (0..schema.columns.len())
-        .map(|it| default_value(table, it))
+        .map(|it| default_value(&schema.columns[it], now_us))
         .collect();
     for (position, value) in columns.iter().zip(given) {
         let Some(value) = value else { continue };

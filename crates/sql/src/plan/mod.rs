@@ -10,6 +10,7 @@ mod access_path;
 mod aggregate;
 mod change;
 mod cost;
+mod defaults;
 mod explain;
 mod facts;
 mod hyperspace;
@@ -32,8 +33,9 @@ use session::statistics::TableStatistics;
 pub use access::{Access, AccessKind, KEYS_MAX, Segment, ValueRange};
 pub(crate) use access_path::too_large;
 pub use cost::{EstimatedChoice, ReadEstimate};
+pub(crate) use defaults::DefaultRow;
 pub use facts::RangeEnd;
-pub(crate) use insert::{default_value, encode};
+pub(crate) use insert::encode;
 pub(crate) use reading::whole_table;
 
 use crate::bind::Scope;
@@ -143,11 +145,11 @@ pub enum StatementPlan {
         /// How many.
         partitions: u32,
     },
-    /// Drops a table at the coordinator.
+    /// Drops tables at the coordinator, one after the other.
     DropTable {
-        /// The table's name.
-        name: String,
-        /// Whether it need not exist.
+        /// The tables' names, in the order in which they can be dropped.
+        names: Vec<String>,
+        /// Whether they need not exist.
         if_exists: bool,
     },
     /// Writes new rows.
@@ -396,8 +398,8 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPla
         Statement::Transaction(_) => {
             unreachable!("the session runs it without a plan")
         }
-        Statement::DropTable { name, if_exists } => Ok(StatementPlan::DropTable {
-            name: name.clone(),
+        Statement::DropTable { names, if_exists } => Ok(StatementPlan::DropTable {
+            names: drop_order(names, context.configuration),
             if_exists: *if_exists,
         }),
         Statement::Insert(statement) => insert::plan(statement, context).map(StatementPlan::Insert),
@@ -625,6 +627,38 @@ impl<'a> Context<'a> {
 pub(crate) fn has_dense(schema: &Schema) -> bool {
     let dense = Some(placement::Constraint::Dense);
     schema.indexes.iter().any(|it| it.constraint == dense)
+}
+
+/// Returns tables in an order in which each can be dropped: one that refers to another before it.
+/// The first ones are missing, then come those that cannot be dropped, so that an error comes
+/// before anything is dropped.
+fn drop_order(names: &[String], configuration: &Configuration) -> Vec<String> {
+    let mut left: Vec<&String> = Vec::with_capacity(names.len());
+    for name in names {
+        if !left.contains(&name) {
+            left.push(name);
+        }
+    }
+    // The tables that refer to one; none if it does not exist.
+    let children = |name: &String| {
+        let table = configuration.table_named(name)?;
+        Some(&table.schema.constraints.referenced_by)
+    };
+    left.sort_by_key(|name| {
+        let goes = |children: &Vec<String>| children.iter().all(|child| names.contains(child));
+        children(name).map(goes)
+    });
+    let mut order = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        let is_free = |name: &&String| {
+            let children = children(name).into_iter().flatten();
+            let mut others = children.filter(|child| *child != *name);
+            !others.any(|child| left.contains(&child))
+        };
+        let next = left.iter().position(is_free).unwrap_or(0);
+        order.push(left.remove(next).clone());
+    }
+    order
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //! rows.
 
 use placement::{
-    ColumnType, Durability, ForeignKey, ReferentialAction, Schema, TableReport, Value,
-    decode_sorted,
+    ColumnDefault, ColumnType, Durability, ForeignKey, ReferentialAction, Schema, TableReport,
+    Value, decode_sorted,
 };
 use protocol::configuration::{Configuration, PartitionState, PlacedTable, ServerState};
 
@@ -198,10 +198,11 @@ fn columns(table: &PlacedTable) -> ResultRows {
             column.name.clone(),
             column.column_type.to_string(),
             if column.nullable { "" } else { "not null" }.to_string(),
-            column
-                .default
-                .as_ref()
-                .map_or_else(String::new, text::literal),
+            match &column.default {
+                None => String::new(),
+                Some(ColumnDefault::Constant(value)) => text::literal(value),
+                Some(ColumnDefault::Computed(computed)) => computed.text().to_owned(),
+            },
         ]
     });
     let names = ["column", "type", "nullable", "default"];

@@ -18,8 +18,8 @@ mod stream;
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use client::now_us;
 use placement::{ColumnType, Value};
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::identity::TableId;
@@ -303,10 +303,12 @@ async fn attempt<S: Store>(
             cut.map_err(Attempt::of_definition)?;
             done("ALTER TABLE")
         }
-        StatementPlan::DropTable { name, if_exists } => {
-            let dropped = store.drop_table(&name, if_exists).await;
-            if let Err(error) = dropped {
-                return Err(of_definition(store, &name, error, state_of_drop).await);
+        StatementPlan::DropTable { names, if_exists } => {
+            for name in names {
+                let dropped = store.drop_table(&name, if_exists).await;
+                if let Err(error) = dropped {
+                    return Err(of_definition(store, &name, error, state_of_drop).await);
+                }
             }
             done("DROP TABLE")
         }
@@ -374,12 +376,6 @@ impl<S> fmt::Debug for StoreStatistics<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("StoreStatistics")
     }
-}
-
-/// Returns the wall clock, in microseconds since 1970.
-fn now_us() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |it| i64::try_from(it.as_micros()).unwrap_or(i64::MAX))
 }
 
 /// The reason why one attempt at a statement ended.

@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use placement::{
-    Axis, CheckConstraint, Column, ColumnType, Constraint, Cut, Deferral, Dimension, Durability,
-    ForeignKey, FurtherCopy, Index, KeySpace, Layout, RangePart, RangeStart, RangeTransfer, Ranges,
-    ReferentialAction, Replex, ReplexKind, Residue, Schema, Share, SlotConstraints, SortColumn,
-    TableConstraints, ThinIndex, Value,
+    Axis, CheckConstraint, Column, ColumnDefault, ColumnType, ComputedDefault, Constraint, Cut,
+    Deferral, Dimension, Durability, ForeignKey, FurtherCopy, Index, KeySpace, Layout, RangePart,
+    RangeStart, RangeTransfer, Ranges, ReferentialAction, Replex, ReplexKind, Residue, Schema,
+    Share, SlotConstraints, SortColumn, TableConstraints, ThinIndex, Value,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
@@ -295,6 +295,8 @@ generate_enum! {
     PartitionState { Serving, Rebuilding }
     MoveProgress { To(tenure), From(tenure) }
     Constraint { Unique, Dense }
+    ColumnDefault { Constant(value), Computed(computed) }
+    ComputedDefault { Now, Today, RandomUuid }
     Cut {
         Hybrid { shares }, HybridsBetween { first, last, factors }, Replica { of },
         Hyperspace { dimensions },

@@ -18,8 +18,8 @@ use asks::asks;
 use constraints::constraints;
 use copies::copies;
 use placement::{
-    Column, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index, Layout, Schema,
-    Share, SortColumn, ThinIndex, Value, encode_key, encode_row,
+    Column, ColumnDefault, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index,
+    Layout, Schema, Share, SortColumn, ThinIndex, Value, encode_key, encode_row,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
@@ -38,11 +38,11 @@ use transactions::transactions;
 
 /// A table with copies of every kind.
 pub fn schema() -> Schema {
-    let column = |name: &str, column_type, nullable, default| Column {
+    let column = |name: &str, column_type, nullable, default: Option<Value>| Column {
         name: name.into(),
         column_type,
         nullable,
-        default,
+        default: default.map(ColumnDefault::Constant),
     };
     let index = |name: &str, columns: &[usize], constraint| Index {
         name: name.into(),

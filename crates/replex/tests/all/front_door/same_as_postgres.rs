@@ -275,6 +275,8 @@ async fn constraints_and_definitions_fail_with_the_same_codes() {
         "CREATE TABLE p (id bigint PRIMARY KEY)",
         "DROP TABLE p",
         "DROP TABLE missing",
+        "DROP TABLE c, missing",
+        "DROP TABLE p, missing",
         "CREATE TABLE d (id bigint PRIMARY KEY, p text REFERENCES p)",
         "CREATE TABLE d (id bigint PRIMARY KEY, p bigint REFERENCES missing)",
         "CREATE TABLE d (id bigint PRIMARY KEY, p bigint REFERENCES p (missing))",
@@ -357,6 +359,17 @@ async fn conversations_have_the_same_messages() {
         "SHOW no_such_setting",
         "DEALLOCATE missing",
         "CLOSE missing",
+        // Defaults.
+        "CREATE TABLE z (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), at timestamptz DEFAULT now(), \
+         day date NOT NULL DEFAULT CURRENT_DATE, n int DEFAULT 7)",
+        "INSERT INTO z DEFAULT VALUES",
+        "INSERT INTO z VALUES (DEFAULT, DEFAULT), (gen_random_uuid(), now())",
+        "INSERT INTO z (n) VALUES (8) RETURNING n, id IS NULL, at IS NULL, day - CURRENT_DATE",
+        "SELECT count(*), min(n) FROM z WHERE id IS NOT NULL AND at = at",
+        "UPDATE z SET n = DEFAULT, day = DEFAULT WHERE n = 8",
+        "CREATE TABLE y (id int PRIMARY KEY, u uuid DEFAULT now())",
+        "DROP TABLE z, missing",
+        "DROP TABLE IF EXISTS z, missing",
         // Rows that changes return.
         "INSERT INTO u VALUES (7, 'r', 1), (8, 's', 2) RETURNING *",
         "INSERT INTO u VALUES (7, 'r', 4) ON CONFLICT (id) DO UPDATE SET n = u.n + excluded.n \

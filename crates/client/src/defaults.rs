@@ -1,0 +1,95 @@
+//! The values of columns that a statement does not set.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use placement::{Column, ColumnDefault, ComputedDefault, Value};
+use rustix::rand::{GetRandomFlags, getrandom};
+
+/// Returns the wall clock, in microseconds since 1970.
+pub fn now_us() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |it| i64::try_from(it.as_micros()).unwrap_or(i64::MAX))
+}
+
+/// Returns the value of a column that a statement does not set which began at `now_us`, in
+/// microseconds since 1970.
+pub fn default_value(column: &Column, now_us: i64) -> Value {
+    let computed = match &column.default {
+        None => return Value::Null,
+        Some(ColumnDefault::Constant(value)) => return value.clone(),
+        Some(ColumnDefault::Computed(computed)) => computed,
+    };
+    let now = Value::TimestampTz(now_us);
+    let fits = "the schema was validated";
+    match computed {
+        ComputedDefault::Now => now.assigned(column.column_type).expect(fits),
+        ComputedDefault::Today => {
+            let today = now.assigned(placement::ColumnType::Date).expect(fits);
+            today.assigned(column.column_type).expect(fits)
+        }
+        ComputedDefault::RandomUuid => Value::Uuid(random_uuid()),
+    }
+}
+
+/// Returns a random UUID of version 4.
+///
+/// # Panics
+/// The system has no random numbers.
+pub fn random_uuid() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let more = getrandom(&mut bytes[filled..], GetRandomFlags::empty());
+        filled += more.expect("the system has random numbers");
+    }
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use placement::ColumnType;
+
+    use super::*;
+
+    fn column(column_type: ColumnType, default: ComputedDefault) -> Column {
+        Column {
+            name: "c".into(),
+            column_type,
+            nullable: true,
+            default: Some(ColumnDefault::Computed(default)),
+        }
+    }
+
+    #[test]
+    fn computed_defaults_have_the_type_of_their_column() {
+        const DAY_US: i64 = 86_400_000_000;
+        for (column_type, default, expected) in [
+            (
+                ColumnType::TimestampTz,
+                ComputedDefault::Now,
+                Value::TimestampTz(DAY_US + 5),
+            ),
+            (ColumnType::Date, ComputedDefault::Now, Value::Date(1)),
+            (
+                ColumnType::Timestamp,
+                ComputedDefault::Today,
+                Value::Timestamp(DAY_US),
+            ),
+        ] {
+            let found = default_value(&column(column_type, default), DAY_US + 5);
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn random_uuids_differ_and_have_their_version() {
+        let uuid = column(ColumnType::Uuid, ComputedDefault::RandomUuid);
+        let (one, other) = (default_value(&uuid, 0), default_value(&uuid, 0));
+        assert_ne!(one, other);
+        let text = one.to_string();
+        assert_eq!(&text[14..15], "4", "{text}");
+        assert!("89ab".contains(&text[19..20]), "{text}");
+    }
+}
