@@ -434,9 +434,10 @@ generate_enum! {
 
 impl Generate for Value {
     fn generate(source: &mut Source<'_>) -> Self {
-        match source.below(13) {
+        match source.below(18) {
             0 => Value::Null,
-            1 => Value::Bool(Generate::generate(source)),
+            // A condition is one.
+            1 | 13..=17 => Value::Bool(Generate::generate(source)),
             2 => Value::Int64(Generate::generate(source)),
             3 => Value::Float64(Generate::generate(source)),
             4 => Value::Text(Generate::generate(source)),
@@ -455,13 +456,14 @@ impl Generate for Value {
 impl Generate for Expression {
     fn generate(source: &mut Source<'_>) -> Self {
         source.depth += 1;
-        let kinds = if source.depth > 6 { 3 } else { 6 };
+        let kinds = if source.depth > 6 { 6 } else { 11 };
+        // Few calls and casts of random operands have a type.
         let expression = match source.below(kinds) {
-            0 => Expression::Column(Generate::generate(source)),
-            1 => Expression::Excluded(Generate::generate(source)),
-            2 => Expression::Literal(Generate::generate(source)),
-            3 => Expression::Unary(Generate::generate(source), Generate::generate(source)),
-            4 => Expression::Call(Box::new(Generate::generate(source))),
+            0 | 1 => Expression::Column(Generate::generate(source)),
+            2 | 3 => Expression::Excluded(Generate::generate(source)),
+            4 | 5 => Expression::Literal(Generate::generate(source)),
+            6 | 7 => Expression::Unary(Generate::generate(source), Generate::generate(source)),
+            8 => Expression::Call(Box::new(Generate::generate(source))),
             _ => Expression::Binary(
                 Generate::generate(source),
                 Generate::generate(source),
