@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use placement::{Column, ColumnDefault, ComputedDefault, Value};
+use placement::{Column, ColumnDefault, ColumnType, ComputedDefault, Value};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 /// Returns the wall clock, in microseconds since 1970.
@@ -11,7 +11,7 @@ pub fn now_us() -> i64 {
     now.map_or(0, |it| i64::try_from(it.as_micros()).unwrap_or(i64::MAX))
 }
 
-/// Returns the value of a column that a statement does not set which began at `now_us`, in
+/// Returns the value of a column that a statement does not set. The statement began at `now_us`, in
 /// microseconds since 1970.
 pub fn default_value(column: &Column, now_us: i64) -> Value {
     let computed = match &column.default {
@@ -24,7 +24,7 @@ pub fn default_value(column: &Column, now_us: i64) -> Value {
     match computed {
         ComputedDefault::Now => now.assigned(column.column_type).expect(fits),
         ComputedDefault::Today => {
-            let today = now.assigned(placement::ColumnType::Date).expect(fits);
+            let today = now.assigned(ColumnType::Date).expect(fits);
             today.assigned(column.column_type).expect(fits)
         }
         ComputedDefault::RandomUuid => Value::Uuid(random_uuid()),
@@ -37,11 +37,9 @@ pub fn default_value(column: &Column, now_us: i64) -> Value {
 /// The system has no random numbers.
 pub fn random_uuid() -> [u8; 16] {
     let mut bytes = [0; 16];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        let more = getrandom(&mut bytes[filled..], GetRandomFlags::empty());
-        filled += more.expect("the system has random numbers");
-    }
+    // The system returns so few bytes at once.
+    let count = getrandom(&mut bytes, GetRandomFlags::empty());
+    assert_eq!(count, Ok(bytes.len()), "the system has random numbers");
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     bytes
@@ -49,8 +47,6 @@ pub fn random_uuid() -> [u8; 16] {
 
 #[cfg(test)]
 mod tests {
-    use placement::ColumnType;
-
     use super::*;
 
     fn column(column_type: ColumnType, default: ComputedDefault) -> Column {

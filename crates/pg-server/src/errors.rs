@@ -266,10 +266,7 @@ fn of_refusal(message: &str) -> &'static str {
         ExpressionError::PatternEnd,
         ExpressionError::NegativeLength,
     ];
-    let about_types = ColumnType::ALL.iter().flat_map(|column_type| {
-        let column_type = *column_type;
-        [ExpressionError::NotOfType { column_type }]
-    });
+    let about_types = ColumnType::ALL.map(|column_type| ExpressionError::NotOfType { column_type });
     let mut faults = faults.into_iter().chain(about_types);
     let fault = faults.find(|fault| message.contains(&fault.to_string()));
     match fault {

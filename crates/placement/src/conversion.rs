@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::ToString;
 
 use crate::text::ValueError;
-use crate::value::{ColumnType, Value};
+use crate::value::{ColumnType, Value, round_half_even};
 
 const DAY_US: i64 = 86_400_000_000;
 
@@ -147,17 +147,9 @@ fn of_integer(value: i64, to: ColumnType) -> Result<Value, ConversionError> {
     }
 }
 
-/// Rounds a float to the nearest integer, and halves to the even one.
+/// Returns the nearest integer of a float, of halves the even one.
 fn rounded(value: f64) -> Result<i64, ConversionError> {
-    /// From here on every float is a whole number.
-    const WHOLE: f64 = 4_503_599_627_370_496.0;
-    let rounded = if value.abs() < WHOLE {
-        // Adding pushes the fraction out of the mantissa, by the rounding that is wanted.
-        let magic = WHOLE.copysign(value);
-        (value + magic) - magic
-    } else {
-        value
-    };
+    let rounded = round_half_even(value);
     // -2^63 is a float, 2^63 - 1 is not. NaN is in no range.
     if (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&rounded) {
         Ok(rounded as i64)
@@ -193,7 +185,7 @@ pub fn moment_of(days: i32) -> Result<i64, ConversionError> {
 }
 
 /// Returns the day of a moment.
-pub fn date_of(micros: i64) -> i32 {
+fn date_of(micros: i64) -> i32 {
     match micros {
         i64::MAX => i32::MAX,
         i64::MIN => i32::MIN,

@@ -50,7 +50,7 @@ pub use constraints::{
     CHECKS_MAX, CheckConstraint, Deferral, FOREIGN_KEYS_MAX, ForeignKey, REFERENCED_BY_MAX,
     ReferentialAction, TableConstraints, check_violation_text,
 };
-pub use conversion::{ConversionError, date_of, is_assignable, is_castable, moment_of, narrowed};
+pub use conversion::{ConversionError, is_assignable, is_castable, moment_of, narrowed};
 pub use cover::{
     COVER_STEPS_MAX, Cover, CoverCosts, CoverMember, RowAccess, access, cover, cover_constraints,
 };
@@ -81,4 +81,4 @@ pub use sort::{
 };
 pub use statistics::{median, percentile, percentiles};
 pub use text::{DATES, ValueError};
-pub use value::{ColumnType, TEXT_LIMIT_MAX, Value, ValueRef};
+pub use value::{ColumnType, TEXT_LIMIT_MAX, Value, ValueRef, WHOLE_DOUBLES, round_half_even};

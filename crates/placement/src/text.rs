@@ -13,7 +13,7 @@ use core::fmt;
 use core::ops::RangeInclusive;
 use core::str::FromStr;
 
-use crate::value::{ColumnType, Value, ValueRef};
+use crate::value::{ColumnType, Value, ValueRef, round_half_even};
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
@@ -254,8 +254,6 @@ fn parse_time(text: &str) -> Option<(i64, i64)> {
 fn fraction_micros(fraction: &str) -> Option<i64> {
     /// More digits do not change a double.
     const DIGITS_MAX: usize = 400;
-    /// From here on doubles are whole numbers, so that an addition rounds.
-    const WHOLE: f64 = 4_503_599_627_370_496.0;
     if fraction.is_empty() {
         return Some(0);
     }
@@ -264,8 +262,7 @@ fn fraction_micros(fraction: &str) -> Option<i64> {
         return None;
     }
     let seconds: f64 = format!("0.{fraction}").parse().ok()?;
-    let micros = (seconds * MICROS_PER_SECOND as f64 + WHOLE) - WHOLE;
-    Some(micros as i64)
+    Some(round_half_even(seconds * MICROS_PER_SECOND as f64) as i64)
 }
 
 /// Returns the seconds that a zone is ahead of UTC: of `Z`, `UTC`, `±hour`, `±hourminute` or

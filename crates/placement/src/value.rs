@@ -380,6 +380,18 @@ impl ValueRef<'_> {
     }
 }
 
+/// From here on every double is a whole number.
+pub const WHOLE_DOUBLES: f64 = 4_503_599_627_370_496.0;
+
+/// Rounds a double to the nearest whole number, halves to the even one. It keeps its sign.
+pub fn round_half_even(value: f64) -> f64 {
+    match value.abs() < WHOLE_DOUBLES {
+        // Adding pushes the fraction out of the mantissa, by the rounding that is wanted.
+        true => ((value.abs() + WHOLE_DOUBLES) - WHOLE_DOUBLES).copysign(value),
+        false => value,
+    }
+}
+
 /// Returns bits whose unsigned order is the SQL order of the floats.
 pub(crate) fn float_order_bits(value: f64) -> u64 {
     const SIGN: u64 = 1 << 63;

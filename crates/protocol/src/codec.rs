@@ -409,58 +409,34 @@ impl<T: Wire> Wire for Vec<T> {
     }
 }
 
+/// Appends the number of a kind of value, and the value.
+fn encode_tagged(tag: u8, value: &impl Wire, out: &mut Vec<u8>) {
+    out.push(tag);
+    value.encode(out);
+}
+
 impl Wire for Value {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Value::Null => out.push(0),
-            Value::Bool(value) => {
-                out.push(1);
-                value.encode(out);
-            }
-            Value::Int64(value) => {
-                out.push(2);
-                value.encode(out);
-            }
-            Value::Float64(value) => {
-                out.push(3);
-                value.encode(out);
-            }
-            Value::Text(value) => {
-                out.push(4);
-                value.encode(out);
-            }
+            Value::Bool(value) => encode_tagged(1, value, out),
+            Value::Int64(value) => encode_tagged(2, value, out),
+            Value::Float64(value) => encode_tagged(3, value, out),
+            Value::Text(value) => encode_tagged(4, value, out),
             Value::Bytes(value) => {
                 out.push(5);
                 encode_bytes(value, out);
             }
-            Value::Timestamp(value) => {
-                out.push(6);
-                value.encode(out);
-            }
+            Value::Timestamp(value) => encode_tagged(6, value, out),
             Value::Uuid(value) => {
                 out.push(7);
                 out.extend_from_slice(value);
             }
-            Value::Int16(value) => {
-                out.push(8);
-                value.encode(out);
-            }
-            Value::Int32(value) => {
-                out.push(9);
-                value.encode(out);
-            }
-            Value::Float32(value) => {
-                out.push(10);
-                value.encode(out);
-            }
-            Value::Date(value) => {
-                out.push(11);
-                value.encode(out);
-            }
-            Value::TimestampTz(value) => {
-                out.push(12);
-                value.encode(out);
-            }
+            Value::Int16(value) => encode_tagged(8, value, out),
+            Value::Int32(value) => encode_tagged(9, value, out),
+            Value::Float32(value) => encode_tagged(10, value, out),
+            Value::Date(value) => encode_tagged(11, value, out),
+            Value::TimestampTz(value) => encode_tagged(12, value, out),
         }
     }
 

@@ -11,8 +11,8 @@ use protocol::expression::{ScalarFunction, result_type};
 use sqlparser::ast::{self, Expr};
 
 use crate::bind::{
-    Scope, WrittenCall, binary_operator, chain, common_type, default_type, operand_type, values_of,
-    written_call,
+    Scope, WrittenCall, binary_operator, chain, common_type, default_type, may_be_result,
+    operand_type, written_call,
 };
 use crate::error::{SqlError, sqlstate};
 use crate::plan::{Context, SessionSettings, WithoutStatistics};
@@ -391,18 +391,19 @@ impl ParameterTypes<'_> {
         depth: usize,
     ) -> Result<Option<ColumnType>, SqlError> {
         let function = call.function;
-        let values = values_of(function, call.operands.len());
+        let count = call.operands.len();
+        let is_result = |place: &usize| may_be_result(function, *place, count);
         // The first value that has a type gives it to the parameters.
         let mut common = None;
-        for value in values.iter().filter(|it| !is_open(call.operands[**it])) {
-            common = common.or(self.infer(call.operands[*value], wanted, scope, depth)?);
+        for value in (0..count).filter(is_result).map(|it| call.operands[it]) {
+            if !is_open(value) {
+                common = common.or(self.infer(value, wanted, scope, depth)?);
+            }
         }
-        let mut types = Vec::with_capacity(call.operands.len());
+        let mut types = Vec::with_capacity(count);
         for (place, operand) in call.operands.iter().enumerate() {
             types.push(match call.compared {
-                _ if values.contains(&place) => {
-                    self.infer(operand, common.or(wanted), scope, depth)?
-                }
+                _ if is_result(&place) => self.infer(operand, common.or(wanted), scope, depth)?,
                 Some(compared) => {
                     self.pair(compared, operand, None, (scope, depth))?;
                     Some(ColumnType::Bool)
@@ -414,8 +415,8 @@ impl ParameterTypes<'_> {
             text: source.to_string(),
             error,
         };
-        if !values.is_empty() {
-            let types = values.iter().map(|place| types[*place]);
+        if (0..count).any(|place| is_result(&place)) {
+            let types = (0..count).filter(is_result).map(|place| types[place]);
             return common_type(function, types).map_err(failed);
         }
         Ok(match function {

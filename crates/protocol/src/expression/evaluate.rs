@@ -45,10 +45,7 @@ pub fn evaluate(
     excluded: Option<&dyn Columns>,
 ) -> Result<Value, ExpressionError> {
     let operand = Evaluator::new(row, excluded).value(expression, 0)?;
-    Ok(match operand {
-        Operand::Borrowed(value) => value.to_owned(),
-        Operand::Owned(value) => value,
-    })
+    Ok(operand.into_value())
 }
 
 /// Evaluates like [`evaluate`], and converts the value to a column's type as PostgreSQL does on
@@ -118,6 +115,13 @@ enum Operand<'a> {
 }
 
 impl Operand<'_> {
+    fn into_value(self) -> Value {
+        match self {
+            Operand::Borrowed(value) => value.to_owned(),
+            Operand::Owned(value) => value,
+        }
+    }
+
     fn as_ref(&self) -> ValueRef<'_> {
         match self {
             Operand::Borrowed(value) => *value,
@@ -161,8 +165,7 @@ impl<'a> Evaluator<'a> {
             }
             Expression::Literal(value) => value.as_ref(),
             Expression::Unary(UnaryOperator::Cast(to), operand) => {
-                let operand = self.value(operand, depth + 1)?;
-                let value = operand.as_ref().to_owned();
+                let value = self.value(operand, depth + 1)?.into_value();
                 let found = value.column_type();
                 let cast = value.cast(*to).map_err(|error| match (error, found) {
                     (ConversionError::NoConversion, Some(from)) => {

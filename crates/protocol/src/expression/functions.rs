@@ -6,21 +6,18 @@
 use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
 
-use placement::{ColumnType, ROW_BYTES_MAX, Value, ValueRef};
+use placement::{ColumnType, ROW_BYTES_MAX, Value, ValueRef, WHOLE_DOUBLES, round_half_even};
 
 use super::budget::Budget;
 use super::types::{order, result_type};
 use super::{BinaryOperator, ExpressionError, ScalarFunction};
-
-/// From here on every double is a whole number.
-const WHOLE: f64 = 4_503_599_627_370_496.0;
 
 /// Returns the type of a function's results; none if they are always NULL. The types of the
 /// operands are none where they are always NULL.
 ///
 /// # Errors
 /// The function does not take such operands.
-pub fn function_type(
+pub(super) fn function_type(
     function: ScalarFunction,
     operands: &[Option<ColumnType>],
 ) -> Result<Option<ColumnType>, ExpressionError> {
@@ -223,19 +220,13 @@ fn of_number(function: ScalarFunction, number: ValueRef<'_>) -> Result<Value, Ex
             whole if whole < value => whole + 1.0,
             whole => whole,
         }),
-        (ScalarFunction::Round, ValueRef::Float64(value)) => {
-            Value::Float64(match value.abs() < WHOLE {
-                // Adding pushes the fraction out of the mantissa, by the rounding that is wanted.
-                true => ((value.abs() + WHOLE) - WHOLE).copysign(value),
-                false => value,
-            })
-        }
+        (ScalarFunction::Round, ValueRef::Float64(value)) => Value::Float64(round_half_even(value)),
         (function, _) => return Err(ExpressionError::WrongOperands { function }),
     })
 }
 
 fn trunc(value: f64) -> f64 {
-    match value.abs() < WHOLE {
+    match value.abs() < WHOLE_DOUBLES {
         true => (value as i64 as f64).copysign(value),
         false => value,
     }

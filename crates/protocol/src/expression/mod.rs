@@ -26,7 +26,6 @@ use crate::codec::{DEPTH_MAX, wire_enum, wire_struct};
 pub use budget::STEPS_MAX;
 pub use check::{NODES_MAX, Scope, check, check_assignable, check_condition, check_constraints};
 pub use evaluate::{Columns, evaluate, evaluate_for, failed_check, holds};
-pub use functions::function_type;
 pub use placement::{BinaryOperator, Expression, FunctionCall, ScalarFunction, UnaryOperator};
 pub use types::result_type;
 

@@ -178,17 +178,13 @@ pub(crate) fn operand_type(function: ScalarFunction, place: usize) -> Option<Col
     }
 }
 
-/// Returns the places of the operands of which one is the result.
-pub(crate) fn values_of(function: ScalarFunction, count: usize) -> Vec<usize> {
+/// Returns whether an operand is one of those of which one becomes the result. `count` is the
+/// number of all operands.
+pub(crate) fn may_be_result(function: ScalarFunction, place: usize, count: usize) -> bool {
     match function {
-        ScalarFunction::Coalesce | ScalarFunction::Greatest | ScalarFunction::Least => {
-            (0..count).collect()
-        }
-        ScalarFunction::Case => {
-            let is_value = |place: &usize| !place.is_multiple_of(2) || place + 1 == count;
-            (0..count).filter(is_value).collect()
-        }
-        _ => Vec::new(),
+        ScalarFunction::Coalesce | ScalarFunction::Greatest | ScalarFunction::Least => true,
+        ScalarFunction::Case => !place.is_multiple_of(2) || place + 1 == count,
+        _ => false,
     }
 }
 
@@ -278,14 +274,15 @@ impl Scope<'_> {
         if function == ScalarFunction::NullIf {
             return self.bind_null_if(bound, source);
         }
-        let values = values_of(function, bound.len());
-        refuse_mixed_chars(values.iter().map(|place| &bound[*place]), source)?;
-        let types = values.iter().map(|place| bound[*place].context());
-        let common = common_type(function, types).map_err(|it| expression_error(source, it))?;
         let count = bound.len();
+        let is_result = |place: &usize| may_be_result(function, *place, count);
+        let results = || (0..count).filter(is_result).map(|place| &bound[place]);
+        refuse_mixed_chars(results(), source)?;
+        let types = results().map(Bound::context);
+        let common = common_type(function, types).map_err(|it| expression_error(source, it))?;
         let mut operands = Vec::with_capacity(count);
         for (place, operand) in bound.into_iter().enumerate() {
-            operands.push(match values.contains(&place) {
+            operands.push(match is_result(&place) {
                 true => self.of_type(operand, common.unwrap_or(ColumnType::Text), source)?,
                 false => self.bind_operand(function, place, operand, source)?,
             });

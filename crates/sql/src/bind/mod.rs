@@ -18,7 +18,7 @@ use sqlparser::ast::{self, Expr};
 
 use crate::error::{SqlError, sqlstate};
 use crate::spelling::{column_type, name};
-pub(crate) use call::{WrittenCall, common_type, operand_type, values_of, written_call};
+pub(crate) use call::{WrittenCall, common_type, may_be_result, operand_type, written_call};
 pub(crate) use literal::{default_type, stored};
 pub(crate) use operators::{binary_operator, chain};
 
@@ -420,8 +420,8 @@ impl<'a> Scope<'a> {
         Err(SqlError::unsupported(
             format!("the function {name}"),
             format!(
-                "the functions are now, current_date, gen_random_uuid, {} and, as whole items after SELECT, count, min \
-                 and max",
+                "the functions are now, current_date, gen_random_uuid, {} and, as whole items \
+                 after SELECT, count, min and max",
                 call::names()
             ),
         ))

@@ -8,8 +8,7 @@ use sqlparser::ast::{self, Expr};
 
 use super::decimal::{Decimal, Place};
 use super::like::Like;
-use super::literal;
-use super::{Bound, Scope, converted, expression_error};
+use super::{Bound, Scope, converted, expression_error, literal};
 use crate::error::{SqlError, sqlstate};
 
 /// Returns the operands of a chain of one operator, from left to right. Chains can be long, so the

@@ -15,6 +15,24 @@ pub(super) fn value(random: &mut Draw, column_type: &str) -> String {
         (0..count).map(|_| digit(random)).collect()
     };
     let sign = |random: &mut Draw| ["", "-"][random.below(2)];
+    let day = |random: &mut Draw| {
+        format!(
+            "{:04}-{:02}-{:02}",
+            1 + random.below(9999),
+            1 + random.below(12),
+            1 + random.below(28)
+        )
+    };
+    let moment = |random: &mut Draw| {
+        format!(
+            "{} {:02}:{:02}:{:02}.{}",
+            day(random),
+            random.below(24),
+            random.below(60),
+            random.below(60),
+            digits(random, 6)
+        )
+    };
     match column_type {
         "boolean" => ["t", "false", "yes", "0", " on "][random.below(5)].into(),
         "smallint" => {
@@ -63,26 +81,11 @@ pub(super) fn value(random: &mut Draw, column_type: &str) -> String {
             0 => {
                 ["infinity", "-infinity", "0044-03-15 BC", "5874897-12-31"][random.below(4)].into()
             }
-            _ => format!(
-                "{:04}-{:02}-{:02}",
-                1 + random.below(9999),
-                1 + random.below(12),
-                1 + random.below(28)
-            ),
+            _ => day(random),
         },
         "timestamptz" => match random.below(4) {
             0 => ["infinity", "-infinity", "0044-03-15 00:00:00+00 BC"][random.below(3)].into(),
-            _ => format!(
-                "{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{}{}",
-                1 + random.below(9999),
-                1 + random.below(12),
-                1 + random.below(28),
-                random.below(24),
-                random.below(60),
-                random.below(60),
-                digits(random, 6),
-                ["", "Z", "+02", "-05:30"][random.below(4)]
-            ),
+            _ => moment(random) + ["", "Z", "+02", "-05:30"][random.below(4)],
         },
         "bigint" => match random.below(4) {
             0 => {
@@ -140,16 +143,7 @@ pub(super) fn value(random: &mut Draw, column_type: &str) -> String {
                 "4713-01-01 00:00:00 BC",
             ][random.below(4)]
             .into(),
-            _ => format!(
-                "{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{}",
-                1 + random.below(9999),
-                1 + random.below(12),
-                1 + random.below(28),
-                random.below(24),
-                random.below(60),
-                random.below(60),
-                digits(random, 6)
-            ),
+            _ => moment(random),
         },
         _ => format!(
             "{}-{}-{}-{}-{}",
