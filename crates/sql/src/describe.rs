@@ -11,17 +11,15 @@ use protocol::expression::{ScalarFunction, result_type};
 use sqlparser::ast::{self, Expr};
 
 use crate::bind::{
-    Scope, WrittenCall, binary_operator, chain, common_type, default_type, may_be_result,
-    operand_type, written_call,
+    Scope, WrittenCall, aggregate_type, binary_operator, chain, common_type, default_type,
+    may_be_result, operand_type, written_aggregate, written_call,
 };
 use crate::error::{SqlError, sqlstate};
 use crate::plan::{Context, SessionSettings, WithoutStatistics};
 use crate::run::{OutputColumn, show_columns};
 use crate::session_functions::{SessionFunctions, session_call};
 use crate::spelling::column_type;
-use crate::statement::{
-    AggregateFunction, Insert, Select, SelectItem, SetColumn, Statement, TableName,
-};
+use crate::statement::{Insert, Select, SelectItem, SetColumn, Statement, TableName};
 
 /// The most parameters of a statement: as many as a message of PostgreSQL's protocol can have.
 const PARAMETERS_MAX: usize = 65_535;
@@ -140,10 +138,12 @@ impl ParameterTypes<'_> {
         };
         let columns = self.items(&select.items, schema, &scope)?;
         self.condition(select.filter.as_ref(), &scope)?;
-        for key in &select.order {
+        self.condition(select.having.as_ref(), &scope)?;
+        let order = select.order.iter().map(|key| &key.expression);
+        for key in select.group_by.iter().chain(order) {
             // The name of an output is no column, and the planner knows it.
-            if !matches!(key.expression, Expr::Identifier(_)) {
-                self.infer(&key.expression, None, &scope, 0)?;
+            if !matches!(key, Expr::Identifier(_)) {
+                self.infer(key, None, &scope, 0)?;
             }
         }
         for count in [&select.limit, &select.offset].into_iter().flatten() {
@@ -169,19 +169,6 @@ impl ParameterTypes<'_> {
                         column_type: Some(column.column_type),
                     }));
                     continue;
-                }
-                SelectItem::Aggregate {
-                    function,
-                    argument,
-                    name,
-                } => {
-                    let argument = argument.as_ref();
-                    let found = argument.map(|it| self.infer(it, None, scope, 0));
-                    let found = found.transpose()?.flatten();
-                    match function {
-                        AggregateFunction::Count => (name, Some(ColumnType::Int64)),
-                        AggregateFunction::Min | AggregateFunction::Max => (name, found),
-                    }
                 }
                 SelectItem::Expression {
                     expression, name, ..
@@ -280,6 +267,12 @@ impl ParameterTypes<'_> {
         let is = |found: ColumnType| Ok(Some(found));
         if let Some(call) = written_call(expression) {
             return self.call(&call, (expression, wanted), scope, next);
+        }
+        if let Some(aggregate) = written_aggregate(expression)? {
+            let argument = aggregate.argument;
+            let found = argument.map(|it| self.infer(it, None, scope, next));
+            self.condition(aggregate.filter, scope)?;
+            return aggregate_type(aggregate.function, found.transpose()?.flatten()).map(Some);
         }
         match expression {
             Expr::Nested(inner) => self.infer(inner, wanted, scope, next),

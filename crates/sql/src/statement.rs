@@ -334,8 +334,14 @@ pub struct Select {
     pub table: Option<TableName>,
     /// The output expressions.
     pub items: Vec<SelectItem>,
+    /// Whether equal rows of the result are returned once.
+    pub distinct: bool,
     /// The condition on the rows.
     pub filter: Option<Expr>,
+    /// The values by which the rows are grouped: columns, names or numbers of outputs, expressions.
+    pub group_by: Vec<Expr>,
+    /// The condition on the groups.
+    pub having: Option<Expr>,
     /// The order of the rows.
     pub order: Vec<OrderItem>,
     /// The most rows to return.
@@ -347,23 +353,10 @@ pub struct Select {
 }
 
 /// One item after `SELECT`.
-#[allow(
-    clippy::large_enum_variant,
-    reason = "a statement is made once, by a person or a script; boxes would only be in the way"
-)]
 #[derive(Clone, Debug, PartialEq)]
 pub enum SelectItem {
     /// All columns.
     All,
-    /// `count(*)`, or an aggregate of an expression.
-    Aggregate {
-        /// The function.
-        function: AggregateFunction,
-        /// The expression whose values count; none is `*`.
-        argument: Option<Expr>,
-        /// The output's name.
-        name: String,
-    },
     /// An expression with this name.
     Expression {
         /// The expression to compute.
@@ -375,7 +368,7 @@ pub enum SelectItem {
     },
 }
 
-/// A function over all rows that match. It ignores NULLs.
+/// A function over the rows of a group. It ignores NULLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AggregateFunction {
     /// The number of values, or of rows.
@@ -384,23 +377,34 @@ pub enum AggregateFunction {
     Min,
     /// The largest value; NULL if there is none.
     Max,
+    /// The sum of the values; NULL if there is none.
+    Sum,
+    /// The mean of the values; NULL if there is none.
+    Avg,
+    /// Whether all values are true; NULL if there is none.
+    BoolAnd,
+    /// Whether some value is true; NULL if there is none.
+    BoolOr,
 }
 
 impl AggregateFunction {
-    /// All functions.
-    pub const ALL: [AggregateFunction; 3] = [
-        AggregateFunction::Count,
-        AggregateFunction::Min,
-        AggregateFunction::Max,
+    /// All functions, by their names in SQL.
+    pub const NAMES: [(&str, AggregateFunction); 8] = [
+        ("count", AggregateFunction::Count),
+        ("min", AggregateFunction::Min),
+        ("max", AggregateFunction::Max),
+        ("sum", AggregateFunction::Sum),
+        ("avg", AggregateFunction::Avg),
+        ("bool_and", AggregateFunction::BoolAnd),
+        ("every", AggregateFunction::BoolAnd),
+        ("bool_or", AggregateFunction::BoolOr),
     ];
 
     /// Returns the name in SQL.
     pub fn name(self) -> &'static str {
-        match self {
-            AggregateFunction::Count => "count",
-            AggregateFunction::Min => "min",
-            AggregateFunction::Max => "max",
-        }
+        let mut names = AggregateFunction::NAMES.into_iter();
+        let found = names.find(|(_, function)| *function == self);
+        found.expect("each function has a name").0
     }
 }
 

@@ -6,6 +6,7 @@
 //! checker has the last word on types. Functions, subqueries and everything else that needs more
 //! than the row are refused by name.
 
+mod aggregate;
 mod call;
 mod decimal;
 mod like;
@@ -18,6 +19,10 @@ use sqlparser::ast::{self, Expr};
 
 use crate::error::{SqlError, sqlstate};
 use crate::spelling::{column_type, name};
+pub(crate) use aggregate::{
+    BoundAggregate, GroupRow, WalkEnd, aggregate_type, has_aggregate, refuse_aggregates, too_deep,
+    walk, written_aggregate,
+};
 pub(crate) use call::{WrittenCall, common_type, may_be_result, operand_type, written_call};
 pub(crate) use literal::{default_type, stored};
 pub(crate) use operators::{binary_operator, chain};
@@ -36,6 +41,9 @@ pub(crate) struct Scope<'a> {
     pub alias: Option<&'a str>,
     /// Whether `EXCLUDED` stands for a proposed row.
     pub excluded: bool,
+    /// The row of a group from which results are computed; none if they are computed from rows of
+    /// the table.
+    pub groups: Option<&'a GroupRow>,
     /// The values of `$1`, `$2`, …
     pub parameters: &'a [Value],
     /// The value of `now()`, in microseconds since 1970 UTC; none if no statement is running.
@@ -101,6 +109,7 @@ impl<'a> Scope<'a> {
         schema: None,
         alias: None,
         excluded: false,
+        groups: None,
         parameters: &[],
         now_us: None,
     };
@@ -236,6 +245,11 @@ impl<'a> Scope<'a> {
                 format!("an expression is nested deeper than {DEPTH_MAX} levels: simplify it"),
             ));
         }
+        if let Some(groups) = self.groups
+            && let Some(bound) = self.bind_of_group(groups, expression, depth)?
+        {
+            return Ok(bound);
+        }
         if let Some(call) = written_call(expression) {
             return self.bind_call(&call, expression, depth);
         }
@@ -298,6 +312,15 @@ impl<'a> Scope<'a> {
                 ));
             }
         };
+        if self.groups.is_some() {
+            return Err(SqlError::with_state(
+                sqlstate::GROUPING,
+                format!(
+                    "column \"{own}.{column}\" must appear in the GROUP BY clause or be used in an \
+                     aggregate function"
+                ),
+            ));
+        }
         let position = u16::try_from(position).expect("Schema::validate bounds the columns");
         let column_type = schema.columns[usize::from(position)].column_type;
         let bound = if excluded {
@@ -417,11 +440,17 @@ impl<'a> Scope<'a> {
             let now = now.map_err(|_| expression_error(source, ExpressionError::Overflow))?;
             return Ok(Bound::Typed(Expression::Literal(now), Some(to)));
         }
+        if written_aggregate(source)?.is_some() {
+            return Err(SqlError::with_state(
+                sqlstate::GROUPING,
+                format!("aggregate functions are not allowed here: {source}"),
+            ));
+        }
         Err(SqlError::unsupported(
             format!("the function {name}"),
             format!(
-                "the functions are now, current_date, gen_random_uuid, {} and, as whole items \
-                 after SELECT, count, min and max",
+                "the functions are now, current_date, gen_random_uuid, {} and the aggregates \
+                 count, sum, avg, min, max, bool_and and bool_or",
                 call::names()
             ),
         ))
@@ -477,7 +506,11 @@ impl<'a> Scope<'a> {
     }
 
     fn columns(&self) -> &'a [Column] {
-        self.schema.map_or(&[], |schema| &schema.columns)
+        match (self.groups, self.schema) {
+            (Some(groups), _) => &groups.columns,
+            (None, Some(schema)) => &schema.columns,
+            (None, None) => &[],
+        }
     }
 
     fn names(&self) -> Names {

@@ -14,6 +14,7 @@
 
 mod drawn;
 mod drawn_functions;
+mod drawn_groups;
 mod drawn_types;
 
 use std::collections::BTreeMap;
@@ -83,7 +84,7 @@ fn asked(connection: &str, setup: &str, statements: &[String]) -> Vec<String> {
     for statement in statements {
         writeln!(script, "{statement};\n\\echo {MARK} :ERROR").unwrap();
     }
-    script += "DROP TABLE IF EXISTS d, e;\n";
+    script += "DROP TABLE IF EXISTS d, e, g, g_empty;\n";
     let mut psql = Command::new("psql")
         .args([
             "-X",
@@ -126,7 +127,7 @@ fn asked(connection: &str, setup: &str, statements: &[String]) -> Vec<String> {
 #[test]
 fn answers_equal_those_of_postgresql() {
     let statements = drawn::statements();
-    let setup = [drawn::SETUP, drawn_types::SETUP].concat();
+    let setup = [drawn::SETUP, drawn_types::SETUP, drawn_groups::SETUP].concat();
     let mut session = Model::session(&format!("{setup} SET scan = on;"));
     let ours: Vec<String> = statements
         .iter()

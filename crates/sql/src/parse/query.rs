@@ -1,12 +1,12 @@
 //! Parses `SELECT` from one table.
 
-use sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments};
+use sqlparser::ast::{self, Expr};
 
 use super::{object_name, template};
-use crate::bind::written_call;
+use crate::bind::{has_aggregate, written_call};
 use crate::error::{SqlError, sqlstate};
 use crate::spelling::name;
-use crate::statement::{AggregateFunction, OrderItem, Select, SelectItem, TableName};
+use crate::statement::{OrderItem, Select, SelectItem, TableName};
 
 /// Returns a query of one table, or of constants alone.
 pub(super) fn select(mut query: ast::Query, scan: bool) -> Result<Select, SqlError> {
@@ -24,6 +24,18 @@ pub(super) fn select(mut query: ast::Query, scan: bool) -> Result<Select, SqlErr
     let items: Vec<SelectItem> = items.into_iter().map(item).collect::<Result<_, _>>()?;
     let from = std::mem::take(&mut select.from);
     let filter = select.selection.take();
+    let distinct = match select.distinct.take() {
+        None | Some(ast::Distinct::All) => false,
+        Some(ast::Distinct::Distinct) => true,
+        Some(ast::Distinct::On(_)) => {
+            return Err(SqlError::unsupported(
+                "DISTINCT ON",
+                "write GROUP BY and min() or max()",
+            ));
+        }
+    };
+    let group_by = groups(&mut select.group_by)?;
+    let having = select.having.take();
     // The one hint there is was read from the tokens; others mean nothing, as in PostgreSQL.
     select.optimizer_hints.clear();
     let ast::Statement::Query(blank) = template("SELECT 1") else {
@@ -44,13 +56,6 @@ pub(super) fn select(mut query: ast::Query, scan: bool) -> Result<Select, SqlErr
         [table] => Some(table_name(table)?),
         _ => return Err(joins()),
     };
-    let is_aggregate = |it: &SelectItem| matches!(it, SelectItem::Aggregate { .. });
-    if items.iter().any(is_aggregate) && !items.iter().all(is_aggregate) {
-        return Err(SqlError::unsupported(
-            "an aggregate beside other items",
-            "select aggregates in one statement, and columns in another",
-        ));
-    }
     if items.is_empty() {
         return Err(SqlError::statement(
             "SELECT returns nothing: name columns, * or aggregates",
@@ -59,7 +64,10 @@ pub(super) fn select(mut query: ast::Query, scan: bool) -> Result<Select, SqlErr
     Ok(Select {
         table,
         items,
+        distinct,
         filter,
+        group_by,
+        having,
         order,
         limit,
         offset,
@@ -132,24 +140,7 @@ fn refuse_query_clauses(query: &ast::Query) -> Result<(), SqlError> {
 }
 
 fn refuse_select_clauses(select: &ast::Select) -> Result<(), SqlError> {
-    let groups = match &select.group_by {
-        ast::GroupByExpr::Expressions(expressions, modifiers) => {
-            !expressions.is_empty() || !modifiers.is_empty()
-        }
-        ast::GroupByExpr::All(_) => true,
-    };
     let refused = [
-        (groups, "GROUP BY", "export the rows and group them there"),
-        (
-            select.having.is_some(),
-            "HAVING",
-            "export the rows and group them there",
-        ),
-        (
-            select.distinct.is_some(),
-            "DISTINCT",
-            "select the primary key as well: its rows are distinct",
-        ),
         (
             select.into.is_some(),
             "SELECT INTO",
@@ -176,7 +167,11 @@ pub(super) fn returning(items: Option<Vec<ast::SelectItem>>) -> Result<Vec<Selec
     let items = items.unwrap_or_default().into_iter().map(item);
     let items: Vec<SelectItem> = items.collect::<Result<_, _>>()?;
     let mut kinds = items.iter();
-    if kinds.any(|it| matches!(it, SelectItem::Aggregate { .. })) {
+    let is_aggregate = |it: &SelectItem| match it {
+        SelectItem::All => false,
+        SelectItem::Expression { expression, .. } => has_aggregate(expression),
+    };
+    if kinds.any(is_aggregate) {
         return Err(SqlError::with_state(
             sqlstate::GROUPING,
             "aggregate functions are not allowed in RETURNING: SELECT them afterwards",
@@ -201,13 +196,6 @@ fn item(item: ast::SelectItem) -> Result<SelectItem, SqlError> {
         ) if options == plain => Ok(SelectItem::All),
         ast::SelectItem::UnnamedExpr(expression) => {
             let output = output_name(&expression);
-            if let Some((function, argument)) = aggregate(&expression)? {
-                return Ok(SelectItem::Aggregate {
-                    function,
-                    argument,
-                    name: output,
-                });
-            }
             Ok(SelectItem::Expression {
                 expression,
                 name: output,
@@ -216,13 +204,6 @@ fn item(item: ast::SelectItem) -> Result<SelectItem, SqlError> {
         }
         ast::SelectItem::ExprWithAlias { expr, alias } => {
             let name = name(&alias);
-            if let Some((function, argument)) = aggregate(&expr)? {
-                return Ok(SelectItem::Aggregate {
-                    function,
-                    argument,
-                    name,
-                });
-            }
             Ok(SelectItem::Expression {
                 expression: expr,
                 name,
@@ -261,53 +242,29 @@ fn output_name(expression: &Expr) -> String {
     }
 }
 
-/// Returns the function and the argument of an aggregate; none if the expression is none. The
-/// argument of `count(*)` is none. Other aggregates are refused here, by name.
-fn aggregate(expression: &Expr) -> Result<Option<(AggregateFunction, Option<Expr>)>, SqlError> {
-    let Expr::Function(function) = expression else {
-        return Ok(None);
+/// Takes the expressions of a GROUP BY.
+fn groups(group_by: &mut ast::GroupByExpr) -> Result<Vec<Expr>, SqlError> {
+    let refused = |what: &str| {
+        SqlError::unsupported(
+            what,
+            "name the columns after GROUP BY, in one SELECT per grouping",
+        )
     };
-    let name = function.name.to_string().to_lowercase();
-    let refused = ["avg", "sum", "array_agg", "string_agg"];
-    let mut known = AggregateFunction::ALL.into_iter();
-    let known = known.find(|it| it.name() == name);
-    let unsupported = |remedy| Err(SqlError::unsupported(format!("{expression}"), remedy));
-    let Some(known) = known else {
-        return match refused.contains(&name.as_str()) {
-            true => unsupported("the aggregates are count, min and max"),
-            false => Ok(None),
-        };
-    };
-    let ast::Function {
-        args: FunctionArguments::List(list),
-        filter: None,
-        over: None,
-        null_treatment: None,
-        parameters: FunctionArguments::None,
-        uses_odbc_syntax: false,
-        ..
-    } = function
-    else {
-        return unsupported("write FILTER as a WHERE, and no OVER");
-    };
-    // The smallest and the largest value are the same with and without duplicates.
-    let is_distinct = list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct);
-    if known == AggregateFunction::Count && is_distinct {
-        return unsupported("export the rows and count the distinct values there");
-    }
-    match &list.args[..] {
-        _ if !list.clauses.is_empty() || !function.within_group.is_empty() => {
-            unsupported("write ORDER BY after the WHERE")
+    match group_by {
+        ast::GroupByExpr::Expressions(expressions, modifiers) if modifiers.is_empty() => {
+            let expressions = std::mem::take(expressions);
+            match expressions.iter().find(|it| {
+                matches!(
+                    it,
+                    Expr::GroupingSets(_) | Expr::Cube(_) | Expr::Rollup(_) | Expr::Tuple(_)
+                )
+            }) {
+                Some(set) => Err(refused(&format!("GROUP BY {set}"))),
+                None => Ok(expressions),
+            }
         }
-        [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]
-            if known == AggregateFunction::Count && list.duplicate_treatment.is_none() =>
-        {
-            Ok(Some((known, None)))
-        }
-        [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] => {
-            Ok(Some((known, Some(argument.clone()))))
-        }
-        _ => unsupported("name one column or expression"),
+        ast::GroupByExpr::Expressions(..) => Err(refused("GROUP BY … WITH")),
+        ast::GroupByExpr::All(_) => Err(refused("GROUP BY ALL")),
     }
 }
 

@@ -407,8 +407,8 @@ fn unsupported_syntax_is_refused_by_name() {
     for (text, part) in [
         ("SELECT * FROM a JOIN b ON a.id = b.id", "a join of tables"),
         ("SELECT * FROM a, b", "a join of tables"),
-        ("SELECT origin FROM t GROUP BY origin", "GROUP BY"),
-        ("SELECT DISTINCT origin FROM t", "DISTINCT"),
+        ("SELECT a FROM t GROUP BY CUBE (a)", "GROUP BY CUBE"),
+        ("SELECT DISTINCT ON (a) a FROM t", "DISTINCT ON"),
         ("SELECT * FROM (SELECT 1) AS x", "as a table"),
         ("SELECT 1 UNION SELECT 2", "UNION"),
         ("WITH x AS (SELECT 1) SELECT * FROM x", "WITH"),
@@ -543,21 +543,8 @@ fn long_chains_are_refused_before_they_are_walked() {
 }
 
 #[test]
-fn unsupported_aggregates_and_indexes_are_refused_by_name() {
+fn unsupported_indexes_are_refused_by_name() {
     for (text, part) in [
-        ("SELECT sum(id) FROM t", "sum(id)"),
-        ("SELECT count(DISTINCT id) FROM t", "count(DISTINCT id)"),
-        ("SELECT max(*) FROM t", "max(*)"),
-        ("SELECT max() FROM t", "max()"),
-        ("SELECT min(id, a) FROM t", "min(id, a)"),
-        (
-            "SELECT min(id) FILTER (WHERE a > 1) FROM t",
-            "FILTER as a WHERE",
-        ),
-        ("SELECT max(id) OVER () FROM t", "no OVER"),
-        ("SELECT count(*), id FROM t", "an aggregate beside"),
-        ("SELECT 1, max(id) FROM t", "an aggregate beside"),
-        ("SELECT *, max(id) FROM t", "an aggregate beside"),
         (
             "CREATE INDEX x ON t USING replex (a DESC)",
             "DESC or NULLS FIRST in a primary key, a copy",

@@ -1,110 +1,106 @@
-//! Plans aggregates: `count`, `min` and `max` of all rows that match.
+//! Plans the reads of aggregates.
 //!
-//! | aggregate | read |
+//! | aggregate of all rows that match | read |
 //! |---|---|
 //! | `count(*)` | the partitions count the rows |
 //! | `count(x)` | the same, of rows in which `x` is not NULL |
 //! | `min(column)`, `max(column)`, in the order of an index | one row from the end of each range |
-//! | any other `min` and `max` | all rows that match, for all aggregates of the statement |
+//! | any other, and one with `DISTINCT` | all rows that match, for the whole statement |
+//!
+//! The condition after `FILTER` is one more condition of the aggregate's own read. A statement that
+//! groups its rows reads all rows that match.
 //!
 //! An end of a range is read like `SELECT column … WHERE column IS NOT NULL ORDER BY column LIMIT
 //! 1`. So an index serves `min` and `max` exactly if it serves such a statement.
 
-use placement::{ColumnType, Schema, Value};
+use placement::{Schema, Value};
 use protocol::configuration::PlacedTable;
 use protocol::expression::{Expression, UnaryOperator};
 
 use super::access::{Estimates, OrderColumn, ReadRequirements};
 use super::reading::{Scan, projection, read, renumber};
-use super::{AggregateOutput, AggregatePart, AggregatePlan, AggregateRead, Context};
-use crate::bind::Scope;
-use crate::error::SqlError;
-use crate::statement::{AggregateFunction, SelectItem};
+use super::{AggregateCall, AggregatePart, AggregatePlan, AggregateRead, Context};
+use crate::bind::BoundAggregate;
+use crate::statement::AggregateFunction;
 
-/// Returns the aggregates of a statement, over the columns of its table. They have no read yet.
-pub(super) fn bind(
-    items: &[SelectItem],
-    scope: &Scope<'_>,
-) -> Result<Vec<AggregateOutput>, SqlError> {
-    let outputs = items.iter().map(|item| {
-        let SelectItem::Aggregate {
-            function,
-            argument,
-            name,
-        } = item
-        else {
-            unreachable!("all items are aggregates, or none is");
-        };
-        let bound = argument.as_ref().map(|it| scope.output(it)).transpose()?;
-        let (argument, found) = match bound {
-            Some((argument, found)) => (Some(argument), found),
-            None => (None, None),
-        };
-        Ok(AggregateOutput {
-            name: name.clone(),
-            column_type: match function {
-                AggregateFunction::Count => Some(ColumnType::Int64),
-                AggregateFunction::Min | AggregateFunction::Max => found,
-            },
-            function: *function,
-            argument,
-            read: 0,
-        })
-    });
-    outputs.collect()
+/// Returns an aggregate of a plan. It has no read yet.
+pub(super) fn call(bound: BoundAggregate) -> AggregateCall {
+    AggregateCall {
+        function: bound.function,
+        argument: bound.argument,
+        argument_type: bound.argument_type,
+        distinct: bound.distinct,
+        filter: Expression::all(bound.filter),
+        read: 0,
+    }
 }
 
-/// Adds the reads of a table to its aggregates.
-pub(super) fn plan(
+/// Adds the reads of a table to a plan.
+pub(super) fn add_reads(
+    plan: &mut AggregatePlan,
     table: &PlacedTable,
     conjuncts: Vec<Expression>,
-    mut outputs: Vec<AggregateOutput>,
     (scan, context): (Scan, &Context<'_>),
-) -> AggregatePlan {
+) {
     let mut reads: Vec<AggregateRead> = Vec::new();
-    let mut is_served = true;
-    for output in &mut outputs {
-        let Some(found) = of_one(table, &conjuncts, output, (scan, context)) else {
+    let mut is_served = !plan.has_keys && !plan.aggregates.is_empty();
+    for call in &mut plan.aggregates {
+        let found = match is_served {
+            true => of_one(table, &conjuncts, call, (scan, context)),
+            false => None,
+        };
+        let Some(found) = found else {
             is_served = false;
             break;
         };
         let known = reads.iter().position(|it| *it == found);
-        output.read = known.unwrap_or_else(|| {
+        call.read = known.unwrap_or_else(|| {
             reads.push(found);
             reads.len() - 1
         });
     }
     if !is_served {
-        reads = vec![of_all(table, conjuncts, &outputs, (scan, context))];
-        outputs.iter_mut().for_each(|output| output.read = 0);
+        reads = vec![of_all(table, conjuncts, plan, (scan, context))];
+        plan.aggregates.iter_mut().for_each(|call| call.read = 0);
     }
-    for output in &mut outputs {
-        let AggregateRead { read, part } = &reads[output.read];
+    for call in &mut plan.aggregates {
+        let AggregateRead { read, part } = &reads[call.read];
+        if *part != AggregatePart::All {
+            // The read has the condition.
+            call.filter = None;
+        }
         if *part == AggregatePart::Count {
-            output.argument = None;
-        } else if let (Some(projection), Some(argument)) = (&read.projection, &mut output.argument)
-        {
-            renumber(argument, projection);
+            call.argument = None;
+        } else if let Some(projection) = &read.projection {
+            let parts = [&mut call.argument, &mut call.filter];
+            for expression in parts.into_iter().flatten() {
+                renumber(expression, projection);
+            }
         }
     }
-    AggregatePlan {
-        reads,
-        outputs,
-        is_returned: true,
+    if let Some(projection) = &reads[0].read.projection {
+        for key in &mut plan.keys {
+            renumber(key, projection);
+        }
     }
+    plan.reads = reads;
 }
 
 /// Returns the read of one aggregate alone. Returns none if it needs all rows.
 fn of_one(
     table: &PlacedTable,
     conjuncts: &[Expression],
-    output: &AggregateOutput,
+    call: &AggregateCall,
     (scan, context): (Scan, &Context<'_>),
 ) -> Option<AggregateRead> {
-    let argument = output.argument.as_ref();
+    if call.distinct {
+        return None;
+    }
+    let argument = call.argument.as_ref();
     let not_null = argument.and_then(|it| is_not_null(&table.schema, it));
-    let conjuncts: Vec<Expression> = conjuncts.iter().cloned().chain(not_null).collect();
-    let (column, descending) = match (output.function, argument) {
+    let conjuncts = conjuncts.iter().chain(&call.filter).cloned();
+    let conjuncts: Vec<Expression> = conjuncts.chain(not_null).collect();
+    let (column, descending) = match (call.function, argument) {
         (AggregateFunction::Count, _) => {
             let request = ReadRequirements {
                 order: None,
@@ -122,7 +118,7 @@ fn of_one(
         }
         (AggregateFunction::Min, Some(Expression::Column(column))) => (*column, false),
         (AggregateFunction::Max, Some(Expression::Column(column))) => (*column, true),
-        (AggregateFunction::Min | AggregateFunction::Max, _) => return None,
+        _ => return None,
     };
     let order = [OrderColumn {
         column: usize::from(column),
@@ -146,15 +142,16 @@ fn of_one(
     })
 }
 
-/// Returns the read of all rows, for all aggregates of a statement.
+/// Returns the read of all rows, for the keys and all aggregates of a plan.
 fn of_all(
     table: &PlacedTable,
     conjuncts: Vec<Expression>,
-    outputs: &[AggregateOutput],
+    plan: &AggregatePlan,
     (scan, context): (Scan, &Context<'_>),
 ) -> AggregateRead {
-    let arguments = outputs.iter().filter_map(|it| it.argument.as_ref());
-    let columns = projection(&table.schema, arguments);
+    let calls = plan.aggregates.iter();
+    let needed = calls.flat_map(|call| call.argument.iter().chain(&call.filter));
+    let columns = projection(&table.schema, needed.chain(&plan.keys));
     let request = ReadRequirements {
         order: None,
         rows: None,

@@ -11,8 +11,8 @@ use sqlparser::ast::Expr;
 
 use super::access::{AccessChoice, AccessKind, Estimates, ReadRequirements};
 use super::insert::bind_assignments;
+use super::outputs::output_items;
 use super::reading::{Scan, choose, rest};
-use super::select::output_items;
 use super::{ChangeKind, ChangePlan, ChangeTarget, Context, ReadPlan, has_dense};
 use crate::error::SqlError;
 use crate::statement::{Delete, SelectItem, TableName, Update};

@@ -14,6 +14,7 @@ use protocol::identity::{CoreId, PartitionId};
 use protocol::operation::Action;
 
 use super::access::{Access, AccessKind, ValueRange};
+use super::group::RowLimits;
 use super::{
     AggregatePart, AggregatePlan, AggregateRead, ChangeKind, ChangePlan, ChangeTarget, Context,
     InsertPlan, ReadPlan, SelectPlan, StatementPlan, UnaskedScan, cost, text,
@@ -21,6 +22,9 @@ use super::{
 
 /// The most keys, or partitions of one core, that are listed one by one.
 const LISTED_MAX: usize = 12;
+
+/// The line for a statement without a table.
+const CONSTANTS: &str = "one row computed from constants; no server is asked";
 
 /// Returns the lines of `EXPLAIN` for a plan.
 pub(super) fn lines(plan: &StatementPlan, context: &Context<'_>) -> Vec<String> {
@@ -36,7 +40,7 @@ pub(super) fn lines(plan: &StatementPlan, context: &Context<'_>) -> Vec<String> 
 
 fn select(select: &SelectPlan, context: &Context<'_>) -> Vec<String> {
     let Some(read) = &select.read else {
-        return vec!["one row computed from constants; no server is asked".to_string()];
+        return vec![CONSTANTS.to_string()];
     };
     let mut lines = self::read(read, context);
     let table = table(context.configuration, read);
@@ -49,13 +53,7 @@ fn select(select: &SelectPlan, context: &Context<'_>) -> Vec<String> {
         };
         lines.push(format!("  order: {how}"));
     }
-    if let Some(limit) = select.limit {
-        let offset = match select.offset {
-            0 => String::new(),
-            offset => format!(", after leaving out {offset}"),
-        };
-        lines.push(format!("  limit: {limit}{offset}"));
-    }
+    lines.extend(limit((select.limit, select.offset)));
     lines.push(survived(context.configuration, table));
     lines
 }
@@ -71,14 +69,20 @@ fn output(table: &PlacedTable, read: &ReadPlan) -> String {
 }
 
 fn aggregate(plan: &AggregatePlan, context: &Context<'_>) -> Vec<String> {
+    let Some(first) = plan.reads.first() else {
+        return vec![CONSTANTS.to_string()];
+    };
     let mut lines = Vec::new();
-    let table = table(context.configuration, &plan.reads[0].read);
+    let table = table(context.configuration, &first.read);
     for (number, AggregateRead { read, part }) in plan.reads.iter().enumerate() {
         lines.extend(self::read(read, context));
         let columns = output(table, read);
-        let outputs = plan.outputs.iter().filter(|it| it.read == number);
-        let names: Vec<&str> = outputs.map(|it| it.function.name()).collect();
-        let names = names.join(", ");
+        let calls = plan.aggregates.iter().filter(|it| it.read == number);
+        let names: Vec<&str> = calls.map(|it| it.function.name()).collect();
+        let names = match names[..] {
+            [] => "the groups".to_string(),
+            _ => names.join(", "),
+        };
         lines.push(match part {
             AggregatePart::Count => "  output: only the number of rows".to_string(),
             AggregatePart::First if read.descending => {
@@ -92,8 +96,25 @@ fn aggregate(plan: &AggregatePlan, context: &Context<'_>) -> Vec<String> {
             }
         });
     }
+    if plan.has_keys {
+        let keys = plan.names[..plan.keys.len()].join(", ");
+        lines.push(format!("  groups: by {keys}, made by the client"));
+    }
+    if !plan.order.is_empty() {
+        lines.push("  order: is made by the client from all groups".to_string());
+    }
+    lines.extend(limit((plan.limit, plan.offset)));
     lines.push(survived(context.configuration, table));
     lines
+}
+
+/// Returns the line about the limits of a result.
+fn limit((limit, offset): RowLimits) -> Option<String> {
+    let offset = match offset {
+        0 => String::new(),
+        offset => format!(", after leaving out {offset}"),
+    };
+    limit.map(|limit| format!("  limit: {limit}{offset}"))
 }
 
 fn insert(insert: &InsertPlan, configuration: &Configuration) -> Vec<String> {

@@ -13,7 +13,7 @@ use protocol::expression::{Assignment, Expression};
 use protocol::operation::{Action, Mutation};
 use sqlparser::ast::Expr;
 
-use super::select::output_items;
+use super::outputs::output_items;
 use super::{Context, InsertPlan, SkippedDuplicates, has_dense};
 use crate::bind::Scope;
 use crate::error::{SqlError, StatementProgress, sqlstate};

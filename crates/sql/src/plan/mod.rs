@@ -13,8 +13,10 @@ mod cost;
 mod defaults;
 mod explain;
 mod facts;
+mod group;
 mod hyperspace;
 mod insert;
+mod outputs;
 mod reading;
 mod reference;
 mod select;
@@ -156,7 +158,7 @@ pub enum StatementPlan {
     Insert(InsertPlan),
     /// Reads rows.
     Select(Box<SelectPlan>),
-    /// Computes aggregates of rows.
+    /// Computes results from groups of rows.
     Aggregate(AggregatePlan),
     /// Changes or removes rows.
     Change(ChangePlan),
@@ -219,15 +221,34 @@ pub struct SelectPlan {
     pub offset: u64,
 }
 
-/// A `SELECT` of aggregates. It returns one row, from reads of one state.
+/// A `SELECT` whose results are computed from groups of rows. All of its reads show one state.
+///
+/// A group's row has the values of the keys, then those of the aggregates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AggregatePlan {
-    /// The reads, all of one table.
+    /// The reads, all of one table; empty computes from one row without columns.
     pub reads: Vec<AggregateRead>,
-    /// The columns of the row.
-    pub outputs: Vec<AggregateOutput>,
-    /// Whether `LIMIT` and `OFFSET` leave the row in the result.
-    pub is_returned: bool,
+    /// Whether there is one group for each list of keys. Otherwise all rows are one group, which
+    /// is there without rows, too.
+    pub has_keys: bool,
+    /// The names of the columns of a group's row, for people.
+    pub names: Vec<String>,
+    /// The keys, over the columns that the only read returns.
+    pub keys: Vec<Expression>,
+    /// The aggregates of each group.
+    pub aggregates: Vec<AggregateCall>,
+    /// The condition of the groups, over a group's row.
+    pub having: Option<Expression>,
+    /// The output expressions, over a group's row.
+    pub items: Vec<OutputItem>,
+    /// Whether equal rows of the result are returned once.
+    pub distinct: bool,
+    /// The order of rows, over a group's row; empty is any order.
+    pub order: Vec<SortKey>,
+    /// The most rows to return.
+    pub limit: Option<u64>,
+    /// The number of rows to skip first.
+    pub offset: u64,
 }
 
 /// A read for aggregates.
@@ -250,17 +271,19 @@ pub enum AggregatePart {
     All,
 }
 
-/// One column of the row of aggregates.
+/// One aggregate of each group.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AggregateOutput {
-    /// The column's name.
-    pub name: String,
-    /// The column's type; none if its value is always NULL.
-    pub column_type: Option<ColumnType>,
+pub struct AggregateCall {
     /// The function.
     pub function: AggregateFunction,
     /// Its argument, over the columns that its read returns; none counts rows.
     pub argument: Option<Expression>,
+    /// The type of the argument; none if its values are always NULL.
+    pub argument_type: Option<ColumnType>,
+    /// Whether each value counts once.
+    pub distinct: bool,
+    /// The condition of the rows that count, over the columns that its read returns.
+    pub filter: Option<Expression>,
     /// The position of its read.
     pub read: usize,
 }
@@ -616,6 +639,7 @@ impl<'a> Context<'a> {
             schema: Some(schema),
             alias: name.alias.as_deref(),
             excluded: false,
+            groups: None,
             parameters: self.parameters,
             now_us: Some(self.now_us),
         }

@@ -1,31 +1,44 @@
-//! Runs aggregates: combines what the partitions counted, and the rows that they returned.
+//! Runs statements whose results are computed from groups of rows: combines what the partitions
+//! counted, and the rows that they returned.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use placement::Value;
-use protocol::expression::evaluate;
+use protocol::expression::{Expression, evaluate};
 
-use super::read::{StatementRead, give_out, only};
+use super::accumulate::{AggregateState, result};
+use super::read::{HeldRows, ROWS_HELD_MAX, StatementRead, give_out, only, output};
 use super::{Attempt, LOOKUPS_AT_A_TIME, OutputColumn, ReadContext, ResultRows, gather};
-use crate::error::SqlError;
-use crate::plan::{AggregateOutput, AggregatePart, AggregatePlan, AggregateRead};
-use crate::statement::AggregateFunction;
+use crate::error::{SqlError, sqlstate};
+use crate::plan::{AggregateCall, AggregatePart, AggregatePlan, AggregateRead};
 use crate::store::Store;
 
 impl<S: Store> ReadContext<'_, S> {
-    /// Returns the row of a `SELECT` of aggregates. All of its reads show one state (R35).
+    /// Returns the rows of a `SELECT` of groups. All of its reads show one state (R35).
     pub async fn aggregate(&self, plan: AggregatePlan) -> Result<ResultRows, Attempt> {
-        let columns = plan.outputs.iter().map(|output| OutputColumn {
-            name: output.name.clone(),
-            column_type: output.column_type,
+        let columns = plan.items.iter().map(|item| OutputColumn {
+            name: item.name.clone(),
+            column_type: item.column_type,
         });
         let columns = columns.collect();
-        if !plan.is_returned {
-            let rows = Vec::new();
-            return Ok(ResultRows { columns, rows });
-        }
-        let table = self.table(&plan.reads[0].read);
+        let rows = match plan.limit {
+            Some(0) => Vec::new(),
+            _ => results(&plan, self.folds(&plan).await?)?,
+        };
+        Ok(ResultRows { columns, rows })
+    }
+
+    /// Returns the groups of each read.
+    async fn folds<'p>(&self, plan: &'p AggregatePlan) -> Result<Vec<GroupFold<'p>>, Attempt> {
+        let Some(first) = plan.reads.first() else {
+            let mut fold = GroupFold::new(plan, 0);
+            let added = fold.add_row(&Vec::new())?;
+            debug_assert!(added.is_continue(), "a fold takes all rows");
+            return Ok(vec![fold]);
+        };
+        let table = self.table(&first.read);
         let (mut bounds, mut plans, mut counts) = (Vec::new(), Vec::new(), Vec::new());
         for AggregateRead { read, part } in &plan.reads {
             bounds.push(self.bound(read).await?);
@@ -35,9 +48,8 @@ impl<S: Store> ReadContext<'_, S> {
             counts.push(of_read.len());
             plans.extend(of_read);
         }
-        let mut folds: Vec<AggregateFold<'_>> = (0..plan.reads.len())
-            .map(|read| AggregateFold::new(&plan, read))
-            .collect();
+        let numbers = 0..plan.reads.len();
+        let mut folds: Vec<GroupFold<'_>> = numbers.map(|it| GroupFold::new(plan, it)).collect();
         let (plans, _snapshot) = match self.begin(table, plans).await? {
             StatementRead::Moment(moment) => {
                 let mut gathers = moment.into_iter();
@@ -47,7 +59,7 @@ impl<S: Store> ReadContext<'_, S> {
                         fold.add_count(gather.count());
                     }
                 }
-                return Ok(row_of(columns, &plan, &folds));
+                return Ok(folds);
             }
             StatementRead::Pages(plans, snapshot) => (plans, snapshot),
         };
@@ -73,122 +85,199 @@ impl<S: Store> ReadContext<'_, S> {
                 .buffer_unordered(LOOKUPS_AT_A_TIME)
                 .try_collect()
                 .await?;
-            parts.into_iter().for_each(|part| fold.add(part));
+            for part in parts {
+                fold.add(part)?;
+            }
         }
-        Ok(row_of(columns, &plan, &folds))
+        Ok(folds)
     }
 }
 
-/// The aggregates of one read, over the rows so far.
+/// The groups of one read, over the rows so far.
 #[derive(Clone)]
-struct AggregateFold<'p> {
+struct GroupFold<'p> {
     part: AggregatePart,
-    outputs: Vec<&'p AggregateOutput>,
-    /// One value per output.
-    values: Vec<AggregateValue>,
+    keys: &'p [Expression],
+    /// The names of the keys, for errors.
+    names: &'p [String],
+    /// The aggregates of the read.
+    calls: Vec<&'p AggregateCall>,
+    /// For each list of keys, one state per aggregate.
+    groups: BTreeMap<Vec<Value>, Vec<AggregateState>>,
+    /// The number of values that are held: of keys, and of aggregates that count each value once.
+    held: usize,
 }
 
-/// An aggregate of the rows so far.
-#[derive(Clone, Debug, PartialEq)]
-enum AggregateValue {
-    Count(u64),
-    /// The smallest or largest value; NULL if there is none yet.
-    Extreme(Value),
-}
-
-impl<'p> AggregateFold<'p> {
-    /// Returns the aggregates of no rows.
-    fn new(plan: &'p AggregatePlan, read: usize) -> AggregateFold<'p> {
-        let outputs = plan.outputs.iter().filter(|it| it.read == read);
-        let outputs: Vec<&AggregateOutput> = outputs.collect();
-        let values = outputs.iter().map(|output| match output.function {
-            AggregateFunction::Count => AggregateValue::Count(0),
-            AggregateFunction::Min | AggregateFunction::Max => AggregateValue::Extreme(Value::Null),
-        });
-        AggregateFold {
-            part: plan.reads[read].part,
-            values: values.collect(),
-            outputs,
+impl<'p> GroupFold<'p> {
+    /// Returns the groups of no rows.
+    fn new(plan: &'p AggregatePlan, read: usize) -> GroupFold<'p> {
+        let calls = plan.aggregates.iter().filter(|it| it.read == read);
+        let calls: Vec<&AggregateCall> = calls.collect();
+        let mut groups = BTreeMap::new();
+        if !plan.has_keys {
+            let states = calls.iter().map(|call| AggregateState::of_none(call));
+            groups.insert(Vec::new(), states.collect());
+        }
+        let read = plan.reads.get(read);
+        GroupFold {
+            part: read.map_or(AggregatePart::All, |read| read.part),
+            keys: &plan.keys,
+            names: &plan.names,
+            calls,
+            groups,
+            held: 0,
         }
     }
 
     /// Adds a row that the read returned.
     fn add_row(&mut self, row: &Vec<Value>) -> Result<ControlFlow<()>, Attempt> {
-        for (output, value) in self.outputs.iter().zip(&mut self.values) {
-            let found = match &output.argument {
-                None => AggregateValue::Count(1),
-                Some(argument) => {
-                    let found = evaluate(argument, row, None);
-                    let found = found.map_err(|error| SqlError::Expression {
-                        text: output.name.clone(),
-                        error,
-                    })?;
-                    match output.function {
-                        AggregateFunction::Count => {
-                            AggregateValue::Count(u64::from(!found.is_null()))
-                        }
-                        _ => AggregateValue::Extreme(found),
-                    }
-                }
-            };
-            value.combine(output.function, found);
+        let keys = self.keys.iter().zip(self.names);
+        let keys = keys.map(|(key, name)| value_of(key, row, name));
+        let keys: Vec<Value> = keys.collect::<Result<_, SqlError>>()?;
+        let states = match self.groups.get_mut(&keys) {
+            Some(states) => states,
+            None => {
+                self.held += 1;
+                let states = self.calls.iter().map(|call| AggregateState::of_none(call));
+                self.groups.entry(keys).or_insert(states.collect())
+            }
+        };
+        for (call, state) in self.calls.iter().zip(states) {
+            let name = call.function.name();
+            if let Some(filter) = &call.filter
+                && value_of(filter, row, name)? != Value::Bool(true)
+            {
+                continue;
+            }
+            let value = call.argument.as_ref();
+            let value = value.map(|argument| value_of(argument, row, name));
+            self.held += state.add(call, value.transpose()?)?;
         }
+        self.check_held()?;
         Ok(ControlFlow::Continue(()))
     }
 
     /// Adds the number of rows that the read counted, if partitions count them.
     fn add_count(&mut self, count: u64) {
         if self.part == AggregatePart::Count {
-            for (output, value) in self.outputs.iter().zip(&mut self.values) {
-                value.combine(output.function, AggregateValue::Count(count));
+            for states in self.groups.values_mut() {
+                states.iter_mut().for_each(|state| state.add_count(count));
             }
         }
     }
 
-    /// Adds the aggregates of other rows.
-    fn add(&mut self, other: AggregateFold<'_>) {
-        let values = self.values.iter_mut().zip(other.values);
-        for (output, (value, other)) in self.outputs.iter().zip(values) {
-            value.combine(output.function, other);
-        }
-    }
-}
-
-impl AggregateValue {
-    /// Adds a value of the same aggregate over other rows.
-    fn combine(&mut self, function: AggregateFunction, other: AggregateValue) {
-        match (self, other) {
-            (AggregateValue::Count(count), AggregateValue::Count(more)) => {
-                *count = count.saturating_add(more);
-            }
-            (AggregateValue::Extreme(value), AggregateValue::Extreme(other)) => {
-                let is_better = match function {
-                    AggregateFunction::Max => other > *value,
-                    _ => other < *value,
-                };
-                if !other.is_null() && (value.is_null() || is_better) {
-                    *value = other;
+    /// Adds the groups of other rows.
+    fn add(&mut self, other: GroupFold<'_>) -> Result<(), Attempt> {
+        for (keys, others) in other.groups {
+            match self.groups.get_mut(&keys) {
+                Some(states) => {
+                    for ((call, state), other) in self.calls.iter().zip(states).zip(others) {
+                        self.held += state.merge(call, other)?;
+                    }
+                }
+                None => {
+                    self.held += 1 + others.iter().map(AggregateState::held).sum::<usize>();
+                    self.groups.insert(keys, others);
                 }
             }
-            (value, other) => unreachable!("{value:?} and {other:?} are of one aggregate"),
+            self.check_held()?;
+        }
+        Ok(())
+    }
+
+    fn check_held(&self) -> Result<(), SqlError> {
+        match self.held <= ROWS_HELD_MAX {
+            true => Ok(()),
+            false => Err(SqlError::with_state(
+                sqlstate::LIMIT,
+                format!(
+                    "the statement has more than {ROWS_HELD_MAX} groups and distinct values: add a \
+                     WHERE, or use replex export"
+                ),
+            )),
         }
     }
 }
 
-/// Returns the result: the values of all outputs in the order of the statement.
-fn row_of(
-    columns: Vec<OutputColumn>,
-    plan: &AggregatePlan,
-    folds: &[AggregateFold<'_>],
-) -> ResultRows {
-    let mut values: Vec<_> = folds.iter().map(|fold| fold.values.iter()).collect();
-    let row = plan.outputs.iter().map(|output| {
-        let value = values[output.read].next();
-        match value.expect("a read has one value for each of its outputs") {
-            AggregateValue::Count(count) => Value::Int64(i64::try_from(*count).unwrap_or(i64::MAX)),
-            AggregateValue::Extreme(value) => value.clone(),
+/// Returns the value of a key, an argument or a condition.
+fn value_of(expression: &Expression, row: &Vec<Value>, name: &str) -> Result<Value, SqlError> {
+    match expression {
+        Expression::Column(column) => Ok(row[usize::from(*column)].clone()),
+        expression => evaluate(expression, row, None).map_err(|error| SqlError::Expression {
+            text: name.to_string(),
+            error,
+        }),
+    }
+}
+
+/// Returns the rows of the result, from the groups of all reads.
+fn results(plan: &AggregatePlan, folds: Vec<GroupFold<'_>>) -> Result<Vec<Vec<Value>>, Attempt> {
+    let limit = plan.limit.unwrap_or(u64::MAX);
+    let wanted = limit.saturating_add(plan.offset);
+    let mut held = HeldRows {
+        rows: Vec::new(),
+        order: &plan.order,
+        keep: match plan.distinct {
+            true => usize::MAX,
+            false => usize::try_from(wanted).unwrap_or(usize::MAX),
+        },
+    };
+    for row in group_rows(plan, folds)? {
+        let is_wanted = match &plan.having {
+            Some(having) => value_of(having, &row, "HAVING")? == Value::Bool(true),
+            None => true,
+        };
+        if is_wanted && held.push(row)?.is_break() {
+            break;
         }
+    }
+    held.sort()?;
+    let skip = usize::try_from(plan.offset).unwrap_or(usize::MAX);
+    let take = usize::try_from(limit).unwrap_or(usize::MAX);
+    if !plan.distinct {
+        let rows = held.rows.iter().skip(skip).take(take);
+        return Ok(rows
+            .map(|row| output(&plan.items, row))
+            .collect::<Result<_, _>>()?);
+    }
+    let mut seen = BTreeSet::new();
+    let mut rows = Vec::new();
+    for row in &held.rows {
+        let row = output(&plan.items, row)?;
+        if seen.insert(row.clone()) {
+            rows.push(row);
+        }
+    }
+    Ok(rows.into_iter().skip(skip).take(take).collect())
+}
+
+/// Returns the row of each group: its keys, then its aggregates in the order of the plan.
+fn group_rows(
+    plan: &AggregatePlan,
+    mut folds: Vec<GroupFold<'_>>,
+) -> Result<Vec<Vec<Value>>, SqlError> {
+    if let [fold] = &mut folds[..] {
+        let groups = std::mem::take(&mut fold.groups).into_iter();
+        let rows = groups.map(|(mut row, states)| {
+            for (call, state) in plan.aggregates.iter().zip(states) {
+                row.push(result(call, state)?);
+            }
+            Ok(row)
+        });
+        return rows.collect();
+    }
+    // Only aggregates of all rows have reads of their own.
+    let mut states = folds.into_iter().map(|fold| {
+        let groups: Vec<Vec<AggregateState>> = fold.groups.into_values().collect();
+        groups.into_iter().flatten()
     });
-    let rows = vec![row.collect()];
-    ResultRows { columns, rows }
+    let mut states: Vec<_> = states.by_ref().collect();
+    let values = plan.aggregates.iter().map(|call| {
+        let state = states[call.read].next();
+        result(
+            call,
+            state.expect("a read has a state for each of its aggregates"),
+        )
+    });
+    Ok(vec![values.collect::<Result<_, SqlError>>()?])
 }

@@ -76,7 +76,7 @@ fn aggregates_of_a_snapshot_are_those_of_a_moment() {
 fn one_row_of_each_partition_is_read() {
     let plan = aggregated("SELECT min(tailnum), max(tailnum), max(tailnum) FROM flights");
     assert_eq!(plan.reads.len(), 2);
-    assert_eq!(plan.outputs[1].read, plan.outputs[2].read);
+    assert_eq!(plan.aggregates.len(), 2);
     for read in &plan.reads {
         assert_eq!(read.part, AggregatePart::First);
         assert_eq!(read.read.access.kind, AccessKind::First);
@@ -102,20 +102,131 @@ fn one_row_of_each_partition_is_read() {
 }
 
 #[test]
+fn rows_are_grouped_by_their_keys() {
+    let session = &mut flights();
+    let statements: [(&str, &[&str]); 13] = [
+        (
+            "SELECT origin, count(*) FROM flights GROUP BY origin ORDER BY origin",
+            &["EWR|20", "JFK|20"],
+        ),
+        (
+            "SELECT dest, min(id) + 1 AS first FROM flights GROUP BY 1 HAVING count(*) > 13 \
+             ORDER BY first DESC LIMIT 1",
+            &["A|1"],
+        ),
+        (
+            "SELECT tailnum IS NULL, count(*), count(DISTINCT tailnum) FROM flights \
+             GROUP BY tailnum IS NULL ORDER BY 1",
+            &["f|35|5", "t|5|0"],
+        ),
+        (
+            "SELECT tailnum AS plane FROM flights GROUP BY plane ORDER BY plane DESC NULLS LAST LIMIT 2",
+            &["N4", "N3"],
+        ),
+        (
+            "SELECT id, origin, dest FROM flights GROUP BY id ORDER BY id DESC LIMIT 1",
+            &["39|JFK|A"],
+        ),
+        (
+            "SELECT DISTINCT origin FROM flights ORDER BY 1",
+            &["EWR", "JFK"],
+        ),
+        (
+            "SELECT DISTINCT count(*) FROM flights GROUP BY origin",
+            &["20"],
+        ),
+        (
+            "SELECT count(*) FROM flights WHERE id < 0 GROUP BY origin",
+            &[],
+        ),
+        ("SELECT count(*) FROM flights WHERE id < 0", &["0"]),
+        ("SELECT 1 FROM flights HAVING count(*) > 50", &[]),
+        ("SELECT 'x' FROM flights HAVING max(id) = 39", &["x"]),
+        (
+            "SELECT count(*) FILTER (WHERE origin = 'EWR' AND id > 1), \
+             max(id) FILTER (WHERE origin = 'EWR') FROM flights",
+            &["19|38"],
+        ),
+        ("SELECT count(*), max(2), bool_and(false)", &["1|2|f"]),
+    ];
+    for moments in [u64::MAX, 0] {
+        session.store().moments_of(moments);
+        for (text, expected) in statements {
+            assert_eq!(rows(session, text), expected, "{text}");
+        }
+    }
+}
+
+// tidy: long — a list of statements.
+#[test]
 fn aggregates_are_refused_where_they_have_no_meaning() {
     let session = &mut flights();
     for (text, part) in [
-        ("SELECT max(1)", "max is computed from the rows of a table"),
         ("SELECT max(missing) FROM flights", "missing"),
         (
-            "SELECT max(id) + 1 FROM flights",
-            "as whole items after SELECT",
+            "SELECT id FROM flights WHERE id = max(id)",
+            "aggregate functions are not allowed in WHERE",
         ),
         (
-            "SELECT id FROM flights WHERE id = max(id)",
-            "the function max is",
+            "SELECT max(min(id)) FROM flights",
+            "aggregate function calls cannot be nested",
         ),
-        ("SELECT max(min(id)) FROM flights", "the function min is"),
+        (
+            "SELECT count(*) FROM flights GROUP BY max(id)",
+            "aggregate functions are not allowed in GROUP BY",
+        ),
+        (
+            "SELECT count(*) AS n FROM flights GROUP BY n",
+            "aggregate functions are not allowed in GROUP BY",
+        ),
+        (
+            "UPDATE flights SET dep_delay = max(id) WHERE id = 1",
+            "aggregate functions are not allowed here",
+        ),
+        (
+            "SELECT origin, count(*) FROM flights",
+            "column \"flights.origin\" must appear in the GROUP BY clause",
+        ),
+        (
+            "SELECT * FROM flights GROUP BY origin",
+            "column \"flights.id\" must appear in the GROUP BY clause",
+        ),
+        (
+            "SELECT origin FROM flights GROUP BY origin HAVING dest = 'A'",
+            "column \"flights.dest\" must appear in the GROUP BY clause",
+        ),
+        (
+            "SELECT origin FROM flights GROUP BY 2",
+            "GROUP BY position 2 is not in select list",
+        ),
+        (
+            "SELECT DISTINCT origin FROM flights ORDER BY dest",
+            "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
+        ),
+        (
+            "SELECT sum(origin) FROM flights",
+            "function sum(text) does not exist",
+        ),
+        (
+            "SELECT bool_or(id) FROM flights",
+            "function bool_or(bigint) does not exist",
+        ),
+        ("SELECT string_agg(origin, ',') FROM flights", "string_agg"),
+        ("SELECT max(*) FROM flights", "max"),
+        ("SELECT max() FROM flights", "max with 0 arguments"),
+        (
+            "SELECT min(id, origin) FROM flights",
+            "min with 2 arguments",
+        ),
+        (
+            "SELECT DISTINCT ON (origin) origin FROM flights",
+            "DISTINCT ON",
+        ),
+        (
+            "SELECT count(*) FROM flights GROUP BY ROLLUP (origin)",
+            "ROLLUP",
+        ),
+        ("SELECT count(*) OVER () FROM flights", "without OVER"),
     ] {
         let error = error(session, text);
         assert!(error.contains(part), "{text}: {error}");

@@ -1,5 +1,6 @@
 //! Runs statements over a store, one after the other, with the settings of a session.
 
+mod accumulate;
 mod aggregate;
 mod analyze;
 mod block;

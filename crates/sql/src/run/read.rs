@@ -18,7 +18,7 @@ use session::gather::{Gather, GatherPlan, GatherStep, RowOrder};
 use super::size::SizeBound;
 use super::{Attempt, LOOKUPS_AT_A_TIME, OutputColumn, ResultRows};
 use crate::error::{SqlError, sqlstate};
-use crate::plan::{ReadPlan, Segment, SelectPlan, SessionSettings, SortKey};
+use crate::plan::{OutputItem, ReadPlan, Segment, SelectPlan, SessionSettings, SortKey};
 use crate::store::{SnapshotAnswer, Store, StoreError};
 
 /// The most rows of a result that the client keeps in memory.
@@ -75,16 +75,7 @@ impl<S: Store> ReadContext<'_, S> {
         };
         let mut rows = Vec::new();
         for row in found.into_iter().skip(skip).take(take) {
-            let items = plan.items.iter().map(|item| match &item.expression {
-                Expression::Column(column) => Ok(row[usize::from(*column)].clone()),
-                expression => {
-                    evaluate(expression, &row, None).map_err(|error| SqlError::Expression {
-                        text: item.name.clone(),
-                        error,
-                    })
-                }
-            });
-            rows.push(items.collect::<Result<_, _>>()?);
+            rows.push(output(&plan.items, &row)?);
         }
         Ok(ResultRows { columns, rows })
     }
@@ -437,17 +428,29 @@ fn malformed(table: &PlacedTable, what: &str) -> StoreError {
     ))
 }
 
+/// Returns the output of a row that was read, or of a group's row.
+pub(super) fn output(items: &[OutputItem], row: &Vec<Value>) -> Result<Vec<Value>, SqlError> {
+    let items = items.iter().map(|item| match &item.expression {
+        Expression::Column(column) => Ok(row[usize::from(*column)].clone()),
+        expression => evaluate(expression, row, None).map_err(|error| SqlError::Expression {
+            text: item.name.clone(),
+            error,
+        }),
+    });
+    items.collect()
+}
+
 /// Rows of a result while they come.
-struct HeldRows<'p> {
-    rows: Vec<Vec<Value>>,
+pub(super) struct HeldRows<'p> {
+    pub rows: Vec<Vec<Value>>,
     /// Empty if they come in their order.
-    order: &'p [SortKey],
+    pub order: &'p [SortKey],
     /// How many are wanted.
-    keep: usize,
+    pub keep: usize,
 }
 
 impl HeldRows<'_> {
-    fn push(&mut self, row: Vec<Value>) -> Result<Flow, Attempt> {
+    pub fn push(&mut self, row: Vec<Value>) -> Result<Flow, Attempt> {
         if self.order.is_empty() && self.rows.len() >= self.keep {
             return Ok(Flow::Break(()));
         }
@@ -469,7 +472,7 @@ impl HeldRows<'_> {
     }
 
     /// Sorts by the order; rows that are equal in it stay as they came.
-    fn sort(&mut self) -> Result<(), Attempt> {
+    pub fn sort(&mut self) -> Result<(), Attempt> {
         if self.order.is_empty() {
             return Ok(());
         }

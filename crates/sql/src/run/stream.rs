@@ -9,9 +9,8 @@ use std::future::Future;
 
 use placement::Value;
 use protocol::configuration::Configuration;
-use protocol::expression::{Expression, evaluate};
 
-use super::read::{Flow, RowReader, StatementRead, gather_into, give_out, only};
+use super::read::{Flow, RowReader, StatementRead, gather_into, give_out, only, output};
 use super::{
     Attempt, OutputColumn, ReadContext, SNAPSHOT_ATTEMPTS_MAX, SqlSession, StatementOutcome,
     StoreStatistics, now_us,
@@ -228,7 +227,7 @@ impl<K: RowSink> RowReader for StreamReader<'_, '_, K> {
             self.skip -= 1;
             return Ok(Flow::Continue(()));
         }
-        self.sink.row(&output(self.items, row)?)?;
+        self.sink.row(&output(self.items, &row)?)?;
         self.left -= 1;
         Ok(match self.left {
             0 => Flow::Break(()),
@@ -246,18 +245,6 @@ fn has_changed() -> SqlError {
     SqlError::Serialization {
         message: "the table of the statement has changed".into(),
     }
-}
-
-/// Returns the output of a row that was read.
-fn output(items: &[OutputItem], row: Vec<Value>) -> Result<Vec<Value>, SqlError> {
-    let items = items.iter().map(|item| match &item.expression {
-        Expression::Column(column) => Ok(row[usize::from(*column)].clone()),
-        expression => evaluate(expression, &row, None).map_err(|error| SqlError::Expression {
-            text: item.name.clone(),
-            error,
-        }),
-    });
-    items.collect()
 }
 
 #[cfg(test)]

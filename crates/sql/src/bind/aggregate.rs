@@ -1,0 +1,335 @@
+//! Binds aggregates, and the expressions of a statement that groups its rows.
+//!
+//! Such a statement computes its results from one row per group: the values of its keys, then those
+//! of its aggregates. While its items, its `HAVING` and its `ORDER BY` are bound, an aggregate and
+//! an expression that is a key stand for their column of that row. The argument of an aggregate and
+//! the keys are bound over the columns of the table.
+
+use std::ops::ControlFlow;
+
+use placement::{Column, ColumnType};
+use protocol::expression::Expression;
+use sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Visit, Visitor};
+
+use super::{Bound, Scope};
+use crate::error::{SqlError, sqlstate};
+use crate::spelling::name;
+use crate::statement::AggregateFunction;
+
+/// The names of aggregates that the store does not have.
+const REFUSED: [&str; 20] = [
+    "any_value",
+    "array_agg",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "corr",
+    "json_agg",
+    "json_object_agg",
+    "jsonb_agg",
+    "jsonb_object_agg",
+    "mode",
+    "percentile_cont",
+    "percentile_disc",
+    "stddev",
+    "stddev_pop",
+    "stddev_samp",
+    "string_agg",
+    "var_pop",
+    "var_samp",
+    "variance",
+];
+
+/// An aggregate as it is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WrittenAggregate<'e> {
+    /// The function.
+    pub function: AggregateFunction,
+    /// The expression whose values count; none is `*`.
+    pub argument: Option<&'e Expr>,
+    /// Whether each value counts once.
+    pub distinct: bool,
+    /// The condition of the rows that count.
+    pub filter: Option<&'e Expr>,
+}
+
+/// An aggregate over the columns of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct BoundAggregate {
+    /// The function.
+    pub function: AggregateFunction,
+    /// Its argument; none counts rows.
+    pub argument: Option<Expression>,
+    /// The type of the argument; none if there is no argument, or its value is always NULL.
+    pub argument_type: Option<ColumnType>,
+    /// Whether each value counts once.
+    pub distinct: bool,
+    /// The conditions of the rows that count, all of which must hold.
+    pub filter: Vec<Expression>,
+    /// The type of the result.
+    pub column_type: ColumnType,
+}
+
+/// One row per group.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GroupRow {
+    /// The values by which rows are grouped, over the columns of the table.
+    pub keys: Vec<Expression>,
+    /// The aggregates of each group.
+    pub aggregates: Vec<BoundAggregate>,
+    /// The columns of the row: first those of the keys.
+    pub columns: Vec<Column>,
+}
+
+/// Returns the aggregate that an expression is; none if it is none.
+///
+/// # Errors
+/// The expression is an aggregate that the store does not have, or of a form that it does not have.
+pub(crate) fn written_aggregate(
+    expression: &Expr,
+) -> Result<Option<WrittenAggregate<'_>>, SqlError> {
+    let Expr::Function(function) = expression else {
+        return Ok(None);
+    };
+    let parts = function.name.0.iter().map(|it| it.as_ident().map(name));
+    let parts: Option<Vec<String>> = parts.collect();
+    let parts = parts.unwrap_or_default();
+    let called = match &parts[..] {
+        [called] => called.as_str(),
+        [schema, called] if schema == "pg_catalog" => called.as_str(),
+        _ => return Ok(None),
+    };
+    let unsupported = |remedy| Err(SqlError::unsupported(format!("{expression}"), remedy));
+    let mut known = AggregateFunction::NAMES.into_iter();
+    let Some((_, known)) = known.find(|(name, _)| *name == called) else {
+        return match REFUSED.contains(&called) {
+            true => {
+                unsupported("the aggregates are count, sum, avg, min, max, bool_and and bool_or")
+            }
+            false => Ok(None),
+        };
+    };
+    let ast::Function {
+        args: FunctionArguments::List(list),
+        filter,
+        over: None,
+        null_treatment: None,
+        parameters: FunctionArguments::None,
+        uses_odbc_syntax: false,
+        ..
+    } = function
+    else {
+        return unsupported("write it with its argument in parentheses, and without OVER");
+    };
+    if !list.clauses.is_empty() || !function.within_group.is_empty() {
+        return unsupported("the order of rows does not change this aggregate: leave ORDER BY out");
+    }
+    let distinct = list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct);
+    let argument = match &list.args[..] {
+        [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]
+            if known == AggregateFunction::Count && list.duplicate_treatment.is_none() =>
+        {
+            None
+        }
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] => Some(argument),
+        arguments => {
+            let text = format!("{called} with {} arguments: give it one", arguments.len());
+            return Err(SqlError::with_state(sqlstate::UNDEFINED_FUNCTION, text));
+        }
+    };
+    Ok(Some(WrittenAggregate {
+        function: known,
+        argument,
+        // The smallest and the largest value are the same with and without duplicates.
+        distinct: distinct && !matches!(known, AggregateFunction::Min | AggregateFunction::Max),
+        filter: filter.as_deref(),
+    }))
+}
+
+/// Returns whether an expression has an aggregate in it, also one that the store does not have. An
+/// expression that nests too deeply for [`walk`] has none: it is refused when it is bound.
+pub(crate) fn has_aggregate(expression: &Expr) -> bool {
+    let found = walk(expression, |part| match written_aggregate(part) {
+        Ok(None) => ControlFlow::Continue(()),
+        Ok(Some(_)) | Err(_) => ControlFlow::Break(true),
+    });
+    matches!(found, ControlFlow::Break(WalkEnd::Stopped(true)))
+}
+
+/// The reason why a walk ended before its end.
+pub(crate) enum WalkEnd<T> {
+    /// The function ended it.
+    Stopped(T),
+    /// The expression nests too deeply.
+    TooDeep,
+}
+
+/// Passes an expression and all expressions in it to a function. A chain of operators may be long.
+/// Other parts may nest up to [`WALK_DEPTH_MAX`], which is more than the binder allows.
+pub(crate) fn walk<T>(
+    expression: &Expr,
+    mut each: impl FnMut(&Expr) -> ControlFlow<T>,
+) -> ControlFlow<WalkEnd<T>> {
+    let mut left = vec![expression];
+    while let Some(expression) = left.pop() {
+        if let Expr::BinaryOp {
+            left: one,
+            right: other,
+            ..
+        } = expression
+        {
+            each(expression).map_break(WalkEnd::Stopped)?;
+            left.extend([&**other, &**one]);
+        } else {
+            let each = &mut each;
+            expression.visit(&mut BoundedWalk { each, depth: 0 })?;
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+/// How deep [`walk`] goes, so that it needs little of the stack.
+const WALK_DEPTH_MAX: usize = 256;
+
+struct BoundedWalk<'f, F> {
+    each: &'f mut F,
+    depth: usize,
+}
+
+impl<T, F: FnMut(&Expr) -> ControlFlow<T>> Visitor for BoundedWalk<'_, F> {
+    type Break = WalkEnd<T>;
+
+    fn pre_visit_expr(&mut self, expression: &Expr) -> ControlFlow<WalkEnd<T>> {
+        if self.depth == WALK_DEPTH_MAX {
+            return ControlFlow::Break(WalkEnd::TooDeep);
+        }
+        self.depth += 1;
+        (self.each)(expression).map_break(WalkEnd::Stopped)
+    }
+
+    fn post_visit_expr(&mut self, _: &Expr) -> ControlFlow<WalkEnd<T>> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+}
+
+/// Refuses aggregates in a part of a statement that PostgreSQL refuses them in.
+pub(crate) fn refuse_aggregates(expression: &Expr, part: &str) -> Result<(), SqlError> {
+    match has_aggregate(expression) {
+        true => Err(SqlError::with_state(
+            sqlstate::GROUPING,
+            format!("aggregate functions are not allowed in {part}"),
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Returns the type of an aggregate's result.
+///
+/// # Errors
+/// The function does not take an argument of this type.
+pub(crate) fn aggregate_type(
+    function: AggregateFunction,
+    argument: Option<ColumnType>,
+) -> Result<ColumnType, SqlError> {
+    let refused = || {
+        let found = argument.map_or("unknown", ColumnType::name);
+        let text = format!("function {}({found}) does not exist", function.name());
+        SqlError::with_state(sqlstate::UNDEFINED_FUNCTION, text)
+    };
+    match function {
+        AggregateFunction::Count => Ok(ColumnType::Int64),
+        AggregateFunction::Min | AggregateFunction::Max => match argument {
+            None | Some(ColumnType::Varchar(_)) => Ok(ColumnType::Text),
+            Some(ColumnType::Bool) => Err(refused()),
+            Some(found) => Ok(found),
+        },
+        AggregateFunction::BoolAnd | AggregateFunction::BoolOr => match argument {
+            None | Some(ColumnType::Bool) => Ok(ColumnType::Bool),
+            Some(_) => Err(refused()),
+        },
+        AggregateFunction::Sum => match argument {
+            Some(ColumnType::Int16 | ColumnType::Int32) => Ok(ColumnType::Int64),
+            Some(ColumnType::Float32) => Ok(ColumnType::Float32),
+            Some(ColumnType::Float64) => Ok(ColumnType::Float64),
+            _ => Err(refused()),
+        },
+        AggregateFunction::Avg => match argument {
+            Some(ColumnType::Float32 | ColumnType::Float64) => Ok(ColumnType::Float64),
+            _ => Err(refused()),
+        },
+    }
+}
+
+/// Returns the error of an expression whose aggregates were not all found.
+pub(crate) fn too_deep() -> SqlError {
+    SqlError::with_state(
+        sqlstate::TOO_COMPLEX,
+        "an expression with aggregates is nested too deeply: simplify it",
+    )
+}
+
+impl Scope<'_> {
+    /// Returns an aggregate over the columns of the table.
+    pub fn aggregate(&self, written: &WrittenAggregate<'_>) -> Result<BoundAggregate, SqlError> {
+        let rows = Scope {
+            groups: None,
+            ..*self
+        };
+        for part in [written.argument, written.filter].into_iter().flatten() {
+            if has_aggregate(part) {
+                return Err(SqlError::with_state(
+                    sqlstate::GROUPING,
+                    "aggregate function calls cannot be nested",
+                ));
+            }
+        }
+        let argument = written.argument.map(|it| rows.output(it)).transpose()?;
+        let argument_type = argument.as_ref().and_then(|(_, found)| *found);
+        let filter = written.filter.map(|it| rows.condition(it)).transpose()?;
+        Ok(BoundAggregate {
+            function: written.function,
+            argument: argument.map(|(bound, _)| bound),
+            argument_type,
+            distinct: written.distinct,
+            filter: filter.unwrap_or_default(),
+            column_type: aggregate_type(written.function, argument_type)?,
+        })
+    }
+
+    /// Returns the column of a group's row that an expression stands for; none if it stands for
+    /// none.
+    pub(super) fn bind_of_group(
+        &self,
+        groups: &GroupRow,
+        expression: &Expr,
+        depth: usize,
+    ) -> Result<Option<Bound>, SqlError> {
+        let column = |position: usize| {
+            let found = u16::try_from(position).expect("a row of groups has few columns");
+            Bound::Typed(
+                Expression::Column(found),
+                Some(groups.columns[position].column_type),
+            )
+        };
+        if let Some(written) = written_aggregate(expression)? {
+            let bound = self.aggregate(&written)?;
+            let position = groups.aggregates.iter().position(|it| *it == bound);
+            let position = position.ok_or_else(too_deep)?;
+            return Ok(Some(column(groups.keys.len() + position)));
+        }
+        if groups.keys.is_empty() || has_aggregate(expression) {
+            return Ok(None);
+        }
+        let rows = Scope {
+            groups: None,
+            ..*self
+        };
+        let Bound::Typed(bound, _) = rows.bind(expression, depth)? else {
+            return Ok(None);
+        };
+        let is_constant = matches!(bound, Expression::Literal(_));
+        let key = groups.keys.iter().position(|key| *key == bound);
+        Ok(key.filter(|_| !is_constant).map(column))
+    }
+}

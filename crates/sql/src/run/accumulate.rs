@@ -1,0 +1,207 @@
+//! The state of an aggregate over the rows of a group so far.
+
+use std::collections::BTreeSet;
+
+use placement::{ColumnType, Value};
+use protocol::expression::ExpressionError;
+
+use crate::error::SqlError;
+use crate::plan::AggregateCall;
+use crate::statement::AggregateFunction;
+
+/// An aggregate over the rows so far.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum AggregateState {
+    /// The number of values or rows.
+    Count(u64),
+    /// The smallest or largest value, or the truth of all or some; NULL if there is no value yet.
+    Last(Value),
+    /// The sum of integers, and their number.
+    Integers(i128, u64),
+    /// The sum of numbers of 32 bits, as PostgreSQL adds them; none if there is none yet.
+    Singles(Option<f32>),
+    /// The sum of doubles, and their number.
+    Doubles(f64, u64),
+    /// Values that count once each.
+    Distinct(BTreeSet<Value>),
+}
+
+impl AggregateState {
+    /// Returns the state of no rows.
+    pub fn of_none(call: &AggregateCall) -> AggregateState {
+        match call.distinct {
+            true => AggregateState::Distinct(BTreeSet::new()),
+            false => AggregateState::of_no_values(call),
+        }
+    }
+
+    /// Returns the state of no values, without regard to `DISTINCT`.
+    fn of_no_values(call: &AggregateCall) -> AggregateState {
+        match (call.function, call.argument_type) {
+            (AggregateFunction::Count, _) => AggregateState::Count(0),
+            (AggregateFunction::Sum, Some(ColumnType::Float32)) => AggregateState::Singles(None),
+            (AggregateFunction::Sum | AggregateFunction::Avg, Some(found)) if found.is_float() => {
+                AggregateState::Doubles(0.0, 0)
+            }
+            (AggregateFunction::Sum | AggregateFunction::Avg, _) => AggregateState::Integers(0, 0),
+            _ => AggregateState::Last(Value::Null),
+        }
+    }
+
+    /// Adds the value of a row; none if the aggregate counts rows. Returns the number of further
+    /// values that are held.
+    pub fn add(&mut self, call: &AggregateCall, value: Option<Value>) -> Result<usize, SqlError> {
+        let Some(value) = value else {
+            self.add_count(1);
+            return Ok(0);
+        };
+        if value.is_null() {
+            return Ok(0);
+        }
+        match self {
+            AggregateState::Count(_) => self.add_count(1),
+            AggregateState::Last(last) => combine(call.function, last, value),
+            AggregateState::Integers(sum, count) => {
+                let number = value
+                    .as_ref()
+                    .integer()
+                    .expect("the planner checked the type");
+                *sum += i128::from(number);
+                *count += 1;
+            }
+            AggregateState::Singles(sum) => {
+                let Value::Float32(number) = value else {
+                    unreachable!("the planner checked the type")
+                };
+                add_single(call, sum, number)?;
+            }
+            AggregateState::Doubles(sum, count) => {
+                let number = value
+                    .as_ref()
+                    .float()
+                    .expect("the planner checked the type");
+                *sum = added(call, *sum, number)?;
+                *count += 1;
+            }
+            AggregateState::Distinct(values) => return Ok(usize::from(values.insert(value))),
+        }
+        Ok(0)
+    }
+
+    /// Adds a number of rows that partitions counted.
+    pub fn add_count(&mut self, more: u64) {
+        let AggregateState::Count(count) = self else {
+            unreachable!("only a count is of rows")
+        };
+        *count = count.saturating_add(more);
+    }
+
+    /// Adds the state of other rows. Returns the number of further values that are held.
+    pub fn merge(
+        &mut self,
+        call: &AggregateCall,
+        other: AggregateState,
+    ) -> Result<usize, SqlError> {
+        match (self, other) {
+            (AggregateState::Count(count), AggregateState::Count(more)) => {
+                *count = count.saturating_add(more);
+            }
+            (AggregateState::Last(last), AggregateState::Last(other)) => {
+                if !other.is_null() {
+                    combine(call.function, last, other);
+                }
+            }
+            (AggregateState::Integers(sum, count), AggregateState::Integers(other, more)) => {
+                *sum += other;
+                *count += more;
+            }
+            (AggregateState::Singles(sum), AggregateState::Singles(other)) => {
+                if let Some(other) = other {
+                    add_single(call, sum, other)?;
+                }
+            }
+            (AggregateState::Doubles(sum, count), AggregateState::Doubles(other, more)) => {
+                *sum = added(call, *sum, other)?;
+                *count += more;
+            }
+            (AggregateState::Distinct(values), AggregateState::Distinct(others)) => {
+                let before = values.len();
+                values.extend(others);
+                return Ok(values.len() - before);
+            }
+            (state, other) => unreachable!("{state:?} and {other:?} are of one aggregate"),
+        }
+        Ok(0)
+    }
+
+    /// Returns the number of values that are held.
+    pub fn held(&self) -> usize {
+        match self {
+            AggregateState::Distinct(values) => values.len(),
+            _ => 0,
+        }
+    }
+}
+
+/// Returns the value of an aggregate over all rows of its group.
+pub(super) fn result(call: &AggregateCall, state: AggregateState) -> Result<Value, SqlError> {
+    Ok(match state {
+        AggregateState::Count(count) => Value::Int64(i64::try_from(count).unwrap_or(i64::MAX)),
+        AggregateState::Last(last) => last,
+        AggregateState::Integers(_, 0)
+        | AggregateState::Doubles(_, 0)
+        | AggregateState::Singles(None) => Value::Null,
+        AggregateState::Integers(sum, _) => {
+            let sum = i64::try_from(sum).map_err(|_| overflow(call))?;
+            Value::Int64(sum)
+        }
+        AggregateState::Singles(Some(sum)) => Value::Float32(sum),
+        AggregateState::Doubles(sum, count) => Value::Float64(match call.function {
+            AggregateFunction::Avg => sum / count as f64,
+            _ => sum,
+        }),
+        AggregateState::Distinct(values) => {
+            let mut state = AggregateState::of_no_values(call);
+            for value in values {
+                state.add(call, Some(value))?;
+            }
+            return result(call, state);
+        }
+    })
+}
+
+/// Adds a value that is not NULL to the last one of an aggregate that keeps one.
+fn combine(function: AggregateFunction, last: &mut Value, value: Value) {
+    let is_better = match function {
+        AggregateFunction::Max | AggregateFunction::BoolOr => value > *last,
+        _ => value < *last,
+    };
+    if last.is_null() || is_better {
+        *last = value;
+    }
+}
+
+fn add_single(call: &AggregateCall, sum: &mut Option<f32>, number: f32) -> Result<(), SqlError> {
+    let before = sum.unwrap_or(0.0);
+    let after = before + number;
+    if after.is_infinite() && before.is_finite() && number.is_finite() {
+        return Err(overflow(call));
+    }
+    *sum = Some(after);
+    Ok(())
+}
+
+fn added(call: &AggregateCall, sum: f64, number: f64) -> Result<f64, SqlError> {
+    let after = sum + number;
+    match after.is_infinite() && sum.is_finite() && number.is_finite() {
+        true => Err(overflow(call)),
+        false => Ok(after),
+    }
+}
+
+fn overflow(call: &AggregateCall) -> SqlError {
+    SqlError::Expression {
+        text: call.function.name().to_string(),
+        error: ExpressionError::Overflow,
+    }
+}
