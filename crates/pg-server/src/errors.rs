@@ -80,6 +80,25 @@ pub fn invalid_binary(number: usize) -> Report {
     )
 }
 
+/// Returns the error for a text of a COPY in binary that is not UTF-8, or has a zero byte.
+pub fn not_utf8_copied(bytes: &[u8]) -> Report {
+    let valid = str::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), |_| bytes.len());
+    let zero = bytes[..valid].iter().position(|byte| *byte == 0);
+    let byte = bytes
+        .get(zero.unwrap_or(valid))
+        .copied()
+        .unwrap_or_default();
+    error(
+        "22021",
+        format!("invalid byte sequence for encoding \"UTF8\": 0x{byte:02x}"),
+    )
+}
+
+/// Returns the error for the bytes of a value of a COPY in binary.
+pub fn invalid_binary_copied() -> Report {
+    error("22P03", "incorrect binary data format")
+}
+
 /// Returns the error for a parameter in binary that has too few bytes.
 pub fn cut_off() -> Report {
     error(PROTOCOL_VIOLATION, "insufficient data left in message")

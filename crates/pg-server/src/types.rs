@@ -226,6 +226,20 @@ impl DeclaredType {
     }
 }
 
+/// Returns a value of a column in the binary format of a COPY. It is not NULL.
+///
+/// # Errors
+/// The bytes are no value of the type.
+pub fn read_copied(column_type: ColumnType, bytes: &[u8]) -> Result<Value, Report> {
+    let declared = DeclaredType::Stored(column_type);
+    match declared.of_binary(bytes) {
+        Some(value) => value,
+        None if declared.is_text() => Err(errors::not_utf8_copied(bytes)),
+        None if bytes.len() < declared.binary_len_min() => Err(errors::cut_off()),
+        None => Err(errors::invalid_binary_copied()),
+    }
+}
+
 /// Appends a value that is not NULL, in a column of this type.
 ///
 /// # Errors

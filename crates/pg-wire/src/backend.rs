@@ -76,21 +76,28 @@ pub fn empty_query(out: &mut BytesMut) {
     write(out, b'I', &[], 0);
 }
 
-/// Appends CopyInResponse: the client sends the data of a COPY now, with this many columns in text.
-pub fn copy_in_response(out: &mut BytesMut, columns: u16) {
-    copy_response(out, b'G', columns);
+/// Appends CopyInResponse: the client sends the data of a COPY now, with this many columns in a
+/// format.
+pub fn copy_in_response(out: &mut BytesMut, columns: u16, format: WireFormat) {
+    copy_response(out, b'G', columns, format);
 }
 
-/// Appends CopyOutResponse: the data of a COPY follow, with this many columns in text.
-pub fn copy_out_response(out: &mut BytesMut, columns: u16) {
-    copy_response(out, b'H', columns);
+/// Appends CopyOutResponse: the data of a COPY follow, with this many columns in a format.
+pub fn copy_out_response(out: &mut BytesMut, columns: u16, format: WireFormat) {
+    copy_response(out, b'H', columns, format);
 }
 
-fn copy_response(out: &mut BytesMut, tag: u8, columns: u16) {
+fn copy_response(out: &mut BytesMut, tag: u8, columns: u16, format: WireFormat) {
+    let code = match format {
+        WireFormat::Text => 0,
+        WireFormat::Binary => 1,
+    };
     let mut body = BytesMut::new();
-    body.put_u8(0);
+    body.put_u8(code);
     body.put_u16(columns);
-    body.put_bytes(0, 2 * usize::from(columns));
+    for _ in 0..columns {
+        body.put_u16(u16::from(code));
+    }
     write(out, tag, &[&body], 0);
 }
 
@@ -219,10 +226,13 @@ mod tests {
     #[test]
     fn messages_of_a_copy() {
         let mut out = BytesMut::new();
-        copy_in_response(&mut out, 2);
+        copy_in_response(&mut out, 2, WireFormat::Text);
         assert_eq!(&out[..], b"G\0\0\0\x0b\0\0\x02\0\0\0\0");
         out.clear();
-        copy_out_response(&mut out, 0);
+        copy_in_response(&mut out, 1, WireFormat::Binary);
+        assert_eq!(&out[..], b"G\0\0\0\x09\x01\0\x01\0\x01");
+        out.clear();
+        copy_out_response(&mut out, 0, WireFormat::Text);
         copy_data(&mut out, b"1\n");
         copy_done(&mut out);
         assert_eq!(&out[..], b"H\0\0\0\x07\0\0\0d\0\0\0\x061\nc\0\0\0\x04");

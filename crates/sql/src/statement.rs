@@ -353,6 +353,10 @@ pub struct Select {
 }
 
 /// One item after `SELECT`.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a statement is made once, by a person or a script; boxes would only be in the way"
+)]
 #[derive(Clone, Debug, PartialEq)]
 pub enum SelectItem {
     /// All columns.

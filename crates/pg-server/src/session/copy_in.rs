@@ -1,4 +1,4 @@
-//! `COPY … FROM STDIN`: the client's lines become rows while they arrive.
+//! `COPY … FROM STDIN`: the client's lines, or binary rows, become rows while they arrive.
 //!
 //! ```text
 //! statement --> CopyInResponse --> CopyData … --CopyDone--> CommandComplete
@@ -14,13 +14,15 @@ use std::io;
 use std::time::Instant;
 
 use pg_wire::backend;
-use pg_wire::frontend::{ClientMessage, CopyMessage};
+use pg_wire::frontend::{ClientMessage, CopyMessage, WireFormat};
 use pg_wire::report::{Report, Severity};
+use protocol::operation::Mutation;
 use sql::Store;
 use sql::copy::{CopyBatch, CopyFault, CopyReader, CopyTarget};
-use sql::statement::{CopyDirection, CopyHeader, CopyStatement, Statement};
+use sql::statement::{CopyDirection, CopyFormat, CopyHeader, CopyStatement, Statement};
 use tokio::io::AsyncWrite;
 
+use super::copy_binary::BinaryReader;
 use super::run::Interruption;
 use super::string::StatementString;
 use super::{AnswerFailure, ClientSession, SessionFlow};
@@ -36,7 +38,7 @@ const WARNING: &str = "01000";
 #[derive(Debug)]
 pub struct CopyIn {
     target: CopyTarget,
-    reader: CopyReader,
+    reader: DataReader,
     batch: CopyBatch,
     origin: CopyOrigin,
     begun: Instant,
@@ -51,6 +53,15 @@ pub struct CopyIn {
     lines_read: u64,
     /// The statements that have run.
     batches: u64,
+}
+
+/// Reads the data of a client.
+#[derive(Debug)]
+enum DataReader {
+    /// Lines of text or CSV.
+    Lines(Box<CopyReader>),
+    /// Rows in the binary format, each of which counts as a line.
+    Binary(BinaryReader),
 }
 
 /// The message that has begun a COPY.
@@ -82,14 +93,21 @@ impl<S: Store> ClientSession<S> {
             .await
             .map_err(|fault| errors::report(&fault, "", StatementScope::Statement))?;
         let count = u16::try_from(target.fields()).expect("a table has fewer columns");
-        backend::copy_in_response(&mut out.buffer, count);
+        let (reader, format) = match copy.options.format {
+            CopyFormat::Binary => (DataReader::Binary(BinaryReader::new()), WireFormat::Binary),
+            CopyFormat::Text | CopyFormat::Csv => {
+                let reader = Box::new(CopyReader::new(copy.options.clone()));
+                (DataReader::Lines(reader), WireFormat::Text)
+            }
+        };
+        backend::copy_in_response(&mut out.buffer, count, format);
         // Earlier requests to cancel were about earlier statements.
         self.cancels.mark_unchanged();
         let in_transaction = self.sql.transaction().is_some();
         self.copy = Some(Box::new(CopyIn {
             batch: CopyBatch::new(&target, in_transaction),
             target,
-            reader: CopyReader::new(copy.options.clone()),
+            reader,
             origin,
             begun: Instant::now(),
             expects_header: copy.options.header != CopyHeader::No,
@@ -178,18 +196,9 @@ impl<S: Store> ClientSession<S> {
         self.check_interrupted(copy)?;
         loop {
             copy.lines_read = copy.reader.lines();
-            let fields = match copy.reader.next_row() {
-                Ok(Some(fields)) => fields,
-                Ok(None) => return Ok(()),
-                Err(error) => return Err(copy.report_line(&error.into())),
+            let Some(mutation) = copy.next_row()? else {
+                return Ok(());
             };
-            if std::mem::take(&mut copy.expects_header) {
-                let checked = copy.target.check_header(&fields);
-                checked.map_err(|error| copy.report_line(&error.into()))?;
-                continue;
-            }
-            let mutation = copy.target.mutation(fields);
-            let mutation = mutation.map_err(|fault| copy.report_line(&fault))?;
             if let Some(full) = copy.batch.add(mutation) {
                 self.send_copied(copy, full, copy.lines_read).await?;
                 self.check_interrupted(copy)?;
@@ -268,7 +277,64 @@ impl<S: Store> ClientSession<S> {
     }
 }
 
+impl DataReader {
+    fn push(&mut self, bytes: &[u8]) {
+        match self {
+            DataReader::Lines(reader) => reader.push(bytes),
+            DataReader::Binary(reader) => reader.push(bytes),
+        }
+    }
+
+    fn end(&mut self) {
+        match self {
+            DataReader::Lines(reader) => reader.end(),
+            DataReader::Binary(reader) => reader.end(),
+        }
+    }
+
+    fn lines(&self) -> u64 {
+        match self {
+            DataReader::Lines(reader) => reader.lines(),
+            DataReader::Binary(reader) => reader.rows(),
+        }
+    }
+}
+
 impl CopyIn {
+    /// Returns the insertion of the next row; none if it has not arrived, or if there is none.
+    fn next_row(&mut self) -> Result<Option<Mutation>, Report> {
+        loop {
+            let reader = match &mut self.reader {
+                DataReader::Lines(reader) => reader,
+                DataReader::Binary(reader) => {
+                    let Some(values) = reader.next_row(&self.target)? else {
+                        return Ok(None);
+                    };
+                    let mutation = self.target.mutation_of_values(values);
+                    return match mutation {
+                        Ok(mutation) => Ok(Some(mutation)),
+                        Err(error) => Err(self.report_line(&error.into())),
+                    };
+                }
+            };
+            let fields = match reader.next_row() {
+                Ok(Some(fields)) => fields,
+                Ok(None) => return Ok(None),
+                Err(error) => return Err(self.report_line(&error.into())),
+            };
+            if std::mem::take(&mut self.expects_header) {
+                let checked = self.target.check_header(&fields);
+                checked.map_err(|error| self.report_line(&error.into()))?;
+                continue;
+            }
+            let mutation = self.target.mutation(fields);
+            return match mutation {
+                Ok(mutation) => Ok(Some(mutation)),
+                Err(fault) => Err(self.report_line(&fault)),
+            };
+        }
+    }
+
     fn context(&self) -> String {
         let line = self.reader.lines() + 1;
         format!("COPY {}, line {line}", self.target.table().1)
@@ -285,7 +351,10 @@ impl CopyIn {
                 let more = if shown.len() < field.len() { "..." } else { "" };
                 format!("{place}, column {column}: \"{shown}{more}\"")
             }
-            None => format!("{place}: \"{}\"", self.reader.last_line()),
+            None => match &self.reader {
+                DataReader::Lines(reader) => format!("{place}: \"{}\"", reader.last_line()),
+                DataReader::Binary(_) => place,
+            },
         })
     }
 

@@ -1,15 +1,18 @@
-//! `COPY … TO STDOUT`: the rows of a `SELECT`, each as a message with one line.
+//! `COPY … TO STDOUT`: the rows of a `SELECT`, each as a message with one line or binary row.
 //!
 //! The rows are sent while they are read if that is possible, and the read waits for the client.
 
+use bytes::BytesMut;
 use pg_wire::backend;
+use pg_wire::frontend::WireFormat;
 use pg_wire::report::Report;
 use placement::Value;
 use sql::copy::CopyWriter;
-use sql::statement::{CopyDirection, CopyOptions, CopyStatement, Statement};
+use sql::statement::{CopyDirection, CopyFormat, CopyOptions, CopyStatement, Statement};
 use sql::{OutputColumn, RowSink, SqlError, StatementOutcome, Store, StreamOutcome, sqlstate};
 use tokio::io::AsyncWrite;
 
+use super::copy_binary::BinaryWriter;
 use super::run::{interruptible, of_fault};
 use super::{AnswerFailure, ClientSession};
 use crate::errors::{QUERY_CANCELED, StatementScope, error};
@@ -21,12 +24,16 @@ struct CopiedRows<'a, W> {
     out: &'a mut ClientOutput<W>,
     options: &'a CopyOptions,
     /// It is there after the columns have come.
-    writer: Option<CopyWriter>,
-    /// The line that is written.
-    line: Vec<u8>,
+    writer: Option<DataWriter>,
     count: u64,
     /// Why the client takes no more rows.
     failure: Option<AnswerFailure>,
+}
+
+/// Writes data in the format of the statement, with the bytes that are not sent yet.
+enum DataWriter {
+    Lines(CopyWriter, Vec<u8>),
+    Binary(BinaryWriter, BytesMut),
 }
 
 impl<W> CopiedRows<'_, W> {
@@ -39,22 +46,47 @@ impl<W> CopiedRows<'_, W> {
             }
         }
         let count = u16::try_from(columns.len()).expect("it was checked");
-        backend::copy_out_response(&mut self.out.buffer, count);
-        let writer = CopyWriter::new(self.options, columns);
-        self.line.clear();
-        if writer.header(&mut self.line) {
-            backend::copy_data(&mut self.out.buffer, &self.line);
+        if self.options.format == CopyFormat::Binary {
+            backend::copy_out_response(&mut self.out.buffer, count, WireFormat::Binary);
+            let mut first = BytesMut::new();
+            let writer = BinaryWriter::new(columns, &mut first);
+            self.writer = Some(DataWriter::Binary(writer, first));
+            return Ok(());
         }
-        self.writer = Some(writer);
+        backend::copy_out_response(&mut self.out.buffer, count, WireFormat::Text);
+        let writer = CopyWriter::new(self.options, columns);
+        let mut line = Vec::new();
+        if writer.header(&mut line) {
+            backend::copy_data(&mut self.out.buffer, &line);
+        }
+        self.writer = Some(DataWriter::Lines(writer, line));
         Ok(())
     }
 
-    fn write(&mut self, row: &[Value]) {
-        let writer = self.writer.as_ref().expect("the columns have come first");
-        self.line.clear();
-        writer.row(row, &mut self.line);
-        backend::copy_data(&mut self.out.buffer, &self.line);
+    fn write(&mut self, row: &[Value]) -> Result<(), Report> {
+        match self.writer.as_mut().expect("the columns have come first") {
+            DataWriter::Lines(writer, line) => {
+                line.clear();
+                writer.row(row, line);
+                backend::copy_data(&mut self.out.buffer, line);
+            }
+            DataWriter::Binary(writer, begun) => {
+                writer.row(row, begun)?;
+                backend::copy_data(&mut self.out.buffer, begun);
+                begun.clear();
+            }
+        }
         self.count += 1;
+        Ok(())
+    }
+
+    /// Ends the data.
+    fn finish(&mut self) {
+        if let Some(DataWriter::Binary(writer, begun)) = &mut self.writer {
+            writer.end(begun);
+            backend::copy_data(&mut self.out.buffer, begun);
+        }
+        backend::copy_done(&mut self.out.buffer);
     }
 
     /// Keeps a failure, and returns an error that ends the statement.
@@ -73,8 +105,7 @@ impl<W: AsyncWrite + Unpin + Send> RowSink for CopiedRows<'_, W> {
     }
 
     fn row(&mut self, row: &[Value]) -> Result<(), SqlError> {
-        self.write(row);
-        Ok(())
+        self.write(row).map_err(|report| self.end(report))
     }
 
     async fn ready(&mut self) -> Result<(), SqlError> {
@@ -100,7 +131,6 @@ impl<S: Store> ClientSession<S> {
             out,
             options: &copy.options,
             writer: None,
-            line: Vec::new(),
             count: 0,
             failure: None,
         };
@@ -118,13 +148,13 @@ impl<S: Store> ClientSession<S> {
         if let StreamOutcome::Held(StatementOutcome::Rows(held)) = outcome {
             rows.begin(&held.columns)?;
             for row in held.rows {
-                rows.write(&row);
+                rows.write(&row)?;
                 rows.out.drain_if_long().await?;
             }
         }
+        self.write_notices(&mut rows.out.buffer);
+        rows.finish();
         let count = rows.count;
-        self.write_notices(&mut out.buffer);
-        backend::copy_done(&mut out.buffer);
         Ok(format!("COPY {count}"))
     }
 }

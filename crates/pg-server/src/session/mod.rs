@@ -8,6 +8,7 @@
 //! Invariant: an implicit transaction ends at the latest with the next Sync, or with the end of the
 //! string of statements.
 
+mod copy_binary;
 mod copy_in;
 mod copy_out;
 mod extended;

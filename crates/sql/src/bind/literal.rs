@@ -19,12 +19,22 @@ pub(super) fn quoted(text: &str, column_type: ColumnType, place: &str) -> Result
 /// # Errors
 /// It is no value of the type, or too long for it.
 pub(crate) fn stored(text: &str, column_type: ColumnType, place: &str) -> Result<Value, SqlError> {
-    quoted(text, column_type, place)?
-        .assigned(column_type)
-        .map_err(|_| {
-            let error = ExpressionError::TooManyCharacters { column_type };
-            SqlError::with_state(sqlstate::TRUNCATION, format!("{place}: {error}"))
-        })
+    fitted(quoted(text, column_type, place)?, column_type, place)
+}
+
+/// Returns a value of a column's type as the column stores it.
+///
+/// # Errors
+/// It is too long for the column.
+pub(crate) fn fitted(
+    value: Value,
+    column_type: ColumnType,
+    place: &str,
+) -> Result<Value, SqlError> {
+    value.assigned(column_type).map_err(|_| {
+        let error = ExpressionError::TooManyCharacters { column_type };
+        SqlError::with_state(sqlstate::TRUNCATION, format!("{place}: {error}"))
+    })
 }
 
 /// Returns the type of a number without context: the smallest one from 32 bits on that has it.

@@ -24,7 +24,7 @@ pub(crate) use aggregate::{
     walk, written_aggregate,
 };
 pub(crate) use call::{WrittenCall, common_type, may_be_result, operand_type, written_call};
-pub(crate) use literal::{default_type, stored};
+pub(crate) use literal::{default_type, fitted, stored};
 pub(crate) use operators::{binary_operator, chain};
 
 use literal::{cast, quoted, rounded, spelt, typed_number};

@@ -74,8 +74,9 @@ enum LineEnd {
 }
 
 impl CopyReader {
-    /// Returns a reader before its first byte.
+    /// Returns a reader before its first byte. The format of the options is a text.
     pub fn new(options: CopyOptions) -> CopyReader {
+        assert_ne!(options.format, CopyFormat::Binary, "it has no lines");
         CopyReader {
             options,
             buffer: Vec::new(),
@@ -162,7 +163,7 @@ impl CopyReader {
         }
         let line = check_text(line)?;
         let fields = match self.options.format {
-            CopyFormat::Text => text_fields(line, &self.options)?,
+            CopyFormat::Text | CopyFormat::Binary => text_fields(line, &self.options)?,
             CopyFormat::Csv => {
                 let within = line.bytes().filter(|byte| *byte == self.counted_byte());
                 self.lines += within.count() as u64;
@@ -302,7 +303,7 @@ impl CopyReader {
         self.lines += 1;
         self.last = (self.start, self.scanned);
         bad(match self.options.format {
-            CopyFormat::Text => {
+            CopyFormat::Text | CopyFormat::Binary => {
                 format!("literal {what} found in data: use \"{escape}\" to represent it")
             }
             CopyFormat::Csv => {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use placement::Value;
+use placement::{ColumnType, Value};
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::identity::TableId;
 use protocol::operation::{Action, Mutation};
 
-use crate::bind::{stored, unknown_column};
+use crate::bind::{fitted, stored, unknown_column};
 use crate::error::{SqlError, sqlstate};
 use crate::import::known_table;
 use crate::plan::{DefaultRow, encode, has_dense};
@@ -102,6 +102,12 @@ impl CopyTarget {
         (self.table, &self.placed().schema.name)
     }
 
+    /// Returns the name and the type of a field's column.
+    pub fn column(&self, field: usize) -> (&str, ColumnType) {
+        let column = &self.placed().schema.columns[self.columns[field]];
+        (&column.name, column.column_type)
+    }
+
     /// Returns the number of the fields of a line.
     pub fn fields(&self) -> usize {
         self.columns.len()
@@ -115,10 +121,6 @@ impl CopyTarget {
     fn placed(&self) -> &PlacedTable {
         let table = self.configuration.table(self.table);
         table.expect("the configuration has the table")
-    }
-
-    fn name(&self, field: usize) -> &str {
-        &self.placed().schema.columns[self.columns[field]].name
     }
 
     /// Checks the first line, if it has the names of columns.
@@ -138,7 +140,7 @@ impl CopyTarget {
             ));
         }
         for (position, field) in fields.iter().enumerate() {
-            let expected = self.name(position);
+            let (expected, _) = self.column(position);
             if field.as_deref() != Some(expected) {
                 let found = field.as_deref().unwrap_or(&self.options.null);
                 return bad(format!(
@@ -161,14 +163,14 @@ impl CopyTarget {
             let text = "extra data after last expected column";
             return Err(SqlError::with_state(sqlstate::BAD_COPY, text).into());
         }
-        let mut values = self.defaults.row();
+        let mut values = Vec::with_capacity(self.fields());
         let mut fields = fields.into_iter();
-        for (position, column) in self.columns.iter().enumerate() {
+        for position in 0..self.fields() {
+            let (name, column_type) = self.column(position);
             let Some(field) = fields.next() else {
-                let text = format!("missing data for column \"{}\"", self.name(position));
+                let text = format!("missing data for column \"{name}\"");
                 return Err(SqlError::with_state(sqlstate::BAD_COPY, text).into());
             };
-            let name = self.name(position);
             let field = match field {
                 None if self.options.force_not_null.contains(name) => {
                     Some(self.options.null.clone())
@@ -180,19 +182,41 @@ impl CopyTarget {
                 }
                 field => field,
             };
-            values[*column] = match field {
+            values.push(match field {
                 None => Value::Null,
                 Some(text) => {
-                    let column_type = self.placed().schema.columns[*column].column_type;
                     let value = stored(&text, column_type, &format!("column {name}"));
                     value.map_err(|error| CopyFault {
                         error,
                         column: Some(Box::new((name.to_owned(), text))),
                     })?
                 }
-            };
+            });
         }
-        let (pk, row) = encode(self.placed(), &values, 1)?;
+        Ok(self.mutation_of_values(values)?)
+    }
+
+    /// Returns a value of a field as its column stores it.
+    ///
+    /// # Errors
+    /// It is too long for the column.
+    pub fn fitted(&self, field: usize, value: Value) -> Result<Value, SqlError> {
+        let (name, column_type) = self.column(field);
+        fitted(value, column_type, &format!("column {name}"))
+    }
+
+    /// Returns the insertion of a row with these values, one for each field, as their columns store
+    /// them.
+    ///
+    /// # Errors
+    /// The row is none of the table.
+    pub fn mutation_of_values(&self, values: Vec<Value>) -> Result<Mutation, SqlError> {
+        assert_eq!(values.len(), self.fields());
+        let mut row = self.defaults.row();
+        for (column, value) in self.columns.iter().zip(values) {
+            row[*column] = value;
+        }
+        let (pk, row) = encode(self.placed(), &row, 1)?;
         Ok(Mutation {
             pk: Bytes(pk),
             action: Action::Insert { row: Bytes(row) },

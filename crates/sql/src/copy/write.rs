@@ -21,8 +21,9 @@ struct CopyColumn {
 }
 
 impl CopyWriter {
-    /// Returns a writer of rows with these columns.
+    /// Returns a writer of rows with these columns. The format of the options is a text.
     pub fn new(options: &CopyOptions, columns: &[OutputColumn]) -> CopyWriter {
+        assert_ne!(options.format, CopyFormat::Binary, "it has no lines");
         let columns = columns.iter().map(|column| CopyColumn {
             name: column.name.clone(),
             column_type: column.column_type.unwrap_or(ColumnType::Text),
@@ -71,7 +72,7 @@ impl CopyWriter {
 
     fn field(&self, text: &str, is_quoted: bool, out: &mut Vec<u8>) {
         match self.options.format {
-            CopyFormat::Text => self.escaped(text, out),
+            CopyFormat::Text | CopyFormat::Binary => self.escaped(text, out),
             CopyFormat::Csv if is_quoted || self.needs_quotes(text) => {
                 let CopyOptions { quote, escape, .. } = self.options;
                 out.push(quote);

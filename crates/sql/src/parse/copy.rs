@@ -56,7 +56,7 @@ pub(super) fn parse(text: &str, piece: &StatementTokens) -> Result<CopyStatement
         return Err(words.expected("end of statement"));
     }
     if is_old_binary {
-        return Err(no_binary());
+        once(&mut options.format, CopyFormat::Binary)?;
     }
     let options = options.check(reads)?;
     let direction = match source {
@@ -104,10 +104,6 @@ fn all_rows(table: String, columns: Option<Vec<String>>) -> Select {
         offset: None,
         scan: true,
     }
-}
-
-fn no_binary() -> SqlError {
-    SqlError::unsupported("COPY in the format binary", "use the format text or csv")
 }
 
 /// The tokens of the statement that are no spaces.
@@ -296,7 +292,7 @@ impl<'a> Words<'a> {
                 let format = match &*format {
                     "text" => CopyFormat::Text,
                     "csv" => CopyFormat::Csv,
-                    "binary" => return Err(no_binary()),
+                    "binary" => CopyFormat::Binary,
                     _ => {
                         let text = format!("COPY format \"{format}\" not recognized");
                         return Err(SqlError::with_state(sqlstate::INVALID_VALUE, text));
@@ -404,7 +400,7 @@ impl<'a> Words<'a> {
             "force",
         ]) {
             match word {
-                "binary" => return Err(no_binary()),
+                "binary" => once(&mut options.format, CopyFormat::Binary)?,
                 "csv" => once(&mut options.format, CopyFormat::Csv)?,
                 "freeze" => once(&mut options.freeze, true)?,
                 "header" => once(&mut options.header, CopyHeader::Yes)?,

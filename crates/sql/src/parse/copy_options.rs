@@ -29,6 +29,15 @@ impl GivenOptions {
         let is_csv = format == CopyFormat::Csv;
         let unsupported = |text: &str| Err(SqlError::with_state("0A000", text));
         for (name, is_given) in [
+            ("DELIMITER", self.delimiter.is_some()),
+            ("NULL", self.null.is_some()),
+        ] {
+            if is_given && format == CopyFormat::Binary {
+                let text = format!("cannot specify {name} in BINARY mode");
+                return Err(SqlError::with_state(sqlstate::SYNTAX, text));
+            }
+        }
+        for (name, is_given) in [
             ("quote", self.quote.is_some()),
             ("escape", self.escape.is_some()),
             ("FORCE_QUOTE", self.force_quote.is_some()),
@@ -50,6 +59,9 @@ impl GivenOptions {
         let header = self.header.unwrap_or_default();
         if header == CopyHeader::Match && !reads {
             return unsupported("HEADER cannot be \"match\" in COPY TO");
+        }
+        if header != CopyHeader::No && format == CopyFormat::Binary {
+            return unsupported("cannot specify HEADER in BINARY mode");
         }
         if let Some(encoding) = &self.encoding {
             let plain = encoding.to_ascii_lowercase().replace(['-', '_'], "");

@@ -25,7 +25,7 @@ pub enum CopyDirection {
     To(Box<Select>),
 }
 
-/// The format of the lines of a `COPY`.
+/// The format of the rows of a `COPY`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyFormat {
     /// One line per row, with escapes after a backslash.
@@ -33,6 +33,8 @@ pub enum CopyFormat {
     Text,
     /// Comma-separated values, with quotes.
     Csv,
+    /// PostgreSQL's binary format: the length and the bytes of each value.
+    Binary,
 }
 
 /// Whether the first line has the names of the columns.

@@ -204,6 +204,113 @@ async fn the_same_input_has_the_same_effect() {
     }
 }
 
+/// The head of data in the binary format, without flags and extension.
+const BINARY_HEAD: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
+
+/// A row in the binary format.
+fn binary_row(fields: &[Option<&[u8]>]) -> Vec<u8> {
+    let mut row = u16::try_from(fields.len()).unwrap().to_be_bytes().to_vec();
+    for field in fields {
+        let length = field.map_or(-1, |it| i32::try_from(it.len()).unwrap());
+        row.extend(length.to_be_bytes());
+        row.extend(field.unwrap_or_default());
+    }
+    row
+}
+
+fn binary(rows: &[&[Option<&[u8]>]]) -> Vec<u8> {
+    let rows = rows.iter().flat_map(|row| binary_row(row));
+    let rows = BINARY_HEAD.iter().copied().chain(rows);
+    rows.chain(*b"\xff\xff").collect()
+}
+
+/// Data in the binary format with two fields, a bigint and another one: good ones, and some that
+/// fail.
+fn binary_inputs() -> Vec<(&'static str, Vec<u8>)> {
+    let one = 1_i64.to_be_bytes();
+    let head = |flags: u32, extension: i32, rest: &[u8]| {
+        let mut bytes = b"PGCOPY\n\xff\r\n\0".to_vec();
+        bytes.extend(flags.to_be_bytes());
+        bytes.extend(extension.to_be_bytes());
+        bytes.extend(rest);
+        bytes
+    };
+    let with = |column: &'static str, field: &[u8]| (column, binary(&[&[Some(&one), Some(field)]]));
+    let mut inputs = vec![
+        ("s", binary(&[])),
+        ("s", head(1, 0, b"\xff\xff")),
+        ("s", head(1 << 16, 0, b"\xff\xff")),
+        ("s", head(1 << 17, 0, b"\xff\xff")),
+        ("s", head(0, 3, b"abc\xff\xff")),
+        ("s", head(0, 3, b"ab")),
+        ("s", head(0, -1, b"\xff\xff")),
+        ("s", b"PGCOPY\n\xff\r\n1\0\0\0\0\0\0\0\0\xff\xff".to_vec()),
+        ("s", [binary(&[]), b"x".to_vec()].concat()),
+        ("s", [BINARY_HEAD, b"\0\x01\xff\xff\xff\xff"].concat()),
+        ("s", [BINARY_HEAD, b"\0\x03"].concat()),
+        ("s", [BINARY_HEAD, b"\xff\xfe"].concat()),
+        ("s", [BINARY_HEAD, b"\0\x02\xff\xff\xff\xfe"].concat()),
+        ("s", binary(&[&[None, Some(b"a")]])),
+        ("n", binary(&[&[Some(&one), None]])),
+        ("s", binary(&[&[Some(&one), None], &[Some(&one), None]])),
+        ("s", binary(&[&[Some(&one[..7]), None]])),
+        ("s", binary(&[&[Some(b"123456789"), None]])),
+        with("s", b""),
+        with("s", "ä😀".as_bytes()),
+        with("s", b"a\xffb"),
+        with("s", b"a\0b"),
+        with("f", &f64::NAN.to_be_bytes()),
+        with("f", &(-0.0_f64).to_be_bytes()),
+        with("f", b""),
+        with("b", b"\x01"),
+        with("b", b"\x02"),
+        with("b", b"\0\0"),
+        with("at", &0_i64.to_be_bytes()),
+        with("at", &i64::MAX.to_be_bytes()),
+        with("at", &(i64::MAX - 1).to_be_bytes()),
+        with("y", b"\xde\xad"),
+        with("u", &[7; 16]),
+        with("u", &[7; 15]),
+        with("u", &[7; 17]),
+    ];
+    // A good input that ends too early, anywhere.
+    let two = binary(&[&[Some(&one), Some(b"ab")], &[Some(&[0; 8]), None]]);
+    inputs.extend((0..=two.len()).map(|end| ("s", two[..end].to_vec())));
+    inputs
+}
+
+#[tokio::test]
+async fn the_same_binary_input_has_the_same_effect() {
+    let Some((_started, _postgres, mut both)) = both_with_table().await else {
+        return;
+    };
+    for (column, bytes) in binary_inputs() {
+        let statement = format!("COPY c (id, {column}) FROM STDIN (FORMAT binary)");
+        let what = format!("{statement} {:?}", bytes.escape_ascii().to_string());
+        let pieces: Vec<&[u8]> = bytes.chunks(1).collect();
+        for pieces in [&[&*bytes][..], &pieces] {
+            both.ask(&copy(&statement, pieces), &what);
+            both.query("SELECT * FROM c WHERE id > -100 ORDER BY id");
+            both.query("COPY c TO STDOUT (FORMAT binary)");
+            both.query("COPY (SELECT u, b, id, f, at, s, y FROM c) TO STDOUT BINARY");
+            both.query("DELETE FROM c WHERE id > -100");
+        }
+    }
+    for statement in [
+        "COPY BINARY c FROM STDIN",
+        "COPY BINARY c TO STDOUT CSV",
+        "COPY c TO STDOUT (FORMAT binary, DELIMITER ',')",
+        "COPY c TO STDOUT BINARY NULL 'x'",
+        "COPY c TO STDOUT (FORMAT binary, HEADER)",
+        "COPY c FROM STDIN (FORMAT binary, HEADER match)",
+        "COPY c TO STDOUT (FORMAT binary, FORCE_QUOTE *)",
+        "COPY c FROM STDIN (FORMAT binary, FORCE_NULL (s))",
+        "COPY c FROM STDIN (FORMAT binary, ESCAPE 'x')",
+    ] {
+        both.ask(&copy(statement, &[&binary(&[])]), statement);
+    }
+}
+
 #[tokio::test]
 // tidy: long — a list of conversations
 async fn conversations_have_the_same_messages() {
@@ -366,7 +473,6 @@ async fn refusals_name_the_way_out() {
     for (text, hint) in [
         ("COPY c FROM '/etc/passwd'", "\\copy"),
         ("COPY c TO PROGRAM 'cat'", "\\copy"),
-        ("COPY c FROM STDIN (FORMAT binary)", "text or csv"),
         ("COPY c FROM STDIN WHERE id > 1", "delete those"),
     ] {
         let report = error(&client.ask(&Messages::new().query(text)));

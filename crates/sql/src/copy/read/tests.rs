@@ -16,7 +16,7 @@ fn options(format: CopyFormat) -> CopyOptions {
         ..CopyOptions::default()
     };
     match format {
-        CopyFormat::Text => plain,
+        CopyFormat::Text | CopyFormat::Binary => plain,
         CopyFormat::Csv => CopyOptions {
             delimiter: b',',
             null: String::new(),
