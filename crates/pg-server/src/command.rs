@@ -26,17 +26,6 @@ pub enum SessionCommand {
 const REFUSED: &[(&str, &str)] = &[
     ("listen", "Read the rows that have changed."),
     ("notify", "Read the rows that have changed."),
-    ("prepare", "Prepare the statement by your driver."),
-    ("execute", "Prepare the statement by your driver."),
-    (
-        "declare",
-        "Execute a prepared statement with a limit of rows.",
-    ),
-    (
-        "fetch",
-        "Execute a prepared statement with a limit of rows.",
-    ),
-    ("move", "Execute a prepared statement with a limit of rows."),
     (
         "lock",
         "A COMMIT fails if rows that were read have changed.",
@@ -94,10 +83,6 @@ impl SessionCommand {
             }
             ["deallocate", name] | ["deallocate", "prepare", name] => {
                 SessionCommand::Deallocate(Some(name.into()))
-            }
-            ["close", "all"] => SessionCommand::Nothing("CLOSE CURSOR ALL"),
-            ["close", name] => {
-                return Err(error("34000", format!("cursor \"{name}\" does not exist")));
             }
             ["unlisten", ..] => SessionCommand::Nothing("UNLISTEN"),
             [first, ..] => match REFUSED.iter().find(|(known, _)| *known == first) {
@@ -213,7 +198,6 @@ mod tests {
                 "DEALLOCATE \"a B\"",
                 SessionCommand::Deallocate(Some("a B".into())),
             ),
-            ("CLOSE ALL", SessionCommand::Nothing("CLOSE CURSOR ALL")),
             ("UNLISTEN *", SessionCommand::Nothing("UNLISTEN")),
             (
                 "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED",
@@ -243,13 +227,11 @@ mod tests {
         for (text, code) in [
             ("LISTEN a", "0A000"),
             ("NOTIFY a", "0A000"),
-            ("PREPARE a AS SELECT 1", "0A000"),
             ("VACUUM", "0A000"),
             ("SET LOCAL work_mem = '1MB'", "0A000"),
             ("SET ROLE ann", "0A000"),
             ("SET work_mem", "42601"),
             ("SET work_mem =", "42601"),
-            ("CLOSE c", "34000"),
         ] {
             assert_eq!(read(text), Err(code.into()), "{text}");
         }

@@ -3,7 +3,7 @@
 
 use placement::ColumnType;
 use protocol::configuration::Configuration;
-use sql::statement::{CopyDirection, CopyStatement, Statement};
+use sql::statement::{CopyDirection, CopyStatement, NamedStatement, Statement};
 use sql::{OutputColumn, SqlError, UnparsedStatement, describe};
 
 use pg_wire::report::Report;
@@ -27,6 +27,8 @@ pub enum StatementKind {
     Session(SessionCommand),
     /// It copies rows from the client or to it.
     Copy(Box<CopyStatement>),
+    /// It is about a prepared statement or a cursor of the session.
+    Named(Box<NamedStatement>),
     /// The store runs it.
     Stored(Box<StoredStatement>),
 }
@@ -80,6 +82,11 @@ impl StatementKind {
                 copy.map_err(|fault| errors::report(&fault, text, StatementScope::Statement));
             return Ok(StatementKind::Copy(Box::new(copy?)));
         }
+        let named = piece.parse_named();
+        let named = named.map_err(|fault| errors::report(&fault, text, StatementScope::Statement));
+        if let Some(named) = named? {
+            return Ok(StatementKind::Named(Box::new(named)));
+        }
         let statement = piece
             .parse()
             .map_err(|fault| failure(&fault, text, &words))?;
@@ -91,12 +98,24 @@ impl StatementKind {
         })))
     }
 
-    /// Returns whether the statement changes rows.
+    /// Returns the kind of a statement that changes or reads rows.
+    pub fn of_store(statement: Statement) -> StatementKind {
+        StatementKind::Stored(Box::new(StoredStatement {
+            statement,
+            is_start: false,
+            is_tolerance_open: false,
+        }))
+    }
+
+    /// Returns whether the statement changes rows, or may do so.
     pub fn writes(&self) -> bool {
         let stored = match self {
             StatementKind::Stored(stored) => stored,
             StatementKind::Copy(copy) => {
                 return matches!(copy.direction, CopyDirection::From { .. });
+            }
+            StatementKind::Named(named) => {
+                return matches!(**named, NamedStatement::Execute { .. });
             }
             StatementKind::Empty | StatementKind::Session(_) => return false,
         };
@@ -146,6 +165,14 @@ impl StatementKind {
             }
             // PostgreSQL looks for the table when it runs.
             StatementKind::Session(_) | StatementKind::Copy(_) => Ok((Vec::new(), None)),
+            StatementKind::Named(named) => match &**named {
+                NamedStatement::Declare { select, .. } => {
+                    let found = describe(select, configuration, declared, &FunctionNames)?;
+                    Ok((found.parameters, None))
+                }
+                // The session knows the columns.
+                _ => Ok((Vec::new(), None)),
+            },
             StatementKind::Stored(stored) => {
                 let statement = &stored.statement;
                 let found = describe(statement, configuration, declared, &FunctionNames)?;

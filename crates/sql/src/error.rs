@@ -293,6 +293,8 @@ pub mod sqlstate {
     pub const INVALID_DEFINITION: &str = "42P16";
     /// The columns of a foreign key do not fit those to which they refer.
     pub const INVALID_FOREIGN_KEY: &str = "42830";
+    /// A cursor cannot do this in its state.
+    pub const NOT_IN_STATE: &str = "55000";
     /// There is no function of this name that takes arguments of these types.
     pub const UNDEFINED_FUNCTION: &str = "42883";
     /// An aggregate where none may stand.

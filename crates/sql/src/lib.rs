@@ -49,6 +49,7 @@ mod spelling;
 pub mod statement;
 mod store;
 
+pub use bind::argument_values;
 pub use describe::{StatementDescription, describe};
 pub use error::{
     ForeignKeyViolation, SqlError, StatementProgress, SyntaxError, TransactionFault, sqlstate,

@@ -5,6 +5,7 @@
 //! stay as the parser's trees, because their types depend on the table that they are about.
 
 mod copy;
+mod named;
 
 use placement::{Constraint, Deferral, ReferentialAction, Schema};
 use protocol::identity::TableId;
@@ -12,6 +13,7 @@ use protocol::operation::Mutation;
 use sqlparser::ast::Expr;
 
 pub use copy::{CopyColumns, CopyDirection, CopyFormat, CopyHeader, CopyOptions, CopyStatement};
+pub use named::{FetchedRows, NamedStatement};
 
 /// One statement.
 #[allow(

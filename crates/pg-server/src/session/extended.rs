@@ -7,7 +7,8 @@ use pg_wire::frontend::{BindRequest, WireFormat};
 use pg_wire::message::StatementOrPortal;
 use pg_wire::report::Report;
 use placement::Value;
-use sql::Store;
+use sql::statement::NamedStatement;
+use sql::{OutputColumn, Store};
 use tokio::io::AsyncWrite;
 
 use super::copy_in::CopyOrigin;
@@ -34,38 +35,81 @@ impl<S: Store> ClientSession<S> {
         if name.is_empty() {
             // It is gone even if the new one is invalid, as in PostgreSQL.
             self.statements.remove(name);
-        } else if self.statements.contains_key(name) {
-            let text = format!("prepared statement \"{name}\" already exists");
-            return Err(error("42P05", text).into());
         }
         check_length(text)?;
+        self.check_new_statement(name)?;
+        let prepared = self.prepare(text, types).await?;
+        self.keep_statement(name, prepared)?;
+        backend::parse_complete(&mut out.buffer);
+        Ok(())
+    }
+
+    /// Refuses a further prepared statement, if its name is taken or there are too many.
+    pub(super) fn check_new_statement(&self, name: &str) -> Result<(), Report> {
+        if self.statements.contains_key(name) {
+            let text = format!("prepared statement \"{name}\" already exists");
+            return Err(error("42P05", text));
+        }
         if self.statements.len() >= STATEMENTS_MAX {
             let text = format!("a session has at most {STATEMENTS_MAX} prepared statements");
-            return Err(error("53400", text).hint("Close some of them.").into());
+            return Err(error("53400", text).hint("Close some of them."));
         }
-        let prepared = self.prepare(text, types).await?;
+        Ok(())
+    }
+
+    pub(super) fn keep_statement(
+        &mut self,
+        name: &str,
+        prepared: DescribedStatement,
+    ) -> Result<(), Report> {
         self.check_held(prepared.text.len())?;
         self.statements.insert(name.to_owned(), Arc::new(prepared));
-        backend::parse_complete(&mut out.buffer);
         Ok(())
     }
 
     async fn prepare(&self, text: &str, types: &[u32]) -> Result<DescribedStatement, Report> {
         let pieces = sql::split(text).map_err(|fault| crate::errors::syntax(&fault, text))?;
-        let (kind, words) = match &pieces[..] {
-            [] => (StatementKind::Empty, Vec::new()),
-            [piece] => (StatementKind::parse(piece, text)?, piece.words()),
+        let kind = match &pieces[..] {
+            [] => StatementKind::Empty,
+            [piece] => StatementKind::parse(piece, text)?,
             _ => {
                 let text = "cannot insert multiple commands into a prepared statement";
                 return Err(error(SYNTAX_ERROR, text));
             }
         };
         self.check_not_failed(&kind)?;
+        drop(pieces);
+        self.prepare_kind(kind, text, types).await
+    }
+
+    /// Prepares a statement that was parsed. `types` are the OIDs of parameters as far as they are
+    /// declared.
+    pub(super) async fn prepare_kind(
+        &self,
+        kind: StatementKind,
+        text: &str,
+        types: &[u32],
+    ) -> Result<DescribedStatement, Report> {
+        let words = || {
+            let pieces = sql::split(text).unwrap_or_default();
+            pieces
+                .first()
+                .map(|piece| piece.words())
+                .unwrap_or_default()
+        };
+        let columns = match &kind {
+            StatementKind::Named(named) => self.named_columns(named)?,
+            _ => None,
+        };
+        let with_columns = |prepared: DescribedStatement| DescribedStatement {
+            columns: prepared.columns.or(columns),
+            ..prepared
+        };
         let store = self.sql.store();
         let known = store.configuration();
         let first = DescribedStatement::prepare(kind.clone(), text, types, &known);
         let fault = match first {
-            Ok(prepared) => return Ok(prepared),
+            Ok(prepared) => return Ok(with_columns(prepared)),
             Err(PrepareFailure::Reported(report)) => return Err(report),
             Err(PrepareFailure::Planned(fault)) => fault,
         };
@@ -73,12 +117,27 @@ impl<S: Store> ClientSession<S> {
         match store.refresh().await {
             Ok(newest) if newest.epoch != known.epoch => {
                 match DescribedStatement::prepare(kind, text, types, &newest) {
-                    Ok(prepared) => Ok(prepared),
+                    Ok(prepared) => Ok(with_columns(prepared)),
                     Err(PrepareFailure::Reported(report)) => Err(report),
-                    Err(PrepareFailure::Planned(fault)) => Err(failure(&fault, text, &words)),
+                    Err(PrepareFailure::Planned(fault)) => Err(failure(&fault, text, &words())),
                 }
             }
-            _ => Err(failure(&fault, text, &words)),
+            _ => Err(failure(&fault, text, &words())),
+        }
+    }
+
+    /// Returns the columns of a statement about a prepared statement or a cursor; none if it
+    /// returns no rows.
+    fn named_columns(&self, named: &NamedStatement) -> Result<Option<Vec<OutputColumn>>, Report> {
+        match named {
+            NamedStatement::Execute { name, .. } => Ok(self.statement(name)?.columns.clone()),
+            NamedStatement::Fetch {
+                name, moves: false, ..
+            } => {
+                let cursor = self.portals.get(name).ok_or_else(|| no_cursor(name))?;
+                Ok(cursor.statement.columns.clone())
+            }
+            _ => Ok(None),
         }
     }
 
@@ -107,14 +166,10 @@ impl<S: Store> ClientSession<S> {
             );
             return Err(error(PROTOCOL_VIOLATION, text).into());
         }
-        if !bind.portal.is_empty() && self.portals.contains_key(bind.portal) {
-            let text = format!("cursor \"{}\" already exists", bind.portal);
-            return Err(error("42P03", text).into());
+        if bind.portal.is_empty() {
+            self.portals.remove("");
         }
-        if self.portals.len() >= PORTALS_MAX && !self.portals.contains_key(bind.portal) {
-            let text = format!("a session has at most {PORTALS_MAX} open portals");
-            return Err(error("53400", text).hint("Close some of them.").into());
-        }
+        self.check_new_portal(bind.portal)?;
         let mut parameters = Vec::with_capacity(expected);
         for (position, (value, parameter)) in
             bind.values.iter().zip(&statement.parameters).enumerate()
@@ -127,16 +182,30 @@ impl<S: Store> ClientSession<S> {
                 }
             });
         }
-        self.portals.remove(bind.portal);
         self.check_held(row_bytes(&parameters))?;
         let portal = Portal {
             statement,
             parameters,
             formats: bind.result_formats.clone(),
             progress: PortalProgress::Ready,
+            is_held: false,
+            is_of_transaction: false,
         };
         self.portals.insert(bind.portal.to_owned(), portal);
         backend::bind_complete(&mut out.buffer);
+        Ok(())
+    }
+
+    /// Refuses a further portal, if its name is taken or there are too many.
+    pub(super) fn check_new_portal(&self, name: &str) -> Result<(), Report> {
+        if self.portals.contains_key(name) {
+            let text = format!("cursor \"{name}\" already exists");
+            return Err(error("42P03", text));
+        }
+        if self.portals.len() >= PORTALS_MAX {
+            let text = format!("a session has at most {PORTALS_MAX} open portals");
+            return Err(error("53400", text).hint("Close some of them."));
+        }
         Ok(())
     }
 
@@ -288,7 +357,7 @@ impl<S: Store> ClientSession<S> {
         Ok(())
     }
 
-    fn statement(&self, name: &str) -> Result<&Arc<DescribedStatement>, Report> {
+    pub(super) fn statement(&self, name: &str) -> Result<&Arc<DescribedStatement>, Report> {
         self.statements.get(name).ok_or_else(|| {
             let text = match name {
                 "" => "unnamed prepared statement does not exist".to_owned(),
@@ -299,7 +368,7 @@ impl<S: Store> ClientSession<S> {
     }
 
     /// Refuses to hold so many more bytes for the client.
-    fn check_held(&self, more: usize) -> Result<(), Report> {
+    pub(super) fn check_held(&self, more: usize) -> Result<(), Report> {
         let texts: usize = self.statements.values().map(|it| it.text.len()).sum();
         let portals: usize = self.portals.values().map(Portal::held_bytes).sum();
         if texts + portals + more <= HELD_BYTES_MAX {
@@ -322,6 +391,11 @@ pub(super) fn check_length(text: &str) -> Result<(), Report> {
     );
     Err(error(MESSAGE_TOO_LONG, text)
         .hint("Send the data as parameters, or in several statements."))
+}
+
+/// Returns the error for a cursor that a client names in SQL.
+pub(super) fn no_cursor(name: &str) -> Report {
+    error("34000", format!("cursor \"{name}\" does not exist"))
 }
 
 fn no_portal(name: &str) -> Report {

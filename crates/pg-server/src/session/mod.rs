@@ -12,6 +12,7 @@ mod copy_binary;
 mod copy_in;
 mod copy_out;
 mod extended;
+mod named;
 mod portal;
 mod rows;
 mod run;
@@ -258,7 +259,7 @@ impl<S: Store> ClientSession<S> {
         };
         if status == b'I' {
             // Portals end with their transaction.
-            self.portals.clear();
+            self.portals.retain(|_, portal| portal.is_held);
         }
         write_ready(&mut out.buffer, status);
     }
@@ -378,7 +379,7 @@ impl<S: Store> ClientSession<S> {
 fn ends_failure(kind: &StatementKind) -> bool {
     match kind {
         StatementKind::Empty => true,
-        StatementKind::Session(_) | StatementKind::Copy(_) => false,
+        StatementKind::Session(_) | StatementKind::Copy(_) | StatementKind::Named(_) => false,
         StatementKind::Stored(stored) => matches!(
             stored.statement,
             Statement::Transaction(

@@ -20,6 +20,10 @@ pub struct Portal {
     pub formats: Vec<WireFormat>,
     /// How far it has run.
     pub progress: PortalProgress,
+    /// Whether it outlives its transaction.
+    pub is_held: bool,
+    /// Whether the open transaction has declared it.
+    pub is_of_transaction: bool,
 }
 
 /// How far a portal has run.

@@ -86,7 +86,7 @@ pub(super) fn write_row(
 /// Returns the tag of a result with this many rows.
 pub(super) fn rows_tag(word: &str, count: usize) -> String {
     match word {
-        "SELECT" => format!("SELECT {count}"),
+        "SELECT" | "FETCH" => format!("{word} {count}"),
         word => word.to_owned(),
     }
 }

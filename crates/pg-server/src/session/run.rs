@@ -21,6 +21,7 @@ use sql::{
 use tokio::io::AsyncWrite;
 use tokio::sync::watch;
 
+use super::portal::Portal;
 use super::rows::{as_described, describe_columns, rows_tag, write_row};
 use super::{AnswerFailure, ClientSession};
 use crate::command::SessionCommand;
@@ -184,6 +185,9 @@ impl<S: Store> ClientSession<S> {
             StatementKind::Copy(copy) => {
                 return self.copy_out(copy, text, out).await.map(Ran::Done);
             }
+            StatementKind::Named(named) => {
+                return self.run_named(named, text, (parameters, wanted), out).await;
+            }
             StatementKind::Stored(stored) => stored,
         };
         let mut statement = self.with_session_values(&stored.statement, parameters, text)?;
@@ -298,6 +302,10 @@ impl<S: Store> ClientSession<S> {
             true => StatementScope::Commit,
             false => StatementScope::Statement,
         };
+        if control.is_some() {
+            let is_committed = is_commit && matches!(&ended, Ok(Ok(_)));
+            self.end_cursors(is_committed);
+        }
         match ended {
             Ok(outcome) => outcome.map_err(|fault| of_fault(&fault, text, scope)),
             Err(interruption) => {
@@ -311,6 +319,18 @@ impl<S: Store> ClientSession<S> {
                     false => error(QUERY_CANCELED, why),
                 })
             }
+        }
+    }
+
+    /// Ends the cursors of a transaction that has ended, except those that outlive its commit.
+    fn end_cursors(&mut self, is_committed: bool) {
+        if self.sql.transaction().is_some() {
+            return;
+        }
+        let stays = |portal: &Portal| portal.is_held && (is_committed || !portal.is_of_transaction);
+        self.portals.retain(|_, portal| stays(portal));
+        for portal in self.portals.values_mut() {
+            portal.is_of_transaction = false;
         }
     }
 

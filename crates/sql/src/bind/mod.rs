@@ -79,6 +79,23 @@ pub(crate) fn constant(
     Scope::CONSTANTS.value(expression, column_type, place)
 }
 
+/// Returns the values of the arguments of an `EXECUTE`, as of these types.
+///
+/// # Errors
+/// An argument is no constant, or no value of its type.
+pub fn argument_values(arguments: &[Expr], types: &[ColumnType]) -> Result<Vec<Value>, SqlError> {
+    let scope = Scope {
+        now_us: Some(client::now_us()),
+        ..Scope::CONSTANTS
+    };
+    let values = arguments.iter().zip(types).enumerate();
+    let values = values.map(|(position, (argument, column_type))| {
+        let place = format!("parameter ${}", position + 1);
+        scope.value(argument, *column_type, &place)
+    });
+    values.collect()
+}
+
 /// Returns the default that an expression stands for, if it is computed for each row or statement.
 pub(crate) fn computed_default(expression: &Expr) -> Option<ComputedDefault> {
     let function = match expression {

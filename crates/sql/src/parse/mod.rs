@@ -13,6 +13,7 @@ mod copy_options;
 mod create;
 mod create_index;
 mod indexes;
+mod named;
 mod query;
 mod session;
 mod transaction;
@@ -31,7 +32,7 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 use crate::error::{SqlError, SyntaxError, sqlstate};
 use crate::script::{self, StatementTokens};
 use crate::spelling::name;
-use crate::statement::{CopyStatement, Statement};
+use crate::statement::{CopyStatement, NamedStatement, Statement};
 
 /// A statement, and the line of the SQL string on which it begins.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,6 +94,15 @@ impl UnparsedStatement<'_> {
         copy::parse(self.text, &self.tokens)
     }
 
+    /// Parses the statement if it is about a prepared statement or a cursor of a session; none if
+    /// it is not. A server of SQL runs it.
+    ///
+    /// # Errors
+    /// The statement is invalid, or the store does not support it.
+    pub fn parse_named(&self) -> Result<Option<NamedStatement>, SqlError> {
+        named::parse(self)
+    }
+
     /// Parses the statement.
     ///
     /// # Errors
@@ -141,17 +151,23 @@ pub fn parse(text: &str) -> Result<Vec<ParsedStatement>, ParseError> {
     Ok(all)
 }
 
-fn parse_piece(text: &str, piece: &StatementTokens) -> Result<Statement, SqlError> {
-    // A chain of operators is a tree as deep as it is long, and functions over such a tree recurse.
-    if script::operators_max(&piece.tokens) > NODES_MAX {
-        return Err(SqlError::with_state(
-            sqlstate::TOO_COMPLEX,
-            format!(
-                "an expression has more than {NODES_MAX} operators: use IN with a list, or several \
-             statements"
-            ),
-        ));
+/// Refuses a statement with an expression of too many operators. A chain of them is a tree as deep
+/// as it is long, and functions over such a tree recurse.
+fn check_operators(piece: &StatementTokens) -> Result<(), SqlError> {
+    if script::operators_max(&piece.tokens) <= NODES_MAX {
+        return Ok(());
     }
+    Err(SqlError::with_state(
+        sqlstate::TOO_COMPLEX,
+        format!(
+            "an expression has more than {NODES_MAX} operators: use IN with a list, or several \
+             statements"
+        ),
+    ))
+}
+
+fn parse_piece(text: &str, piece: &StatementTokens) -> Result<Statement, SqlError> {
+    check_operators(piece)?;
     let words = session::words(&piece.tokens);
     match words.first().map(String::as_str) {
         Some("show" | "describe") => return session::show(&words).map(Statement::Show),

@@ -6,6 +6,7 @@ mod drawn_values;
 mod driver;
 mod hostile;
 mod login;
+mod named;
 mod same_as_postgres;
 mod started;
 
