@@ -3,7 +3,8 @@
 //!
 //! They share their names with the statements and portals of the extended protocol, as in
 //! PostgreSQL. A cursor reads its rows when it is declared, so that later changes of its
-//! transaction are not in it. Invariant: the rows of cursors count among those that a session holds.
+//! transaction are not in it. Invariant: the rows of cursors count among those that a session
+//! holds.
 
 use std::sync::Arc;
 
