@@ -71,7 +71,7 @@ pub use relocation::{Cell, Relocation};
 pub use report::{ReplexReport, TableReport};
 pub use row::{ROW_BYTES_MAX, RowError, RowView, encode_row, encode_row_refs};
 pub use schema::{
-    COLUMNS_MAX, Column, ColumnDefault, ComputedDefault, Constraint, Durability, Index,
+    COLUMNS_MAX, Column, ColumnDefault, ComputedDefault, Constraint, Durability, HIDDEN_KEY, Index,
     NAME_BYTES_MAX, PARTITIONS_MAX, REPLEXES_MAX, Schema, SchemaError, THIN_MAX, ThinIndex,
 };
 pub use slots::{Residue, SlotConstraints};

@@ -26,6 +26,10 @@ pub const THIN_MAX: usize = 31;
 /// The most partitions of a replex.
 pub const PARTITIONS_MAX: u32 = 4096;
 
+/// The name of the key of a table whose definition has no primary key: a random UUID. Statements
+/// have this column only where they name it.
+pub const HIDDEN_KEY: &str = "__row_id";
+
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
@@ -212,6 +216,12 @@ impl Schema {
         // One partition sees the whole sequence of a dense group, so that it can vote alone.
         let most = columns.len() - usize::from(is_dense);
         &columns[..asked.map_or(most, usize::from).min(most)]
+    }
+
+    /// Returns the columns that a statement means without naming them, with their positions.
+    pub fn visible_columns(&self) -> impl Iterator<Item = (usize, &Column)> {
+        let columns = self.columns.iter().enumerate();
+        columns.filter(|(_, column)| column.name != HIDDEN_KEY)
     }
 
     /// Returns the index of the column with this name.

@@ -163,8 +163,8 @@ impl ParameterTypes<'_> {
         for item in items {
             let (name, column_type) = match item {
                 SelectItem::All => {
-                    let all = schema.map_or(&[][..], |schema| &schema.columns);
-                    columns.extend(all.iter().map(|column| OutputColumn {
+                    let all = schema.into_iter().flat_map(Schema::visible_columns);
+                    columns.extend(all.map(|(_, column)| OutputColumn {
                         name: column.name.clone(),
                         column_type: Some(column.column_type),
                     }));
@@ -193,7 +193,10 @@ impl ParameterTypes<'_> {
     fn insert(&mut self, insert: &Insert, context: &Context<'_>) -> Result<(), SqlError> {
         let (schema, scope) = table(&insert.table, context)?;
         let columns: Vec<usize> = match &insert.columns {
-            None => (0..schema.columns.len()).collect(),
+            None => schema
+                .visible_columns()
+                .map(|(position, _)| position)
+                .collect(),
             Some(names) => names
                 .iter()
                 .map(|name| scope.column(name))

@@ -90,6 +90,7 @@ async fn scripts_print_their_golden_output() {
         "types",
         "returning",
         "functions",
+        "without_key",
     ] {
         check(&cluster, name);
     }

@@ -67,7 +67,10 @@ impl CopyTarget {
             column.ok_or_else(|| unknown_column(schema, name))
         };
         let columns: Vec<usize> = match names {
-            None => (0..schema.columns.len()).collect(),
+            None => schema
+                .visible_columns()
+                .map(|(position, _)| position)
+                .collect(),
             Some(names) => names.iter().map(find).collect::<Result<_, _>>()?,
         };
         if let Some(twice) = (1..columns.len()).find(|it| columns[..*it].contains(&columns[*it])) {

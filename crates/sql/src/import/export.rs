@@ -4,7 +4,6 @@ use std::io::Write;
 use std::sync::Mutex;
 
 use indicatif::ProgressBar;
-use placement::Value;
 use session::gather::RowOrder;
 
 use super::known_table;
@@ -66,13 +65,16 @@ pub async fn export<S: Store>(
             plan.order = RowOrder::Any;
         }
         if attempts == 1 {
-            let names = table.schema.columns.iter().map(|it| it.name.as_bytes());
+            let columns = table.schema.visible_columns();
+            let names = columns.map(|(_, column)| column.name.as_bytes());
             writer.write_record(names).map_err(unwritten)?;
         }
         let mut has_begun = false;
         let rows = reading.each(table, plans, None, |row| {
             has_begun = true;
-            let written = writer.write_record(row.iter().map(Value::to_string));
+            let columns = table.schema.visible_columns();
+            let values = columns.map(|(position, _)| row[position].to_string());
+            let written = writer.write_record(values);
             written.map_err(unwritten)?;
             progress.inc(1);
             Ok(Flow::Continue(()))

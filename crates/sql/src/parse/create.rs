@@ -6,7 +6,7 @@
 
 use client::PARTITIONS_DEFAULT;
 use placement::{
-    Column, ColumnDefault, ColumnType, ComputedDefault, Constraint, Durability, Schema,
+    Column, ColumnDefault, ColumnType, ComputedDefault, Constraint, Durability, HIDDEN_KEY, Schema,
     TableConstraints, Value,
 };
 use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
@@ -66,6 +66,9 @@ pub(super) fn table(mut create: ast::CreateTable) -> Result<Statement, SqlError>
     for constraint in constraints {
         table_constraint(&mut schema, constraint, &mut found)?;
     }
+    if schema.primary_key.is_empty() {
+        add_hidden_key(&mut schema);
+    }
     constraints::add_checks(&mut schema, found.checks)?;
     for column in schema.primary_key.clone() {
         schema.columns[column].nullable = false;
@@ -79,6 +82,17 @@ pub(super) fn table(mut create: ast::CreateTable) -> Result<Statement, SqlError>
         if_not_exists,
         references: found.references,
     })
+}
+
+/// Gives a table without a primary key one that statements do not see: a random UUID.
+fn add_hidden_key(schema: &mut Schema) {
+    schema.primary_key = vec![schema.columns.len()];
+    schema.columns.push(Column {
+        name: HIDDEN_KEY.to_owned(),
+        column_type: ColumnType::Uuid,
+        nullable: false,
+        default: Some(ColumnDefault::Computed(ComputedDefault::RandomUuid)),
+    });
 }
 
 /// Parses `DROP TABLE` and `DROP INDEX`.
@@ -126,6 +140,12 @@ fn column(
     found: &mut FoundConstraints,
 ) -> Result<(), SqlError> {
     let column = name(&definition.name);
+    if column == HIDDEN_KEY {
+        return Err(SqlError::with_state(
+            sqlstate::DUPLICATE_COLUMN,
+            format!("column name \"{column}\" conflicts with a system column name: choose another"),
+        ));
+    }
     let column_type = column_type(&definition.data_type)?;
     let position = schema.columns.len();
     let mut nullable = true;

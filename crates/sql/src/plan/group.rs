@@ -250,7 +250,10 @@ fn add_key(
 /// Returns the positions of the columns that a statement names in what it computes from groups.
 fn named_columns(select: &Select, schema: &Schema) -> Vec<usize> {
     if select.items.contains(&SelectItem::All) {
-        return (0..schema.columns.len()).collect();
+        return schema
+            .visible_columns()
+            .map(|(position, _)| position)
+            .collect();
     }
     let mut named = Vec::new();
     for expression in expressions(select) {

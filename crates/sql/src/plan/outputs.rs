@@ -23,7 +23,7 @@ pub(super) fn output_items(
                         "* means all columns of a table: write FROM and its name",
                     ));
                 };
-                for (position, column) in schema.columns.iter().enumerate() {
+                for (position, column) in schema.visible_columns() {
                     let expression = match scope.groups {
                         None => Expression::Column(position as u16),
                         Some(_) => {

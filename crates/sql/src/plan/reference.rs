@@ -1,6 +1,6 @@
 //! Plans the foreign keys of `CREATE TABLE`: finds their parents, and the index that serves them.
 
-use placement::{ColumnType, Constraint, ForeignKey, Index, Schema};
+use placement::{ColumnType, Constraint, ForeignKey, HIDDEN_KEY, Index, Schema};
 
 use super::Context;
 use crate::bind::unknown_column;
@@ -47,6 +47,16 @@ fn foreign_key(
     parent: &Schema,
 ) -> Result<ForeignKey, SqlError> {
     let columns = positions(schema, &reference.columns)?;
+    let has_hidden_key = parent.column_index(HIDDEN_KEY).is_some();
+    if has_hidden_key && reference.parent_columns.is_empty() {
+        return Err(SqlError::with_state(
+            sqlstate::UNDEFINED_OBJECT,
+            format!(
+                "there is no primary key for referenced table \"{}\": create it with one",
+                parent.name
+            ),
+        ));
+    }
     let referred = match reference.parent_columns.is_empty() {
         true => parent.primary_key.clone(),
         false => positions(parent, &reference.parent_columns)?,

@@ -393,7 +393,10 @@ fn bad_changes_are_refused() {
             "has an index by_tail already",
         ),
         ("CREATE INDEX x ON nowhere (a)", "there is no table nowhere"),
-        ("CREATE TABLE t (a bigint)", "table t has no primary key"),
+        (
+            "CREATE TABLE t (a bigint, __row_id text)",
+            "conflicts with a system column name",
+        ),
         ("SHOW TABLE nowhere", "there is no table nowhere"),
     ] {
         let message = error(text);

@@ -1,0 +1,21 @@
+-- Tables without a primary key: rows may be equal, and have a key that statements do not see.
+CREATE TABLE log (at timestamp, line text);
+INSERT INTO log VALUES ('2024-01-01', 'a'), ('2024-01-01', 'a'), (NULL, NULL);
+INSERT INTO log (line) VALUES ('b') RETURNING *;
+SELECT * FROM log ORDER BY line NULLS FIRST;
+SELECT line, count(*) FROM log GROUP BY line ORDER BY line;
+SELECT count(DISTINCT __row_id) FROM log;
+CREATE INDEX by_line ON log (line);
+UPDATE log SET at = '2024-01-02' WHERE line = 'a';
+SELECT * FROM log WHERE line = 'a';
+DELETE FROM log WHERE line IS NULL RETURNING *;
+DELETE FROM log WHERE line = 'a';
+SELECT * FROM log;
+INSERT INTO log VALUES ('2024-01-01', 'a', 'b');
+SHOW TABLE log;
+CREATE TABLE note (line text UNIQUE);
+INSERT INTO note VALUES ('x');
+INSERT INTO note VALUES ('x');
+INSERT INTO note VALUES ('x'), ('y') ON CONFLICT DO NOTHING RETURNING *;
+CREATE TABLE child (id bigint PRIMARY KEY, line text REFERENCES note);
+CREATE TABLE wrong (__row_id bigint PRIMARY KEY);
