@@ -224,6 +224,13 @@ impl Schema {
         columns.filter(|(_, column)| column.name != HIDDEN_KEY)
     }
 
+    /// Returns the positions of the columns that a statement means without naming them.
+    pub fn visible_positions(&self) -> Vec<usize> {
+        self.visible_columns()
+            .map(|(position, _)| position)
+            .collect()
+    }
+
     /// Returns the index of the column with this name.
     pub fn column_index(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)

@@ -193,10 +193,7 @@ impl ParameterTypes<'_> {
     fn insert(&mut self, insert: &Insert, context: &Context<'_>) -> Result<(), SqlError> {
         let (schema, scope) = table(&insert.table, context)?;
         let columns: Vec<usize> = match &insert.columns {
-            None => schema
-                .visible_columns()
-                .map(|(position, _)| position)
-                .collect(),
+            None => schema.visible_positions(),
             Some(names) => names
                 .iter()
                 .map(|name| scope.column(name))

@@ -67,10 +67,7 @@ impl CopyTarget {
             column.ok_or_else(|| unknown_column(schema, name))
         };
         let columns: Vec<usize> = match names {
-            None => schema
-                .visible_columns()
-                .map(|(position, _)| position)
-                .collect(),
+            None => schema.visible_positions(),
             Some(names) => names.iter().map(find).collect::<Result<_, _>>()?,
         };
         if let Some(twice) = (1..columns.len()).find(|it| columns[..*it].contains(&columns[*it])) {

@@ -63,6 +63,12 @@ pub(super) fn table(mut create: ast::CreateTable) -> Result<Statement, SqlError>
     for definition in columns {
         column(&mut schema, definition, &mut found)?;
     }
+    if schema.column_index(HIDDEN_KEY).is_some() {
+        return Err(SqlError::with_state(
+            sqlstate::DUPLICATE_COLUMN,
+            format!("column name \"{HIDDEN_KEY}\" conflicts with a system column name"),
+        ));
+    }
     for constraint in constraints {
         table_constraint(&mut schema, constraint, &mut found)?;
     }
@@ -140,12 +146,6 @@ fn column(
     found: &mut FoundConstraints,
 ) -> Result<(), SqlError> {
     let column = name(&definition.name);
-    if column == HIDDEN_KEY {
-        return Err(SqlError::with_state(
-            sqlstate::DUPLICATE_COLUMN,
-            format!("column name \"{column}\" conflicts with a system column name: choose another"),
-        ));
-    }
     let column_type = column_type(&definition.data_type)?;
     let position = schema.columns.len();
     let mut nullable = true;

@@ -250,10 +250,7 @@ fn add_key(
 /// Returns the positions of the columns that a statement names in what it computes from groups.
 fn named_columns(select: &Select, schema: &Schema) -> Vec<usize> {
     if select.items.contains(&SelectItem::All) {
-        return schema
-            .visible_columns()
-            .map(|(position, _)| position)
-            .collect();
+        return schema.visible_positions();
     }
     let mut named = Vec::new();
     for expression in expressions(select) {

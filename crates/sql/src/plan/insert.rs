@@ -25,10 +25,7 @@ pub(super) fn plan(insert: &Insert, context: &Context<'_>) -> Result<InsertPlan,
     let schema = &table.schema;
     let scope = context.scope(schema, &insert.table);
     let columns: Vec<usize> = match &insert.columns {
-        None => schema
-            .visible_columns()
-            .map(|(position, _)| position)
-            .collect(),
+        None => schema.visible_positions(),
         Some(names) => {
             let columns = names.iter().map(|name| scope.column(name));
             columns.collect::<Result<_, _>>()?

@@ -47,15 +47,10 @@ fn foreign_key(
     parent: &Schema,
 ) -> Result<ForeignKey, SqlError> {
     let columns = positions(schema, &reference.columns)?;
-    let has_hidden_key = parent.column_index(HIDDEN_KEY).is_some();
-    if has_hidden_key && reference.parent_columns.is_empty() {
-        return Err(SqlError::with_state(
-            sqlstate::UNDEFINED_OBJECT,
-            format!(
-                "there is no primary key for referenced table \"{}\": create it with one",
-                parent.name
-            ),
-        ));
+    if parent.column_index(HIDDEN_KEY).is_some() && reference.parent_columns.is_empty() {
+        let name = &parent.name;
+        let text = format!("there is no primary key for referenced table \"{name}\"");
+        return Err(SqlError::with_state(sqlstate::UNDEFINED_OBJECT, text));
     }
     let referred = match reference.parent_columns.is_empty() {
         true => parent.primary_key.clone(),

@@ -353,6 +353,7 @@ fn an_index_changes_its_kind() {
     }
 }
 
+// tidy: long — a list of statements.
 #[test]
 fn bad_changes_are_refused() {
     for (text, part) in [
