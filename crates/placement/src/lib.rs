@@ -24,6 +24,7 @@ mod grid;
 mod hybrid;
 mod interpolation;
 mod key;
+mod numeric;
 mod partitions;
 mod places;
 mod position;
@@ -50,7 +51,9 @@ pub use constraints::{
     CHECKS_MAX, CheckConstraint, Deferral, FOREIGN_KEYS_MAX, ForeignKey, REFERENCED_BY_MAX,
     ReferentialAction, TableConstraints, check_violation_text,
 };
-pub use conversion::{ConversionError, is_assignable, is_castable, moment_of, narrowed};
+pub use conversion::{
+    ConversionError, is_assignable, is_castable, moment_of, narrowed, numeric_of,
+};
 pub use cover::{
     COVER_STEPS_MAX, Cover, CoverCosts, CoverMember, RowAccess, access, cover, cover_constraints,
 };
@@ -62,6 +65,10 @@ pub use interpolation::{key_between, part_before};
 pub use key::{
     KEY_BYTES_MAX, KeyError, check_key_bytes, decode_key, encode_key, encode_value, key_has_null,
     prefix_end,
+};
+pub use numeric::{
+    NUMERIC_PRECISION_MAX, NUMERIC_SCALE_MAX, NUMERIC_WHOLE_DIGITS_MAX, Numeric, NumericError,
+    NumericRef,
 };
 pub use places::{HostCore, LOAD_PER_COPY, Loads, PartitionHost, Placement, beside};
 pub use position::Position;
