@@ -69,7 +69,7 @@ mod transaction;
 pub use defaults::{default_value, now_us, random_uuid};
 pub use placement::{
     Column, ColumnDefault, ColumnType, ComputedDefault, Constraint, Durability, Index, KeyError,
-    RowError, Schema, SchemaError, SortColumn, ThinIndex, Value,
+    Numeric, NumericError, NumericRef, RowError, Schema, SchemaError, SortColumn, ThinIndex, Value,
 };
 pub use protocol::configuration::Configuration;
 pub use protocol::expression::{

@@ -2,7 +2,7 @@
 //!
 //! An error has the SQLSTATE that PostgreSQL's has for the same statement. Its text is the store's.
 
-use placement::{ColumnType, RowError, ValueError, check_violation_text};
+use placement::{ColumnType, Numeric, NumericError, RowError, ValueError, check_violation_text};
 use protocol::expression::ExpressionError;
 use sql::{SqlError, StatementProgress, SyntaxError, TransactionFault, sqlstate};
 
@@ -134,6 +134,7 @@ pub fn invalid_value(fault: &ValueError) -> Report {
                 Err(_) => "22P02",
             }
         }
+        found if found.is_numeric() && Numeric::parse(text) != Err(NumericError::Syntax) => "22003",
         ColumnType::Bytes if text.starts_with("\\x") => INVALID_PARAMETER,
         _ => "22P02",
     };
@@ -194,7 +195,10 @@ pub fn report(fault: &SqlError, text: &str, scope: StatementScope) -> Report {
             RowError::TooLong { .. } => plain(MESSAGE_TOO_LONG),
             RowError::ValueCount { .. } => plain(SYNTAX_ERROR),
             RowError::WrongType { .. } => plain("42804"),
-            RowError::TooManyCharacters { .. } => plain(sqlstate::TRUNCATION),
+            RowError::BeyondLimit { column_type, .. } => plain(match column_type.is_numeric() {
+                true => sqlstate::OUT_OF_RANGE,
+                false => sqlstate::TRUNCATION,
+            }),
             RowError::Length | RowError::Newer | RowError::Malformed { .. } => plain("XX001"),
         },
         SqlError::Key { .. } => plain(MESSAGE_TOO_LONG),
@@ -267,7 +271,11 @@ fn of_expression(fault: &ExpressionError) -> &'static str {
         ExpressionError::NotCastable { .. } => sqlstate::CANNOT_CAST,
         ExpressionError::NotOfType { .. } => "22P02",
         ExpressionError::TooManyCharacters { .. } => sqlstate::TRUNCATION,
-        ExpressionError::Overflow | ExpressionError::Underflow => "22003",
+        ExpressionError::Overflow
+        | ExpressionError::Underflow
+        | ExpressionError::NumericOverflow
+        | ExpressionError::TooManyDigits { .. } => sqlstate::OUT_OF_RANGE,
+        ExpressionError::NotFinite { .. } => NOT_SUPPORTED,
         ExpressionError::DivisionByZero => "22012",
         ExpressionError::PatternEnd => "22025",
         ExpressionError::TooLong { .. } => MESSAGE_TOO_LONG,
@@ -282,15 +290,18 @@ fn of_refusal(message: &str) -> &'static str {
         ExpressionError::DivisionByZero,
         ExpressionError::Overflow,
         ExpressionError::Underflow,
+        ExpressionError::NumericOverflow,
         ExpressionError::PatternEnd,
         ExpressionError::NegativeLength,
     ];
     let about_types = ColumnType::ALL.map(|column_type| ExpressionError::NotOfType { column_type });
-    let mut faults = faults.into_iter().chain(about_types);
+    let not_finite = ColumnType::ALL.map(|column_type| ExpressionError::NotFinite { column_type });
+    let mut faults = faults.into_iter().chain(about_types).chain(not_finite);
     let fault = faults.find(|fault| message.contains(&fault.to_string()));
     match fault {
         Some(fault) => of_expression(&fault),
         None if message.contains("is too long for the type") => sqlstate::TRUNCATION,
+        None if message.contains("numeric field overflow") => sqlstate::OUT_OF_RANGE,
         None => "22000",
     }
 }
@@ -357,6 +368,8 @@ mod tests {
             (ColumnType::Int64, "9223372036854775808", "22003"),
             (ColumnType::Float64, "1e999", "22003"),
             (ColumnType::Float64, "1x", "22P02"),
+            (ColumnType::Numeric, "1x", "22P02"),
+            (ColumnType::Numeric, "1e200000", "22003"),
             (ColumnType::Bool, "maybe", "22P02"),
             (ColumnType::Uuid, "1", "22P02"),
             (ColumnType::Bytes, "\\x1", "22023"),

@@ -11,7 +11,7 @@ use pg_wire::report::Report;
 use crate::command::SessionCommand;
 use crate::errors::{self, StatementScope, error, unsupported};
 use crate::functions::FunctionNames;
-use crate::types::{self, DeclaredType};
+use crate::types::{self, ParameterType};
 
 /// The most columns of a result, as in PostgreSQL.
 const COLUMNS_MAX: usize = 1664;
@@ -50,7 +50,7 @@ pub struct StatementParameter {
     /// The OID that ParameterDescription returns.
     pub oid: u32,
     /// The type as which its values are read.
-    pub declared: DeclaredType,
+    pub declared: ParameterType,
 }
 
 /// A statement that was prepared.
@@ -193,12 +193,12 @@ impl DescribedStatement {
         types: &[u32],
         configuration: &Configuration,
     ) -> Result<DescribedStatement, PrepareFailure> {
-        let declared: Result<Vec<Option<DeclaredType>>, Report> =
-            types.iter().map(|oid| DeclaredType::of(*oid)).collect();
+        let declared: Result<Vec<Option<ParameterType>>, Report> =
+            types.iter().map(|oid| ParameterType::of(*oid)).collect();
         let declared = declared.map_err(PrepareFailure::Reported)?;
         let stored: Vec<Option<ColumnType>> = declared
             .iter()
-            .map(|declared| declared.and_then(DeclaredType::column_type))
+            .map(|declared| declared.map(|it| it.0))
             .collect();
         let (found, columns) = kind
             .describe(&stored, configuration)
@@ -212,7 +212,7 @@ impl DescribedStatement {
                 },
                 None => StatementParameter {
                     oid: types::oid(Some(*column_type)),
-                    declared: DeclaredType::Stored(*column_type),
+                    declared: ParameterType(*column_type),
                 },
             }
         });

@@ -1,7 +1,8 @@
 //! PostgreSQL's numbers of the store's types, and their values as text and in binary.
 //!
-//! A client may declare a parameter as `numeric`, which the store does not have. Its value is
-//! converted to a bigint or a double; other types that the store does not have are refused.
+//! Parameters of types that the store does not have are refused.
+
+mod numeric;
 
 use bytes::{BufMut, BytesMut};
 use placement::{ColumnType, DATES, Value};
@@ -19,33 +20,28 @@ const EPOCH_2000_DAYS: i32 = 10_957;
 const TIMESTAMP_MIN_US: i64 = -211_813_488_000_000_000;
 const TIMESTAMP_END_US: i64 = 9_223_371_331_200_000_000;
 
-/// The type of a parameter, as a client declares it.
+/// The type of a parameter: declared by the client, or inferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeclaredType {
-    /// A type of the store.
-    Stored(ColumnType),
-    /// `numeric`.
-    Numeric,
-}
+pub struct ParameterType(pub ColumnType);
 
 /// The OIDs of the types that a client may declare.
-const DECLARED: &[(u32, DeclaredType)] = &[
-    (16, DeclaredType::Stored(ColumnType::Bool)),
-    (17, DeclaredType::Stored(ColumnType::Bytes)),
-    (19, DeclaredType::Stored(ColumnType::Text)),
-    (20, DeclaredType::Stored(ColumnType::Int64)),
-    (21, DeclaredType::Stored(ColumnType::Int16)),
-    (23, DeclaredType::Stored(ColumnType::Int32)),
-    (25, DeclaredType::Stored(ColumnType::Text)),
-    (700, DeclaredType::Stored(ColumnType::Float32)),
-    (701, DeclaredType::Stored(ColumnType::Float64)),
-    (1042, DeclaredType::Stored(ColumnType::Text)),
-    (1043, DeclaredType::Stored(ColumnType::Text)),
-    (1082, DeclaredType::Stored(ColumnType::Date)),
-    (1114, DeclaredType::Stored(ColumnType::Timestamp)),
-    (1184, DeclaredType::Stored(ColumnType::TimestampTz)),
-    (1700, DeclaredType::Numeric),
-    (2950, DeclaredType::Stored(ColumnType::Uuid)),
+const DECLARED: &[(u32, ColumnType)] = &[
+    (16, ColumnType::Bool),
+    (17, ColumnType::Bytes),
+    (19, ColumnType::Text),
+    (20, ColumnType::Int64),
+    (21, ColumnType::Int16),
+    (23, ColumnType::Int32),
+    (25, ColumnType::Text),
+    (700, ColumnType::Float32),
+    (701, ColumnType::Float64),
+    (1042, ColumnType::Text),
+    (1043, ColumnType::Text),
+    (1082, ColumnType::Date),
+    (1114, ColumnType::Timestamp),
+    (1184, ColumnType::TimestampTz),
+    (1700, ColumnType::Numeric),
+    (2950, ColumnType::Uuid),
 ];
 
 /// PostgreSQL's OID of the type of a literal without a type.
@@ -67,6 +63,7 @@ pub fn oid(column_type: Option<ColumnType>) -> u32 {
         Some(ColumnType::Date) => 1082,
         Some(ColumnType::Timestamp) => 1114,
         Some(ColumnType::TimestampTz) => 1184,
+        Some(ColumnType::Numeric | ColumnType::Decimal { .. }) => 1700,
         Some(ColumnType::Uuid) => 2950,
     }
 }
@@ -85,36 +82,46 @@ pub fn length(column_type: Option<ColumnType>) -> i16 {
         ) => 8,
         Some(ColumnType::Uuid) => 16,
         Some(
-            ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) | ColumnType::Bytes,
+            ColumnType::Text
+            | ColumnType::Varchar(_)
+            | ColumnType::Char(_)
+            | ColumnType::Bytes
+            | ColumnType::Numeric
+            | ColumnType::Decimal { .. },
         )
         | None => -1,
     }
 }
 
-/// Returns what a type's values are limited to, as PostgreSQL writes it: the length of a text and
-/// four; -1 if they are not limited.
+/// Returns what a type's values are limited to, as PostgreSQL writes it: the length of a text, or
+/// the digits of a numeric, and four; -1 if they are not limited.
 pub fn modifier(column_type: Option<ColumnType>) -> i32 {
     match column_type {
         Some(ColumnType::Varchar(length) | ColumnType::Char(length)) => {
             i32::try_from(length).map_or(-1, |length| length.saturating_add(4))
         }
+        Some(ColumnType::Decimal { precision, scale }) => {
+            /// The bits of the scale.
+            const SCALE_BITS: i32 = 0x7ff;
+            (i32::from(precision) << 16 | i32::from(scale) & SCALE_BITS) + 4
+        }
         _ => -1,
     }
 }
 
-impl DeclaredType {
+impl ParameterType {
     /// Returns the type of an OID. Returns none for 0 and `unknown`, which leave the type to the
     /// server.
     ///
     /// # Errors
     /// The store has no such type.
-    pub fn of(oid: u32) -> Result<Option<DeclaredType>, Report> {
+    pub fn of(oid: u32) -> Result<Option<ParameterType>, Report> {
         if oid == 0 || oid == UNKNOWN {
             return Ok(None);
         }
         let found = DECLARED.iter().find(|(known, _)| *known == oid);
         match found {
-            Some((_, found)) => Ok(Some(*found)),
+            Some((_, found)) => Ok(Some(ParameterType(*found))),
             None => {
                 let text = format!("parameters of the type with OID {oid} are not supported");
                 let names: Vec<&str> = ColumnType::ALL.iter().map(|it| it.name()).collect();
@@ -124,15 +131,6 @@ impl DeclaredType {
                 );
                 Err(Report::new(Severity::Error, NOT_SUPPORTED, text).hint(hint))
             }
-        }
-    }
-
-    /// Returns the type of the store that the values have after their conversion. A `numeric` has
-    /// no such type, because its values may be of two.
-    pub fn column_type(self) -> Option<ColumnType> {
-        match self {
-            DeclaredType::Stored(column_type) => Some(column_type),
-            DeclaredType::Numeric => None,
         }
     }
 
@@ -161,38 +159,23 @@ impl DeclaredType {
 
     /// Returns the fewest bytes of a value in binary.
     fn binary_len_min(self) -> usize {
-        match self {
-            DeclaredType::Stored(column_type) => {
-                usize::try_from(length(Some(column_type))).unwrap_or(0)
-            }
-            DeclaredType::Numeric => 8,
+        match self.0 {
+            found if found.is_numeric() => numeric::BINARY_LEN_MIN,
+            found => usize::try_from(length(Some(found))).unwrap_or(0),
         }
     }
 
     fn is_text(self) -> bool {
-        let column_type = self.column_type().map(ColumnType::of_values);
-        column_type == Some(ColumnType::Text)
+        self.0.of_values() == ColumnType::Text
     }
 
     fn of_text(self, text: &str) -> Result<Value, Report> {
-        match self {
-            DeclaredType::Stored(column_type) => {
-                Value::parse(column_type, text).map_err(|error| errors::invalid_value(&error))
-            }
-            DeclaredType::Numeric => number(text).ok_or_else(|| errors::out_of_range(text)),
-        }
+        Value::parse(self.0, text).map_err(|error| errors::invalid_value(&error))
     }
 
     /// Returns none if the bytes are not of this type.
     fn of_binary(self, bytes: &[u8]) -> Option<Result<Value, Report>> {
-        let column_type = match self {
-            DeclaredType::Stored(column_type) => column_type,
-            DeclaredType::Numeric => {
-                let text = numeric_text(bytes)?;
-                return Some(number(&text).ok_or_else(|| errors::out_of_range(&text)));
-            }
-        };
-        let value = match column_type {
+        let value = match self.0 {
             ColumnType::Bool => match bytes {
                 [0] => Value::Bool(false),
                 [_] => Value::Bool(true),
@@ -221,6 +204,10 @@ impl DeclaredType {
                 return Some(at.map(Value::TimestampTz));
             }
             ColumnType::Uuid => Value::Uuid(bytes.try_into().ok()?),
+            ColumnType::Numeric | ColumnType::Decimal { .. } => {
+                let value = numeric::read(bytes)?;
+                return Some(value.map(Value::Numeric));
+            }
         };
         Some(Ok(value))
     }
@@ -231,7 +218,7 @@ impl DeclaredType {
 /// # Errors
 /// The bytes are no value of the type.
 pub fn read_copied(column_type: ColumnType, bytes: &[u8]) -> Result<Value, Report> {
-    let declared = DeclaredType::Stored(column_type);
+    let declared = ParameterType(column_type);
     match declared.of_binary(bytes) {
         Some(value) => value,
         None if declared.is_text() => Err(errors::not_utf8_copied(bytes)),
@@ -281,6 +268,7 @@ pub fn write(
             out.put_i64(at.saturating_sub(EPOCH_2000_US));
         }
         Value::Uuid(bytes) => out.put_slice(bytes),
+        Value::Numeric(value) => numeric::write(out, value.as_ref()),
     }
     Ok(())
 }
@@ -307,56 +295,6 @@ fn date(since_2000: i32) -> Result<Value, Report> {
             .filter(|it| DATES.contains(it)),
     };
     days.map(Value::Date).ok_or_else(errors::date_out_of_range)
-}
-
-/// Returns the number of a `numeric`: a bigint if it is a whole number that fits, else the nearest
-/// double.
-fn number(text: &str) -> Option<Value> {
-    let text = text.trim_ascii();
-    if let Ok(whole) = text.parse::<i64>() {
-        return Some(Value::Int64(whole));
-    }
-    Value::parse(ColumnType::Float64, text).ok()
-}
-
-/// Returns the text of a `numeric` in binary: groups of four decimal digits.
-fn numeric_text(bytes: &[u8]) -> Option<String> {
-    let words: Option<Vec<u16>> = bytes
-        .chunks(2)
-        .map(|word| word.try_into().ok().map(u16::from_be_bytes))
-        .collect();
-    let words = words?;
-    let ([count, weight, sign, scale], digits) = words.split_first_chunk()?;
-    if usize::from(*count) != digits.len() || digits.iter().any(|digit| *digit > 9999) {
-        return None;
-    }
-    let sign = match sign {
-        0 => "",
-        0x4000 => "-",
-        0xc000 => return Some("NaN".into()),
-        0xd000 => return Some("Infinity".into()),
-        0xf000 => return Some("-Infinity".into()),
-        _ => return None,
-    };
-    let weight = i32::from(weight.cast_signed());
-    let group = |position: i32| {
-        let position = usize::try_from(position).ok();
-        let digit = position.and_then(|it| digits.get(it)).unwrap_or(&0);
-        format!("{digit:04}")
-    };
-    let whole: String = (0..=weight).map(group).collect();
-    let fraction_groups = i32::from(scale.div_ceil(4));
-    let fraction: String = (weight + 1..=weight + fraction_groups).map(group).collect();
-    let fraction = fraction.get(..usize::from(*scale)).unwrap_or(&fraction);
-    let whole = match whole.trim_start_matches('0') {
-        "" => "0",
-        digits => digits,
-    };
-    let fraction = fraction.trim_end_matches('0');
-    Some(match fraction {
-        "" => format!("{sign}{whole}"),
-        fraction => format!("{sign}{whole}.{fraction}"),
-    })
 }
 
 #[cfg(test)]

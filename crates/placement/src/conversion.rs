@@ -4,8 +4,9 @@
 use alloc::format;
 use alloc::string::ToString;
 
+use crate::numeric::{Numeric, NumericRef};
 use crate::text::ValueError;
-use crate::value::{ColumnType, Value, round_half_even};
+use crate::value::{ColumnType, Value, ValueRef, round_half_even};
 
 const DAY_US: i64 = 86_400_000_000;
 
@@ -20,6 +21,10 @@ pub enum ConversionError {
     NotOfType(ValueError),
     /// A text has more characters than the type allows.
     TooManyCharacters,
+    /// A numeric has more digits than the type allows.
+    TooManyDigits,
+    /// NaN or an infinity where a type has only numbers.
+    NotFinite,
 }
 
 /// Returns whether values of a type can be assigned to a column.
@@ -51,7 +56,7 @@ impl Value {
     pub fn assigned(self, column: ColumnType) -> Result<Value, ConversionError> {
         match (self, column) {
             (Value::Text(mut text), ColumnType::Varchar(limit)) => {
-                if !column.admits(&text) {
+                if !column.admits(ValueRef::Text(&text)) {
                     let limit = text.char_indices().nth(limit as usize).map(|(at, _)| at);
                     let end = limit.unwrap_or(text.len());
                     if !text[end..].bytes().all(|byte| byte == b' ') {
@@ -63,17 +68,18 @@ impl Value {
             }
             (Value::Text(mut text), ColumnType::Char(_)) => {
                 text.truncate(text.trim_end_matches(' ').len());
-                match column.admits(&text) {
+                match column.admits(ValueRef::Text(&text)) {
                     true => Ok(Value::Text(text)),
                     false => Err(ConversionError::TooManyCharacters),
                 }
             }
             (value, column) => match value.column_type() {
-                Some(found) if found != column && is_assignable(column, found) => {
-                    value.converted(column)
+                Some(found) if found == column.of_values() && column.admits(value.as_ref()) => {
+                    Ok(value)
                 }
-                Some(found) if found != column => Err(ConversionError::NoConversion),
-                _ => Ok(value),
+                Some(found) if is_assignable(column, found) => value.converted(column),
+                Some(_) => Err(ConversionError::NoConversion),
+                None => Ok(value),
             },
         }
     }
@@ -100,7 +106,10 @@ impl Value {
                 Value::Text(text).assigned(to)
             }
             (value, to) if from == to => Ok(value),
-            (Value::Text(text), to) => Value::parse(to, &text).map_err(ConversionError::NotOfType),
+            (Value::Text(text), to) => {
+                let value = Value::parse(to, &text).map_err(ConversionError::NotOfType)?;
+                value.assigned(to)
+            }
             (Value::Bool(value), ColumnType::Text) => Ok(Value::Text(format!("{value}"))),
             (value, ColumnType::Text) => Ok(Value::Text(value.to_string())),
             (Value::Bool(value), _) => Ok(Value::Int32(value.into())),
@@ -112,6 +121,19 @@ impl Value {
     /// Converts a number to a number, or a time to a time.
     fn converted(self, to: ColumnType) -> Result<Value, ConversionError> {
         let value = self.as_ref();
+        if to.is_numeric() {
+            let numeric = numeric_of(value).ok_or(ConversionError::NoConversion)?;
+            let ColumnType::Decimal { precision, scale } = to else {
+                return Ok(Value::Numeric(numeric));
+            };
+            let limited = numeric.as_ref().limited(precision, scale);
+            return limited
+                .map(Value::Numeric)
+                .ok_or(ConversionError::TooManyDigits);
+        }
+        if let ValueRef::Numeric(value) = value {
+            return of_numeric(value, to);
+        }
         if let Some(integer) = value.integer() {
             return of_integer(integer, to);
         }
@@ -132,6 +154,30 @@ impl Value {
             (Value::TimestampTz(at), ColumnType::Timestamp) => Ok(Value::Timestamp(at)),
             _ => Err(ConversionError::NoConversion),
         }
+    }
+}
+
+/// Returns a number as a numeric: all digits of an integer, and of a float those that it surely
+/// has. Returns none for other values.
+pub fn numeric_of(value: ValueRef<'_>) -> Option<Numeric> {
+    match value {
+        ValueRef::Numeric(value) => Some(value.to_owned()),
+        ValueRef::Float64(value) => Some(Numeric::from_double(value)),
+        ValueRef::Float32(value) => Some(Numeric::from_single(value)),
+        value => value.integer().map(Numeric::from),
+    }
+}
+
+fn of_numeric(value: NumericRef<'_>, to: ColumnType) -> Result<Value, ConversionError> {
+    let out_of_range = ConversionError::OutOfRange;
+    match to {
+        ColumnType::Float64 => value.to_double().map(Value::Float64).ok_or(out_of_range),
+        ColumnType::Float32 => value.to_single().map(Value::Float32).ok_or(out_of_range),
+        to if to.is_integer() => {
+            let integer = value.to_integer().map_err(|_| ConversionError::NotFinite)?;
+            of_integer(integer.ok_or(out_of_range)?, to)
+        }
+        _ => Err(ConversionError::NoConversion),
     }
 }
 

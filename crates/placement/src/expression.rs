@@ -88,14 +88,29 @@ pub enum ScalarFunction {
     OctetLength,
     /// A number without its sign.
     Abs,
-    /// A double rounded to a whole number, halves to the even one.
+    /// A number rounded to a whole one, halves of a double to the even one, those of a numeric to
+    /// the larger one without its sign. With a second operand, a numeric rounded to so many digits
+    /// after the point.
     Round,
-    /// The next whole number that is not larger than a double.
+    /// The next whole number that is not larger than a number.
     Floor,
-    /// The next whole number that is not smaller than a double.
+    /// The next whole number that is not smaller than a number.
     Ceil,
-    /// A double without its fraction.
+    /// A number without its fraction. With a second operand, a numeric without its digits beyond so
+    /// many after the point.
     Trunc,
+    /// -1, 0 or 1, or NaN.
+    Sign,
+    /// The remainder of a division without a fraction.
+    Modulo,
+    /// The quotient of two numerics without its fraction.
+    DivideWhole,
+    /// The digits of a numeric after the point; NULL if it is no number.
+    Scale,
+    /// The digits of a numeric after the point without zeros at their end; NULL if it is no number.
+    ScaleMin,
+    /// A numeric without zeros at the end of its fraction.
+    TrimScale,
     /// The characters of a text from a position, which counts from 1; with a third operand, at most
     /// so many.
     Substring,
@@ -136,6 +151,12 @@ impl ScalarFunction {
             ScalarFunction::Floor => "floor",
             ScalarFunction::Ceil => "ceil",
             ScalarFunction::Trunc => "trunc",
+            ScalarFunction::Sign => "sign",
+            ScalarFunction::Modulo => "mod",
+            ScalarFunction::DivideWhole => "div",
+            ScalarFunction::Scale => "scale",
+            ScalarFunction::ScaleMin => "min_scale",
+            ScalarFunction::TrimScale => "trim_scale",
             ScalarFunction::Substring => "substring",
             ScalarFunction::Trim => "btrim",
             ScalarFunction::TrimStart => "ltrim",

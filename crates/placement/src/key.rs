@@ -13,6 +13,7 @@
 //! | floats | a float64, big endian: negative ones inverted, others with the sign bit set |
 //! | text, bytes | each `00` as `00 ff`, then `00 01` |
 //! | uuid | 16 bytes |
+//! | numeric | see `numeric::key` |
 //!
 //! The types are not in the bytes: the decoder brings them. Equal numbers have equal bytes, however
 //! many bits their types have.
@@ -21,6 +22,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::numeric::Numeric;
 use crate::value::{ColumnType, Value, ValueRef, float_from_order_bits, float_order_bits};
 
 /// The most bytes that an encoded key may have; see [`check_key_bytes`].
@@ -157,6 +159,10 @@ pub(crate) fn encode_value_to(out: &mut impl Sink, value: ValueRef<'_>) {
             out.write(&[MARK_VALUE]);
             out.write(&value);
         }
+        ValueRef::Numeric(value) => {
+            out.write(&[MARK_VALUE]);
+            value.write_key(|bytes| out.write(bytes));
+        }
     }
 }
 
@@ -188,6 +194,7 @@ pub fn decode_key(bytes: &[u8], types: &[ColumnType]) -> Result<Vec<Value>, KeyE
     Ok(values)
 }
 
+// tidy: long — one arm per type.
 pub(crate) fn decode_value(
     rest: &mut &[u8],
     column_type: ColumnType,
@@ -247,6 +254,21 @@ pub(crate) fn decode_value(
         }
         ColumnType::Bytes => decode_bytes(rest, column).map(Value::Bytes),
         ColumnType::Uuid => take(rest).map(Value::Uuid).ok_or(truncated),
+        ColumnType::Numeric | ColumnType::Decimal { .. } => {
+            let value = Numeric::read_key(rest).map_err(|is_cut| match is_cut {
+                true => truncated,
+                false => malformed,
+            })?;
+            // The scale of a column is that of its values, but not of the bounds of ranges.
+            let limited = match column_type {
+                ColumnType::Decimal { precision, scale } => {
+                    value.as_ref().limited(precision, scale)
+                }
+                _ => None,
+            };
+            let limited = limited.filter(|it| *it == value);
+            Ok(Value::Numeric(limited.unwrap_or(value)))
+        }
     }
 }
 
@@ -275,6 +297,7 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString;
     use alloc::vec;
 
     #[test]
@@ -291,6 +314,26 @@ mod tests {
         expected.extend([0x01, 0x01, 0x02]);
         expected.extend([0x01, 0xbf, 0xf0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(key, expected);
+    }
+
+    #[test]
+    fn numerics_have_the_scale_of_their_column() {
+        let decoded = |text: &str, column_type| {
+            let value = Value::parse(ColumnType::Numeric, text).unwrap();
+            let key = encode_key([value.as_ref()]);
+            let values = decode_key(&key, &[column_type]).unwrap();
+            values[0].to_string()
+        };
+        let column = ColumnType::Decimal {
+            precision: 5,
+            scale: 2,
+        };
+        assert_eq!(decoded("1.5", column), "1.50");
+        assert_eq!(decoded("1.500", ColumnType::Numeric), "1.5");
+        // A bound of a range.
+        assert_eq!(decoded("-1.505", column), "-1.505");
+        assert_eq!(decoded("1e9", column), "1000000000");
+        assert_eq!(decoded("Infinity", column), "Infinity");
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! whether nulls follow, in 14–15 zero (a later format). Ends of width code 0, 1 or 2 take 1, 2 or
 //! 4 bytes. Numbers, dates and timestamps are little endian, as long as their type: int16 2 bytes,
 //! int32, float32 and date 4, int64, float64 and timestamps 8. A bool takes 1 byte, a uuid 16. Text
-//! and bytes are as they are.
+//! and bytes are as they are, a numeric is in its stored form (`numeric`).
 //!
 //! Any column is found in constant time. Offsets are as narrow as the data allows: ten fields of
 //! ten bytes take 112 bytes. A row may have fewer columns than the schema that reads it (columns
@@ -23,6 +23,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::numeric::NumericRef;
 use crate::schema::{Column, ColumnDefault};
 use crate::value::{ColumnType, Value, ValueRef};
 
@@ -59,8 +60,9 @@ pub enum RowError {
         /// The value's type.
         found: ColumnType,
     },
-    /// A text has more characters than its column may have.
-    TooManyCharacters {
+    /// A text has more characters than its column may have, or a numeric has more digits or another
+    /// scale.
+    BeyondLimit {
         /// The column's name.
         column: String,
         /// The column's type.
@@ -104,7 +106,14 @@ impl fmt::Display for RowError {
                 expected.name(),
                 found.name()
             ),
-            RowError::TooManyCharacters {
+            RowError::BeyondLimit {
+                column,
+                column_type,
+            } if column_type.is_numeric() => write!(
+                f,
+                "the value of column {column} does not have the digits of a {column_type}: round it"
+            ),
+            RowError::BeyondLimit {
                 column,
                 column_type,
             } => write!(
@@ -193,6 +202,7 @@ fn encode_values<'a>(
             ValueRef::Text(value) => out.extend_from_slice(value.as_bytes()),
             ValueRef::Bytes(value) => out.extend_from_slice(value),
             ValueRef::Uuid(value) => out.extend_from_slice(&value),
+            ValueRef::Numeric(value) => out.extend_from_slice(value.as_bytes()),
         }
     }
     assert_eq!(out.len(), bytes, "the size computed is the size written");
@@ -235,10 +245,8 @@ fn measure<'a>(
                 });
             }
             Some(_) => {
-                if let ValueRef::Text(text) = value
-                    && !column.column_type.admits(text)
-                {
-                    return Err(RowError::TooManyCharacters {
+                if !column.column_type.admits(value) {
+                    return Err(RowError::BeyondLimit {
                         column: column.name.clone(),
                         column_type: column.column_type,
                     });
@@ -263,6 +271,7 @@ fn value_bytes(value: ValueRef<'_>) -> usize {
         ValueRef::Text(value) => value.len(),
         ValueRef::Bytes(value) => value.len(),
         ValueRef::Uuid(_) => 16,
+        ValueRef::Numeric(value) => value.as_bytes().len(),
     }
 }
 
@@ -300,9 +309,10 @@ impl<'a> RowView<'a> {
                 ColumnType::Int32 | ColumnType::Float32 | ColumnType::Date => field.len() == 4,
                 ColumnType::Int16 => field.len() == 2,
                 ColumnType::Text => core::str::from_utf8(field).is_ok(),
-                ColumnType::Varchar(_) | ColumnType::Char(_) => {
-                    core::str::from_utf8(field).is_ok_and(|text| column.column_type.admits(text))
-                }
+                ColumnType::Varchar(_) | ColumnType::Char(_) => core::str::from_utf8(field)
+                    .is_ok_and(|text| column.column_type.admits(ValueRef::Text(text))),
+                ColumnType::Numeric | ColumnType::Decimal { .. } => NumericRef::from_bytes(field)
+                    .is_some_and(|value| column.column_type.admits(ValueRef::Numeric(value))),
                 ColumnType::Bytes => true,
                 ColumnType::Uuid => field.len() == 16,
             };
@@ -395,6 +405,9 @@ impl<'a> RowView<'a> {
             ColumnType::Float32 => ValueRef::Float32(f32::from_le_bytes(four())),
             ColumnType::Date => ValueRef::Date(i32::from_le_bytes(four())),
             ColumnType::TimestampTz => ValueRef::TimestampTz(i64::from_le_bytes(eight())),
+            ColumnType::Numeric | ColumnType::Decimal { .. } => {
+                ValueRef::Numeric(NumericRef::checked_before(field))
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use core::fmt;
 use core::ops::RangeInclusive;
 use core::str::FromStr;
 
+use crate::numeric::Numeric;
 use crate::value::{ColumnType, Value, ValueRef, round_half_even};
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
@@ -52,6 +53,10 @@ impl fmt::Display for ValueError {
                  or -infinity"
             }
             ColumnType::Uuid => "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
+            ColumnType::Numeric | ColumnType::Decimal { .. } => {
+                "a number of at most 131072 digits before the point and 16383 after it, NaN, \
+                 Infinity or -Infinity"
+            }
         };
         write!(
             f,
@@ -65,8 +70,8 @@ impl core::error::Error for ValueError {}
 
 impl Value {
     /// Returns the value of a text, never NULL. Spaces around it are ignored, except for texts,
-    /// bytes and UUIDs. The limit of a text's length is not checked, because a longer one may be
-    /// compared with the column; [`Value::assigned`] checks it.
+    /// bytes and UUIDs. The limit of a text's length and of a number's digits is not checked,
+    /// because a longer one may be compared with the column; [`Value::assigned`] checks it.
     pub fn parse(column_type: ColumnType, text: &str) -> Result<Value, ValueError> {
         let trimmed = text.trim_ascii();
         let value = match column_type {
@@ -83,6 +88,9 @@ impl Value {
             ColumnType::Timestamp => parse_timestamp(trimmed, false).map(Value::Timestamp),
             ColumnType::TimestampTz => parse_timestamp(trimmed, true).map(Value::TimestampTz),
             ColumnType::Uuid => parse_uuid(text).map(Value::Uuid),
+            ColumnType::Numeric | ColumnType::Decimal { .. } => {
+                Numeric::parse(text).ok().map(Value::Numeric)
+            }
         };
         value.ok_or_else(|| ValueError {
             column_type,
@@ -355,6 +363,7 @@ impl fmt::Display for ValueRef<'_> {
                 value.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
             }
             ValueRef::Timestamp(value) => write_timestamp(f, value, ""),
+            ValueRef::Numeric(value) => write!(f, "{value}"),
             ValueRef::Uuid(value) => {
                 for (index, byte) in value.iter().enumerate() {
                     let hyphen = if matches!(index, 4 | 6 | 8 | 10) {

@@ -61,6 +61,12 @@ impl Schema {
                 self.column_index(name) == Some(index),
                 "table {table} has two columns named {name}: rename one"
             );
+            ensure!(
+                column.column_type.if_valid().is_some(),
+                "column {name} of table {table} has the type {}, whose limit is out of range: give \
+                 another limit",
+                column.column_type
+            );
             let Some(default) = &column.default else {
                 continue;
             };
@@ -82,7 +88,8 @@ impl Schema {
                     "column {name} of table {table} is NOT NULL but its default is NULL: give another default or allow NULL"
                 ),
                 Some(found) => ensure!(
-                    found == column.column_type.of_values(),
+                    found == column.column_type.of_values()
+                        && column.column_type.admits(value.as_ref()),
                     "column {name} of table {table} is of type {}, its default of type {found}: convert the default",
                     column.column_type
                 ),

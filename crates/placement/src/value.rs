@@ -2,7 +2,8 @@
 //!
 //! The order is total, so that values can be keys: NULL sorts last, `-0.0` equals `0.0`, and NaN
 //! equals itself and is larger than every other number, as in PostgreSQL. Text orders by its
-//! UTF-8 bytes (the "C" collation). Parsing and printing are in `text`; bytes in `key` and `row`.
+//! UTF-8 bytes (the "C" collation). Decimal numbers are in `numeric`.
+//! Parsing and printing are in `text`; bytes in `key` and `row`.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -11,6 +12,8 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::fmt;
 use core::hash::{Hash, Hasher};
+
+use crate::numeric::{NUMERIC_PRECISION_MAX, Numeric, NumericRef};
 
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,6 +48,16 @@ pub enum ColumnType {
     Date,
     /// Microseconds since 1970-01-01 00:00:00 UTC, or an infinity as of [`ColumnType::Timestamp`].
     TimestampTz,
+    /// A decimal number of any size; see [`Numeric`].
+    Numeric,
+    /// A decimal number of at most `precision` digits, of which `scale` are after the point. With a
+    /// negative scale it is a multiple of a power of ten. Its values are [`Value::Numeric`].
+    Decimal {
+        /// From 1 to [`NUMERIC_PRECISION_MAX`].
+        precision: u16,
+        /// From -[`NUMERIC_PRECISION_MAX`] to [`NUMERIC_PRECISION_MAX`].
+        scale: i16,
+    },
 }
 
 /// The most characters of a text with a limit, as in PostgreSQL.
@@ -52,11 +65,12 @@ pub const TEXT_LIMIT_MAX: u32 = 10_485_760;
 
 impl ColumnType {
     /// All types without a length.
-    pub const ALL: [ColumnType; 12] = [
+    pub const ALL: [ColumnType; 13] = [
         ColumnType::Bool,
         ColumnType::Int16,
         ColumnType::Int32,
         ColumnType::Int64,
+        ColumnType::Numeric,
         ColumnType::Float32,
         ColumnType::Float64,
         ColumnType::Text,
@@ -84,6 +98,7 @@ impl ColumnType {
             ColumnType::Timestamp => "timestamp",
             ColumnType::TimestampTz => "timestamptz",
             ColumnType::Uuid => "uuid",
+            ColumnType::Numeric | ColumnType::Decimal { .. } => "numeric",
         }
     }
 
@@ -92,18 +107,30 @@ impl ColumnType {
     /// without a length has one character.
     pub fn parse(name: &str) -> Option<ColumnType> {
         let name = name.to_ascii_lowercase();
-        let (before, length, after) = match name.split_once('(') {
+        let (before, limits, after) = match name.split_once('(') {
             None => (name.as_str(), None, ""),
             Some((before, rest)) => {
-                let (length, after) = rest.split_once(')')?;
-                let length = length.trim().parse::<u32>().ok();
-                let length = length.filter(|it| (1..=TEXT_LIMIT_MAX).contains(it))?;
-                (before, Some(length), after)
+                let (limits, after) = rest.split_once(')')?;
+                (before, Some(limits), after)
             }
         };
         let words = before.split_ascii_whitespace();
         let words: Vec<&str> = words.chain(after.split_ascii_whitespace()).collect();
-        Some(match (words.join(" ").as_str(), length) {
+        let words = words.join(" ");
+        if let ("numeric" | "decimal" | "dec", Some(limits)) = (words.as_str(), limits) {
+            let (precision, scale) = limits.split_once(',').unwrap_or((limits, "0"));
+            let precision = precision.trim().parse().ok()?;
+            let scale = scale.trim().parse().ok()?;
+            return ColumnType::Decimal { precision, scale }.if_valid();
+        }
+        let length = match limits {
+            None => None,
+            Some(limits) => {
+                let length = limits.trim().parse::<u32>().ok();
+                Some(length.filter(|it| (1..=TEXT_LIMIT_MAX).contains(it))?)
+            }
+        };
+        Some(match (words.as_str(), length) {
             ("varchar" | "character varying", Some(length)) => ColumnType::Varchar(length),
             ("char" | "character" | "bpchar", Some(length)) => ColumnType::Char(length),
             ("float", Some(bits @ 1..=53)) if bits <= 24 => ColumnType::Float32,
@@ -127,15 +154,31 @@ impl ColumnType {
             ("timestamp" | "timestamp without time zone", None) => ColumnType::Timestamp,
             ("timestamptz" | "timestamp with time zone", None) => ColumnType::TimestampTz,
             ("uuid", None) => ColumnType::Uuid,
+            ("numeric" | "decimal" | "dec", None) => ColumnType::Numeric,
             _ => return None,
         })
     }
 
-    /// Returns the type that the values have where they are computed with: a text with a limit is a
-    /// text.
+    /// Returns the type if its limits are those of a type in PostgreSQL.
+    pub fn if_valid(self) -> Option<ColumnType> {
+        let is_valid = match self {
+            ColumnType::Varchar(length) | ColumnType::Char(length) => {
+                (1..=TEXT_LIMIT_MAX).contains(&length)
+            }
+            ColumnType::Decimal { precision, scale } => {
+                (1..=NUMERIC_PRECISION_MAX).contains(&precision)
+                    && scale.unsigned_abs() <= NUMERIC_PRECISION_MAX
+            }
+            _ => true,
+        };
+        is_valid.then_some(self)
+    }
+
+    /// Returns the type that the values have where they are computed with: that without a limit.
     pub fn of_values(self) -> ColumnType {
         match self {
             ColumnType::Varchar(_) | ColumnType::Char(_) => ColumnType::Text,
+            ColumnType::Decimal { .. } => ColumnType::Numeric,
             other => other,
         }
     }
@@ -173,9 +216,14 @@ impl ColumnType {
         matches!(self, ColumnType::Float32 | ColumnType::Float64)
     }
 
+    /// Returns whether this is a decimal number, with or without a limit.
+    pub fn is_numeric(self) -> bool {
+        self.of_values() == ColumnType::Numeric
+    }
+
     /// Returns whether this is a number.
     pub fn is_number(self) -> bool {
-        self.is_integer() || self.is_float()
+        self.is_integer() || self.is_float() || self.is_numeric()
     }
 
     /// Returns whether this is a day or a moment.
@@ -186,12 +234,16 @@ impl ColumnType {
         )
     }
 
-    /// Returns whether a text has at most as many characters as the type allows.
-    pub fn admits(self, text: &str) -> bool {
-        match self {
-            ColumnType::Varchar(limit) | ColumnType::Char(limit) => {
+    /// Returns whether a value of the type without its limit is within the limit: at most so many
+    /// characters, or digits.
+    pub fn admits(self, value: ValueRef<'_>) -> bool {
+        match (self, value) {
+            (ColumnType::Varchar(limit) | ColumnType::Char(limit), ValueRef::Text(text)) => {
                 let limit = limit as usize;
                 text.len() <= limit || text.chars().nth(limit).is_none()
+            }
+            (ColumnType::Decimal { precision, scale }, ValueRef::Numeric(value)) => {
+                value.is_limited(precision, scale)
             }
             _ => true,
         }
@@ -204,6 +256,7 @@ impl fmt::Display for ColumnType {
         f.write_str(self.name())?;
         match self {
             ColumnType::Varchar(length) | ColumnType::Char(length) => write!(f, "({length})"),
+            ColumnType::Decimal { precision, scale } => write!(f, "({precision},{scale})"),
             _ => Ok(()),
         }
     }
@@ -238,6 +291,8 @@ pub enum Value {
     Date(i32),
     /// See [`ColumnType::TimestampTz`].
     TimestampTz(i64),
+    /// See [`ColumnType::Numeric`].
+    Numeric(Numeric),
 }
 
 /// A value that borrows its bytes from an encoded row or from a [`Value`].
@@ -269,6 +324,8 @@ pub enum ValueRef<'a> {
     Date(i32),
     /// See [`ColumnType::TimestampTz`].
     TimestampTz(i64),
+    /// See [`ColumnType::Numeric`].
+    Numeric(NumericRef<'a>),
 }
 
 impl Value {
@@ -288,6 +345,7 @@ impl Value {
             Value::Float32(value) => ValueRef::Float32(*value),
             Value::Date(value) => ValueRef::Date(*value),
             Value::TimestampTz(value) => ValueRef::TimestampTz(*value),
+            Value::Numeric(value) => ValueRef::Numeric(value.as_ref()),
         }
     }
 
@@ -323,6 +381,7 @@ impl ValueRef<'_> {
             ValueRef::Float32(value) => Value::Float32(value),
             ValueRef::Date(value) => Value::Date(value),
             ValueRef::TimestampTz(value) => Value::TimestampTz(value),
+            ValueRef::Numeric(value) => Value::Numeric(value.to_owned()),
         }
     }
 
@@ -342,12 +401,24 @@ impl ValueRef<'_> {
             ValueRef::Float32(_) => ColumnType::Float32,
             ValueRef::Date(_) => ColumnType::Date,
             ValueRef::TimestampTz(_) => ColumnType::TimestampTz,
+            ValueRef::Numeric(_) => ColumnType::Numeric,
         })
     }
 
     /// Returns whether this is NULL.
     pub fn is_null(self) -> bool {
         matches!(self, ValueRef::Null)
+    }
+
+    /// Returns whether both values have the same bytes in a row. Equal numbers need not: `1.5` and
+    /// `1.50`, or the two zeros of a float.
+    pub fn is_same(self, other: ValueRef<'_>) -> bool {
+        match (self, other) {
+            (ValueRef::Numeric(a), ValueRef::Numeric(b)) => a.as_bytes() == b.as_bytes(),
+            (ValueRef::Float64(a), ValueRef::Float64(b)) => a.to_bits() == b.to_bits(),
+            (ValueRef::Float32(a), ValueRef::Float32(b)) => a.to_bits() == b.to_bits(),
+            (a, b) => a.column_type() == b.column_type() && a == b,
+        }
     }
 
     /// Returns an integer of any size.
@@ -431,6 +502,7 @@ impl Ord for ValueRef<'_> {
             (ValueRef::Uuid(a), ValueRef::Uuid(b)) => a.cmp(&b),
             (ValueRef::Date(a), ValueRef::Date(b)) => a.cmp(&b),
             (ValueRef::TimestampTz(a), ValueRef::TimestampTz(b)) => a.cmp(&b),
+            (ValueRef::Numeric(a), ValueRef::Numeric(b)) => a.cmp(&b),
             (ValueRef::Null, ValueRef::Null) => Ordering::Equal,
             (ValueRef::Null, _) => Ordering::Greater,
             (_, ValueRef::Null) => Ordering::Less,
@@ -462,6 +534,7 @@ impl Hash for ValueRef<'_> {
             ValueRef::Text(value) => value.hash(state),
             ValueRef::Bytes(value) => value.hash(state),
             ValueRef::Uuid(value) => value.hash(state),
+            ValueRef::Numeric(value) => value.hash(state),
         }
     }
 }
@@ -512,7 +585,14 @@ mod tests {
 
     #[test]
     fn type_names_parse_back() {
-        let limited = [ColumnType::Varchar(7), ColumnType::Char(1)];
+        let decimal = |precision, scale| ColumnType::Decimal { precision, scale };
+        let limited = [
+            ColumnType::Varchar(7),
+            ColumnType::Char(1),
+            decimal(1, 0),
+            decimal(1000, -1000),
+            decimal(3, 5),
+        ];
         for column_type in ColumnType::ALL.into_iter().chain(limited) {
             let name = format!("{column_type}");
             assert_eq!(ColumnType::parse(&name), Some(column_type));
@@ -526,11 +606,18 @@ mod tests {
             ("timestamp(6)", ColumnType::Timestamp),
             ("float(24)", ColumnType::Float32),
             ("float(25)", ColumnType::Float64),
+            ("DEC ( 5 )", decimal(5, 0)),
+            ("decimal(10, 2)", decimal(10, 2)),
+            ("numeric", ColumnType::Numeric),
         ] {
             assert_eq!(ColumnType::parse(name), Some(expected), "{name}");
         }
         for other in [
-            "numeric",
+            "numeric(0)",
+            "numeric(1001)",
+            "numeric(10,1001)",
+            "numeric(10,2,1)",
+            "numeric()",
             "serial",
             "time",
             "varchar(0)",
@@ -552,15 +639,23 @@ mod tests {
         ] {
             assert_eq!(left, right);
         }
+        let numeric = |text| Value::parse(ColumnType::Numeric, text).expect("it is a number");
+        assert_eq!(numeric("1.5"), numeric("1.50"));
+        assert!(numeric("NaN") > numeric("Infinity"));
+        assert!(!numeric("1.5").as_ref().is_same(numeric("1.50").as_ref()));
+        assert!(numeric("1.5").as_ref().is_same(numeric("15e-1").as_ref()));
+        assert!(!ValueRef::Float64(-0.0).is_same(ValueRef::Float64(0.0)));
+        assert!(!ValueRef::Int32(1).is_same(ValueRef::Int64(1)));
+        assert!(ValueRef::Null.is_same(ValueRef::Null));
         assert!(Value::Int32(1) < Value::Int64(1 << 40));
         assert!(Value::Float32(0.1) > Value::Float64(0.1));
     }
 
     #[test]
     fn limits_count_characters() {
-        assert!(ColumnType::Varchar(2).admits("\u{e4}\u{1f600}"));
-        assert!(!ColumnType::Char(2).admits("abc"));
-        assert!(ColumnType::Text.admits("abc"));
+        assert!(ColumnType::Varchar(2).admits(ValueRef::Text("\u{e4}\u{1f600}")));
+        assert!(!ColumnType::Char(2).admits(ValueRef::Text("abc")));
+        assert!(ColumnType::Text.admits(ValueRef::Text("abc")));
         let padded = Value::Text("\u{e4}".into());
         assert_eq!(ColumnType::Char(3).shown(&padded), "\u{e4}  ");
     }

@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use placement::Value;
+use placement::{NumericRef, Value};
 
 /// An error in decoding. Sending the same bytes again does not help.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -437,6 +437,10 @@ impl Wire for Value {
             Value::Float32(value) => encode_tagged(10, value, out),
             Value::Date(value) => encode_tagged(11, value, out),
             Value::TimestampTz(value) => encode_tagged(12, value, out),
+            Value::Numeric(value) => {
+                out.push(13);
+                encode_bytes(value.as_bytes(), out);
+            }
         }
     }
 
@@ -458,6 +462,10 @@ impl Wire for Value {
             10 => Value::Float32(Wire::decode(reader)?),
             11 => Value::Date(Wire::decode(reader)?),
             12 => Value::TimestampTz(Wire::decode(reader)?),
+            13 => match NumericRef::from_bytes(reader.bytes()?) {
+                Some(value) => Value::Numeric(value.to_owned()),
+                None => return Err(DecodeError::Invalid("numeric")),
+            },
             _ => return Err(DecodeError::Invalid("value")),
         })
     }

@@ -7,12 +7,12 @@
 
 use placement::{ColumnType, Schema};
 use protocol::configuration::Configuration;
-use protocol::expression::{ScalarFunction, result_type};
+use protocol::expression::{BinaryOperator, ScalarFunction, result_type};
 use sqlparser::ast::{self, Expr};
 
 use crate::bind::{
-    Scope, WrittenCall, aggregate_type, binary_operator, chain, common_type, default_type,
-    may_be_result, operand_type, written_aggregate, written_call,
+    Scope, WrittenCall, aggregate_type, binary_operator, chain, common_type, may_be_result,
+    null_if_type, number_type, operand_type, takes_doubles, written_aggregate, written_call,
 };
 use crate::error::{SqlError, sqlstate};
 use crate::plan::{Context, SessionSettings, WithoutStatistics};
@@ -278,10 +278,7 @@ impl ParameterTypes<'_> {
             Expr::Nested(inner) => self.infer(inner, wanted, scope, next),
             Expr::Value(value) => match &value.value {
                 ast::Value::Placeholder(placeholder) => self.parameter(placeholder, wanted),
-                ast::Value::Number(number, _) => is(match wanted {
-                    Some(ColumnType::Float64) => ColumnType::Float64,
-                    _ => default_type(number),
-                }),
+                ast::Value::Number(number, _) => is(number_type(number, wanted)),
                 ast::Value::Boolean(_) => is(ColumnType::Bool),
                 ast::Value::Null => Ok(None),
                 _ => Ok(wanted.or(Some(ColumnType::Text))),
@@ -301,7 +298,10 @@ impl ParameterTypes<'_> {
                 self.infer(expr, Some(ColumnType::Bool), scope, next)?;
                 is(ColumnType::Bool)
             }
-            Expr::UnaryOp { expr, .. } => self.infer(expr, wanted, scope, next),
+            Expr::UnaryOp { expr, .. } => {
+                let found = self.infer(expr, wanted, scope, next)?;
+                Ok(found.map(ColumnType::of_values))
+            }
             Expr::BinaryOp {
                 op: op @ (ast::BinaryOperator::And | ast::BinaryOperator::Or),
                 ..
@@ -384,6 +384,14 @@ impl ParameterTypes<'_> {
         depth: usize,
     ) -> Result<Option<ColumnType>, SqlError> {
         let function = call.function;
+        let failed = |error| SqlError::Expression {
+            text: source.to_string(),
+            error,
+        };
+        if let (ScalarFunction::Modulo, [left, right]) = (function, &call.operands[..]) {
+            let (left, right) = self.pair(left, right, wanted, (scope, depth))?;
+            return result_type(BinaryOperator::Modulo, left, right).map_err(failed);
+        }
         let count = call.operands.len();
         let is_result = |place: &usize| may_be_result(function, *place, count);
         // The first value that has a type gives it to the parameters.
@@ -401,26 +409,36 @@ impl ParameterTypes<'_> {
                     self.pair(compared, operand, None, (scope, depth))?;
                     Some(ColumnType::Bool)
                 }
-                None => self.infer(operand, operand_type(function, place), scope, depth)?,
+                None => {
+                    let wanted = operand_type(function, place, count);
+                    // An operand with a type of its own keeps it, if it is a numeric.
+                    let has_type = takes_doubles(function) && !is_open(operand);
+                    let wanted = wanted.filter(|_| !has_type);
+                    self.infer(operand, wanted, scope, depth)?
+                }
             });
         }
-        let failed = |error| SqlError::Expression {
-            text: source.to_string(),
-            error,
-        };
+        let first = types.first().copied().flatten();
         if (0..count).any(|place| is_result(&place)) {
             let types = (0..count).filter(is_result).map(|place| types[place]);
             return common_type(function, types).map_err(failed);
         }
         Ok(match function {
-            ScalarFunction::NullIf | ScalarFunction::Abs => types.first().copied().flatten(),
-            ScalarFunction::Length | ScalarFunction::OctetLength | ScalarFunction::Position => {
-                Some(ColumnType::Int32)
+            ScalarFunction::NullIf => null_if_type(first, types.get(1).copied().flatten()),
+            ScalarFunction::Abs => first.map(ColumnType::of_values),
+            ScalarFunction::Length
+            | ScalarFunction::OctetLength
+            | ScalarFunction::Position
+            | ScalarFunction::Scale
+            | ScalarFunction::ScaleMin => Some(ColumnType::Int32),
+            function if takes_doubles(function) => {
+                let is_numeric = count == 2 || first.is_some_and(ColumnType::is_numeric);
+                Some(match is_numeric {
+                    true => ColumnType::Numeric,
+                    false => ColumnType::Float64,
+                })
             }
-            ScalarFunction::Round
-            | ScalarFunction::Floor
-            | ScalarFunction::Ceil
-            | ScalarFunction::Trunc => Some(ColumnType::Float64),
+            ScalarFunction::DivideWhole | ScalarFunction::TrimScale => Some(ColumnType::Numeric),
             _ => Some(ColumnType::Text),
         })
     }

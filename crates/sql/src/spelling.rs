@@ -1,6 +1,6 @@
 //! Interprets identifiers and type names of SQL.
 
-use placement::{ColumnType, TEXT_LIMIT_MAX};
+use placement::{ColumnType, NUMERIC_PRECISION_MAX, TEXT_LIMIT_MAX};
 use sqlparser::ast;
 
 use crate::error::{SqlError, sqlstate};
@@ -18,7 +18,14 @@ pub(crate) fn column_type(data_type: &ast::DataType) -> Result<ColumnType, SqlEr
     let written = data_type.to_string();
     ColumnType::parse(&written).ok_or_else(|| {
         let lower = written.to_lowercase();
-        match limited_text(&lower) {
+        match limited(&lower) {
+            Some("numeric" | "decimal" | "dec") => SqlError::with_state(
+                sqlstate::INVALID_VALUE,
+                format!(
+                    "{written}: the precision of numeric is from 1 to {NUMERIC_PRECISION_MAX}, and \
+                     its scale from -{NUMERIC_PRECISION_MAX} to {NUMERIC_PRECISION_MAX}"
+                ),
+            ),
             Some(name) => SqlError::with_state(
                 sqlstate::INVALID_VALUE,
                 format!("{written}: the length of {name} is from 1 to {TEXT_LIMIT_MAX}"),
@@ -30,17 +37,24 @@ pub(crate) fn column_type(data_type: &ast::DataType) -> Result<ColumnType, SqlEr
     })
 }
 
-/// Returns the name of a type with a length, if it is a text.
-fn limited_text(written: &str) -> Option<&str> {
-    let (name, length) = written.split_once('(')?;
-    let length = length.strip_suffix(')')?;
-    let is_length = length.bytes().all(|byte| byte.is_ascii_digit());
+/// Returns the name of a type with a limit, if it is a text or a numeric.
+fn limited(written: &str) -> Option<&str> {
+    let (name, limit) = written.split_once('(')?;
+    let limit = limit.strip_suffix(')')?;
+    let is_limit = |byte: u8| byte.is_ascii_digit() || matches!(byte, b',' | b'-' | b' ');
     let name = name.trim();
-    let is_text = matches!(
+    let has_limit = matches!(
         name,
-        "varchar" | "character varying" | "char" | "character" | "bpchar"
+        "varchar"
+            | "character varying"
+            | "char"
+            | "character"
+            | "bpchar"
+            | "numeric"
+            | "decimal"
+            | "dec"
     );
-    (is_length && is_text).then_some(name)
+    (has_limit && limit.bytes().all(is_limit)).then_some(name)
 }
 
 /// Returns the type to write instead of a type of PostgreSQL that the store does not have. A type
@@ -53,9 +67,7 @@ fn type_to_write_instead(written: &str) -> String {
         "serial" | "bigserial" | "smallserial" => {
             "uuid DEFAULT gen_random_uuid(), or bigint and give each row its number"
         }
-        "numeric" | "decimal" | "dec" | "money" => {
-            "bigint and count the smallest unit, or double precision where rounding is allowed"
-        }
+        "money" => "numeric(19,2)",
         "nvarchar" | "tinytext" | "longtext" => "text, or varchar(n)",
         "timestamptz" | "timestamp with time zone" => "timestamptz, which keeps microseconds",
         "timestamp" | "timestamp without time zone" => "timestamp, which keeps microseconds",
@@ -63,7 +75,10 @@ fn type_to_write_instead(written: &str) -> String {
         "json" | "jsonb" | "xml" => "text",
         _ => {
             let names: Vec<&str> = ColumnType::ALL.iter().map(|it| it.name()).collect();
-            return format!("use one of {}, varchar(n) and char(n)", names.join(", "));
+            return format!(
+                "use one of {}, varchar(n), char(n) and numeric(p,s)",
+                names.join(", ")
+            );
         }
     };
     format!("write {remedy}")

@@ -322,7 +322,7 @@ impl TableInfo {
             (OldRow::Keys { .. }, [Some(old), Some(new)]) => {
                 let has = self.replexes[replex].entry_has.iter().enumerate();
                 let mut columns = has.filter(|(_, has)| **has).map(|(column, _)| column);
-                columns.any(|column| old.column(column) != new.column(column))
+                columns.any(|column| !old.column(column).is_same(new.column(column)))
             }
             _ => true,
         }

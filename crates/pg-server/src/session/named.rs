@@ -58,7 +58,7 @@ impl<S: Store> ClientSession<S> {
                         .into());
                 }
                 let types = statement.parameters.iter();
-                let types = types.map(|it| it.declared.column_type().unwrap_or(ColumnType::Text));
+                let types = types.map(|it| it.declared.0);
                 let types: Vec<ColumnType> = types.collect();
                 let values = argument_values(arguments, &types);
                 let values =

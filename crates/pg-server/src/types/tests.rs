@@ -1,11 +1,12 @@
-//! Tests values in both formats, and the conversions of types that the store does not have.
+//! Tests values in both formats.
 
+use placement::Numeric;
 use proptest::prelude::*;
 
 use super::*;
 
 fn read(oid: u32, format: WireFormat, bytes: &[u8]) -> Result<Value, String> {
-    let declared = DeclaredType::of(oid).unwrap().unwrap();
+    let declared = ParameterType::of(oid).unwrap().unwrap();
     declared
         .read(format, bytes, 1)
         .map_err(|report| report.code)
@@ -24,12 +25,12 @@ fn text(oid: u32, text: &str) -> Result<Value, String> {
 #[test]
 fn oids_belong_to_their_types() {
     for column_type in ColumnType::ALL {
-        let declared = DeclaredType::of(oid(Some(column_type))).unwrap();
-        assert_eq!(declared, Some(DeclaredType::Stored(column_type)));
+        let declared = ParameterType::of(oid(Some(column_type))).unwrap();
+        assert_eq!(declared, Some(ParameterType(column_type)));
     }
-    assert_eq!(DeclaredType::of(0).unwrap(), None);
-    assert_eq!(DeclaredType::of(705).unwrap(), None);
-    assert_eq!(DeclaredType::of(3802).unwrap_err().code, NOT_SUPPORTED);
+    assert_eq!(ParameterType::of(0).unwrap(), None);
+    assert_eq!(ParameterType::of(705).unwrap(), None);
+    assert_eq!(ParameterType::of(3802).unwrap_err().code, NOT_SUPPORTED);
 }
 
 #[test]
@@ -39,34 +40,44 @@ fn numbers_of_other_types_keep_their_values() {
     assert_eq!(binary(23, &[0, 0, 1, 0]), Ok(Value::Int32(256)));
     assert_eq!(binary(700, &1.5_f32.to_be_bytes()), Ok(Value::Float32(1.5)));
     for (bytes, expected) in [
-        (&[0, 0, 0, 0, 0, 0, 0, 0][..], Value::Int64(0)),
+        (&[0, 0, 0, 0, 0, 0, 0, 0][..], "0"),
+        (&[0, 0, 0, 0, 0, 0, 0, 2], "0.00"),
         // 12345.678: 1, 2345, 6780 with three digits after the point.
         (
             &[0, 3, 0, 1, 0, 0, 0, 3, 0, 1, 9, 0x29, 0x1a, 0x7c],
-            Value::Float64(12345.678),
+            "12345.678",
         ),
-        (&[0, 1, 0, 1, 0x40, 0, 0, 0, 0, 7], Value::Int64(-70_000)),
+        (&[0, 1, 0, 1, 0x40, 0, 0, 0, 0, 7], "-70000"),
+        (&[0, 1, 0xff, 0xff, 0, 0, 0, 2, 0x13, 0x88], "0.50"),
         (
-            &[0, 1, 0xff, 0xff, 0, 0, 0, 2, 0x13, 0x88],
-            Value::Float64(0.5),
+            &[0, 1, 0xff, 0xfd, 0, 0, 0, 12, 0x13, 0x88],
+            "0.000000005000",
         ),
-        (&[0, 0, 0, 0, 0xc0, 0, 0, 0], Value::Float64(f64::NAN)),
+        (&[0, 0, 0, 0, 0xc0, 0, 0, 0], "NaN"),
+        (&[0, 0, 0, 0, 0xd0, 0, 0, 0], "Infinity"),
+        (&[0, 0, 0, 0, 0xf0, 0, 0, 0], "-Infinity"),
     ] {
-        assert_eq!(binary(1700, bytes), Ok(expected), "{bytes:?}");
+        let found = binary(1700, bytes).unwrap();
+        assert_eq!(found.to_string(), expected, "{bytes:?}");
+        assert_eq!(written(&found, WireFormat::Binary), bytes, "{expected}");
     }
+    // Digits beyond the scale are left out.
+    let found = binary(1700, &[0, 1, 0xff, 0xff, 0, 0, 0, 1, 0x27, 0x0f]);
+    assert_eq!(found.unwrap().to_string(), "0.9");
     for bytes in [
         &[0, 1, 0, 0, 0, 0, 0, 0][..],
         &[0, 1, 0, 0, 0, 0, 0, 0, 0x27, 0x10],
+        &[0, 0, 0, 0, 0x10, 0, 0, 0],
+        &[0, 0, 0, 0, 0, 0, 0x40, 0],
+        &[0, 0, 0, 0, 0, 0, 0, 0, 1],
     ] {
         assert_eq!(binary(1700, bytes), Err("22P03".into()), "{bytes:?}");
     }
-    assert_eq!(
-        text(1700, "9223372036854775807"),
-        Ok(Value::Int64(i64::MAX))
-    );
     assert_eq!(binary(1700, &[]), Err("08P01".into()));
     assert_eq!(binary(20, &[1]), Err("08P01".into()));
-    assert_eq!(text(1700, " 1.50 "), Ok(Value::Float64(1.5)));
+    assert_eq!(text(1700, " 1.50 ").unwrap().to_string(), "1.50");
+    assert_eq!(text(1700, "1e131072"), Err("22003".into()));
+    assert_eq!(text(1700, "1.5.0"), Err("22P02".into()));
     assert_eq!(text(23, "2147483648"), Err("22003".into()));
     assert_eq!(text(21, "x"), Err("22P02".into()));
 }
@@ -130,6 +141,11 @@ fn limited_texts_are_padded_and_described() {
     assert_eq!(out, "\u{e4}  \u{e4}  \u{e4}");
     assert_eq!(modifier(Some(ColumnType::Varchar(3))), 7);
     assert_eq!(modifier(Some(ColumnType::Text)), -1);
+    let decimal = |precision, scale| ColumnType::Decimal { precision, scale };
+    assert_eq!(modifier(Some(decimal(10, 2))), (10 << 16 | 2) + 4);
+    assert_eq!(modifier(Some(decimal(2, -2))), (2 << 16 | 0x7fe) + 4);
+    assert_eq!(modifier(Some(ColumnType::Numeric)), -1);
+    assert_eq!(oid(Some(decimal(10, 2))), 1700);
     assert_eq!(oid(Some(ColumnType::Char(3))), 1042);
 }
 
@@ -164,6 +180,8 @@ fn values() -> impl Strategy<Value = Value> {
         Just(Value::Date(i32::MIN)),
         Just(Value::Date(i32::MAX)),
         (-200_000_000_000_000_000_i64..8_000_000_000_000_000_000).prop_map(Value::TimestampTz),
+        "-?[0-9]{1,30}(\\.[0-9]{1,30})?|-?0\\.0{0,9}[0-9]|NaN|-?Infinity"
+            .prop_map(|it| Value::Numeric(Numeric::parse(&it).unwrap())),
     ]
 }
 
@@ -173,7 +191,10 @@ proptest! {
         let oid = oid(value.column_type());
         for format in [WireFormat::Text, WireFormat::Binary] {
             let bytes = written(&value, format);
-            prop_assert_eq!(read(oid, format, &bytes), Ok(value.clone()));
+            let found = read(oid, format, &bytes);
+            prop_assert_eq!(&found, &Ok(value.clone()));
+            // Equal numbers can have other scales.
+            prop_assert_eq!(found.unwrap().to_string(), value.to_string());
         }
     }
 

@@ -1,26 +1,28 @@
 //! Arithmetic of `numeric` with the results and the scales of PostgreSQL.
 //!
-//! The sums of [`NumericRef::add`] are exact, whatever the order of the numbers is, so that an
-//! aggregate can use it, and [`NumericRef::divide`] for a mean.
+//! The sums of [`NumericRef::plus`] are exact, whatever the order of the numbers is, so that an
+//! aggregate can use it, and [`NumericRef::divided_by`] for a mean.
 
 use alloc::format;
+use alloc::string::String;
 
 use num_bigint::BigInt;
 
 use super::decimal::{Decimal, Rounding, divided, power_of_ten};
-use super::{Class, NUMERIC_PRECISION_MAX, NUMERIC_SCALE_MAX, Numeric, NumericError, NumericRef};
+use super::{
+    Class, NUMERIC_PRECISION_MAX, NUMERIC_SCALE_MAX, NUMERIC_WHOLE_DIGITS_MAX, Numeric,
+    NumericError, NumericRef,
+};
 
 /// The fewest significant digits of a quotient.
 const SIGNIFICANT_DIGITS_MIN: i64 = 16;
-/// The most digits after the point to which a number is rounded, and before it.
-const ROUNDED_DIGITS_MAX: i32 = 2000;
 
 impl NumericRef<'_> {
     /// Returns the exact sum. It has the larger one of both scales.
     ///
     /// # Errors
     /// The result has too many digits.
-    pub fn add(self, other: NumericRef<'_>) -> Result<Numeric, NumericError> {
+    pub fn plus(self, other: NumericRef<'_>) -> Result<Numeric, NumericError> {
         let (Some(left), Some(right)) = (self.decimal(), other.decimal()) else {
             let is_nan = self.is_nan() || other.is_nan();
             return Ok(match (self.is_finite(), other.is_finite()) {
@@ -41,8 +43,8 @@ impl NumericRef<'_> {
     ///
     /// # Errors
     /// The result has too many digits.
-    pub fn subtract(self, other: NumericRef<'_>) -> Result<Numeric, NumericError> {
-        self.add(other.negate().as_ref())
+    pub fn minus(self, other: NumericRef<'_>) -> Result<Numeric, NumericError> {
+        self.plus(other.negate().as_ref())
     }
 
     /// Returns the product, which is exact unless its digits after the point are more than a number
@@ -50,7 +52,7 @@ impl NumericRef<'_> {
     ///
     /// # Errors
     /// The result has too many digits.
-    pub fn multiply(self, other: NumericRef<'_>) -> Result<Numeric, NumericError> {
+    pub fn times(self, other: NumericRef<'_>) -> Result<Numeric, NumericError> {
         let (Some(left), Some(right)) = (self.decimal(), other.decimal()) else {
             let sign = self.signum().zip(other.signum());
             return Ok(match sign.map(|(left, right)| left * right) {
@@ -71,7 +73,7 @@ impl NumericRef<'_> {
     ///
     /// # Errors
     /// The divisor is zero, or the result has too many digits.
-    pub fn divide(self, other: NumericRef<'_>) -> Result<Numeric, NumericError> {
+    pub fn divided_by(self, other: NumericRef<'_>) -> Result<Numeric, NumericError> {
         let Some((left, right)) = self.operands_of_division(other)? else {
             return Ok(self.quotient_of_special(other));
         };
@@ -193,7 +195,9 @@ impl NumericRef<'_> {
     }
 
     fn rescaled(self, digits: i32, rounding: Rounding) -> Result<Numeric, NumericError> {
-        let digits = digits.clamp(-ROUNDED_DIGITS_MAX, ROUNDED_DIGITS_MAX);
+        // Beyond these nothing is left, or nothing is rounded.
+        let digits_min = -NUMERIC_WHOLE_DIGITS_MAX.cast_signed() - 1;
+        let digits = digits.clamp(digits_min, NUMERIC_SCALE_MAX.cast_signed());
         match self.decimal() {
             None => Ok(self.to_owned()),
             Some(number) => Numeric::of(&number.rescaled(digits, rounding)),
@@ -223,7 +227,7 @@ impl NumericRef<'_> {
             core::cmp::Ordering::Less if !is_floor => 1,
             _ => return Ok(whole),
         };
-        whole.as_ref().add(Numeric::from(step).as_ref())
+        whole.as_ref().plus(Numeric::from(step).as_ref())
     }
 
     /// Returns the number without zeros at the end of its fraction.
@@ -322,7 +326,7 @@ impl NumericRef<'_> {
 }
 
 /// Returns the text of a number as `150e-2`.
-fn exponential(number: &Decimal) -> alloc::string::String {
+fn exponential(number: &Decimal) -> String {
     let sign = if number.is_negative() { "-" } else { "" };
     format!("{sign}0{}e-{}", number.digits(), number.scale)
 }

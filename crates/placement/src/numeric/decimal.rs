@@ -25,7 +25,7 @@ pub(super) enum Rounding {
 }
 
 impl Decimal {
-    pub(super) fn from_integer(value: i64) -> Decimal {
+    pub(super) fn from_integer(value: i128) -> Decimal {
         Decimal {
             unscaled: value.into(),
             scale: 0,

@@ -3,8 +3,8 @@
 //!
 //! | part | bytes |
 //! |---|---|
-//! | class | `00` for `-Infinity`, `01` below zero, `02` zero, `03` above zero, `04` `Infinity`, `05` NaN |
-//! | exponent | 3 bytes, big endian: the digits before the point, and 2^16; less for small fractions |
+//! | class | `00` `-Infinity`, `01` negative, `02` zero, `03` positive, `04` `Infinity`, `05` NaN |
+//! | exponent | 3 bytes, big endian: 2^16 and the digits before the point, which can be negative |
 //! | digits | one byte for two of them, plus 1; without zeros at either end of all |
 //! | end | `00` |
 //!

@@ -82,17 +82,22 @@ enum Class {
 }
 
 impl Numeric {
-    /// NaN.
+    /// Returns NaN.
     pub fn nan() -> Numeric {
         Numeric(NAN.into())
     }
 
-    /// An infinity.
+    /// Returns an infinity.
     pub fn infinity(is_negative: bool) -> Numeric {
         Numeric(match is_negative {
             true => NEGATIVE_INFINITY.into(),
             false => INFINITY.into(),
         })
+    }
+
+    /// Returns the value of an integer of 128 bits, such as a sum.
+    pub fn from_wide(value: i128) -> Numeric {
+        Numeric::of(&Decimal::from_integer(value)).expect("forty digits are in range")
     }
 
     /// Returns a borrowed form of the value.
@@ -128,7 +133,7 @@ impl Numeric {
 
 impl From<i64> for Numeric {
     fn from(value: i64) -> Numeric {
-        Numeric::of(&Decimal::from_integer(value)).expect("nineteen digits are in range")
+        Numeric::from_wide(value.into())
     }
 }
 

@@ -178,10 +178,10 @@ fn results_have_the_scales_of_postgresql() {
         let (one, other) = (number(left), number(right));
         let (one, other) = (one.as_ref(), other.as_ref());
         let result = match operator {
-            "+" => one.add(other),
-            "-" => one.subtract(other),
-            "*" => one.multiply(other),
-            "/" => one.divide(other),
+            "+" => one.plus(other),
+            "-" => one.minus(other),
+            "*" => one.times(other),
+            "/" => one.divided_by(other),
             "%" => one.remainder(other),
             _ => one.divide_whole(other),
         };

@@ -2,8 +2,8 @@
 #![allow(dead_code, reason = "each test binary uses some of them")]
 
 use placement::{
-    Axis, Column, ColumnType, Constraint, DATES, Durability, Index, KeySpace, Layout, Replex,
-    ReplexKind, Schema, TableConstraints, Value,
+    Axis, Column, ColumnType, Constraint, DATES, Durability, Index, KeySpace, Layout, Numeric,
+    Replex, ReplexKind, Schema, TableConstraints, Value,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -28,6 +28,20 @@ macro_rules! edges {
             Just(<$type>::MAX)
         ]
     };
+}
+
+/// Decimal numbers with few digits and with many, at all scales.
+fn numeric() -> impl Strategy<Value = Numeric> {
+    let written = prop_oneof![
+        (-300..300_i32, 0..5_i32).prop_map(|(digits, scale)| format!("{digits}e-{scale}")),
+        ("-?[0-9]{1,60}", -40..40_i32).prop_map(|(digits, power)| format!("{digits}e{power}")),
+        "-?[1-9](\\.[0-9]{1,20})?e-?[0-9]{1,4}",
+        "-?0\\.[0-9]{1,30}",
+        Just("NaN".to_string()),
+        Just("Infinity".to_string()),
+        Just("-Infinity".to_string()),
+    ];
+    written.prop_filter_map("it has too many digits", |it| Numeric::parse(&it).ok())
 }
 
 /// Values of one type that lie close together and at the edges, so that comparisons matter.
@@ -81,6 +95,11 @@ pub fn value(column_type: ColumnType) -> BoxedStrategy<Value> {
         .boxed(),
         ColumnType::Timestamp => timestamp().prop_map(Value::Timestamp).boxed(),
         ColumnType::Uuid => any::<[u8; 16]>().prop_map(Value::Uuid).boxed(),
+        ColumnType::Numeric | ColumnType::Decimal { .. } => numeric()
+            .prop_filter_map("it has too many digits", move |it| {
+                Value::Numeric(it).assigned(column_type).ok()
+            })
+            .boxed(),
     }
 }
 
@@ -102,7 +121,9 @@ fn date() -> impl Strategy<Value = i32> {
 }
 
 pub fn column_type() -> impl Strategy<Value = ColumnType> {
+    let decimal = |precision, scale| ColumnType::Decimal { precision, scale };
     let limited = [ColumnType::Varchar(3), ColumnType::Char(2)];
+    let limited = limited.into_iter().chain([decimal(6, 2), decimal(3, -2)]);
     let types: Vec<ColumnType> = ColumnType::ALL.into_iter().chain(limited).collect();
     prop::sample::select(types)
 }

@@ -1,20 +1,20 @@
 //! Evaluates an expression for one row without a copy of the row.
 //!
 //! Filters run on the path of every read, so operands borrow from the row and from the expression;
-//! only a concatenation allocates. Types promote as in PostgreSQL: an int64 that is combined with a
-//! float64 becomes a float64. Cost is bounded by a budget of steps and a limit on the length of
-//! texts, depth by the codec's limit, which holds here too for expressions that were never encoded.
+//! only a concatenation and a numeric allocate. Types promote as in PostgreSQL: an int64 that is
+//! combined with a float64 becomes a float64. Cost is bounded by a budget of steps and a limit on
+//! the length of texts, depth by the codec's limit, which holds here too for expressions that were
+//! never encoded.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-use placement::{
-    ColumnType, ConversionError, DATES, ROW_BYTES_MAX, RowView, Schema, Value, ValueRef, narrowed,
-};
+use placement::{ColumnType, ConversionError, ROW_BYTES_MAX, RowView, Schema, Value, ValueRef};
 
+use super::arithmetic::{arithmetic, wrong_types};
 use super::budget::Budget;
-use super::types::{as_float, common_number, order};
+use super::types::order;
 use super::{
     BinaryOperator, Expression, ExpressionError, ScalarFunction, UnaryOperator, functions, like,
 };
@@ -71,7 +71,9 @@ pub fn evaluate_for(
 fn conversion_error(error: ConversionError, column_type: ColumnType) -> ExpressionError {
     match error {
         ConversionError::TooManyCharacters => ExpressionError::TooManyCharacters { column_type },
+        ConversionError::TooManyDigits => ExpressionError::TooManyDigits { column_type },
         ConversionError::NotOfType(_) => ExpressionError::NotOfType { column_type },
+        ConversionError::NotFinite => ExpressionError::NotFinite { column_type },
         ConversionError::OutOfRange | ConversionError::NoConversion => ExpressionError::Overflow,
     }
 }
@@ -166,6 +168,9 @@ impl<'a> Evaluator<'a> {
             Expression::Literal(value) => value.as_ref(),
             Expression::Unary(UnaryOperator::Cast(to), operand) => {
                 let value = self.value(operand, depth + 1)?.into_value();
+                if to.is_numeric() || matches!(value, Value::Numeric(_)) {
+                    self.budget.spend_for_digits(&[value.as_ref()])?;
+                }
                 let found = value.column_type();
                 let cast = value.cast(*to).map_err(|error| match (error, found) {
                     (ConversionError::NoConversion, Some(from)) => {
@@ -177,6 +182,11 @@ impl<'a> Evaluator<'a> {
             }
             Expression::Unary(operator, operand) => {
                 let operand = self.value(operand, depth + 1)?;
+                if let (UnaryOperator::Negate, ValueRef::Numeric(value)) =
+                    (operator, operand.as_ref())
+                {
+                    return Ok(Operand::Owned(Value::Numeric(value.negate())));
+                }
                 unary(*operator, operand.as_ref())?
             }
             Expression::Binary(operator, left, right) => {
@@ -262,6 +272,7 @@ impl<'a> Evaluator<'a> {
         if left.is_null() || right.is_null() {
             return Ok(Operand::Borrowed(ValueRef::Null));
         }
+        self.budget.spend_for_digits(&[left, right])?;
         let value = match operator {
             BinaryOperator::And | BinaryOperator::Or => {
                 unreachable!("conjunctions and disjunctions have returned")
@@ -277,7 +288,9 @@ impl<'a> Evaluator<'a> {
             | BinaryOperator::Subtract
             | BinaryOperator::Multiply
             | BinaryOperator::Divide
-            | BinaryOperator::Modulo => arithmetic(operator, left, right)?,
+            | BinaryOperator::Modulo => {
+                return arithmetic(operator, left, right).map(Operand::Owned);
+            }
             _ => ValueRef::Bool(comparison(operator, left, right)?),
         };
         Ok(Operand::Borrowed(value))
@@ -327,7 +340,7 @@ fn comparison(
     left: ValueRef<'_>,
     right: ValueRef<'_>,
 ) -> Result<bool, ExpressionError> {
-    let order = order(left, right).ok_or_else(|| wrong_types(operator, left, right))?;
+    let order = order(left, right)?.ok_or_else(|| wrong_types(operator, left, right))?;
     Ok(match operator {
         BinaryOperator::Equal => order == Ordering::Equal,
         BinaryOperator::NotEqual => order != Ordering::Equal,
@@ -337,137 +350,6 @@ fn comparison(
         BinaryOperator::GreaterEqual => order != Ordering::Less,
         _ => unreachable!("`binary` sends only comparisons here"),
     })
-}
-
-fn arithmetic<'v>(
-    operator: BinaryOperator,
-    left: ValueRef<'_>,
-    right: ValueRef<'_>,
-) -> Result<ValueRef<'v>, ExpressionError> {
-    let wrong = || wrong_types(operator, left, right);
-    let types = (left.column_type(), right.column_type());
-    if let (Some(left), Some(right)) = (left.integer(), right.integer()) {
-        let result = integer_arithmetic(operator, left, right)?;
-        let overflow = |_| ExpressionError::Overflow;
-        let (Some(left), Some(right)) = types else {
-            return Err(wrong());
-        };
-        return Ok(match common_number(left, right) {
-            ColumnType::Int16 => ValueRef::Int16(result.try_into().map_err(overflow)?),
-            ColumnType::Int32 => ValueRef::Int32(result.try_into().map_err(overflow)?),
-            _ => ValueRef::Int64(result),
-        });
-    }
-    if let ValueRef::Date(_) = left {
-        return date_arithmetic(operator, left, right);
-    }
-    if let (ValueRef::Date(_), BinaryOperator::Add) = (right, operator) {
-        return date_arithmetic(operator, right, left);
-    }
-    // Floats have no remainder in SQL.
-    if operator == BinaryOperator::Modulo {
-        return Err(wrong());
-    }
-    if let (ValueRef::Float32(left), ValueRef::Float32(right)) = (left, right) {
-        // A double has more than twice the bits, so that the second rounding changes nothing.
-        let result = float_arithmetic(operator, left.into(), right.into())?;
-        if result.is_finite() && (result as f32).is_infinite() {
-            return Err(ExpressionError::Overflow);
-        }
-        return match narrowed(result) {
-            Ok(narrow) => Ok(ValueRef::Float32(narrow)),
-            Err(_) => Err(ExpressionError::Underflow),
-        };
-    }
-    match (as_float(left), as_float(right)) {
-        (Some(left), Some(right)) => float_arithmetic(operator, left, right).map(ValueRef::Float64),
-        _ => Err(wrong()),
-    }
-}
-
-/// Adds days to a date or takes them from it, or returns the days between two dates.
-fn date_arithmetic<'v>(
-    operator: BinaryOperator,
-    date: ValueRef<'_>,
-    other: ValueRef<'_>,
-) -> Result<ValueRef<'v>, ExpressionError> {
-    let ValueRef::Date(days) = date else {
-        return Err(wrong_types(operator, date, other));
-    };
-    let is_finite = |days: i32| days != i32::MAX && days != i32::MIN;
-    match (operator, other) {
-        (BinaryOperator::Subtract, ValueRef::Date(other)) => {
-            let both = is_finite(days) && is_finite(other);
-            let between = days.checked_sub(other).filter(|_| both);
-            between
-                .map(ValueRef::Int32)
-                .ok_or(ExpressionError::Overflow)
-        }
-        (
-            BinaryOperator::Add | BinaryOperator::Subtract,
-            ValueRef::Int16(_) | ValueRef::Int32(_),
-        ) => {
-            if !is_finite(days) {
-                return Ok(ValueRef::Date(days));
-            }
-            let by = other.integer().unwrap_or_default();
-            let by = if operator == BinaryOperator::Add {
-                by
-            } else {
-                -by
-            };
-            let moved = i32::try_from(i64::from(days) + by).ok();
-            let moved = moved.filter(|it| DATES.contains(it));
-            moved.map(ValueRef::Date).ok_or(ExpressionError::Overflow)
-        }
-        _ => Err(wrong_types(operator, date, other)),
-    }
-}
-
-fn integer_arithmetic(
-    operator: BinaryOperator,
-    left: i64,
-    right: i64,
-) -> Result<i64, ExpressionError> {
-    if right == 0 && matches!(operator, BinaryOperator::Divide | BinaryOperator::Modulo) {
-        return Err(ExpressionError::DivisionByZero);
-    }
-    let result = match operator {
-        BinaryOperator::Add => left.checked_add(right),
-        BinaryOperator::Subtract => left.checked_sub(right),
-        BinaryOperator::Multiply => left.checked_mul(right),
-        BinaryOperator::Divide => left.checked_div(right),
-        // The remainder of the smallest integer by -1 is 0, though its quotient overflows.
-        BinaryOperator::Modulo => Some(left.wrapping_rem(right)),
-        _ => unreachable!("`binary` sends only arithmetic here"),
-    };
-    result.ok_or(ExpressionError::Overflow)
-}
-
-/// Computes a float operation as PostgreSQL does. A result that is infinite although no operand is,
-/// or zero although none is, is an error.
-fn float_arithmetic(
-    operator: BinaryOperator,
-    left: f64,
-    right: f64,
-) -> Result<f64, ExpressionError> {
-    let (result, may_underflow) = match operator {
-        BinaryOperator::Add => (left + right, false),
-        BinaryOperator::Subtract => (left - right, false),
-        BinaryOperator::Multiply => (left * right, left != 0.0 && right != 0.0),
-        BinaryOperator::Divide if right == 0.0 && !left.is_nan() => {
-            return Err(ExpressionError::DivisionByZero);
-        }
-        BinaryOperator::Divide => (left / right, left != 0.0 && !right.is_infinite()),
-        _ => unreachable!("`arithmetic` sends only these here"),
-    };
-    if result.is_infinite() && !left.is_infinite() && !right.is_infinite() {
-        return Err(ExpressionError::Overflow);
-    }
-    if result == 0.0 && may_underflow {
-        return Err(ExpressionError::Underflow);
-    }
-    Ok(result)
 }
 
 fn concatenate(left: ValueRef<'_>, right: ValueRef<'_>) -> Result<Value, ExpressionError> {
@@ -495,17 +377,5 @@ fn concatenate(left: ValueRef<'_>, right: ValueRef<'_>) -> Result<Value, Express
 fn not_boolean(value: ValueRef<'_>) -> ExpressionError {
     ExpressionError::NotBoolean {
         found: value.column_type(),
-    }
-}
-
-fn wrong_types(
-    operator: BinaryOperator,
-    left: ValueRef<'_>,
-    right: ValueRef<'_>,
-) -> ExpressionError {
-    ExpressionError::WrongTypes {
-        operator,
-        left: left.column_type(),
-        right: right.column_type(),
     }
 }

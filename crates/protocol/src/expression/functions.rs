@@ -6,8 +6,11 @@
 use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
 
-use placement::{ColumnType, ROW_BYTES_MAX, Value, ValueRef, WHOLE_DOUBLES, round_half_even};
+use placement::{
+    ColumnType, NumericRef, ROW_BYTES_MAX, Value, ValueRef, WHOLE_DOUBLES, round_half_even,
+};
 
+use super::arithmetic::arithmetic;
 use super::budget::Budget;
 use super::types::{order, result_type};
 use super::{BinaryOperator, ExpressionError, ScalarFunction};
@@ -21,7 +24,7 @@ pub(super) fn function_type(
     function: ScalarFunction,
     operands: &[Option<ColumnType>],
 ) -> Result<Option<ColumnType>, ExpressionError> {
-    use ColumnType::{Bool, Bytes, Float64, Int32, Text};
+    use ColumnType::{Bool, Bytes, Float64, Int32, Numeric, Text};
     let wrong = ExpressionError::WrongOperands { function };
     let is = |operand: Option<ColumnType>, wanted| operand.is_none_or(|it| it == wanted);
     let fits = |wanted: &[ColumnType]| {
@@ -55,10 +58,24 @@ pub(super) fn function_type(
         ScalarFunction::Length => (Int32, fits(&[Text]) || fits(&[Bytes])),
         ScalarFunction::OctetLength => (Int32, fits(&[Text]) || fits(&[Bytes])),
         ScalarFunction::Lower | ScalarFunction::Upper => (Text, fits(&[Text])),
+        ScalarFunction::Round | ScalarFunction::Trunc if fits(&[Numeric, Int32]) => (Numeric, true),
         ScalarFunction::Round
         | ScalarFunction::Floor
         | ScalarFunction::Ceil
-        | ScalarFunction::Trunc => (Float64, fits(&[Float64])),
+        | ScalarFunction::Trunc
+        | ScalarFunction::Sign => match fits(&[Float64]) {
+            true => (Float64, true),
+            false => (Numeric, fits(&[Numeric])),
+        },
+        ScalarFunction::Modulo => {
+            let [left, right] = *operands else {
+                return Err(wrong);
+            };
+            return result_type(BinaryOperator::Modulo, left, right);
+        }
+        ScalarFunction::DivideWhole => (Numeric, fits(&[Numeric, Numeric])),
+        ScalarFunction::Scale | ScalarFunction::ScaleMin => (Int32, fits(&[Numeric])),
+        ScalarFunction::TrimScale => (Numeric, fits(&[Numeric])),
         ScalarFunction::Substring => (Text, fits(&[Text, Int32]) || fits(&[Text, Int32, Int32])),
         ScalarFunction::Trim | ScalarFunction::TrimStart | ScalarFunction::TrimEnd => {
             (Text, fits(&[Text, Text]))
@@ -83,6 +100,7 @@ fn common(operands: impl Iterator<Item = Option<ColumnType>>) -> Option<Option<C
 }
 
 /// Returns the value of a function that evaluates all of its operands.
+// tidy: long — a dispatching match over the operands.
 pub(super) fn call(
     function: ScalarFunction,
     values: &[ValueRef<'_>],
@@ -94,19 +112,22 @@ pub(super) fn call(
             // A byte is much less than a step.
             budget.spend(u32::try_from(text.len() / 16).unwrap_or(u32::MAX))?;
         }
+        if let ValueRef::Numeric(_) = value {
+            budget.spend_for_digits(&[*value])?;
+        }
     }
     match function {
         ScalarFunction::Greatest => {
-            return extreme(values, core::cmp::Ordering::Greater).ok_or(wrong);
+            return extreme(values, core::cmp::Ordering::Greater)?.ok_or(wrong);
         }
-        ScalarFunction::Least => return extreme(values, core::cmp::Ordering::Less).ok_or(wrong),
+        ScalarFunction::Least => return extreme(values, core::cmp::Ordering::Less)?.ok_or(wrong),
         ScalarFunction::Concat => return joined(values),
         ScalarFunction::NullIf => {
             let [left, right] = *values else {
                 return Err(wrong);
             };
             let is_null = left.is_null() || right.is_null();
-            let is_equal = !is_null && order(left, right).ok_or(wrong)?.is_eq();
+            let is_equal = !is_null && order(left, right)?.ok_or(wrong)?.is_eq();
             return Ok(if is_equal {
                 Value::Null
             } else {
@@ -128,7 +149,21 @@ pub(super) fn call(
         {
             length(bytes.len())
         }
+        [ValueRef::Numeric(value)] => of_numeric(function, value, 0),
         [number] => of_number(function, number),
+        [ValueRef::Numeric(value), ValueRef::Int32(digits)]
+            if matches!(function, ScalarFunction::Round | ScalarFunction::Trunc) =>
+        {
+            of_numeric(function, value, digits)
+        }
+        [ValueRef::Numeric(value), ValueRef::Numeric(other)]
+            if function == ScalarFunction::DivideWhole =>
+        {
+            Ok(Value::Numeric(value.divide_whole(other)?))
+        }
+        [left, right] if function == ScalarFunction::Modulo => {
+            arithmetic(BinaryOperator::Modulo, left, right)
+        }
         [ValueRef::Text(text), ValueRef::Text(other)] => of_texts(function, text, other),
         [ValueRef::Text(text), ValueRef::Int32(number)] => part(function, text, number),
         [
@@ -147,14 +182,21 @@ pub(super) fn call(
 
 /// Returns the operand that comes before or after all others, of those that are not NULL; none if
 /// two cannot be compared.
-fn extreme(values: &[ValueRef<'_>], wanted: core::cmp::Ordering) -> Option<Value> {
+fn extreme(
+    values: &[ValueRef<'_>],
+    wanted: core::cmp::Ordering,
+) -> Result<Option<Value>, ExpressionError> {
     let mut found = ValueRef::Null;
     for value in values.iter().filter(|it| !it.is_null()) {
-        if found.is_null() || order(*value, found)? == wanted {
-            found = *value;
+        let is_first = found.is_null();
+        match order(*value, found)? {
+            _ if is_first => found = *value,
+            None => return Ok(None),
+            Some(order) if order == wanted => found = *value,
+            Some(_) => {}
         }
     }
-    Some(found.to_owned())
+    Ok(Some(found.to_owned()))
 }
 
 fn joined(values: &[ValueRef<'_>]) -> Result<Value, ExpressionError> {
@@ -221,8 +263,38 @@ fn of_number(function: ScalarFunction, number: ValueRef<'_>) -> Result<Value, Ex
             whole => whole,
         }),
         (ScalarFunction::Round, ValueRef::Float64(value)) => Value::Float64(round_half_even(value)),
+        (ScalarFunction::Sign, ValueRef::Float64(value)) => Value::Float64(match value {
+            value if value > 0.0 => 1.0,
+            value if value < 0.0 => -1.0,
+            _ => 0.0,
+        }),
         (function, _) => return Err(ExpressionError::WrongOperands { function }),
     })
+}
+
+/// Returns the value of a function of a numeric. `digits` are those after the point to which it is
+/// rounded.
+fn of_numeric(
+    function: ScalarFunction,
+    value: NumericRef<'_>,
+    digits: i32,
+) -> Result<Value, ExpressionError> {
+    let count = |count: Option<u32>| match count {
+        Some(count) => Value::Int32(count.cast_signed()),
+        None => Value::Null,
+    };
+    Ok(Value::Numeric(match function {
+        ScalarFunction::Abs => value.abs(),
+        ScalarFunction::Sign => value.sign(),
+        ScalarFunction::Round => value.round(digits)?,
+        ScalarFunction::Trunc => value.truncate(digits)?,
+        ScalarFunction::Floor => value.floor()?,
+        ScalarFunction::Ceil => value.ceil()?,
+        ScalarFunction::TrimScale => value.trim_scale(),
+        ScalarFunction::Scale => return Ok(count(value.scale())),
+        ScalarFunction::ScaleMin => return Ok(count(value.scale_min())),
+        function => return Err(ExpressionError::WrongOperands { function }),
+    }))
 }
 
 fn trunc(value: f64) -> f64 {

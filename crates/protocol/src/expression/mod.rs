@@ -8,6 +8,7 @@
 //!
 //! `check` types an expression once per request, `evaluate` runs it per row.
 
+mod arithmetic;
 mod budget;
 mod check;
 mod evaluate;
@@ -19,7 +20,7 @@ mod types;
 
 use core::fmt;
 
-use placement::{ColumnType, ROW_BYTES_MAX};
+use placement::{ColumnType, NumericError, ROW_BYTES_MAX};
 
 use crate::codec::{DEPTH_MAX, wire_enum, wire_struct};
 
@@ -27,7 +28,7 @@ pub use budget::STEPS_MAX;
 pub use check::{NODES_MAX, Scope, check, check_assignable, check_condition, check_constraints};
 pub use evaluate::{Columns, evaluate, evaluate_for, failed_check, holds};
 pub use placement::{BinaryOperator, Expression, FunctionCall, ScalarFunction, UnaryOperator};
-pub use types::result_type;
+pub use types::{common_number, result_type};
 
 /// One column's new value in an update.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,8 +100,20 @@ pub enum ExpressionError {
         /// The type.
         column_type: ColumnType,
     },
+    /// A number that has more digits than its type allows.
+    TooManyDigits {
+        /// The type, which has a limit.
+        column_type: ColumnType,
+    },
+    /// NaN or an infinity that a type does not have.
+    NotFinite {
+        /// The type.
+        column_type: ColumnType,
+    },
     /// The result is beyond its type's range.
     Overflow,
+    /// The result has more digits than a numeric can have.
+    NumericOverflow,
     /// The result is too small for a float64.
     Underflow,
     /// Division by zero.
@@ -189,6 +202,22 @@ impl fmt::Display for ExpressionError {
                     "the value is too long for the type {column_type}: shorten it"
                 )
             }
+            ExpressionError::TooManyDigits { column_type } => {
+                write!(f, "numeric field overflow: ")?;
+                match column_type {
+                    ColumnType::Decimal { precision, scale } => write!(
+                        f,
+                        "a {column_type} must round to an absolute value less than 10^{}",
+                        i32::from(*precision) - i32::from(*scale)
+                    ),
+                    other => write!(f, "a {other} has too many digits"),
+                }
+            }
+            ExpressionError::NotFinite { column_type } => write!(
+                f,
+                "NaN and infinity cannot become a {column_type}: convert only numbers"
+            ),
+            ExpressionError::NumericOverflow => write!(f, "{}", NumericError::Overflow),
             ExpressionError::Overflow => {
                 write!(f, "the result is out of range: use smaller numbers")
             }
@@ -226,6 +255,21 @@ impl fmt::Display for ExpressionError {
 
 impl core::error::Error for ExpressionError {}
 
+impl From<NumericError> for ExpressionError {
+    fn from(error: NumericError) -> ExpressionError {
+        match error {
+            NumericError::DivisionByZero => ExpressionError::DivisionByZero,
+            NumericError::Overflow => ExpressionError::NumericOverflow,
+            NumericError::Syntax => ExpressionError::NotOfType {
+                column_type: ColumnType::Numeric,
+            },
+            NumericError::NotFinite => ExpressionError::NotFinite {
+                column_type: ColumnType::Int64,
+            },
+        }
+    }
+}
+
 wire_struct!(Assignment { column, value });
 wire_enum!(UnaryOperator {
     0 => Not, 1 => Negate, 2 => IsNull, 3 => IsNotNull, 4 => Cast(column_type),
@@ -248,5 +292,6 @@ wire_enum!(ScalarFunction {
     0 => Coalesce, 1 => Case, 2 => NullIf, 3 => Greatest, 4 => Least, 5 => Lower, 6 => Upper,
     7 => Length, 8 => OctetLength, 9 => Abs, 10 => Round, 11 => Floor, 12 => Ceil, 13 => Trunc,
     14 => Substring, 15 => Trim, 16 => TrimStart, 17 => TrimEnd, 18 => Replace, 19 => Position,
-    20 => Left, 21 => Right, 22 => Concat,
+    20 => Left, 21 => Right, 22 => Concat, 23 => Sign, 24 => Modulo, 25 => DivideWhole, 26 => Scale,
+    27 => ScaleMin, 28 => TrimScale,
 });

@@ -1,12 +1,13 @@
 //! Values, conversions and errors of expressions, each as a row of a table.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
 use placement::{Column, encode_row};
-use placement::{ColumnType, RowView, Value};
+use placement::{ColumnType, Numeric, RowView, Value};
 use proptest::prelude::*;
 
 use super::BinaryOperator as Two;
@@ -465,12 +466,21 @@ fn any_value() -> impl Strategy<Value = Value> {
         prop_oneof![any::<f32>(), -3.0..3.0f32].prop_map(Value::Float32),
         prop_oneof![any::<i32>(), -3..3i32].prop_map(Value::Date),
         prop_oneof![any::<i64>(), -3..3i64].prop_map(Value::TimestampTz),
+        prop_oneof![
+            "-?[0-9]{1,30}(\\.[0-9]{1,30})?",
+            "-?[0-3]\\.[05]",
+            "NaN",
+            "-?Infinity"
+        ]
+        .prop_map(|text| Value::Numeric(Numeric::parse(&text).unwrap())),
     ]
 }
 
 /// An operator with one operand. Casts are as likely as all others.
 fn any_unary() -> impl Strategy<Value = One> {
+    let decimal = |precision, scale| ColumnType::Decimal { precision, scale };
     let limited = [ColumnType::Varchar(2), ColumnType::Char(2)];
+    let limited = limited.into_iter().chain([decimal(3, 1), decimal(0, -7)]);
     let types: Vec<ColumnType> = ColumnType::ALL.into_iter().chain(limited).collect();
     prop_oneof![
         (0..4u8).prop_map(|tag| One::decode_all(&[tag]).unwrap()),
@@ -480,8 +490,8 @@ fn any_unary() -> impl Strategy<Value = One> {
 
 fn any_expression() -> impl Strategy<Value = Expression> {
     let leaf = prop_oneof![
-        (0..13u16).prop_map(Expression::Column),
-        (0..13u16).prop_map(Expression::Excluded),
+        (0..14u16).prop_map(Expression::Column),
+        (0..14u16).prop_map(Expression::Excluded),
         any_value().prop_map(Expression::Literal),
     ];
     leaf.prop_recursive(5, 40, 2, |inner| {
@@ -490,7 +500,7 @@ fn any_expression() -> impl Strategy<Value = Expression> {
             (0..15u8, inner.clone(), inner.clone()).prop_map(|(tag, left, right)| {
                 two(Two::decode_all(&[tag]).unwrap(), left, right)
             }),
-            (0..23u8, proptest::collection::vec(inner, 0..4)).prop_map(|(tag, operands)| {
+            (0..29u8, proptest::collection::vec(inner, 0..4)).prop_map(|(tag, operands)| {
                 let function = ScalarFunction::decode_all(&[tag]).unwrap();
                 Expression::Call(Box::new(FunctionCall { function, operands }))
             }),
@@ -506,7 +516,7 @@ proptest! {
     #[test]
     fn checked_expressions_fail_only_by_value(
         expression in any_expression(),
-        seed in proptest::collection::vec(any_value(), 24),
+        seed in proptest::collection::vec(any_value(), 26),
     ) {
         let columns = columns();
         let fits = |offset: usize| {
@@ -516,7 +526,7 @@ proptest! {
             };
             columns.iter().enumerate().map(value).collect::<Vec<_>>()
         };
-        let (row, excluded) = (fits(0), fits(12));
+        let (row, excluded) = (fits(0), fits(13));
         if let Ok(column_type) = check(&expression, &columns, Scope::RowAndExcluded) {
             match evaluate(&expression, &row, Some(&excluded)) {
                 Ok(value) => prop_assert!(
@@ -531,6 +541,9 @@ proptest! {
                         | ExpressionError::PatternEnd
                         | ExpressionError::NotOfType { .. }
                         | ExpressionError::NegativeLength
+                        | ExpressionError::NumericOverflow
+                        | ExpressionError::TooManyDigits { .. }
+                        | ExpressionError::NotFinite { .. }
                 ), "{}", error),
             }
         }
@@ -538,4 +551,92 @@ proptest! {
         let _ = evaluate(&expression, &row, None);
         prop_assert_eq!(Expression::decode_all(&expression.to_bytes()), Ok(expression));
     }
+}
+
+fn numeric(text: &str) -> Expression {
+    let number = Numeric::parse(text).unwrap();
+    Expression::Literal(Value::Numeric(number))
+}
+
+#[test]
+fn numerics_promote_as_in_postgresql() {
+    for (operator, left, right, expected) in [
+        (Two::Add, INT(1), numeric("0.50"), Ok("1.50")),
+        (
+            Two::Divide,
+            numeric("1"),
+            INT(3),
+            Ok("0.33333333333333333333"),
+        ),
+        (Two::Modulo, numeric("-7.5"), INT(2), Ok("-1.5")),
+        (
+            Two::Add,
+            numeric("0.1"),
+            FLOAT(0.2),
+            Ok("0.30000000000000004"),
+        ),
+        (Two::Equal, numeric("1.50"), numeric("1.5"), Ok("t")),
+        (
+            Two::Less,
+            INT(i64::MAX),
+            numeric("9223372036854775807.5"),
+            Ok("t"),
+        ),
+        (Two::Greater, numeric("NaN"), FLOAT(f64::INFINITY), Ok("t")),
+        (
+            Two::Less,
+            numeric("1e400"),
+            FLOAT(1.0),
+            Err(ExpressionError::Overflow),
+        ),
+        (
+            Two::Divide,
+            numeric("1"),
+            numeric("0.00"),
+            Err(ExpressionError::DivisionByZero),
+        ),
+        (
+            Two::Multiply,
+            numeric("1e131071"),
+            numeric("10"),
+            Err(ExpressionError::NumericOverflow),
+        ),
+    ] {
+        let found = value(&two(operator, left.clone(), right.clone()));
+        let found = found.map(|it| it.to_string());
+        assert_eq!(found, expected.map(String::from), "{left:?} {right:?}");
+    }
+    let remainder = two(Two::Modulo, numeric("1"), FLOAT(1.0));
+    assert!(check(&remainder, &[], Scope::Row).is_err());
+}
+
+#[test]
+fn assigned_numerics_are_rounded_to_their_column() {
+    let column = ColumnType::Decimal {
+        precision: 4,
+        scale: 2,
+    };
+    let assigned = |expression| evaluate_for(column, &expression, &Vec::new(), None);
+    let shown = |expression| assigned(expression).map(|it| it.to_string());
+    assert_eq!(shown(numeric("1.005")), Ok("1.01".into()));
+    assert_eq!(shown(INT(7)), Ok("7.00".into()));
+    assert_eq!(shown(FLOAT(0.125)), Ok("0.13".into()));
+    let too_large = ExpressionError::TooManyDigits {
+        column_type: column,
+    };
+    assert_eq!(shown(numeric("99.995")), Err(too_large));
+    assert_eq!(shown(numeric("Infinity")), Err(too_large));
+    let integer = evaluate_for(ColumnType::Int32, &numeric("NaN"), &Vec::new(), None);
+    let column_type = ColumnType::Int32;
+    assert_eq!(integer, Err(ExpressionError::NotFinite { column_type }));
+}
+
+#[test]
+fn many_digits_cost_steps() {
+    let long = || numeric(&format!("1{}e-16000", "3".repeat(120_000)));
+    let quotient = || two(Two::Divide, long(), long());
+    assert!(value(&quotient()).is_ok());
+    let both = two(Two::Add, quotient(), quotient());
+    let both = two(Two::Add, both, quotient());
+    assert_eq!(value(&both), Err(ExpressionError::TooCostly));
 }

@@ -3,7 +3,7 @@
 
 use core::cmp::Ordering;
 
-use placement::{ColumnType, ValueRef, moment_of};
+use placement::{ColumnType, ValueRef, moment_of, numeric_of};
 
 use super::{BinaryOperator, ExpressionError};
 
@@ -17,6 +17,7 @@ pub fn result_type(
     left: Option<ColumnType>,
     right: Option<ColumnType>,
 ) -> Result<Option<ColumnType>, ExpressionError> {
+    let [left, right] = [left, right].map(|it| it.map(ColumnType::of_values));
     let wrong = Err(ExpressionError::WrongTypes {
         operator,
         left,
@@ -42,7 +43,7 @@ pub fn result_type(
                 wrong
             }
         }
-        BinaryOperator::Modulo if !both(ColumnType::is_integer) => wrong,
+        BinaryOperator::Modulo if !both(|it| it.is_integer() || it.is_numeric()) => wrong,
         BinaryOperator::Add | BinaryOperator::Subtract
             if [left, right].contains(&Some(ColumnType::Date)) =>
         {
@@ -81,13 +82,15 @@ pub(super) fn boolean(found: Option<ColumnType>) -> Result<(), ExpressionError> 
     }
 }
 
-/// Returns the type to which PostgreSQL promotes two numbers: the larger one of two integers, and a
-/// double as soon as a float is combined with another type.
-pub(super) fn common_number(left: ColumnType, right: ColumnType) -> ColumnType {
+/// Returns the type to which PostgreSQL promotes two numbers: the larger one of two integers, a
+/// numeric if one is, and a double as soon as a float is combined with another type.
+pub fn common_number(left: ColumnType, right: ColumnType) -> ColumnType {
     if left == right {
         left
     } else if left.is_float() || right.is_float() {
         ColumnType::Float64
+    } else if left.is_numeric() || right.is_numeric() {
+        ColumnType::Numeric
     } else if [left, right].contains(&ColumnType::Int64) {
         ColumnType::Int64
     } else {
@@ -115,17 +118,35 @@ fn moved_date(
 }
 
 /// Returns the order of two values; none if they cannot be compared.
-pub(super) fn order(left: ValueRef<'_>, right: ValueRef<'_>) -> Option<Ordering> {
+///
+/// # Errors
+/// A numeric that is compared with a float is beyond the range of doubles.
+pub(super) fn order(
+    left: ValueRef<'_>,
+    right: ValueRef<'_>,
+) -> Result<Option<Ordering>, ExpressionError> {
     let (left_type, right_type) = (left.column_type(), right.column_type());
     if left_type == right_type {
-        return Some(left.cmp(&right));
+        return Ok(Some(left.cmp(&right)));
     }
     if let (Some(left), Some(right)) = (left.integer(), right.integer()) {
-        return Some(left.cmp(&right));
+        return Ok(Some(left.cmp(&right)));
     }
-    if let (Some(left), Some(right)) = (as_float(left), as_float(right)) {
-        return Some(ValueRef::Float64(left).cmp(&ValueRef::Float64(right)));
+    if left.float().is_none()
+        && right.float().is_none()
+        && let (Some(left), Some(right)) = (numeric_of(left), numeric_of(right))
+    {
+        return Ok(Some(left.cmp(&right)));
     }
+    if let (Some(left), Some(right)) = (as_float(left)?, as_float(right)?) {
+        let order = ValueRef::Float64(left).cmp(&ValueRef::Float64(right));
+        return Ok(Some(order));
+    }
+    Ok(time_order(left, right))
+}
+
+/// Returns the order of two days or moments; none for other values.
+fn time_order(left: ValueRef<'_>, right: ValueRef<'_>) -> Option<Ordering> {
     match (left, right) {
         (ValueRef::Date(left), ValueRef::Date(right)) => Some(left.cmp(&right)),
         (ValueRef::Date(days), _) => Some(day_order(days, moment(right)?)),
@@ -134,9 +155,18 @@ pub(super) fn order(left: ValueRef<'_>, right: ValueRef<'_>) -> Option<Ordering>
     }
 }
 
-/// Returns a number as a double.
-pub(super) fn as_float(value: ValueRef<'_>) -> Option<f64> {
-    value.float().or(value.integer().map(|it| it as f64))
+/// Returns a number as a double; none for other values.
+///
+/// # Errors
+/// It is beyond the range of doubles.
+pub(super) fn as_float(value: ValueRef<'_>) -> Result<Option<f64>, ExpressionError> {
+    if let ValueRef::Numeric(value) = value {
+        return match value.to_double() {
+            Some(double) => Ok(Some(double)),
+            None => Err(ExpressionError::Overflow),
+        };
+    }
+    Ok(value.float().or(value.integer().map(|it| it as f64)))
 }
 
 fn moment(value: ValueRef<'_>) -> Option<i64> {

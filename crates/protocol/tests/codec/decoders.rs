@@ -1,7 +1,7 @@
 //! The fuzzer's entries under a generator of our own, so that every run of the tests exercises
 //! them: valid bytes, spoilt a little or not at all, the same ones each time.
 
-use placement::{ColumnType, Value, encode_key, encode_row};
+use placement::{ColumnType, Numeric, Value, encode_key, encode_row};
 use protocol::codec::Wire;
 use protocol::expression::Expression;
 use protocol::frame;
@@ -27,6 +27,7 @@ fn of_all_types() -> Vec<Value> {
         ColumnType::Date => Value::Date(1),
         ColumnType::Timestamp => Value::Timestamp(1),
         ColumnType::TimestampTz => Value::TimestampTz(-1),
+        ColumnType::Numeric => Value::Numeric(Numeric::from(-150)),
         _ => Value::Null,
     };
     ColumnType::ALL.iter().map(value).collect()

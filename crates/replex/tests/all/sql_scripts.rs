@@ -91,6 +91,7 @@ async fn scripts_print_their_golden_output() {
         "returning",
         "functions",
         "without_key",
+        "numeric",
     ] {
         check(&cluster, name);
     }

@@ -27,7 +27,7 @@ SELECT id, name FROM parcels WHERE id = 1;
 -- Types that the store does not have.
 CREATE TABLE t (a int PRIMARY KEY, b varchar(0));
 CREATE TABLE t (a serial PRIMARY KEY);
-CREATE TABLE t (a numeric(10, 2) PRIMARY KEY);
+CREATE TABLE t (a int PRIMARY KEY, b money);
 CREATE TABLE t (a int PRIMARY KEY, b timestamp(3));
 -- Defaults that are computed.
 CREATE TABLE clicks (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), page text, at timestamptz NOT NULL DEFAULT now(), day date DEFAULT CURRENT_DATE) WITH (partitions = 4, failures_tolerated = 1);

@@ -242,6 +242,7 @@ pub(crate) fn aggregate_type(
         AggregateFunction::Min | AggregateFunction::Max => match argument {
             None | Some(ColumnType::Varchar(_)) => Ok(ColumnType::Text),
             Some(ColumnType::Bool) => Err(refused()),
+            Some(ColumnType::Decimal { .. }) => Ok(ColumnType::Numeric),
             Some(found) => Ok(found),
         },
         AggregateFunction::BoolAnd | AggregateFunction::BoolOr => match argument {
@@ -252,10 +253,12 @@ pub(crate) fn aggregate_type(
             Some(ColumnType::Int16 | ColumnType::Int32) => Ok(ColumnType::Int64),
             Some(ColumnType::Float32) => Ok(ColumnType::Float32),
             Some(ColumnType::Float64) => Ok(ColumnType::Float64),
+            Some(found) if found.is_number() => Ok(ColumnType::Numeric),
             _ => Err(refused()),
         },
         AggregateFunction::Avg => match argument {
-            Some(ColumnType::Float32 | ColumnType::Float64) => Ok(ColumnType::Float64),
+            Some(found) if found.is_float() => Ok(ColumnType::Float64),
+            Some(found) if found.is_number() => Ok(ColumnType::Numeric),
             _ => Err(refused()),
         },
     }

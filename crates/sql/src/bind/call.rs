@@ -1,11 +1,11 @@
 //! Binds calls of functions, `CASE` among them, and gives their operands the types that they take.
 //!
-//! Operands of which one becomes the result get one type, as in PostgreSQL: the largest of numbers,
+//! Operands of which one becomes the result get one type, as in PostgreSQL: the widest of numbers,
 //! the one that knows most of times.
 
 use placement::{ColumnType, Value};
 use protocol::expression::{
-    BinaryOperator, Expression, ExpressionError, FunctionCall, ScalarFunction,
+    BinaryOperator, Expression, ExpressionError, FunctionCall, ScalarFunction, common_number,
 };
 use sqlparser::ast::{self, Expr};
 
@@ -23,6 +23,7 @@ const FUNCTIONS: &[(&str, ScalarFunction)] = &[
     ("character_length", ScalarFunction::Length),
     ("coalesce", ScalarFunction::Coalesce),
     ("concat", ScalarFunction::Concat),
+    ("div", ScalarFunction::DivideWhole),
     ("floor", ScalarFunction::Floor),
     ("greatest", ScalarFunction::Greatest),
     ("least", ScalarFunction::Least),
@@ -30,15 +31,20 @@ const FUNCTIONS: &[(&str, ScalarFunction)] = &[
     ("length", ScalarFunction::Length),
     ("lower", ScalarFunction::Lower),
     ("ltrim", ScalarFunction::TrimStart),
+    ("min_scale", ScalarFunction::ScaleMin),
+    ("mod", ScalarFunction::Modulo),
     ("nullif", ScalarFunction::NullIf),
     ("octet_length", ScalarFunction::OctetLength),
     ("replace", ScalarFunction::Replace),
     ("right", ScalarFunction::Right),
     ("round", ScalarFunction::Round),
     ("rtrim", ScalarFunction::TrimEnd),
+    ("scale", ScalarFunction::Scale),
+    ("sign", ScalarFunction::Sign),
     ("strpos", ScalarFunction::Position),
     ("substr", ScalarFunction::Substring),
     ("substring", ScalarFunction::Substring),
+    ("trim_scale", ScalarFunction::TrimScale),
     ("trunc", ScalarFunction::Trunc),
     ("upper", ScalarFunction::Upper),
 ];
@@ -155,9 +161,23 @@ fn arguments(function: &ast::Function) -> Option<Vec<&Expr>> {
         .filter(|it| !it.is_empty())
 }
 
-/// Returns the type that an operand of a function must have; none if it may have several.
-pub(crate) fn operand_type(function: ScalarFunction, place: usize) -> Option<ColumnType> {
+/// Returns the type that an operand of a function must have, or gets if it has none; none if it may
+/// have several. `count` is the number of all operands.
+pub(crate) fn operand_type(
+    function: ScalarFunction,
+    place: usize,
+    count: usize,
+) -> Option<ColumnType> {
     match function {
+        ScalarFunction::Round | ScalarFunction::Trunc if count == 2 => match place {
+            0 => Some(ColumnType::Numeric),
+            _ => Some(ColumnType::Int32),
+        },
+        function if takes_doubles(function) => Some(ColumnType::Float64),
+        ScalarFunction::DivideWhole
+        | ScalarFunction::Scale
+        | ScalarFunction::ScaleMin
+        | ScalarFunction::TrimScale => Some(ColumnType::Numeric),
         ScalarFunction::Lower
         | ScalarFunction::Upper
         | ScalarFunction::Trim
@@ -169,12 +189,39 @@ pub(crate) fn operand_type(function: ScalarFunction, place: usize) -> Option<Col
             0 => Some(ColumnType::Text),
             _ => Some(ColumnType::Int32),
         },
-        ScalarFunction::Round
-        | ScalarFunction::Floor
-        | ScalarFunction::Ceil
-        | ScalarFunction::Trunc => Some(ColumnType::Float64),
         ScalarFunction::Case if place.is_multiple_of(2) => Some(ColumnType::Bool),
         _ => None,
+    }
+}
+
+/// Returns whether a function of one number takes a numeric or a double, and other numbers as
+/// doubles.
+pub(crate) fn takes_doubles(function: ScalarFunction) -> bool {
+    matches!(
+        function,
+        ScalarFunction::Round
+            | ScalarFunction::Floor
+            | ScalarFunction::Ceil
+            | ScalarFunction::Trunc
+            | ScalarFunction::Sign
+    )
+}
+
+/// Returns the type of the result of `nullif`: that of the first operand, promoted as far as its
+/// comparison with the second one needs it. There is no comparison of an integer with a numeric.
+pub(crate) fn null_if_type(
+    left: Option<ColumnType>,
+    right: Option<ColumnType>,
+) -> Option<ColumnType> {
+    match (left, right) {
+        (Some(left), Some(right)) if left.is_integer() && right.is_integer() => Some(left),
+        (Some(left), Some(right)) if left.is_number() && right.is_number() && !left.is_float() => {
+            match common_number(left.of_values(), right.of_values()) {
+                common if common == left.of_values() => Some(left),
+                common => Some(common),
+            }
+        }
+        (left, _) => left,
     }
 }
 
@@ -205,7 +252,8 @@ pub(crate) fn common_type(
             Some(common) if common.of_values() == found.of_values() => common.of_values(),
             Some(common) => match (rank(common), rank(found)) {
                 (Some((kind, first)), Some((other, second))) if kind == other => {
-                    if first >= second { common } else { found }
+                    let wider = if first >= second { common } else { found };
+                    wider.of_values()
                 }
                 _ => return Err(ExpressionError::WrongOperands { function }),
             },
@@ -220,8 +268,9 @@ fn rank(column_type: ColumnType) -> Option<(bool, u8)> {
         ColumnType::Int16 => (true, 0),
         ColumnType::Int32 => (true, 1),
         ColumnType::Int64 => (true, 2),
-        ColumnType::Float32 => (true, 3),
-        ColumnType::Float64 => (true, 4),
+        ColumnType::Numeric | ColumnType::Decimal { .. } => (true, 3),
+        ColumnType::Float32 => (true, 4),
+        ColumnType::Float64 => (true, 5),
         ColumnType::Date => (false, 0),
         ColumnType::Timestamp => (false, 1),
         ColumnType::TimestampTz => (false, 2),
@@ -274,6 +323,16 @@ impl Scope<'_> {
         if function == ScalarFunction::NullIf {
             return self.bind_null_if(bound, source);
         }
+        if function == ScalarFunction::Modulo {
+            let Ok([left, right]) = <[Bound; 2]>::try_from(bound) else {
+                let error = ExpressionError::WrongOperands { function };
+                return Err(expression_error(source, error));
+            };
+            let (left, right) = self.operands(left, right, source)?;
+            let operands = vec![left, right];
+            let call = Expression::Call(Box::new(FunctionCall { function, operands }));
+            return self.compound(call, source);
+        }
         let count = bound.len();
         let is_result = |place: &usize| may_be_result(function, *place, count);
         let results = || (0..count).filter(is_result).map(|place| &bound[place]);
@@ -284,7 +343,7 @@ impl Scope<'_> {
         for (place, operand) in bound.into_iter().enumerate() {
             operands.push(match is_result(&place) {
                 true => self.of_type(operand, common.unwrap_or(ColumnType::Text), source)?,
-                false => self.bind_operand(function, place, operand, source)?,
+                false => self.bind_operand(function, (place, count), operand, source)?,
             });
         }
         if count == 1
@@ -329,7 +388,13 @@ impl Scope<'_> {
         if let Bound::Typed(..) = right {
             refuse_mixed_chars([&left, &right].into_iter(), source)?;
         }
-        let result = left.context();
+        let result = null_if_type(left.context(), right.context());
+        let left = match result {
+            Some(to) if left.context() != result => {
+                Bound::Typed(self.of_type(left, to, source)?, result)
+            }
+            _ => left,
+        };
         let (left, right) = self.operands(left, right, source)?;
         let operands = vec![left, right];
         let call = Expression::Call(Box::new(FunctionCall { function, operands }));
@@ -343,18 +408,10 @@ impl Scope<'_> {
     fn bind_operand(
         &self,
         function: ScalarFunction,
-        place: usize,
+        (place, count): (usize, usize),
         operand: Bound,
         source: &Expr,
     ) -> Result<Expression, SqlError> {
-        if let (ScalarFunction::Round, Bound::Number(number)) = (function, &operand)
-            && !literal::default_type(number).is_integer()
-        {
-            return Err(SqlError::unsupported(
-                format!("round of the numeric {number}"),
-                format!("write {number}::float8, of which halves are rounded to the even number"),
-            ));
-        }
         if matches!(
             function,
             ScalarFunction::Concat | ScalarFunction::OctetLength
@@ -365,13 +422,24 @@ impl Scope<'_> {
                 "PostgreSQL counts the spaces at its end: convert it to text",
             ));
         }
-        let Some(wanted) = operand_type(function, place) else {
+        // PostgreSQL has several for a value without a type, and prefers none.
+        if function == ScalarFunction::Trunc && count == 1 && operand.context().is_none() {
+            let error = ExpressionError::WrongOperands { function };
+            return Err(expression_error(source, error));
+        }
+        let is_numeric = operand.context().is_some_and(ColumnType::is_numeric);
+        let wanted = match operand_type(function, place, count) {
+            Some(ColumnType::Float64) if is_numeric => Some(ColumnType::Numeric),
+            wanted => wanted,
+        };
+        let Some(wanted) = wanted else {
             return Ok(self.resolve(operand, None, source)?.0);
         };
         let (operand, found) = self.resolve(operand, Some(wanted), source)?;
         let converts = match (wanted, found) {
             (ColumnType::Int32, Some(found)) => found == ColumnType::Int16,
             (ColumnType::Float64, Some(found)) => found.is_number() && found != wanted,
+            (ColumnType::Numeric, Some(found)) => found.is_integer(),
             _ => false,
         };
         match operand {

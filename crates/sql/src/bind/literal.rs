@@ -1,10 +1,9 @@
 //! Converts literals and casts of constants to values, by PostgreSQL's rules.
 
-use placement::{ColumnType, ConversionError, Value, ValueError};
+use placement::{ColumnType, ConversionError, Numeric, Value, ValueError};
 use protocol::expression::ExpressionError;
 use sqlparser::ast::Expr;
 
-use super::decimal::Decimal;
 use super::expression_error;
 use crate::error::{SqlError, sqlstate};
 
@@ -31,49 +30,64 @@ pub(crate) fn fitted(
     column_type: ColumnType,
     place: &str,
 ) -> Result<Value, SqlError> {
-    value.assigned(column_type).map_err(|_| {
-        let error = ExpressionError::TooManyCharacters { column_type };
-        SqlError::with_state(sqlstate::TRUNCATION, format!("{place}: {error}"))
+    value.assigned(column_type).map_err(|error| {
+        let (state, error) = match error {
+            ConversionError::TooManyDigits => (
+                sqlstate::OUT_OF_RANGE,
+                ExpressionError::TooManyDigits { column_type },
+            ),
+            _ => (
+                sqlstate::TRUNCATION,
+                ExpressionError::TooManyCharacters { column_type },
+            ),
+        };
+        SqlError::with_state(state, format!("{place}: {error}"))
     })
 }
 
-/// Returns the type of a number without context: the smallest one from 32 bits on that has it.
+/// Returns the type of a number without context: the smallest integer from 32 bits on that has it,
+/// otherwise numeric.
 pub(crate) fn default_type(number: &str) -> ColumnType {
     match number.parse::<i64>() {
         Ok(value) if i32::try_from(value).is_ok() => ColumnType::Int32,
         Ok(_) => ColumnType::Int64,
-        Err(_) => ColumnType::Float64,
+        Err(_) => ColumnType::Numeric,
     }
 }
 
-/// Returns a number as a float64 if it is combined with a float64. Otherwise it has the type of its
-/// spelling.
+/// Returns the type of a number beside an operand of another type. It becomes a double or a numeric
+/// if the other one is, and a double if it is no integer and the other one is a float.
+pub(crate) fn number_type(number: &str, context: Option<ColumnType>) -> ColumnType {
+    match (context, default_type(number)) {
+        (Some(ColumnType::Float64), _) => ColumnType::Float64,
+        (Some(ColumnType::Float32), ColumnType::Numeric) => ColumnType::Float64,
+        (Some(context), _) if context.is_numeric() => ColumnType::Numeric,
+        (_, found) => found,
+    }
+}
+
+/// Returns a number as a value of [`number_type`].
 pub(super) fn typed_number(
     number: &str,
     context: Option<ColumnType>,
     place: &str,
 ) -> Result<Value, SqlError> {
-    let column_type = match context {
-        Some(ColumnType::Float64) => ColumnType::Float64,
-        _ => default_type(number),
-    };
-    quoted(number, column_type, place)
+    quoted(number, number_type(number, context), place)
 }
 
 /// Returns a number as an integer, rounded to the nearest. Halves are rounded away from zero, as
 /// PostgreSQL rounds numeric literals.
 pub(super) fn rounded(number: &str, to: ColumnType, place: &str) -> Result<Value, SqlError> {
-    let rounded = Decimal::parse(number).and_then(|it| it.rounded());
-    let rounded = rounded.and_then(|it| Value::Int64(it).assigned(to).ok());
+    let numeric = Numeric::parse(number).ok().map(Value::Numeric);
+    let rounded = numeric.and_then(|it| it.assigned(to).ok());
     rounded.ok_or_else(|| out_of_range(number, to, place))
 }
 
 /// Returns the text of a number, as PostgreSQL prints it.
 pub(super) fn spelt(number: &str, place: &str) -> Result<Value, SqlError> {
-    let plain = Decimal::parse(number).and_then(|it| it.to_plain());
-    plain
-        .map(Value::Text)
-        .ok_or_else(|| out_of_range(number, ColumnType::Float64, place))
+    let numeric = Numeric::parse(number);
+    let text = numeric.map(|it| Value::Text(it.to_string()));
+    text.map_err(|_| out_of_range(number, ColumnType::Numeric, place))
 }
 
 fn out_of_range(number: &str, column_type: ColumnType, place: &str) -> SqlError {
@@ -88,18 +102,21 @@ fn out_of_range(number: &str, column_type: ColumnType, place: &str) -> SqlError 
 /// Returns a constant converted to another type.
 pub(super) fn cast(value: &Value, to: ColumnType, source: &Expr) -> Result<Value, SqlError> {
     let from = value.column_type().unwrap_or(to);
-    value.clone().cast(to).map_err(|error| match error {
-        ConversionError::NoConversion => {
-            expression_error(source, ExpressionError::NotCastable { from, to })
-        }
-        ConversionError::OutOfRange => expression_error(source, ExpressionError::Overflow),
-        ConversionError::TooManyCharacters => {
-            let column_type = to;
-            expression_error(source, ExpressionError::TooManyCharacters { column_type })
-        }
-        ConversionError::NotOfType(error) => SqlError::Literal {
-            place: format!("in {source}"),
-            error,
-        },
+    let column_type = to;
+    value.clone().cast(to).map_err(|error| {
+        let error = match error {
+            ConversionError::NoConversion => ExpressionError::NotCastable { from, to },
+            ConversionError::OutOfRange => ExpressionError::Overflow,
+            ConversionError::TooManyCharacters => {
+                ExpressionError::TooManyCharacters { column_type }
+            }
+            ConversionError::TooManyDigits => ExpressionError::TooManyDigits { column_type },
+            ConversionError::NotFinite => ExpressionError::NotFinite { column_type },
+            ConversionError::NotOfType(error) => {
+                let place = format!("in {source}");
+                return SqlError::Literal { place, error };
+            }
+        };
+        expression_error(source, error)
     })
 }

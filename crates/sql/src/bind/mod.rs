@@ -1,14 +1,13 @@
 //! Gives the parser's expressions columns and types, so that the store can evaluate them.
 //!
 //! Literals take their type from the other operand, as in PostgreSQL: `'2013-01-01'` is a timestamp
-//! if the other operand is one, and `1` is a float64 if the other operand is one. An expression
+//! if the other operand is one, and `1.5` is a float64 if the other operand is one. An expression
 //! without a column is computed here, once. The result is an expression of the store. The store's
 //! checker has the last word on types. Functions, subqueries and everything else that needs more
 //! than the row are refused by name.
 
 mod aggregate;
 mod call;
-mod decimal;
 mod like;
 mod literal;
 mod operators;
@@ -23,11 +22,14 @@ pub(crate) use aggregate::{
     BoundAggregate, GroupRow, WalkEnd, aggregate_type, has_aggregate, refuse_aggregates, too_deep,
     walk, written_aggregate,
 };
-pub(crate) use call::{WrittenCall, common_type, may_be_result, operand_type, written_call};
-pub(crate) use literal::{default_type, fitted, stored};
+pub(crate) use call::{
+    WrittenCall, common_type, may_be_result, null_if_type, operand_type, takes_doubles,
+    written_call,
+};
+pub(crate) use literal::{fitted, number_type, stored};
 pub(crate) use operators::{binary_operator, chain};
 
-use literal::{cast, quoted, rounded, spelt, typed_number};
+use literal::{cast, default_type, quoted, rounded, spelt, typed_number};
 
 /// How deep an expression may nest before the store refuses it anyway.
 const DEPTH_MAX: usize = 64;

@@ -2,14 +2,52 @@
 
 use std::cmp::Ordering;
 
-use placement::{ColumnType, TEXT_LIMIT_MAX, Value};
+use placement::{ColumnType, Numeric, NumericRef, TEXT_LIMIT_MAX, Value};
 use protocol::expression::{BinaryOperator, Expression, ExpressionError, NODES_MAX, UnaryOperator};
 use sqlparser::ast::{self, Expr};
 
-use super::decimal::{Decimal, Place};
 use super::like::Like;
 use super::{Bound, Scope, converted, expression_error, literal};
 use crate::error::{SqlError, sqlstate};
+
+/// The position of a number among the 64-bit integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It is below all of them.
+    Below,
+    /// It equals this one.
+    At(i64),
+    /// It lies between this one and the next one.
+    After(i64),
+    /// It is above all of them.
+    Above,
+}
+
+impl Place {
+    /// Returns the position of a number. NaN is above all integers.
+    pub(super) fn of(number: NumericRef<'_>) -> Place {
+        let floor = number.floor().ok();
+        let integer = floor.as_ref().map(|it| it.as_ref().to_integer());
+        match integer {
+            Some(Ok(Some(integer))) if Numeric::from(integer).as_ref() == number => {
+                Place::At(integer)
+            }
+            Some(Ok(Some(i64::MAX))) => Place::Above,
+            Some(Ok(Some(integer))) => Place::After(integer),
+            _ if number.signum() == Some(-1) => Place::Below,
+            _ => Place::Above,
+        }
+    }
+}
+
+/// Returns the number that an operand is, if it is a constant that is no double.
+fn constant_number(operand: &Bound) -> Option<Numeric> {
+    match operand {
+        Bound::Number(number) => Numeric::parse(number).ok(),
+        Bound::Typed(Expression::Literal(Value::Numeric(number)), _) => Some(number.clone()),
+        _ => None,
+    }
+}
 
 /// Returns the operands of a chain of one operator, from left to right. Chains can be long, so the
 /// function does not recurse.
@@ -176,7 +214,10 @@ impl Scope<'_> {
     ) -> Result<Bound, SqlError> {
         let bound = self.bind(operand, depth + 1)?;
         match (operator, bound) {
-            (ast::UnaryOperator::Plus, bound @ (Bound::Number(_) | Bound::Typed(..))) => Ok(bound),
+            (ast::UnaryOperator::Plus, bound @ Bound::Number(_)) => Ok(bound),
+            (ast::UnaryOperator::Plus, Bound::Typed(operand, found)) => {
+                Ok(Bound::Typed(operand, found.map(ColumnType::of_values)))
+            }
             // The smallest int64 has no positive counterpart, so the sign belongs to the literal.
             (ast::UnaryOperator::Minus, Bound::Number(number)) => {
                 Ok(Bound::Number(match number.strip_prefix('-') {
@@ -338,7 +379,9 @@ impl Scope<'_> {
         };
         for member in &mut members {
             let float = match member {
-                Bound::Typed(Expression::Literal(value), Some(found)) if found.is_integer() => {
+                Bound::Typed(Expression::Literal(value), Some(found))
+                    if found.is_integer() || found.is_numeric() =>
+                {
                     Expression::Literal(literal::cast(value, to, source)?)
                 }
                 Bound::Number(text) | Bound::Quoted(text) => {
@@ -359,31 +402,16 @@ impl Scope<'_> {
         source: &Expr,
     ) -> Result<Bound, SqlError> {
         if operator.is_comparison() {
-            match (&left, &right) {
-                (Bound::Number(left), Bound::Number(right)) => {
-                    if let (Some(left), Some(right)) = (Decimal::parse(left), Decimal::parse(right))
-                    {
-                        let holds = holds(operator, left.compare(&right));
-                        let value = Expression::Literal(Value::Bool(holds));
-                        return Ok(Bound::Typed(value, Some(ColumnType::Bool)));
-                    }
-                }
-                (Bound::Typed(operand, Some(found)), Bound::Number(number))
-                    if found.is_integer() =>
-                {
-                    if let Some(number) = Decimal::parse(number) {
-                        return self.beside_number(operator, operand, &number, source);
-                    }
-                }
-                (Bound::Number(number), Bound::Typed(operand, Some(found)))
-                    if found.is_integer() =>
-                {
-                    if let Some(number) = Decimal::parse(number) {
-                        let operator = mirrored(operator);
-                        return self.beside_number(operator, operand, &number, source);
-                    }
-                }
-                _ => {}
+            let is_integer = |found: &Option<ColumnType>| found.is_some_and(|it| it.is_integer());
+            if let (Bound::Typed(operand, found), Some(number)) = (&left, constant_number(&right))
+                && is_integer(found)
+            {
+                return self.beside_number(operator, operand, &number, source);
+            }
+            if let (Some(number), Bound::Typed(operand, found)) = (constant_number(&left), &right)
+                && is_integer(found)
+            {
+                return self.beside_number(mirrored(operator), operand, &number, source);
             }
         }
         let (left, right) = match operator {
@@ -419,10 +447,10 @@ impl Scope<'_> {
         &self,
         operator: BinaryOperator,
         operand: &Expression,
-        number: &Decimal,
+        number: &Numeric,
         source: &Expr,
     ) -> Result<Bound, SqlError> {
-        let place = number.place();
+        let place = Place::of(number.as_ref());
         let below = matches!(place, Place::After(_) | Place::Above);
         let (operator, right) = match (operator, place) {
             (operator, Place::At(value)) => (operator, Value::Int64(value)),
@@ -461,9 +489,21 @@ impl Scope<'_> {
         source: &Expr,
     ) -> Result<(Expression, Expression), SqlError> {
         let (left_context, right_context) = (left.context(), right.context());
+        // A constant is converted once, and not for each row.
+        let resolved = |bound, context: Option<ColumnType>| -> Result<Expression, SqlError> {
+            match self.resolve(bound, context, source)?.0 {
+                Expression::Literal(value @ Value::Numeric(_))
+                    if context.is_some_and(ColumnType::is_float) =>
+                {
+                    let double = literal::cast(&value, ColumnType::Float64, source)?;
+                    Ok(Expression::Literal(double))
+                }
+                resolved => Ok(resolved),
+            }
+        };
         Ok((
-            self.resolve(left, right_context, source)?.0,
-            self.resolve(right, left_context, source)?.0,
+            resolved(left, right_context)?,
+            resolved(right, left_context)?,
         ))
     }
 }

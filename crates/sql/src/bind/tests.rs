@@ -1,11 +1,13 @@
 //! Tests the binding of expressions over a table of each type: the bound expressions, and the
 //! refusals.
 
+use placement::Numeric;
 use protocol::expression::evaluate;
 
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
 
+use super::operators::Place;
 use super::*;
 use crate::fixture::{FLIGHTS, schema};
 
@@ -41,7 +43,7 @@ fn constants_as_postgresql_computes_them() {
         ("-5 / 2", "-2"),
         ("5 % 4", "1"),
         ("-5 % 3", "-2"),
-        ("5.0 / 2", "2.5"),
+        ("5.0 / 2", "2.5000000000000000"),
         ("- 4", "-4"),
         ("+4", "4"),
         ("'Post' || 'greSQL'", "PostgreSQL"),
@@ -141,6 +143,16 @@ fn constants_as_postgresql_computes_them() {
         ("'a  '::char(3) || '!'", "a!"),
         ("true::int", "1"),
         ("0::int::boolean", "f"),
+        ("1.50 + 1", "2.50"),
+        ("1 / 3.0", "0.33333333333333333333"),
+        ("9223372036854775808 - 1", "9223372036854775807"),
+        ("1.005::numeric(10, 2)", "1.01"),
+        ("1549::numeric(2, -2)", "1500"),
+        ("round(2.5)", "3"),
+        ("round(2.345, 2)", "2.35"),
+        ("1.5 IN ('1.50')", "t"),
+        ("mod(-7.5, 2)", "-1.5"),
+        ("nullif(1, 2.5)::text", "1"),
     ] {
         assert_eq!(computed(text).as_deref(), Ok(expected), "{text}");
     }
@@ -151,7 +163,16 @@ fn constants_that_have_no_value() {
     for (text, part) in [
         ("1 / 0", "division by zero"),
         ("9223372036854775807 + 1", "out of range"),
-        ("1e400", "is not of type double precision"),
+        ("1e400::float8", "is not of type double precision"),
+        ("1e400 < '1'::float8", "is not of type double precision"),
+        ("1e200000", "is not of type numeric"),
+        ("1e131071 * 10", "value overflows numeric format"),
+        ("999.995::numeric(5,2)", "less than 10^3"),
+        (
+            "'NaN'::numeric::int",
+            "NaN and infinity cannot become a integer",
+        ),
+        ("1.5 % '1'::float8", "% double precision has no meaning"),
         ("'x'::bigint", "\"x\" is not of type bigint"),
         ("'2013-13-01'::timestamp", "is not of type timestamp"),
         ("1 || 2", "integer || integer has no meaning"),
@@ -192,9 +213,10 @@ fn constants_that_have_no_value() {
             "the length of varchar is from 1 to 10485760",
         ),
         (
-            "1::numeric(10, 2)",
-            "is not supported: write bigint and count",
+            "1::numeric(0)",
+            "the precision of numeric is from 1 to 1000",
         ),
+        ("1::money", "is not supported: write numeric(19,2)"),
         ("5::bigint::boolean", "cannot become a boolean"),
         ("true::bigint", "cannot become a bigint"),
         ("3000000000::boolean", "cannot become a boolean"),
@@ -226,6 +248,8 @@ fn literals_take_the_type_of_the_column_beside_them() {
     assert_eq!(condition("tailnum::bigint = 5").unwrap().len(), 1);
     assert_eq!(right("id = '7'"), Value::Int64(7));
     assert_eq!(right("id < 7.5"), Value::Int64(7));
+    assert_eq!(right("id < 7.5::numeric"), Value::Int64(7));
+    assert_eq!(right("dep_delay > 7.5"), Value::Float64(7.5));
     assert_eq!(
         right("scheduled >= '1970-01-02'"),
         Value::Timestamp(86_400_000_000)
@@ -300,4 +324,32 @@ fn values_for_columns_convert_as_on_assignment() {
                 .into()
         )
     );
+}
+
+#[test]
+fn places_of_numbers_among_the_integers() {
+    for (text, place) in [
+        ("0", Place::At(0)),
+        ("-0.0", Place::At(0)),
+        ("1.5", Place::After(1)),
+        ("-1.5", Place::After(-2)),
+        ("-0.001", Place::After(-1)),
+        ("2.000", Place::At(2)),
+        ("1.5e1", Place::At(15)),
+        ("9007199254740993.0", Place::At(9_007_199_254_740_993)),
+        ("9223372036854775807", Place::At(i64::MAX)),
+        ("9223372036854775807.1", Place::Above),
+        ("9223372036854775808", Place::Above),
+        ("-9223372036854775808", Place::At(i64::MIN)),
+        ("-9223372036854775808.5", Place::Below),
+        ("1e131071", Place::Above),
+        ("-1e131071", Place::Below),
+        ("1e-16383", Place::After(0)),
+        ("-Infinity", Place::Below),
+        ("Infinity", Place::Above),
+        ("NaN", Place::Above),
+    ] {
+        let number = Numeric::parse(text).unwrap();
+        assert_eq!(Place::of(number.as_ref()), place, "{text}");
+    }
 }

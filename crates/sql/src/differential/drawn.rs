@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{drawn_functions, drawn_groups, drawn_types};
+use super::{drawn_functions, drawn_groups, drawn_numeric, drawn_types};
 
 /// The statements that create the table for the drawn statements, in both languages.
 pub(super) const SETUP: &str = "
@@ -55,6 +55,7 @@ pub(super) fn statements() -> Vec<String> {
     drawn_types::statements(&mut draw, &mut all);
     drawn_functions::statements(&mut draw, &mut all);
     drawn_groups::statements(&mut draw, &mut all);
+    drawn_numeric::statements(&mut draw, &mut all);
     let mut seen = BTreeSet::new();
     all.retain(|it| seen.insert(it.clone()));
     all

@@ -15,6 +15,7 @@
 mod drawn;
 mod drawn_functions;
 mod drawn_groups;
+mod drawn_numeric;
 mod drawn_types;
 
 use std::collections::BTreeMap;
@@ -84,7 +85,7 @@ fn asked(connection: &str, setup: &str, statements: &[String]) -> Vec<String> {
     for statement in statements {
         writeln!(script, "{statement};\n\\echo {MARK} :ERROR").unwrap();
     }
-    script += "DROP TABLE IF EXISTS d, e, g, g_empty;\n";
+    script += "DROP TABLE IF EXISTS d, e, f, g, g_empty;\n";
     let mut psql = Command::new("psql")
         .args([
             "-X",
@@ -127,7 +128,13 @@ fn asked(connection: &str, setup: &str, statements: &[String]) -> Vec<String> {
 #[test]
 fn answers_equal_those_of_postgresql() {
     let statements = drawn::statements();
-    let setup = [drawn::SETUP, drawn_types::SETUP, drawn_groups::SETUP].concat();
+    let setup = [
+        drawn::SETUP,
+        drawn_types::SETUP,
+        drawn_groups::SETUP,
+        drawn_numeric::SETUP,
+    ];
+    let setup = setup.concat();
     let mut session = Model::session(&format!("{setup} SET scan = on;"));
     let ours: Vec<String> = statements
         .iter()

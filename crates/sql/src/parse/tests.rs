@@ -430,7 +430,7 @@ fn unsupported_syntax_is_refused_by_name() {
         ("ALTER TABLE ONLY t SET (partitions = 8)", "ALTER TABLE"),
         ("TRUNCATE t", "TRUNCATE"),
         ("CREATE TABLE t (a timestamp(3))", "the type TIMESTAMP(3)"),
-        ("CREATE TABLE t (a numeric)", "the type NUMERIC"),
+        ("CREATE TABLE t (a money)", "the type money"),
         (
             "CREATE TABLE t (a bigint REFERENCES u MATCH FULL)",
             "MATCH FULL of the foreign key",

@@ -270,8 +270,11 @@ fn exact(column_type: ColumnType, literal: &Value) -> Option<Value> {
     match literal {
         literal if column_type.shares_keys(found) => Some(literal.clone()),
         // All of these compare with the column's values as values of its type do.
-        literal if column_type.is_float() && found.is_integer() => {
+        literal if column_type.is_float() && (found.is_integer() || found.is_numeric()) => {
             literal.clone().assigned(ColumnType::Float64).ok()
+        }
+        literal if column_type.is_numeric() && found.is_integer() => {
+            literal.clone().assigned(ColumnType::Numeric).ok()
         }
         literal if column_type.is_time() && column_type != ColumnType::Date && found.is_time() => {
             literal.clone().assigned(column_type).ok()

@@ -16,6 +16,9 @@ pub fn literal(value: &Value) -> String {
         | Value::Int64(_)
         | Value::Float32(_)
         | Value::Float64(_) => value.to_string(),
+        // PostgreSQL has no literal of them without quotes.
+        Value::Numeric(number) if !number.as_ref().is_finite() => format!("'{number}'"),
+        Value::Numeric(number) => number.to_string(),
         Value::Text(text) => format!("'{}'", text.replace('\'', "''")),
         Value::Bytes(_)
         | Value::Date(_)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use placement::{ColumnType, Value};
+use placement::{ColumnType, Numeric, Value};
 use protocol::expression::ExpressionError;
 
 use crate::error::SqlError;
@@ -22,6 +22,8 @@ pub(super) enum AggregateState {
     Singles(Option<f32>),
     /// The sum of doubles, and their number.
     Doubles(f64, u64),
+    /// The sum of decimal numbers, and their number.
+    Numerics(Numeric, u64),
     /// Values that count once each.
     Distinct(BTreeSet<Value>),
 }
@@ -42,6 +44,11 @@ impl AggregateState {
             (AggregateFunction::Sum, Some(ColumnType::Float32)) => AggregateState::Singles(None),
             (AggregateFunction::Sum | AggregateFunction::Avg, Some(found)) if found.is_float() => {
                 AggregateState::Doubles(0.0, 0)
+            }
+            (AggregateFunction::Sum | AggregateFunction::Avg, Some(found))
+                if found.is_numeric() =>
+            {
+                AggregateState::Numerics(Numeric::from(0), 0)
             }
             (AggregateFunction::Sum | AggregateFunction::Avg, _) => AggregateState::Integers(0, 0),
             _ => AggregateState::Last(Value::Null),
@@ -81,6 +88,13 @@ impl AggregateState {
                     .float()
                     .expect("the planner checked the type");
                 *sum = added(call, *sum, number)?;
+                *count += 1;
+            }
+            AggregateState::Numerics(sum, count) => {
+                let Value::Numeric(number) = value else {
+                    unreachable!("the planner checked the type")
+                };
+                *sum = added_numeric(call, sum, &number)?;
                 *count += 1;
             }
             AggregateState::Distinct(values) => return Ok(usize::from(values.insert(value))),
@@ -124,6 +138,10 @@ impl AggregateState {
                 *sum = added(call, *sum, other)?;
                 *count += more;
             }
+            (AggregateState::Numerics(sum, count), AggregateState::Numerics(other, more)) => {
+                *sum = added_numeric(call, sum, &other)?;
+                *count += more;
+            }
             (AggregateState::Distinct(values), AggregateState::Distinct(others)) => {
                 let before = values.len();
                 values.extend(others);
@@ -150,7 +168,16 @@ pub(super) fn result(call: &AggregateCall, state: AggregateState) -> Result<Valu
         AggregateState::Last(last) => last,
         AggregateState::Integers(_, 0)
         | AggregateState::Doubles(_, 0)
+        | AggregateState::Numerics(_, 0)
         | AggregateState::Singles(None) => Value::Null,
+        AggregateState::Integers(sum, count)
+            if call.function == AggregateFunction::Avg
+                || call.argument_type == Some(ColumnType::Int64) =>
+        {
+            let sum = Numeric::from_wide(sum);
+            Value::Numeric(of_numerics(call, sum, count)?)
+        }
+        AggregateState::Numerics(sum, count) => Value::Numeric(of_numerics(call, sum, count)?),
         AggregateState::Integers(sum, _) => {
             let sum = i64::try_from(sum).map_err(|_| overflow(call))?;
             Value::Int64(sum)
@@ -170,11 +197,12 @@ pub(super) fn result(call: &AggregateCall, state: AggregateState) -> Result<Valu
     })
 }
 
-/// Adds a value that is not NULL to the last one of an aggregate that keeps one.
+/// Adds a value that is not NULL to the last one of an aggregate that keeps one. Of equal numbers
+/// with different scales it keeps the later one, as PostgreSQL does.
 fn combine(function: AggregateFunction, last: &mut Value, value: Value) {
     let is_better = match function {
-        AggregateFunction::Max | AggregateFunction::BoolOr => value > *last,
-        _ => value < *last,
+        AggregateFunction::Max | AggregateFunction::BoolOr => value >= *last,
+        _ => value <= *last,
     };
     if last.is_null() || is_better {
         *last = value;
@@ -199,9 +227,33 @@ fn added(call: &AggregateCall, sum: f64, number: f64) -> Result<f64, SqlError> {
     }
 }
 
-fn overflow(call: &AggregateCall) -> SqlError {
-    SqlError::Expression {
-        text: call.function.name().to_string(),
-        error: ExpressionError::Overflow,
+fn added_numeric(
+    call: &AggregateCall,
+    sum: &Numeric,
+    number: &Numeric,
+) -> Result<Numeric, SqlError> {
+    let after = sum.as_ref().plus(number.as_ref());
+    after.map_err(|error| failed(call, error.into()))
+}
+
+/// Returns the sum of numbers, or their mean.
+fn of_numerics(call: &AggregateCall, sum: Numeric, count: u64) -> Result<Numeric, SqlError> {
+    match call.function {
+        AggregateFunction::Avg => {
+            let mean = sum
+                .as_ref()
+                .divided_by(Numeric::from_wide(count.into()).as_ref());
+            mean.map_err(|error| failed(call, error.into()))
+        }
+        _ => Ok(sum),
     }
+}
+
+fn overflow(call: &AggregateCall) -> SqlError {
+    failed(call, ExpressionError::Overflow)
+}
+
+fn failed(call: &AggregateCall, error: ExpressionError) -> SqlError {
+    let text = call.function.name().to_string();
+    SqlError::Expression { text, error }
 }

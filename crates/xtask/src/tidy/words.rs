@@ -39,6 +39,11 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "it is the name of the user that PostgreSQL runs as",
     ),
     (
+        "crates/placement/src/numeric/",
+        "away",
+        "PostgreSQL's documentation calls the rule rounding ties away from zero",
+    ),
+    (
         "crates/sql/src/bind/",
         "away",
         "PostgreSQL's documentation calls the rule rounding ties away from zero",

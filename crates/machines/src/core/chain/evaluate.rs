@@ -286,7 +286,7 @@ pub(crate) fn old_row(
     };
     if let Some(after) = &after
         && (planted::is(Bug::OldCoordinatesLost)
-            || key_columns().all(|(index, _)| before.column(index) == after.column(index)))
+            || key_columns().all(|(index, _)| before.column(index).is_same(after.column(index))))
     {
         return OldRow::SameKeys { version };
     }

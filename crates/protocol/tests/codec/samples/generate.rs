@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use placement::{
     Axis, CheckConstraint, Column, ColumnDefault, ColumnType, ComputedDefault, Constraint, Cut,
-    Deferral, Dimension, Durability, ForeignKey, FurtherCopy, Index, KeySpace, Layout, RangePart,
-    RangeStart, RangeTransfer, Ranges, ReferentialAction, Replex, ReplexKind, Residue, Schema,
-    Share, SlotConstraints, SortColumn, TableConstraints, ThinIndex, Value,
+    Deferral, Dimension, Durability, ForeignKey, FurtherCopy, Index, KeySpace, Layout, Numeric,
+    RangePart, RangeStart, RangeTransfer, Ranges, ReferentialAction, Replex, ReplexKind, Residue,
+    Schema, Share, SlotConstraints, SortColumn, TableConstraints, ThinIndex, Value,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
@@ -304,7 +304,7 @@ generate_enum! {
     Durability { Sync, Replicated }
     ColumnType {
         Bool, Int64, Float64, Text, Bytes, Timestamp, Uuid, Int16, Int32, Float32, Varchar(limit),
-        Char(limit), Date, TimestampTz,
+        Char(limit), Date, TimestampTz, Numeric, Decimal { precision, scale },
     }
     ReplexKind {
         Primary, Index { index }, Hybrid, Exact { of }, Hyperspace, Successor { of }, Vacant,
@@ -314,6 +314,7 @@ generate_enum! {
     ScalarFunction {
         Coalesce, Case, NullIf, Greatest, Least, Lower, Upper, Length, OctetLength, Abs, Round, Floor,
         Ceil, Trunc, Substring, Trim, TrimStart, TrimEnd, Replace, Position, Left, Right, Concat,
+        Sign, Modulo, DivideWhole, Scale, ScaleMin, TrimScale,
     }
     BinaryOperator {
         And, Or, Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, Add, Subtract, Multiply,
@@ -434,7 +435,7 @@ generate_enum! {
 
 impl Generate for Value {
     fn generate(source: &mut Source<'_>) -> Self {
-        match source.below(18) {
+        match source.below(19) {
             0 => Value::Null,
             // A condition is one.
             1 | 13..=17 => Value::Bool(Generate::generate(source)),
@@ -448,7 +449,20 @@ impl Generate for Value {
             9 => Value::Int32(Generate::generate(source)),
             10 => Value::Float32(f32::from_le_bytes(source.array())),
             11 => Value::Date(Generate::generate(source)),
+            18 => Value::Numeric(numeric(source)),
             _ => Value::TimestampTz(Generate::generate(source)),
+        }
+    }
+}
+
+/// A number of any sign and scale, or none.
+fn numeric(source: &mut Source<'_>) -> Numeric {
+    match source.below(8) {
+        0 => Numeric::nan(),
+        1 => Numeric::infinity(source.below(2) == 0),
+        _ => {
+            let (digits, scale) = (i64::generate(source), u8::generate(source));
+            Numeric::parse(&format!("{digits}e-{scale}")).expect("a few digits are a number")
         }
     }
 }

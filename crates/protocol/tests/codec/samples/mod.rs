@@ -6,6 +6,7 @@ mod constraints;
 mod copies;
 pub mod generate;
 pub mod kinds;
+mod numeric;
 mod reads;
 mod replacing;
 mod snapshots;
@@ -474,6 +475,7 @@ fn requests() -> Vec<(&'static str, Message)> {
                 condition: None,
             }),
         ),
+        ("request-update-numeric", execute(numeric::action())),
         (
             "request-delete",
             execute(Action::Delete {

@@ -87,6 +87,42 @@ pub(super) fn value(random: &mut Draw, column_type: &str) -> String {
             0 => ["infinity", "-infinity", "0044-03-15 00:00:00+00 BC"][random.below(3)].into(),
             _ => moment(random) + ["", "Z", "+02", "-05:30"][random.below(4)],
         },
+        "numeric" => match random.below(4) {
+            0 => [
+                "NaN",
+                "-Infinity",
+                "-0.00",
+                " 1e30 ",
+                "1.50e-20",
+                "1e5000",
+                "1e131072",
+                "x",
+            ][random.below(8)]
+            .into(),
+            _ => {
+                let (whole, fraction) = (random.below(40), 1 + random.below(40));
+                format!(
+                    "{}{}.{}",
+                    sign(random),
+                    digits(random, whole),
+                    digits(random, fraction)
+                )
+            }
+        },
+        "numeric(9,3)" => match random.below(4) {
+            0 => {
+                ["NaN", "Infinity", "999999.9994", "999999.9995", "0.0005"][random.below(5)].into()
+            }
+            _ => {
+                let (whole, fraction) = (random.below(6), 1 + random.below(6));
+                format!(
+                    "{}{}.{}",
+                    sign(random),
+                    digits(random, whole),
+                    digits(random, fraction)
+                )
+            }
+        },
         "bigint" => match random.below(4) {
             0 => {
                 ["9223372036854775807", "-9223372036854775808", "0", " 7 "][random.below(4)].into()

@@ -36,6 +36,8 @@ const TYPES: &[(&str, &str, u32)] = &[
     ("c", "char(5)", 1042),
     ("d", "date", 1082),
     ("z", "timestamptz", 1184),
+    ("m", "numeric", 1700),
+    ("l", "numeric(9,3)", 1700),
 ];
 
 /// A session with each.
