@@ -274,7 +274,8 @@ fn binary_inputs() -> Vec<(&'static str, Vec<u8>)> {
         with("u", &[7; 17]),
     ];
     // A good input that ends too early, anywhere.
-    let two = binary(&[&[Some(&one), Some(b"ab")], &[Some(&[0; 8]), None]]);
+    let second = 2_i64.to_be_bytes();
+    let two = binary(&[&[Some(&one), Some(b"ab")], &[Some(&second), None]]);
     inputs.extend((0..=two.len()).map(|end| ("s", two[..end].to_vec())));
     inputs
 }

@@ -34,7 +34,6 @@ const STRINGS: &[&str] = &[
     "EXECUTE remove(5)",
     "PREPARE bad AS SELECT missing FROM p",
     "PREPARE bad AS CREATE TABLE q (id bigint PRIMARY KEY)",
-    "PREPARE bad (no_such_type) AS SELECT 1",
     "PREPARE all_rows AS SELECT id FROM p ORDER BY id; EXECUTE all_rows; DEALLOCATE all_rows",
     // Cursors.
     "DECLARE c CURSOR FOR SELECT id FROM p",
