@@ -70,6 +70,11 @@ impl UserSecrets {
         Ok(())
     }
 
+    /// Returns the names of the users, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.users.keys().map(String::as_str)
+    }
+
     /// Returns the secret of a user.
     pub fn find(&self, name: &str) -> Option<&UserSecret> {
         self.users.get(name)

@@ -222,8 +222,9 @@ impl Connection {
         let entry = context.cancels.enter(minor)?;
         let requests = entry.requests.clone();
         let (process, release) = (entry.key.process, &*context.release);
-        let session =
-            ClientSession::begin(context.store.clone(), startup, process, requests, release);
+        let catalogue = Arc::clone(&context.catalogue);
+        let store = (context.store.clone(), catalogue);
+        let session = ClientSession::begin(store, startup, process, requests, release);
         let mut session = match session {
             Ok(session) => session,
             Err(report) => {

@@ -9,6 +9,7 @@ use pg_wire::report::Report;
 use tokio::sync::{Semaphore, watch};
 
 use crate::cancel::SessionCancels;
+use crate::catalogue::SharedCatalogue;
 
 /// The end of a login, for the operator's log.
 #[derive(Debug)]
@@ -68,6 +69,8 @@ pub struct ServerContext<S> {
     pub release: String,
     /// The sessions that run, for requests to cancel their statements.
     pub cancels: SessionCancels,
+    /// The catalogue of the store's tables.
+    pub catalogue: Arc<SharedCatalogue>,
     /// One permit for each client that may log in.
     pub places: Arc<Semaphore>,
 }

@@ -20,9 +20,11 @@
 //! This crate must not know servers, partitions or epochs.
 
 mod cancel;
+mod catalogue;
 mod command;
 mod connection;
 mod context;
+mod definitions;
 mod errors;
 mod functions;
 mod output;

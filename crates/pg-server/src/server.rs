@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pg_auth::admission::ClientAdmission;
-use sql::Store;
+use sql::{Store, now_us};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::cancel::SessionCancels;
+use crate::catalogue::SharedCatalogue;
 use crate::connection;
 use crate::context::{LoginJournal, ServerContext, ServerLimits};
 
@@ -33,6 +34,7 @@ impl<S: Store + Clone + Send + Sync + 'static> SqlServer<S> {
         journal: LoginJournal,
         release: &str,
     ) -> SqlServer<S> {
+        let catalogue = SharedCatalogue::new(admission.clone(), now_us());
         SqlServer(Arc::new(ServerContext {
             store,
             limits,
@@ -40,6 +42,7 @@ impl<S: Store + Clone + Send + Sync + 'static> SqlServer<S> {
             journal,
             release: release.to_owned(),
             cancels: SessionCancels::default(),
+            catalogue: Arc::new(catalogue),
             places: Arc::new(Semaphore::new(limits.connections)),
         }))
     }

@@ -224,6 +224,24 @@ impl SessionVariables {
         }
     }
 
+    /// Returns all settings and their values, by name.
+    pub fn all(&self) -> Vec<(String, String)> {
+        let known = SETTINGS.iter().map(|it| it.name);
+        let mut names: Vec<&str> = known.collect();
+        names.extend(
+            self.values
+                .keys()
+                .filter(|it| definition(it).is_none())
+                .map(String::as_str),
+        );
+        names.sort_unstable_by_key(|name| name.to_ascii_lowercase());
+        let values = names.into_iter().map(|name| {
+            let value = self.value(name).unwrap_or_default();
+            (name.to_owned(), value.to_owned())
+        });
+        values.collect()
+    }
+
     /// Returns the name of a setting as PostgreSQL shows it.
     pub fn shown_name(&self, name: &str) -> String {
         let name = name.to_ascii_lowercase();

@@ -1,15 +1,18 @@
 //! Statements as a client prepares them: parsed once, with the types of their parameters and of
 //! their result.
 
+use pg_catalog::{CatalogueStatement, PreparedTypes, SchemaCatalogue, SchemaDescription, Subject};
 use placement::ColumnType;
-use protocol::configuration::Configuration;
+use protocol::configuration::{Configuration, PlacedTables};
+use protocol::identity::Epoch;
 use sql::statement::{CopyDirection, CopyStatement, NamedStatement, Statement};
 use sql::{OutputColumn, SqlError, UnparsedStatement, describe};
 
 use pg_wire::report::Report;
 
+use crate::catalogue;
 use crate::command::SessionCommand;
-use crate::errors::{self, StatementScope, error, unsupported};
+use crate::errors::{self, StatementScope, error};
 use crate::functions::FunctionNames;
 use crate::types::{self, ParameterType};
 
@@ -31,6 +34,8 @@ pub enum StatementKind {
     Named(Box<NamedStatement>),
     /// The store runs it.
     Stored(Box<StoredStatement>),
+    /// It is about the catalogue.
+    Catalogue(Box<CatalogueStatement>),
 }
 
 /// A statement that the store runs.
@@ -64,6 +69,9 @@ pub struct DescribedStatement {
     pub parameters: Vec<StatementParameter>,
     /// The columns of its result; none if it returns no rows.
     pub columns: Option<Vec<OutputColumn>>,
+    /// The types of a statement about the catalogue. Such a statement has nothing in the two fields
+    /// before.
+    pub catalogue: Option<PreparedTypes>,
 }
 
 impl StatementKind {
@@ -87,9 +95,19 @@ impl StatementKind {
         if let Some(named) = named? {
             return Ok(StatementKind::Named(Box::new(named)));
         }
-        let statement = piece
-            .parse()
-            .map_err(|fault| failure(&fault, text, &words))?;
+        let (is_query, may_be) = (is_query(&words), may_be_of_catalogue(&words));
+        if is_query
+            && may_be
+            && let Some(asked) = of_catalogue(piece)?
+        {
+            return Ok(asked);
+        }
+        let parsed = piece.parse();
+        if is_query && let Some(asked) = without_tables(piece, parsed.as_ref()) {
+            return Ok(asked);
+        }
+        let statement =
+            parsed.map_err(|fault| errors::report(&fault, text, StatementScope::Statement))?;
         let creates = matches!(statement, Statement::CreateTable { .. });
         Ok(StatementKind::Stored(Box::new(StoredStatement {
             statement,
@@ -117,7 +135,9 @@ impl StatementKind {
             StatementKind::Named(named) => {
                 return matches!(**named, NamedStatement::Execute { .. });
             }
-            StatementKind::Empty | StatementKind::Session(_) => return false,
+            StatementKind::Empty | StatementKind::Session(_) | StatementKind::Catalogue(_) => {
+                return false;
+            }
         };
         let statement = match &stored.statement {
             Statement::ExplainAnalyze(explained) => explained,
@@ -173,6 +193,7 @@ impl StatementKind {
                 // The session knows the columns.
                 _ => Ok((Vec::new(), None)),
             },
+            StatementKind::Catalogue(_) => unreachable!("the catalogue describes it"),
             StatementKind::Stored(stored) => {
                 let statement = &stored.statement;
                 let found = describe(statement, configuration, declared, &FunctionNames)?;
@@ -221,7 +242,112 @@ impl DescribedStatement {
             parameters: parameters.collect(),
             kind,
             columns,
+            catalogue: None,
         })
+    }
+
+    /// Prepares the one statement of a string, which is about the catalogue.
+    ///
+    /// # Errors
+    /// The statement is invalid or not supported.
+    pub fn prepare_catalogue(
+        statement: &CatalogueStatement,
+        text: &str,
+        types: &[u32],
+        catalogue: &SchemaCatalogue,
+    ) -> Result<DescribedStatement, Report> {
+        let prepared = catalogue::prepare(statement, types, catalogue)?;
+        Ok(DescribedStatement {
+            text: text.to_owned(),
+            kind: StatementKind::Catalogue(Box::new(statement.clone())),
+            parameters: Vec::new(),
+            columns: None,
+            catalogue: Some(prepared),
+        })
+    }
+
+    /// Returns the OIDs of the parameters.
+    pub fn parameter_oids(&self) -> Vec<u32> {
+        match &self.catalogue {
+            Some(types) => types.parameters.clone(),
+            None => self.parameters.iter().map(|it| it.oid).collect(),
+        }
+    }
+
+    /// Returns how many columns the result has.
+    pub fn column_count(&self) -> usize {
+        match &self.catalogue {
+            Some(types) => types.columns.len(),
+            None => self.columns.as_ref().map_or(0, Vec::len),
+        }
+    }
+
+    /// Returns whether the statement returns rows.
+    pub fn returns_rows(&self) -> bool {
+        self.catalogue.is_some() || self.columns.is_some()
+    }
+}
+
+/// Returns whether a statement may be a query.
+fn is_query(words: &[String]) -> bool {
+    matches!(
+        words.first().map(String::as_str),
+        Some("select" | "with" | "values" | "(")
+    )
+}
+
+/// Returns whether a statement has a word that begins as the names of the catalogue do.
+fn may_be_of_catalogue(words: &[String]) -> bool {
+    let mut words = words.iter();
+    words.any(|word| word.starts_with("pg_") || word == "information_schema")
+}
+
+/// Returns the statement if it reads relations of the catalogue.
+///
+/// # Errors
+/// It is a statement about the catalogue, and invalid.
+fn of_catalogue(piece: &UnparsedStatement<'_>) -> Result<Option<StatementKind>, Report> {
+    let parsed = CatalogueStatement::parse(piece.tokens());
+    let parsed = parsed.map_err(|fault| catalogue::report(&fault))?;
+    let asked = parsed.filter(|statement| statement.subject() == Subject::Catalogue);
+    Ok(asked.map(|statement| StatementKind::Catalogue(Box::new(statement))))
+}
+
+/// Returns a statement without tables that the store cannot run and the catalogue can: it calls
+/// functions, or has values, that only statements about the catalogue know.
+fn without_tables(
+    piece: &UnparsedStatement<'_>,
+    parsed: Result<&Statement, &SqlError>,
+) -> Option<StatementKind> {
+    match parsed {
+        Ok(Statement::Select(select)) if select.table.is_some() => return None,
+        Ok(statement) => {
+            let described = describe(statement, &no_tables(), &[], &FunctionNames);
+            if described.is_ok() {
+                return None;
+            }
+        }
+        Err(_) => {}
+    }
+    let statement = CatalogueStatement::parse(piece.tokens()).ok().flatten()?;
+    if statement.subject() != Subject::Nothing {
+        return None;
+    }
+    // Of two errors, that of the store is about the statement as its documents describe it.
+    let nothing = SchemaCatalogue::new(SchemaDescription::default());
+    let prepared = statement.prepare(&[], &nothing);
+    prepared
+        .ok()
+        .map(|_| StatementKind::Catalogue(Box::new(statement)))
+}
+
+/// Returns a configuration without servers and tables.
+fn no_tables() -> Configuration {
+    Configuration {
+        cluster: 0,
+        epoch: Epoch::default(),
+        servers: Vec::new(),
+        tables: PlacedTables::default(),
     }
 }
 
@@ -246,47 +372,4 @@ pub fn check_columns(columns: Option<&[OutputColumn]>) -> Result<(), Report> {
         }
         _ => Ok(()),
     }
-}
-
-/// Returns the report of a statement that cannot be parsed or planned. A statement about
-/// PostgreSQL's catalogue is refused as such, whichever of its parts has failed.
-pub fn failure(fault: &SqlError, text: &str, words: &[String]) -> Report {
-    let is_of_catalogue = |word: &String| {
-        matches!(&**word, "pg_catalog" | "information_schema") || is_catalogue_table(word)
-    };
-    let asks = matches!(
-        words.first().map(String::as_str),
-        Some("select" | "with" | "(")
-    );
-    let is_expected = matches!(
-        fault,
-        SqlError::Syntax(_) | SqlError::Unsupported { .. } | SqlError::UnknownTable { .. }
-    );
-    if asks && is_expected && words.iter().any(is_of_catalogue) {
-        return unsupported(
-            "PostgreSQL's catalogue",
-            "SHOW TABLES lists the tables, and SHOW TABLE name describes one.",
-        );
-    }
-    errors::report(fault, text, StatementScope::Statement)
-}
-
-/// Returns whether a word is the name of one of the tables of PostgreSQL's catalogue that clients
-/// ask for without their schema.
-fn is_catalogue_table(word: &str) -> bool {
-    matches!(
-        word,
-        "pg_attribute"
-            | "pg_class"
-            | "pg_constraint"
-            | "pg_database"
-            | "pg_enum"
-            | "pg_index"
-            | "pg_namespace"
-            | "pg_proc"
-            | "pg_range"
-            | "pg_roles"
-            | "pg_settings"
-            | "pg_type"
-    )
 }

@@ -45,7 +45,7 @@ const DECLARED: &[(u32, ColumnType)] = &[
 ];
 
 /// PostgreSQL's OID of the type of a literal without a type.
-const UNKNOWN: u32 = 705;
+pub const UNKNOWN: u32 = 705;
 
 /// Returns the OID of a type in PostgreSQL. A column that is always NULL is a text.
 pub fn oid(column_type: Option<ColumnType>) -> u32 {

@@ -50,6 +50,7 @@ pub mod statement;
 mod store;
 
 pub use bind::argument_values;
+pub use client::now_us;
 pub use describe::{StatementDescription, describe};
 pub use error::{
     ForeignKeyViolation, SqlError, StatementProgress, SyntaxError, TransactionFault, sqlstate,

@@ -13,9 +13,9 @@ use sql::{OutputColumn, RowSink, SqlError, StatementOutcome, Store, StreamOutcom
 use tokio::io::AsyncWrite;
 
 use super::copy_binary::BinaryWriter;
-use super::run::{interruptible, of_fault};
+use super::run::interruptible;
 use super::{AnswerFailure, ClientSession};
-use crate::errors::{QUERY_CANCELED, StatementScope, error};
+use crate::errors::{self, QUERY_CANCELED, StatementScope, error};
 use crate::output::ClientOutput;
 use crate::statement::check_columns;
 
@@ -144,7 +144,8 @@ impl<S: Store> ClientSession<S> {
             Ok(outcome) => outcome,
             Err(interruption) => return Err(error(QUERY_CANCELED, interruption.text()).into()),
         };
-        let outcome = outcome.map_err(|fault| of_fault(&fault, text, StatementScope::Statement))?;
+        let outcome =
+            outcome.map_err(|fault| errors::report(&fault, text, StatementScope::Statement))?;
         if let StreamOutcome::Held(StatementOutcome::Rows(held)) = outcome {
             rows.begin(&held.columns)?;
             for row in held.rows {

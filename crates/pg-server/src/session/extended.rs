@@ -11,17 +11,20 @@ use sql::statement::NamedStatement;
 use sql::{OutputColumn, Store};
 use tokio::io::AsyncWrite;
 
+use super::catalogue::{catalogue_values, check_same, describe_answer};
 use super::copy_in::CopyOrigin;
-use super::portal::{Portal, PortalProgress, SuspendedRows, row_bytes};
+use super::portal::{Portal, PortalProgress, SuspendedRows, row_bytes, values_bytes};
 use super::rows::{as_described, describe_columns, rows_tag, write_row};
 use super::run::{Ran, RowsWanted};
 use super::{
     AnswerFailure, ClientSession, HELD_BYTES_MAX, PORTALS_MAX, PendingExecute, STATEMENT_LEN_MAX,
     STATEMENTS_MAX,
 };
-use crate::errors::{MESSAGE_TOO_LONG, PROTOCOL_VIOLATION, SYNTAX_ERROR, error};
+use crate::errors::{
+    self, MESSAGE_TOO_LONG, PROTOCOL_VIOLATION, SYNTAX_ERROR, StatementScope, error,
+};
 use crate::output::ClientOutput;
-use crate::statement::{DescribedStatement, PrepareFailure, StatementKind, failure};
+use crate::statement::{DescribedStatement, PrepareFailure, StatementKind};
 
 impl<S: Store> ClientSession<S> {
     /// Prepares a statement.
@@ -68,7 +71,7 @@ impl<S: Store> ClientSession<S> {
     }
 
     async fn prepare(&self, text: &str, types: &[u32]) -> Result<DescribedStatement, Report> {
-        let pieces = sql::split(text).map_err(|fault| crate::errors::syntax(&fault, text))?;
+        let pieces = sql::split(text).map_err(|fault| errors::syntax(&fault, text))?;
         let kind = match &pieces[..] {
             [] => StatementKind::Empty,
             [piece] => StatementKind::parse(piece, text)?,
@@ -90,13 +93,10 @@ impl<S: Store> ClientSession<S> {
         text: &str,
         types: &[u32],
     ) -> Result<DescribedStatement, Report> {
-        let words = || {
-            let pieces = sql::split(text).unwrap_or_default();
-            pieces
-                .first()
-                .map(|piece| piece.words())
-                .unwrap_or_default()
-        };
+        if let StatementKind::Catalogue(statement) = &kind {
+            let catalogue = self.newest_catalogue().await;
+            return DescribedStatement::prepare_catalogue(statement, text, types, &catalogue);
+        }
         let columns = match &kind {
             StatementKind::Named(named) => self.named_columns(named)?,
             _ => None,
@@ -113,16 +113,17 @@ impl<S: Store> ClientSession<S> {
             Err(PrepareFailure::Reported(report)) => return Err(report),
             Err(PrepareFailure::Planned(fault)) => fault,
         };
+        let refused = |fault| errors::report(fault, text, StatementScope::Statement);
         // Another client may have created the table.
         match store.refresh().await {
             Ok(newest) if newest.epoch != known.epoch => {
                 match DescribedStatement::prepare(kind, text, types, &newest) {
                     Ok(prepared) => Ok(with_columns(prepared)),
                     Err(PrepareFailure::Reported(report)) => Err(report),
-                    Err(PrepareFailure::Planned(fault)) => Err(failure(&fault, text, &words())),
+                    Err(PrepareFailure::Planned(fault)) => Err(refused(&fault)),
                 }
             }
-            _ => Err(failure(&fault, text, &words())),
+            _ => Err(refused(&fault)),
         }
     }
 
@@ -148,7 +149,7 @@ impl<S: Store> ClientSession<S> {
         out: &mut ClientOutput<impl AsyncWrite + Unpin + Send>,
     ) -> Result<(), AnswerFailure> {
         let statement = Arc::clone(self.statement(bind.statement)?);
-        let expected = statement.parameters.len();
+        let expected = statement.parameter_oids().len();
         if bind.values.len() != expected {
             let text = format!(
                 "bind message supplies {} parameters, but prepared statement \"{}\" requires {expected}",
@@ -158,7 +159,7 @@ impl<S: Store> ClientSession<S> {
             return Err(error(PROTOCOL_VIOLATION, text).into());
         }
         self.check_not_failed(&statement.kind)?;
-        let columns = statement.columns.as_ref().map_or(0, Vec::len);
+        let columns = statement.column_count();
         let formats = bind.result_formats.len();
         if formats > 1 && formats != columns {
             let text = format!(
@@ -170,6 +171,10 @@ impl<S: Store> ClientSession<S> {
             self.portals.remove("");
         }
         self.check_new_portal(bind.portal)?;
+        let catalogue_parameters = match statement.catalogue {
+            Some(_) => catalogue_values(bind),
+            None => Vec::new(),
+        };
         let mut parameters = Vec::with_capacity(expected);
         for (position, (value, parameter)) in
             bind.values.iter().zip(&statement.parameters).enumerate()
@@ -182,10 +187,12 @@ impl<S: Store> ClientSession<S> {
                 }
             });
         }
-        self.check_held(row_bytes(&parameters))?;
+        let bytes = row_bytes(&parameters) + values_bytes(&catalogue_parameters);
+        self.check_held(bytes)?;
         let portal = Portal {
             statement,
             parameters,
+            catalogue_parameters,
             formats: bind.result_formats.clone(),
             progress: PortalProgress::Ready,
             is_held: false,
@@ -215,22 +222,22 @@ impl<S: Store> ClientSession<S> {
         what: StatementOrPortal<'_>,
         out: &mut ClientOutput<impl AsyncWrite + Unpin + Send>,
     ) -> Result<(), AnswerFailure> {
-        let (columns, formats) = match what {
+        let (statement, formats) = match what {
             StatementOrPortal::Statement(name) => {
                 let statement = self.statement(&String::from_utf8_lossy(name))?;
-                let types: Vec<u32> = statement.parameters.iter().map(|it| it.oid).collect();
-                backend::parameter_description(&mut out.buffer, &types);
-                (statement.columns.as_deref(), &[][..])
+                backend::parameter_description(&mut out.buffer, &statement.parameter_oids());
+                (statement, &[][..])
             }
             StatementOrPortal::Portal(name) => {
                 let name = String::from_utf8_lossy(name);
                 let portal = self.portals.get(&*name).ok_or_else(|| no_portal(&name))?;
-                (portal.statement.columns.as_deref(), &portal.formats[..])
+                (&portal.statement, &portal.formats[..])
             }
         };
-        match columns {
-            Some(columns) => describe_columns(out, columns, formats),
-            None => backend::no_data(&mut out.buffer),
+        match (&statement.catalogue, &statement.columns) {
+            (Some(types), _) => describe_answer(out, &types.columns, formats),
+            (None, Some(columns)) => describe_columns(out, columns, formats),
+            (None, None) => backend::no_data(&mut out.buffer),
         }
         Ok(())
     }
@@ -253,6 +260,7 @@ impl<S: Store> ClientSession<S> {
         Ok(())
     }
 
+    // tidy: long — the states of a portal.
     /// Runs a portal, or goes on with it. `is_alone` is whether a Sync follows directly.
     pub(super) async fn execute<W: AsyncWrite + Unpin + Send>(
         &mut self,
@@ -269,7 +277,10 @@ impl<S: Store> ClientSession<S> {
         let progress = std::mem::replace(&mut known.progress, PortalProgress::Done);
         let suspended = match progress {
             PortalProgress::Suspended(suspended) => suspended,
-            PortalProgress::Done if statement.columns.is_some() => {
+            PortalProgress::SuspendedAnswer(answer) => {
+                return self.return_answer((&portal, answer), limit, out).await;
+            }
+            PortalProgress::Done if statement.returns_rows() => {
                 backend::command_complete(&mut out.buffer, "SELECT 0");
                 return Ok(());
             }
@@ -279,7 +290,20 @@ impl<S: Store> ClientSession<S> {
             }
             PortalProgress::Ready => {
                 let parameters = known.parameters.clone();
+                let values = known.catalogue_parameters.clone();
                 self.check_not_failed(&statement.kind)?;
+                if let (StatementKind::Catalogue(asked), Some(types)) =
+                    (&statement.kind, &statement.catalogue)
+                {
+                    let binary = formats.iter().map(|it| *it == WireFormat::Binary).collect();
+                    let (columns, rows) = self
+                        .ask_catalogue(asked, &types.parameters, (values, binary))
+                        .await?;
+                    check_same(&columns, &types.columns)?;
+                    return self
+                        .return_answer((&portal, rows.into_iter()), limit, out)
+                        .await;
+                }
                 if statement.kind.writes() && !is_alone {
                     self.open_implicit().await?;
                 }

@@ -8,6 +8,7 @@
 //! Invariant: an implicit transaction ends at the latest with the next Sync, or with the end of the
 //! string of statements.
 
+mod catalogue;
 mod copy_binary;
 mod copy_in;
 mod copy_out;
@@ -35,6 +36,7 @@ use sql::{SqlSession, Store};
 use tokio::io::AsyncWrite;
 use tokio::sync::watch;
 
+use crate::catalogue::SharedCatalogue;
 use crate::errors::{self, FAILED_TRANSACTION, NOT_SUPPORTED, SUCCESS, error};
 use crate::functions::SessionIdentity;
 use crate::output::ClientOutput;
@@ -97,6 +99,8 @@ struct PendingExecute {
 #[derive(Debug)]
 pub struct ClientSession<S: Store> {
     sql: SqlSession<S>,
+    /// The catalogue, which all sessions share.
+    catalogue: Arc<SharedCatalogue>,
     identity: SessionIdentity,
     settings: SessionVariables,
     statements: BTreeMap<String, Arc<DescribedStatement>>,
@@ -116,7 +120,7 @@ impl<S: Store> ClientSession<S> {
     /// # Errors
     /// The client wants something that there is not. The report is fatal.
     pub fn begin(
-        store: S,
+        (store, catalogue): (S, Arc<SharedCatalogue>),
         startup: &StartupPacket,
         process: u32,
         cancels: watch::Receiver<()>,
@@ -149,6 +153,7 @@ impl<S: Store> ClientSession<S> {
         settings.begin();
         Ok(ClientSession {
             sql: SqlSession::new(store),
+            catalogue,
             identity: SessionIdentity {
                 user: user.to_owned(),
                 database: database.unwrap_or(user).to_owned(),
@@ -379,7 +384,10 @@ impl<S: Store> ClientSession<S> {
 fn ends_failure(kind: &StatementKind) -> bool {
     match kind {
         StatementKind::Empty => true,
-        StatementKind::Session(_) | StatementKind::Copy(_) | StatementKind::Named(_) => false,
+        StatementKind::Session(_)
+        | StatementKind::Copy(_)
+        | StatementKind::Named(_)
+        | StatementKind::Catalogue(_) => false,
         StatementKind::Stored(stored) => matches!(
             stored.statement,
             Statement::Transaction(

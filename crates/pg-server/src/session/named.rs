@@ -113,6 +113,7 @@ impl<S: Store> ClientSession<S> {
             kind,
             parameters: Vec::new(),
             columns: Some(rows.columns.clone()),
+            catalogue: None,
         };
         let suspended = SuspendedRows {
             columns: rows.columns,
@@ -123,6 +124,7 @@ impl<S: Store> ClientSession<S> {
         let portal = Portal {
             statement: Arc::new(statement),
             parameters: Vec::new(),
+            catalogue_parameters: Vec::new(),
             formats: Vec::new(),
             progress: PortalProgress::Suspended(suspended),
             is_held,
@@ -153,6 +155,11 @@ impl<S: Store> ClientSession<S> {
                 let text = format!("portal \"{name}\" has not begun");
                 let hint = "Send an Execute for it, or declare a cursor.";
                 return Err(error("0A000", text).hint(hint).into());
+            }
+            PortalProgress::SuspendedAnswer(_) => {
+                let text = format!("FETCH from portal \"{name}\", which is about the catalogue,");
+                let hint = "Send an Execute for it.";
+                return Err(errors::unsupported(text, hint).into());
             }
             PortalProgress::Done => {
                 let columns = portal.statement.columns.clone().unwrap_or_default();

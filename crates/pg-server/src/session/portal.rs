@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use pg_catalog::{EncodedRow, SentValue};
 use pg_wire::frontend::WireFormat;
 use placement::Value;
 use sql::OutputColumn;
@@ -16,6 +17,8 @@ pub struct Portal {
     pub statement: Arc<DescribedStatement>,
     /// The values of its parameters.
     pub parameters: Vec<Value>,
+    /// The values of the parameters of a statement about the catalogue.
+    pub catalogue_parameters: Vec<SentValue>,
     /// The formats of the columns of its result.
     pub formats: Vec<WireFormat>,
     /// How far it has run.
@@ -33,6 +36,8 @@ pub enum PortalProgress {
     Ready,
     /// Some rows wait behind the limit of an Execute.
     Suspended(SuspendedRows),
+    /// Some rows of the catalogue wait behind the limit of an Execute.
+    SuspendedAnswer(std::vec::IntoIter<EncodedRow>),
     /// It has returned all of its rows, or has failed.
     Done,
 }
@@ -55,9 +60,10 @@ impl Portal {
     pub fn held_bytes(&self) -> usize {
         let rows = match &self.progress {
             PortalProgress::Suspended(rows) => rows.bytes,
+            PortalProgress::SuspendedAnswer(rows) => answer_bytes(rows.as_slice()),
             PortalProgress::Ready | PortalProgress::Done => 0,
         };
-        rows + row_bytes(&self.parameters)
+        rows + row_bytes(&self.parameters) + values_bytes(&self.catalogue_parameters)
     }
 }
 
@@ -69,4 +75,20 @@ pub fn row_bytes(values: &[Value]) -> usize {
         _ => 0,
     });
     size_of_val(values) + further.sum::<usize>()
+}
+
+/// Returns the bytes that rows take in memory, roughly.
+pub(super) fn answer_bytes(rows: &[EncodedRow]) -> usize {
+    let values = rows.iter().flatten();
+    values
+        .map(|value| size_of::<Option<Vec<u8>>>() + value.as_ref().map_or(0, Vec::len))
+        .sum()
+}
+
+/// Returns the bytes that values take in memory, roughly.
+pub(super) fn values_bytes(values: &[SentValue]) -> usize {
+    let sizes = values
+        .iter()
+        .map(|it| it.bytes.as_ref().map_or(0, Vec::len));
+    size_of_val(values) + sizes.sum::<usize>()
 }

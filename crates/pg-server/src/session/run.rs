@@ -25,10 +25,12 @@ use super::portal::Portal;
 use super::rows::{as_described, describe_columns, rows_tag, write_row};
 use super::{AnswerFailure, ClientSession};
 use crate::command::SessionCommand;
-use crate::errors::{self, QUERY_CANCELED, STATEMENT_UNKNOWN, SUCCESS, StatementScope, error};
+use crate::errors::{
+    self, QUERY_CANCELED, STATEMENT_UNKNOWN, SUCCESS, StatementScope, error, unsupported,
+};
 use crate::functions::FunctionCalls;
 use crate::output::ClientOutput;
-use crate::statement::{StatementKind, StoredStatement, check_columns, failure};
+use crate::statement::{StatementKind, StoredStatement, check_columns};
 
 /// How a statement has ended.
 #[derive(Debug)]
@@ -154,18 +156,6 @@ impl<W: AsyncWrite + Unpin + Send> RowSink for ClientRows<'_, W> {
     }
 }
 
-/// Returns the report of an error. A table of PostgreSQL's catalogue is refused as such.
-pub(super) fn of_fault(fault: &SqlError, text: &str, scope: StatementScope) -> Report {
-    match fault {
-        SqlError::UnknownTable { .. } => {
-            let pieces = sql::split(text).unwrap_or_default();
-            let words = pieces.first().map(|piece| piece.words());
-            failure(fault, text, &words.unwrap_or_default())
-        }
-        fault => errors::report(fault, text, scope),
-    }
-}
-
 fn is_select(statement: &Statement) -> bool {
     matches!(statement, Statement::Select(_))
 }
@@ -187,6 +177,10 @@ impl<S: Store> ClientSession<S> {
             }
             StatementKind::Named(named) => {
                 return self.run_named(named, text, (parameters, wanted), out).await;
+            }
+            StatementKind::Catalogue(_) => {
+                let hint = "Run it by itself, or prepare it by your driver.";
+                return Err(unsupported("EXECUTE of a statement about the catalogue", hint).into());
             }
             StatementKind::Stored(stored) => stored,
         };
@@ -272,7 +266,7 @@ impl<S: Store> ClientSession<S> {
         match ended {
             Ok(Ok(StreamOutcome::Streamed)) => Ok(StreamEnd::Streamed(rows.count)),
             Ok(Ok(StreamOutcome::Held(outcome))) => Ok(StreamEnd::Held(outcome)),
-            Ok(Err(fault)) => Err(of_fault(&fault, text, StatementScope::Statement).into()),
+            Ok(Err(fault)) => Err(errors::report(&fault, text, StatementScope::Statement).into()),
             Err(interruption) => Err(error(QUERY_CANCELED, interruption.text()).into()),
         }
     }
@@ -307,7 +301,7 @@ impl<S: Store> ClientSession<S> {
             self.end_cursors(is_committed);
         }
         match ended {
-            Ok(outcome) => outcome.map_err(|fault| of_fault(&fault, text, scope)),
+            Ok(outcome) => outcome.map_err(|fault| errors::report(&fault, text, scope)),
             Err(interruption) => {
                 let why = interruption.text();
                 Err(match may_change {

@@ -98,6 +98,9 @@ impl<S: Store> ClientSession<S> {
             backend::command_complete(&mut out.buffer, "BEGIN");
             return Ok(());
         }
+        if let StatementKind::Catalogue(statement) = kind {
+            return self.answer_of_string(statement, out).await;
+        }
         let wanted = RowsWanted::Streamed {
             described: None,
             formats: &[],

@@ -85,6 +85,12 @@ impl UnparsedStatement<'_> {
         session::words(&self.tokens.tokens)
     }
 
+    /// Returns the tokens of the statement, for parts of a server that read other statements than
+    /// the store's.
+    pub fn tokens(&self) -> &[TokenWithSpan] {
+        &self.tokens.tokens
+    }
+
     /// Parses the statement, which begins with the word `COPY`. It is none of [`Statement`]: a
     /// server of SQL runs it, because its rows come from a client or go there.
     ///

@@ -30,9 +30,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("sql", &["placement", "protocol", "session", "client"]),
     ("pg-wire", &[]),
     ("pg-auth", &["pg-wire"]),
+    ("pg-catalog", &[]),
     (
         "pg-server",
-        &["placement", "protocol", "sql", "pg-wire", "pg-auth"],
+        &[
+            "placement",
+            "protocol",
+            "sql",
+            "pg-catalog",
+            "pg-wire",
+            "pg-auth",
+        ],
     ),
     ("pg-connect", &["pg-wire", "pg-auth"]),
     ("proxy-core", &["pg-wire"]),

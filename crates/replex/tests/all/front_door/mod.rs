@@ -1,6 +1,7 @@
 //! The store as unmodified clients of PostgreSQL see it: `replex start` with psql, with a driver,
 //! and beside a real PostgreSQL that gets the same bytes.
 
+mod catalogue;
 mod copy;
 mod drawn_values;
 mod driver;

@@ -55,8 +55,14 @@ async fn psql_works() {
             "SELECT name FROM fish WHERE",
             "LINE 1: SELECT name FROM fish WHERE",
         ),
-        ("\\d", "PostgreSQL's catalogue is not supported"),
-        ("\\d fish", "PostgreSQL's catalogue is not supported"),
+        (
+            "SELECT 1 FROM pg_class, fish",
+            "table fish beside relations of the catalogue is not supported",
+        ),
+        (
+            "SELECT nothing FROM pg_class",
+            "column \"nothing\" does not exist",
+        ),
         ("LISTEN news", "LISTEN is not supported"),
         (
             "COPY fish FROM '/tmp/fish'",

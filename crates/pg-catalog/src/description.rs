@@ -1,0 +1,147 @@
+//! The description of a schema and of a session, from which the catalogue is made.
+//!
+//! The catalogue knows nothing of the store. A server fills in these plain structures; a new kind
+//! of object is a new field here and rows of it in [`crate::rows`].
+
+/// PostgreSQL's number of an object.
+pub type Oid = u32;
+
+/// The objects of the database.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SchemaDescription {
+    /// The tables of schema `public`, by name.
+    pub tables: Vec<TableDescription>,
+}
+
+/// A table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableDescription {
+    /// The table's number.
+    pub oid: Oid,
+    /// The table's name.
+    pub name: String,
+    /// The columns, in order.
+    pub columns: Vec<DescribedColumn>,
+    /// The primary key and the indexes.
+    pub indexes: Vec<IndexDescription>,
+    /// The CHECK constraints.
+    pub checks: Vec<CheckDescription>,
+    /// The foreign keys.
+    pub foreign_keys: Vec<ForeignKeyDescription>,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DescribedColumn {
+    /// The column's name.
+    pub name: String,
+    /// The type's number.
+    pub type_oid: Oid,
+    /// The type's modifier, such as the length of a text and four; -1 if it has none.
+    pub type_modifier: i32,
+    /// Whether NULL is refused.
+    pub not_null: bool,
+    /// The default, as PostgreSQL prints it.
+    pub default: Option<String>,
+    /// The number of the default.
+    pub default_oid: Oid,
+}
+
+/// The primary key of a table, or an index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexDescription {
+    /// The index's number.
+    pub oid: Oid,
+    /// The number of the constraint that the index is made for; 0 if there is none.
+    pub constraint_oid: Oid,
+    /// The index's name.
+    pub name: String,
+    /// Whether it is the primary key.
+    pub is_primary: bool,
+    /// Whether no two rows have the same key.
+    pub is_unique: bool,
+    /// The columns of the key.
+    pub keys: Vec<IndexKey>,
+    /// Further columns, as positions in the table.
+    pub included: Vec<usize>,
+}
+
+/// A column of an index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexKey {
+    /// The column's position in the table.
+    pub column: usize,
+    /// Whether it is sorted from large to small.
+    pub descending: bool,
+    /// Whether NULLs come first.
+    pub nulls_first: bool,
+}
+
+/// A CHECK constraint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckDescription {
+    /// The constraint's number.
+    pub oid: Oid,
+    /// The constraint's name.
+    pub name: String,
+    /// The condition as PostgreSQL prints it, in parentheses.
+    pub condition: String,
+    /// The columns of the condition, as positions in the table.
+    pub columns: Vec<usize>,
+}
+
+/// A foreign key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ForeignKeyDescription {
+    /// The constraint's number.
+    pub oid: Oid,
+    /// The constraint's name.
+    pub name: String,
+    /// The columns that refer, as positions in the table.
+    pub columns: Vec<usize>,
+    /// The name of the table that is referred to.
+    pub parent: String,
+    /// PostgreSQL's letter of the action on a change of the parent's key: `a`, `r`, `c` or `n`.
+    pub on_update: char,
+    /// PostgreSQL's letter of the action on a deletion of the parent.
+    pub on_delete: char,
+    /// Whether a transaction may postpone the check.
+    pub is_deferrable: bool,
+    /// Whether the check is postponed unless a transaction asks for another time.
+    pub is_deferred: bool,
+}
+
+/// The session that asks, and its server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionDescription {
+    /// The user's name.
+    pub user: String,
+    /// The database's name.
+    pub database: String,
+    /// The session's number, in place of PostgreSQL's process number.
+    pub process: u32,
+    /// The users that the server knows.
+    pub users: Vec<String>,
+    /// The settings and their values.
+    pub settings: Vec<(String, String)>,
+    /// The time at which the statement began, in microseconds since 1970.
+    pub now_us: i64,
+    /// The time at which the server started, in microseconds since 1970.
+    pub started_us: i64,
+}
+
+impl SessionDescription {
+    /// Returns the value of a setting.
+    pub(crate) fn setting(&self, name: &str) -> Option<&str> {
+        let mut settings = self.settings.iter();
+        let found = settings.find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| &**value)
+    }
+
+    /// Returns whether names without a schema are those of schema `public`.
+    pub(crate) fn sees_public(&self) -> bool {
+        let path = self.setting("search_path").unwrap_or("public");
+        path.split(',')
+            .any(|it| it.trim().trim_matches('"') == "public")
+    }
+}

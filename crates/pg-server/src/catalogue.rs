@@ -1,0 +1,336 @@
+//! The catalogue of the store's tables, for statements about `pg_catalog` and
+//! `information_schema`.
+//!
+//! It is made of a configuration when a statement first asks for it, and kept until the
+//! configuration changes. All sessions share it; a session that never asks costs nothing. Numbers
+//! of objects are made of the tables' numbers and the objects' names, so that they are equal on
+//! each server and stay the same when a server restarts.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use pg_auth::admission::ClientAdmission;
+use pg_catalog::{
+    CatalogueError, CatalogueExecution, CatalogueStatement, CheckDescription, DescribedColumn,
+    EncodedRow, ForeignKeyDescription, IndexDescription, IndexKey, Oid, PreparedTypes,
+    ResultColumn, SchemaCatalogue, SchemaDescription, SentValue, SessionDescription,
+    TableDescription,
+};
+use pg_wire::report::Report;
+use placement::{Column, Constraint, Deferral, ForeignKey, ReferentialAction, Schema};
+use protocol::configuration::{Configuration, PlacedTable};
+use tokio::sync::{Semaphore, watch};
+
+use crate::definitions;
+use crate::errors::{self, error};
+use crate::types;
+
+/// The first number that is free for objects of users, as in PostgreSQL.
+const FIRST_OID: Oid = 16_384;
+/// Numbers of objects of tables begin here. Numbers of tables are smaller.
+const OBJECTS: Oid = 1 << 30;
+/// The most statements about the catalogue that run at a time.
+const STATEMENTS_AT_A_TIME: usize = 4;
+/// The end of the name of an index that PostgreSQL makes for a UNIQUE constraint.
+const UNIQUE_SUFFIX: &str = "_key";
+
+/// The catalogue that the sessions of a server share.
+#[derive(Debug)]
+pub struct SharedCatalogue {
+    /// The catalogue of the last configuration for which a statement has asked, with the cluster
+    /// and the epoch.
+    made: Mutex<Option<(u64, u64, Arc<SchemaCatalogue>)>>,
+    admission: watch::Receiver<Arc<ClientAdmission>>,
+    permits: Semaphore,
+    started_us: i64,
+}
+
+/// A statement with its values.
+#[derive(Debug)]
+pub struct CatalogueRequest {
+    /// The statement.
+    pub statement: CatalogueStatement,
+    /// Its types.
+    pub types: Vec<Oid>,
+    /// The values of its parameters.
+    pub parameters: Vec<SentValue>,
+    /// Which columns are returned in binary.
+    pub binary: Vec<bool>,
+    /// The session.
+    pub session: SessionDescription,
+}
+
+/// Cancels a statement when the session stops waiting for it.
+struct CancelOnDrop(Arc<AtomicBool>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl SharedCatalogue {
+    /// Returns a catalogue of which nothing is made yet.
+    pub fn new(admission: watch::Receiver<Arc<ClientAdmission>>, now_us: i64) -> SharedCatalogue {
+        SharedCatalogue {
+            made: Mutex::default(),
+            admission,
+            permits: Semaphore::new(STATEMENTS_AT_A_TIME),
+            started_us: now_us,
+        }
+    }
+
+    /// Returns the names of the users that may log in, as far as the server has a list.
+    pub fn users(&self) -> Vec<String> {
+        let admission = self.admission.borrow();
+        admission.users().names().map(str::to_owned).collect()
+    }
+
+    /// Returns when the server has started, in microseconds since 1970.
+    pub fn started_us(&self) -> i64 {
+        self.started_us
+    }
+
+    /// Returns the catalogue of a configuration.
+    pub fn of(&self, configuration: &Configuration) -> Arc<SchemaCatalogue> {
+        let (cluster, epoch) = (configuration.cluster, configuration.epoch.0);
+        let mut made = self.made.lock().expect("nothing panics while it is held");
+        match &*made {
+            Some((of_cluster, of_epoch, known)) if (*of_cluster, *of_epoch) == (cluster, epoch) => {
+                Arc::clone(known)
+            }
+            _ => {
+                let new = Arc::new(SchemaCatalogue::new(describe(configuration)));
+                *made = Some((cluster, epoch, Arc::clone(&new)));
+                new
+            }
+        }
+    }
+
+    /// Executes a statement on a thread of its own. If the caller stops waiting, it is canceled.
+    ///
+    /// # Errors
+    /// The statement fails.
+    pub async fn execute(
+        &self,
+        catalogue: Arc<SchemaCatalogue>,
+        request: CatalogueRequest,
+    ) -> Result<(Vec<ResultColumn>, Vec<EncodedRow>), Report> {
+        let permit = self.permits.acquire().await;
+        let _permit = permit.expect("the semaphore is never closed");
+        let canceled = CancelOnDrop(Arc::new(AtomicBool::new(false)));
+        let flag = Arc::clone(&canceled.0);
+        let running = tokio::task::spawn_blocking(move || {
+            request.statement.execute(CatalogueExecution {
+                catalogue: &catalogue,
+                session: &request.session,
+                types: &request.types,
+                parameters: &request.parameters,
+                binary: &request.binary,
+                canceled: &flag,
+            })
+        });
+        match running.await {
+            Ok(ended) => ended.map_err(|fault| report(&fault)),
+            Err(_) => Err(errors::internal(
+                "a statement about the catalogue has panicked",
+            )),
+        }
+    }
+}
+
+/// Prepares a statement.
+///
+/// # Errors
+/// The statement is invalid or not supported.
+pub fn prepare(
+    statement: &CatalogueStatement,
+    declared: &[u32],
+    catalogue: &SchemaCatalogue,
+) -> Result<PreparedTypes, Report> {
+    let declared: Vec<Option<Oid>> = declared
+        .iter()
+        .map(|oid| Some(*oid).filter(|it| !matches!(*it, 0 | types::UNKNOWN)))
+        .collect();
+    let prepared = statement.prepare(&declared, catalogue);
+    prepared.map_err(|fault| report(&fault))
+}
+
+/// Returns the report of an error.
+pub fn report(fault: &CatalogueError) -> Report {
+    let report = error(fault.sqlstate, &*fault.message);
+    match &fault.hint {
+        Some(hint) => report.hint(hint.clone()),
+        None => report,
+    }
+}
+
+/// Gives numbers to the objects of a schema.
+#[derive(Debug, Default)]
+struct Numbers(BTreeSet<Oid>);
+
+impl Numbers {
+    /// Returns the number of an object of a table: a hash, or the next free one if two are equal.
+    fn number(&mut self, table: &PlacedTable, kind: &str, name: &str) -> Oid {
+        let parts = [
+            &table.id.0.to_be_bytes()[..],
+            kind.as_bytes(),
+            b"/",
+            name.as_bytes(),
+        ];
+        let hash = parts
+            .concat()
+            .into_iter()
+            .fold(0x811c_9dc5_u32, |hash, byte| {
+                (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+            });
+        let mut oid = OBJECTS + hash % OBJECTS;
+        while !self.0.insert(oid) {
+            oid += 1;
+        }
+        oid
+    }
+}
+
+/// Returns the description of the tables of a configuration.
+fn describe(configuration: &Configuration) -> SchemaDescription {
+    let mut numbers = Numbers::default();
+    let tables = configuration
+        .tables
+        .iter()
+        .map(|table| describe_table(table, &mut numbers));
+    let mut tables: Vec<TableDescription> = tables.collect();
+    tables.sort_by(|left, right| left.name.cmp(&right.name));
+    SchemaDescription { tables }
+}
+
+fn describe_table(table: &PlacedTable, numbers: &mut Numbers) -> TableDescription {
+    let schema = &table.schema;
+    let columns = schema
+        .columns
+        .iter()
+        .map(|column| describe_column(column, table, numbers));
+    let columns = columns.collect();
+    let indexes = describe_indexes(table, numbers);
+    let checks = schema
+        .constraints
+        .checks
+        .iter()
+        .map(|check| CheckDescription {
+            oid: numbers.number(table, "check", &check.name),
+            name: check.name.clone(),
+            condition: definitions::condition(schema, &check.condition),
+            columns: definitions::columns_of(&check.condition),
+        });
+    let checks = checks.collect();
+    let keys = schema.constraints.foreign_keys.iter();
+    let foreign_keys = keys.map(|key| describe_key(key, table, numbers)).collect();
+    TableDescription {
+        oid: FIRST_OID + table.id.0,
+        name: schema.name.clone(),
+        columns,
+        indexes,
+        checks,
+        foreign_keys,
+    }
+}
+
+fn describe_column(column: &Column, table: &PlacedTable, numbers: &mut Numbers) -> DescribedColumn {
+    DescribedColumn {
+        name: column.name.clone(),
+        type_oid: types::oid(Some(column.column_type)),
+        type_modifier: types::modifier(Some(column.column_type)),
+        not_null: !column.nullable,
+        default: definitions::default(column),
+        default_oid: numbers.number(table, "default", &column.name),
+    }
+}
+
+fn ascending(columns: &[usize]) -> Vec<IndexKey> {
+    let keys = columns.iter().map(|column| IndexKey {
+        column: *column,
+        ..IndexKey::default()
+    });
+    keys.collect()
+}
+
+fn describe_indexes(table: &PlacedTable, numbers: &mut Numbers) -> Vec<IndexDescription> {
+    let schema: &Schema = &table.schema;
+    let primary = format!("{}_pkey", schema.name);
+    let mut indexes = vec![IndexDescription {
+        oid: numbers.number(table, "index", &primary),
+        constraint_oid: numbers.number(table, "constraint", &primary),
+        name: primary,
+        is_primary: true,
+        is_unique: true,
+        keys: ascending(&schema.primary_key),
+        included: Vec::new(),
+    }];
+    // A copy for an index has no order but ascending.
+    let copies = schema.indexes.iter().map(|index| {
+        // The last column of a dense index counts within the others, so that no key is there twice.
+        let is_unique = matches!(
+            index.constraint,
+            Some(Constraint::Unique | Constraint::Dense)
+        );
+        (
+            &index.name,
+            is_unique,
+            ascending(&index.columns),
+            Vec::new(),
+        )
+    });
+    let thin = schema.thin.iter().map(|index| {
+        let keys = index.columns.iter().map(|sorted| IndexKey {
+            column: sorted.column,
+            descending: sorted.descending,
+            nulls_first: sorted.nulls_first,
+        });
+        (
+            &index.name,
+            index.unique,
+            keys.collect(),
+            index.included.clone(),
+        )
+    });
+    for (name, is_unique, keys, included) in copies.chain(thin) {
+        let is_constraint = is_unique && name.ends_with(UNIQUE_SUFFIX);
+        indexes.push(IndexDescription {
+            oid: numbers.number(table, "index", name),
+            constraint_oid: match is_constraint {
+                true => numbers.number(table, "constraint", name),
+                false => 0,
+            },
+            name: name.clone(),
+            is_primary: false,
+            is_unique,
+            keys,
+            included,
+        });
+    }
+    indexes
+}
+
+fn describe_key(
+    key: &ForeignKey,
+    table: &PlacedTable,
+    numbers: &mut Numbers,
+) -> ForeignKeyDescription {
+    let letter = |action: ReferentialAction| match action {
+        ReferentialAction::NoAction => 'a',
+        ReferentialAction::Restrict => 'r',
+        ReferentialAction::Cascade => 'c',
+        ReferentialAction::SetNull => 'n',
+    };
+    ForeignKeyDescription {
+        oid: numbers.number(table, "reference", &key.name),
+        name: key.name.clone(),
+        columns: key.columns.clone(),
+        parent: key.parent.clone(),
+        on_update: letter(key.on_update),
+        on_delete: letter(key.on_delete),
+        is_deferrable: key.deferral != Deferral::NotDeferrable,
+        is_deferred: key.deferral == Deferral::InitiallyDeferred,
+    }
+}
