@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::hub::Hub;
 use crate::known_statistics::KnownStatistics;
 use crate::options::ConnectOptions;
+use crate::sequence_blocks::SequenceBlocks;
 
 /// The pause before a refused question that may succeed later is asked again.
 const ASK_PAUSE: Duration = Duration::from_millis(100);
@@ -53,6 +54,7 @@ struct Inner {
     hub: Arc<Hub>,
     tasks: [AbortHandle; 2],
     statistics: KnownStatistics,
+    sequences: SequenceBlocks,
 }
 
 impl Drop for Inner {
@@ -135,12 +137,17 @@ impl Client {
                 hub,
                 tasks,
                 statistics: KnownStatistics::default(),
+                sequences: SequenceBlocks::default(),
             }),
         })
     }
 
     pub(crate) fn statistics(&self) -> &KnownStatistics {
         &self.inner.statistics
+    }
+
+    pub(crate) fn sequences(&self) -> &SequenceBlocks {
+        &self.inner.sequences
     }
 
     /// Returns the newest configuration that the client knows.
@@ -171,7 +178,7 @@ impl Client {
         Ok(self.configuration())
     }
 
-    /// Drops a table and its rows.
+    /// Drops a table and its rows, and the sequences of its columns.
     ///
     /// # Errors
     /// - [`Error::Refused`]: the coordinator refuses, for example because there is no such table

@@ -12,10 +12,10 @@ pub fn now_us() -> i64 {
 }
 
 /// Returns the value of a column that a statement does not set. The statement began at `now_us`, in
-/// microseconds since 1970.
+/// microseconds since 1970. The value of a sequence is NULL here: callers draw it.
 pub fn default_value(column: &Column, now_us: i64) -> Value {
     let computed = match &column.default {
-        None => return Value::Null,
+        None | Some(ColumnDefault::Sequence(_)) => return Value::Null,
         Some(ColumnDefault::Constant(value)) => return value.clone(),
         Some(ColumnDefault::Computed(computed)) => computed,
     };

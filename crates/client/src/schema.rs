@@ -71,6 +71,7 @@ impl SchemaBuilder {
                 local_entries: true,
                 durability: Durability::Sync,
                 primary_partition_columns: None,
+                sequence: None,
                 constraints: TableConstraints::default(),
             },
             primary_key: Vec::new(),

@@ -91,12 +91,30 @@ impl Client {
     /// - [`Error::Unknown`]: the connection broke, or the coordinator did not answer in time. The
     ///   table may exist.
     pub async fn create_table(&self, schema: Schema, exists: IfExists) -> Result<Table, Error> {
-        schema.validate()?;
+        self.create_with_sequences(schema, Vec::new(), exists).await
+    }
+
+    /// Creates a table, and the sequences of its columns with it
+    /// ([`Sequence::into_schema`](placement::Sequence::into_schema)). If the table exists, no
+    /// sequence is created.
+    ///
+    /// # Errors
+    /// As of [`Client::create_table`].
+    pub async fn create_with_sequences(
+        &self,
+        schema: Schema,
+        sequences: Vec<Schema>,
+        exists: IfExists,
+    ) -> Result<Table, Error> {
+        for schema in sequences.iter().chain([&schema]) {
+            schema.validate()?;
+        }
         let what = format!("the creation of table {}", schema.name);
         let name = schema.name.clone();
         let request = CoordinatorRequest::CreateTable {
             schema,
             if_not_exists: exists == IfExists::Accept,
+            sequences,
         };
         let epoch = self.accepted(request, &what).await?;
         let table = async {
@@ -190,7 +208,8 @@ impl Table {
         Ok(u16::try_from(position).expect("a table has at most 1,600 columns"))
     }
 
-    /// Returns a row with one value per column. Columns that are not in `named` get their default.
+    /// Returns a row with one value per column. Columns that are not in `named` get their default,
+    /// but NULL if it comes from a sequence: name them, with [`Client::next_values`].
     ///
     /// # Errors
     /// [`Error::UnknownColumn`].

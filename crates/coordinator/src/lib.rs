@@ -332,7 +332,8 @@ impl Coordinator {
             CoordinatorRequest::CreateTable {
                 schema,
                 if_not_exists,
-            } => self.create_table(schema, if_not_exists, output),
+                sequences,
+            } => self.create_table((schema, sequences), if_not_exists, output),
             CoordinatorRequest::DropTable { name, if_exists } => {
                 self.drop_table(&name, if_exists, output)
             }

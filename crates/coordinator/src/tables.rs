@@ -10,7 +10,9 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use placement::{ColumnType, Layout, REFERENCED_BY_MAX, Schema, assign};
+use placement::{
+    ColumnDefault, ColumnType, Layout, REFERENCED_BY_MAX, Schema, SequenceDefault, assign,
+};
 use protocol::codec::Wire;
 use protocol::configuration::{Place, PlacedTable};
 use protocol::expression::check_constraints;
@@ -23,15 +25,18 @@ use super::{
 };
 
 impl Coordinator {
+    /// Creates a table, and the sequences of its columns.
     pub(super) fn create_table(
         &mut self,
-        schema: Schema,
+        (schema, sequences): (Schema, Vec<Schema>),
         if_not_exists: bool,
         output: &mut CoordinatorOutput,
     ) -> Result<Outcome, Refused> {
-        schema
-            .validate()
-            .map_err(|error| Refused::new(error.message))?;
+        for schema in sequences.iter().chain([&schema]) {
+            schema
+                .validate()
+                .map_err(|error| Refused::new(error.message))?;
+        }
         check_constraints(&schema).map_err(Refused::new)?;
         self.check_waiting()?;
         if let Some(table) = self.state.configuration.table_named(&schema.name) {
@@ -44,19 +49,34 @@ impl Coordinator {
             }
             return Ok(self.done(cores_of(table), Some(table.id)));
         }
-        let id = TableId(self.state.next_table);
+        self.check_sequences(&schema, &sequences)?;
         let parents = self.check_references(&schema)?;
-        let table = self.place(id, schema)?;
-        output.notes.push(format!(
-            "table {} is number {}, on {} servers",
-            table.schema.name,
-            id.0,
-            servers_of(&table).len()
-        ));
-        let mut cores = cores_of(&table);
-        let name = table.schema.name.clone();
-        self.state.next_table += 1;
-        self.state.configuration.tables.put(table);
+        let name = schema.name.clone();
+        let before = self.state.configuration.tables.clone();
+        let first = self.state.next_table;
+        let (mut cores, mut notes) = (BTreeSet::new(), Vec::new());
+        for schema in sequences.into_iter().chain([schema]) {
+            let id = TableId(self.state.next_table);
+            let table = match self.place(id, schema) {
+                Ok(table) => table,
+                Err(refused) => {
+                    self.state.configuration.tables = before;
+                    self.state.next_table = first;
+                    return Err(refused);
+                }
+            };
+            notes.push(format!(
+                "table {} is number {}, on {} servers",
+                table.schema.name,
+                id.0,
+                servers_of(&table).len()
+            ));
+            cores.extend(cores_of(&table));
+            self.state.next_table += 1;
+            self.state.configuration.tables.put(table);
+        }
+        output.notes.extend(notes);
+        let id = TableId(self.state.next_table - 1);
         cores.extend(self.change_parents(&parents, |by| {
             by.push(name.clone());
             by.sort_unstable();
@@ -84,15 +104,92 @@ impl Coordinator {
         let table = self.state.configuration.table(id).expect("just found");
         let mut parents = self.check_unreferenced(table)?;
         parents.remove(name);
-        let removed = self.state.configuration.tables.remove(id);
-        let table = removed.expect("it was just found");
+        let dropped = self.check_unused(table)?;
         let mut cores = self.change_parents(&parents, |by| by.retain(|child| child != name));
-        cores.extend(cores_of(&table));
-        self.state.changes.retain(|change| change.table != table.id);
-        output.notes.push(format!("table {name} was dropped"));
+        for id in &dropped {
+            let removed = self.state.configuration.tables.remove(*id);
+            let table = removed.expect("it was just found");
+            cores.extend(cores_of(&table));
+            self.state.changes.retain(|change| change.table != *id);
+            let name = &table.schema.name;
+            output.notes.push(format!("table {name} was dropped"));
+        }
         self.reconfigure(output);
-        self.drops.note(self.state.configuration.epoch, table.id);
+        for id in dropped {
+            self.drops.note(self.state.configuration.epoch, id);
+        }
         Ok(self.done(cores, None))
+    }
+
+    /// Checks that the sequences of a new table can be created, and that the sequences of its
+    /// defaults exist.
+    fn check_sequences(&self, schema: &Schema, sequences: &[Schema]) -> Result<(), Refused> {
+        let configuration = &self.state.configuration;
+        for (position, sequence) in sequences.iter().enumerate() {
+            let name = &sequence.name;
+            let mut others = sequences[..position].iter().chain([schema]);
+            let is_taken = configuration.table_named(name).is_some();
+            if is_taken || others.any(|other| other.name == *name) {
+                return Err(Refused::new(format!(
+                    "relation \"{name}\" already exists: choose another name"
+                )));
+            }
+            if sequence.sequence.is_none() {
+                return Err(Refused::new(format!(
+                    "{name} is no sequence: create it with a request of its own"
+                )));
+            }
+        }
+        if let Some(owner) = schema.sequence.as_ref().and_then(|it| it.owner.as_ref()) {
+            let table = configuration.table_named(&owner.table);
+            let column = table.and_then(|table| table.schema.column_index(&owner.column));
+            if column.is_none() {
+                return Err(Refused::new(format!(
+                    "table {} has no column {}, so no sequence can belong to it",
+                    owner.table, owner.column
+                )));
+            }
+        }
+        for default in sequence_defaults(schema) {
+            let new = sequences.iter().find(|it| it.name == default.sequence);
+            let known = configuration.table_named(&default.sequence);
+            let found = new.or(known.map(|known| &known.schema));
+            if found.is_none_or(|found| found.sequence.is_none()) {
+                return Err(Refused::new(format!(
+                    "there is no sequence {:?}: create it first",
+                    default.sequence
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that no other table takes defaults from the sequences that are dropped with a table,
+    /// or from the table if it is a sequence. Returns all that are dropped.
+    fn check_unused(&self, table: &PlacedTable) -> Result<Vec<TableId>, Refused> {
+        let name = &table.schema.name;
+        let tables = &self.state.configuration.tables;
+        let belongs = |other: &&PlacedTable| {
+            let sequence = other.schema.sequence.as_ref();
+            let owner = sequence.and_then(|sequence| sequence.owner.as_ref());
+            owner.is_some_and(|owner| owner.table == *name)
+        };
+        let dropped: Vec<&PlacedTable> = core::iter::once(table)
+            .chain(tables.iter().filter(belongs))
+            .collect();
+        let is_dropped = |sequence: &String| dropped.iter().any(|it| it.schema.name == *sequence);
+        for other in tables.iter().filter(|other| other.id != table.id) {
+            let mut defaults = sequence_defaults(&other.schema);
+            if let Some(default) = defaults.find(|default| is_dropped(&default.sequence)) {
+                let sequence = &default.sequence;
+                return Err(Refused::new(format!(
+                    "cannot drop {name} because other objects depend on it: a default of table {} \
+                     depends on sequence {sequence}. Drop table {} first",
+                    other.schema.name, other.schema.name
+                )));
+            }
+        }
+        Ok(dropped.into_iter().map(|table| table.id).collect())
     }
 
     /// Checks the foreign keys of a new table. Returns the names of the tables to which they refer.
@@ -238,6 +335,17 @@ impl Coordinator {
         let epoch = self.state.configuration.epoch;
         Outcome::WhenKnown(cores, CoordinatorReply::Done { epoch, table })
     }
+}
+
+/// Returns the defaults of a table's columns that come from sequences.
+fn sequence_defaults(schema: &Schema) -> impl Iterator<Item = &SequenceDefault> {
+    schema
+        .columns
+        .iter()
+        .filter_map(|column| match &column.default {
+            Some(ColumnDefault::Sequence(default)) => Some(default),
+            _ => None,
+        })
 }
 
 fn cores_of(table: &PlacedTable) -> BTreeSet<CoreId> {

@@ -164,6 +164,7 @@ fn table(name: u8, failures: u8) -> Schema {
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: None,
+        sequence: None,
         constraints: TableConstraints::default(),
     }
 }
@@ -466,6 +467,7 @@ impl World {
             } => self.ask(CoordinatorRequest::CreateTable {
                 schema: table(name, failures),
                 if_not_exists,
+                sequences: Vec::new(),
             }),
             Event::Drop { name } => self.ask(CoordinatorRequest::DropTable {
                 name: format!("t{name}"),

@@ -84,6 +84,7 @@ impl Scenario {
                 Some(_) => Durability::Replicated,
             },
             primary_partition_columns: None,
+            sequence: None,
             constraints: TableConstraints::default(),
         };
         if let Some(divisions) = arguments.take_key("hybrid") {

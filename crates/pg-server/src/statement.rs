@@ -161,6 +161,9 @@ impl StatementKind {
                 | Statement::DropIndex { .. }
                 | Statement::SetUsing(_)
                 | Statement::SetPartitions { .. }
+                | Statement::CreateSequence { .. }
+                | Statement::RestartSequence { .. }
+                | Statement::DropSequence { .. }
                 | Statement::DropTable { .. }
         )
     }

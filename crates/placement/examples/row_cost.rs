@@ -33,6 +33,7 @@ fn main() {
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: None,
+        sequence: None,
         constraints: TableConstraints::default(),
     };
     let layout = Layout::base(&schema);

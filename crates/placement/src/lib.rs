@@ -34,6 +34,8 @@ mod relocation;
 mod report;
 mod row;
 mod schema;
+mod sequence;
+mod sequence_table;
 mod slots;
 mod sort;
 mod statistics;
@@ -80,6 +82,10 @@ pub use row::{ROW_BYTES_MAX, RowError, RowView, encode_row, encode_row_refs};
 pub use schema::{
     COLUMNS_MAX, Column, ColumnDefault, ComputedDefault, Constraint, Durability, HIDDEN_KEY, Index,
     NAME_BYTES_MAX, PARTITIONS_MAX, REPLEXES_MAX, Schema, SchemaError, THIN_MAX, ThinIndex,
+};
+pub use sequence::{
+    IdentityKind, Sequence, SequenceBlock, SequenceDefault, SequenceLimit, SequenceOwner,
+    SequenceState,
 };
 pub use slots::{Residue, SlotConstraints};
 pub use sort::{

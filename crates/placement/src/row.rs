@@ -378,7 +378,9 @@ impl<'a> RowView<'a> {
         if index >= self.count {
             return match &column.default {
                 Some(ColumnDefault::Constant(value)) => value.as_ref(),
-                Some(ColumnDefault::Computed(_)) | None => ValueRef::Null,
+                Some(ColumnDefault::Computed(_) | ColumnDefault::Sequence(_)) | None => {
+                    ValueRef::Null
+                }
             };
         }
         if self.is_null(index) {

@@ -11,6 +11,7 @@ use core::fmt;
 use crate::constraints::{ForeignKey, TableConstraints};
 use crate::further::FurtherCopy;
 use crate::key::{KeyError, decode_key};
+use crate::sequence::{Sequence, SequenceDefault};
 use crate::sort::SortColumn;
 use crate::value::{ColumnType, Value};
 
@@ -50,6 +51,8 @@ pub enum ColumnDefault {
     Constant(Value),
     /// A value that the client computes.
     Computed(ComputedDefault),
+    /// A value that the client draws from a sequence.
+    Sequence(SequenceDefault),
 }
 
 /// The values that a client computes for new rows.
@@ -182,6 +185,8 @@ pub struct Schema {
     /// The number of leading columns of the primary key that determine the partition; none means
     /// all columns.
     pub primary_partition_columns: Option<u8>,
+    /// The rules, if the table is a sequence.
+    pub sequence: Option<Sequence>,
     /// The constraints that the primaries test.
     pub constraints: TableConstraints,
 }

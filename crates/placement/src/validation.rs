@@ -40,7 +40,25 @@ impl Schema {
         );
         self.check_thin()?;
         self.check_constraints()?;
-        self.check_further()
+        self.check_further()?;
+        self.check_sequence()
+    }
+
+    /// Checks that a sequence has its table.
+    fn check_sequence(&self) -> Result<(), SchemaError> {
+        let Some(sequence) = &self.sequence else {
+            return Ok(());
+        };
+        let valid = sequence.validate();
+        valid.map_err(|message| SchemaError { message })?;
+        let failures = self.failures_tolerated;
+        let wanted = sequence.clone().into_schema(self.name.clone(), failures);
+        ensure!(
+            *self == wanted,
+            "sequence {} has another table than sequences have: create it with CREATE SEQUENCE",
+            self.name
+        );
+        Ok(())
     }
 
     fn check_columns(&self) -> Result<(), SchemaError> {
@@ -78,6 +96,14 @@ impl Schema {
                         "column {name} of table {table} is of type {}, and cannot have the default {}: convert the column",
                         column.column_type,
                         computed.text()
+                    );
+                    continue;
+                }
+                ColumnDefault::Sequence(default) => {
+                    ensure!(
+                        column.column_type.is_integer(),
+                        "column {name} of table {table} is of type {}, and cannot have the default {default}: declare it BIGINT",
+                        column.column_type
                     );
                     continue;
                 }

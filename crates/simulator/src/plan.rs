@@ -400,6 +400,7 @@ fn draw_schema(random: &mut Random) -> Schema {
         name: "simulated".into(),
         columns: columns.collect(),
         primary_partition_columns: None,
+        sequence: None,
         constraints: TableConstraints::default(),
         primary_key,
         indexes,

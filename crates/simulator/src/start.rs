@@ -33,6 +33,7 @@ fn create_table(world: &mut World, place: usize) -> bool {
     let request = CoordinatorRequest::CreateTable {
         schema,
         if_not_exists: false,
+        sequences: Vec::new(),
     };
     world.ask(request);
     let made = |world: &World| world.created.is_some();

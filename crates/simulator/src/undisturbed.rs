@@ -385,6 +385,7 @@ fn begin(
                     ..before.clone()
                 },
                 if_not_exists: false,
+                sequences: Vec::new(),
             });
             finish = Some(CoordinatorRequest::DropTable {
                 name,

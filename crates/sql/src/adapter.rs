@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use client::{Client, IfExists, IfMissing, Snapshot, SnapshotFailure, Table};
-use placement::Schema;
+use client::{Client, IfExists, IfMissing, SequenceError, Snapshot, SnapshotFailure, Table};
+use placement::{Schema, SequenceLimit};
 use protocol::configuration::Configuration;
 use protocol::identity::TableId;
 use protocol::message::{FillReport, Read, RowPage};
@@ -82,13 +82,39 @@ impl Store for Client {
         Ok(Client::transact(self, changes, checks, ranges).await?)
     }
 
-    async fn create_table(&self, schema: Schema, if_not_exists: bool) -> Result<(), StoreError> {
+    async fn next_values(
+        &self,
+        sequence: TableId,
+        count: usize,
+    ) -> Result<Result<Vec<i64>, SequenceLimit>, StoreError> {
+        match Client::next_values(self, sequence, count).await {
+            Ok(values) => Ok(Ok(values)),
+            Err(SequenceError::Limit(limit)) => Ok(Err(limit)),
+            Err(SequenceError::Failed(error)) => Err(error.into()),
+        }
+    }
+
+    async fn reset_sequence(
+        &self,
+        sequence: TableId,
+        last_value: i64,
+        is_called: bool,
+    ) -> Result<(), StoreError> {
+        Ok(Client::reset_sequence(self, sequence, last_value, is_called).await?)
+    }
+
+    async fn create_table(
+        &self,
+        schema: Schema,
+        sequences: Vec<Schema>,
+        if_not_exists: bool,
+    ) -> Result<(), StoreError> {
         let exists = if if_not_exists {
             IfExists::Accept
         } else {
             IfExists::Fail
         };
-        Client::create_table(self, schema, exists).await?;
+        Client::create_with_sequences(self, schema, sequences, exists).await?;
         Ok(())
     }
 

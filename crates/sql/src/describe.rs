@@ -17,6 +17,7 @@ use crate::bind::{
 use crate::error::{SqlError, sqlstate};
 use crate::plan::{Context, SessionSettings, WithoutStatistics};
 use crate::run::{OutputColumn, show_columns};
+use crate::sequence_call::sequence_call;
 use crate::session_functions::{SessionFunctions, session_call};
 use crate::spelling::column_type;
 use crate::statement::{Insert, Select, SelectItem, SetColumn, Statement, TableName};
@@ -199,6 +200,18 @@ impl ParameterTypes<'_> {
                 .map(|name| scope.column(name))
                 .collect::<Result<_, _>>()?,
         };
+        if let Some(select) = &insert.select {
+            // A parameter that is an item has the type of the column.
+            for (item, column) in select.items.iter().zip(&columns) {
+                if let SelectItem::Expression { expression, .. } = item
+                    && is_open(expression)
+                {
+                    let wanted = schema.columns[*column].column_type;
+                    self.infer(expression, Some(wanted), &constants(), 0)?;
+                }
+            }
+            self.select(select, context)?;
+        }
         for row in &insert.rows {
             for (value, column) in row.iter().zip(&columns) {
                 if let Some(value) = value {
@@ -273,6 +286,15 @@ impl ParameterTypes<'_> {
             let found = argument.map(|it| self.infer(it, None, scope, next));
             self.condition(aggregate.filter, scope)?;
             return aggregate_type(aggregate.function, found.transpose()?.flatten()).map(Some);
+        }
+        if let Expr::Function(function) = expression
+            && let Some(call) = sequence_call(function)
+        {
+            let types = call.function.argument_types().iter();
+            for (argument, wanted) in call.arguments.iter().zip(types) {
+                self.infer(argument, Some(*wanted), scope, next)?;
+            }
+            return is(call.function.result_type());
         }
         match expression {
             Expr::Nested(inner) => self.infer(inner, wanted, scope, next),
@@ -504,7 +526,7 @@ fn table<'a>(
     name: &'a TableName,
     context: &Context<'a>,
 ) -> Result<(&'a Schema, Scope<'a>), SqlError> {
-    let schema = &context.table(&name.name)?.schema;
+    let schema = &context.relation(&name.name)?.schema;
     let scope = Scope {
         schema: Some(schema),
         alias: name.alias.as_deref(),

@@ -293,7 +293,7 @@ pub mod sqlstate {
     pub const INVALID_DEFINITION: &str = "42P16";
     /// The columns of a foreign key do not fit those to which they refer.
     pub const INVALID_FOREIGN_KEY: &str = "42830";
-    /// A cursor cannot do this in its state.
+    /// A cursor or a sequence cannot do this in its state.
     pub const NOT_IN_STATE: &str = "55000";
     /// There is no function of this name that takes arguments of these types.
     pub const UNDEFINED_FUNCTION: &str = "42883";
@@ -317,6 +317,16 @@ pub mod sqlstate {
     pub const OUT_OF_RANGE: &str = "22003";
     /// Bytes are no text of the encoding.
     pub const NOT_IN_ENCODING: &str = "22021";
+    /// A schema does not exist.
+    pub const UNDEFINED_SCHEMA: &str = "3F000";
+    /// A name is no identifier.
+    pub const INVALID_NAME: &str = "42602";
+    /// A sequence has no further value.
+    pub const SEQUENCE_LIMIT: &str = "2200H";
+    /// The object is of another kind, such as a sequence in place of a table.
+    pub const WRONG_OBJECT: &str = "42809";
+    /// A value was given to a column that is generated.
+    pub const GENERATED_ALWAYS: &str = "428C9";
     /// The statement is larger than a limit.
     pub const LIMIT: &str = "54000";
     /// The statement is nested too deeply, or has too many operators.

@@ -39,10 +39,13 @@ pub mod import;
 mod model;
 #[cfg(test)]
 mod model_references;
+#[cfg(test)]
+mod model_sequences;
 mod parse;
 pub mod plan;
 mod run;
 mod script;
+mod sequence_call;
 mod session_functions;
 pub mod shell;
 mod spelling;

@@ -7,7 +7,9 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use placement::{Constraint, Schema, SortColumn, Value, encode_row, encode_sorted};
+use placement::{
+    Constraint, Schema, SequenceLimit, SequenceState, SortColumn, Value, encode_row, encode_sorted,
+};
 use protocol::configuration::{Configuration, PartitionState, PlacedTable, routes};
 use protocol::expression::holds;
 use protocol::identity::{CoreId, Epoch, ServerId, SnapshotId, TableId, Version};
@@ -31,21 +33,21 @@ const PAGE_ROWS: usize = 3;
 /// The most rows that the model visits for a page.
 const PAGE_KEYS: usize = 16;
 
-type RowsByKey = BTreeMap<Vec<u8>, (Version, Vec<Value>)>;
+pub(crate) type RowsByKey = BTreeMap<Vec<u8>, (Version, Vec<Value>)>;
 
 /// An in-memory store for tests. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
-    state: Arc<Mutex<State>>,
+    pub(crate) state: Arc<Mutex<State>>,
 }
 
 #[derive(Debug)]
-struct State {
-    configuration: Arc<Configuration>,
+pub(crate) struct State {
+    pub(crate) configuration: Arc<Configuration>,
     /// The configuration of a client that has not refreshed.
     known: Arc<Configuration>,
-    rows: BTreeMap<TableId, RowsByKey>,
-    version: u64,
+    pub(crate) rows: BTreeMap<TableId, RowsByKey>,
+    pub(crate) version: u64,
     reads: Vec<Read>,
     executed: usize,
     /// Fails every operation from this one on.
@@ -419,7 +421,36 @@ impl Store for Model {
         Ok(TransactionResult::Committed { version, outcomes })
     }
 
-    async fn create_table(&self, schema: Schema, if_not_exists: bool) -> Result<(), StoreError> {
+    async fn next_values(
+        &self,
+        sequence: TableId,
+        count: usize,
+    ) -> Result<Result<Vec<i64>, SequenceLimit>, StoreError> {
+        self.draw(sequence, count)
+    }
+
+    async fn reset_sequence(
+        &self,
+        sequence: TableId,
+        last_value: i64,
+        is_called: bool,
+    ) -> Result<(), StoreError> {
+        let (_, state) = self.sequence(sequence)?;
+        let state = SequenceState {
+            last_value,
+            is_called,
+            resets: state.resets + 1,
+        };
+        self.set_sequence(sequence, state);
+        Ok(())
+    }
+
+    async fn create_table(
+        &self,
+        schema: Schema,
+        sequences: Vec<Schema>,
+        if_not_exists: bool,
+    ) -> Result<(), StoreError> {
         let mut state = self.state.lock().unwrap();
         let mut configuration = (*state.configuration).clone();
         if configuration.table_named(&schema.name).is_some() {
@@ -430,18 +461,20 @@ impl Store for Model {
                 Err(refused(&message))
             };
         }
-        let domains = configuration.servers.len();
-        let needed = usize::from(schema.failures_tolerated) + 1;
-        if needed > domains {
-            return Err(refused(&format!(
-                "failures_tolerated = {} needs {needed} failure domains, there are {domains}",
-                schema.failures_tolerated
-            )));
+        for schema in sequences.into_iter().chain([schema]) {
+            let domains = configuration.servers.len();
+            let needed = usize::from(schema.failures_tolerated) + 1;
+            if needed > domains {
+                return Err(refused(&format!(
+                    "failures_tolerated = {} needs {needed} failure domains, there are {domains}",
+                    schema.failures_tolerated
+                )));
+            }
+            let id = add_table(&mut configuration, schema);
+            let child = configuration.table(id).expect("it was added").clone();
+            note_child(&mut configuration, &child, true);
+            state.rows.insert(id, BTreeMap::new());
         }
-        let id = add_table(&mut configuration, schema);
-        let child = configuration.table(id).expect("it was added").clone();
-        note_child(&mut configuration, &child, true);
-        state.rows.insert(id, BTreeMap::new());
         state.configuration = Arc::new(configuration);
         state.known = state.configuration.clone();
         Ok(())
@@ -500,6 +533,15 @@ impl Store for Model {
         let mut configuration = (*state.configuration).clone();
         match configuration.table_named(name).map(|table| table.id) {
             Some(id) => {
+                let belongs = |table: &&PlacedTable| {
+                    let sequence = table.schema.sequence.as_ref();
+                    let owner = sequence.and_then(|it| it.owner.as_ref());
+                    owner.is_some_and(|owner| owner.table == name)
+                };
+                let own = configuration.tables.iter().filter(belongs);
+                for own in own.map(|table| table.id).collect::<Vec<_>>() {
+                    configuration.tables.remove(own);
+                }
                 let removed = configuration.tables.remove(id);
                 let child = removed.clone().expect("it was found");
                 note_child(&mut configuration, &child, false);

@@ -64,9 +64,7 @@ fn type_to_write_instead(written: &str) -> String {
     let remedy = match bare {
         _ if written.contains('[') => "one column per value, or text",
         "mediumint" | "tinyint" => "smallint, whose range is -32768 to 32767",
-        "serial" | "bigserial" | "smallserial" => {
-            "uuid DEFAULT gen_random_uuid(), or bigint and give each row its number"
-        }
+        "serial" | "bigserial" | "smallserial" => "bigint, or serial as the type of a column",
         "money" => "numeric(19,2)",
         "nvarchar" | "tinytext" | "longtext" => "text, or varchar(n)",
         "timestamptz" | "timestamp with time zone" => "timestamptz, which keeps microseconds",

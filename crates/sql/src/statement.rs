@@ -7,7 +7,7 @@
 mod copy;
 mod named;
 
-use placement::{Constraint, Deferral, ReferentialAction, Schema};
+use placement::{ColumnType, Constraint, Deferral, ReferentialAction, Schema, Sequence};
 use protocol::identity::TableId;
 use protocol::operation::Mutation;
 use sqlparser::ast::Expr;
@@ -30,6 +30,33 @@ pub enum Statement {
         if_not_exists: bool,
         /// The foreign keys. Their parents are in the configuration.
         references: Vec<Reference>,
+        /// The columns that get sequences of their own.
+        serials: Vec<SerialColumn>,
+    },
+    /// `CREATE SEQUENCE`.
+    CreateSequence {
+        /// The sequence's name.
+        name: String,
+        /// The options.
+        options: SequenceOptions,
+        /// Whether one of the same name is left as it is.
+        if_not_exists: bool,
+    },
+    /// `ALTER SEQUENCE … RESTART`.
+    RestartSequence {
+        /// The sequence's name.
+        name: String,
+        /// The next value; none is the first one.
+        restart: Option<i64>,
+        /// Whether it need not exist.
+        if_exists: bool,
+    },
+    /// `DROP SEQUENCE`.
+    DropSequence {
+        /// The sequences' names.
+        names: Vec<String>,
+        /// Whether they need not exist.
+        if_exists: bool,
     },
     /// `CREATE INDEX` on its own.
     CreateIndex(CreateIndex),
@@ -276,6 +303,52 @@ impl std::fmt::Display for CreateIndex {
     }
 }
 
+/// A column that gets a sequence of its own. The column's default has the name of the sequence,
+/// unless it is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SerialColumn {
+    /// The position of the column.
+    pub column: usize,
+    /// The rules of the sequence.
+    pub rules: Sequence,
+    /// Whether the statement has given the name of the sequence.
+    pub is_named: bool,
+}
+
+/// The options of a sequence, as far as a statement has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SequenceOptions {
+    /// `AS`.
+    pub value_type: Option<ColumnType>,
+    /// `INCREMENT BY`.
+    pub increment: Option<i64>,
+    /// `MINVALUE`; none within is `NO MINVALUE`.
+    pub min: Option<Option<i64>>,
+    /// `MAXVALUE`; none within is `NO MAXVALUE`.
+    pub max: Option<Option<i64>>,
+    /// `START WITH`.
+    pub start: Option<i64>,
+    /// `RESTART WITH`; none within is without a value.
+    pub restart: Option<Option<i64>>,
+    /// `CACHE`.
+    pub cache: Option<i64>,
+    /// `CYCLE` or `NO CYCLE`.
+    pub cycles: Option<bool>,
+    /// `OWNED BY` a table and a column; none within is `OWNED BY NONE`.
+    pub owner: Option<Option<(String, String)>>,
+    /// `SEQUENCE NAME`, of an identity column.
+    pub name: Option<String>,
+}
+
+/// `OVERRIDING … VALUE` of an `INSERT`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overriding {
+    /// Values for identity columns are taken, also for `GENERATED ALWAYS`.
+    System,
+    /// Values for identity columns are ignored.
+    User,
+}
+
 /// The table of a statement, and its alias in the statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableName {
@@ -292,8 +365,12 @@ pub struct Insert {
     pub table: TableName,
     /// The columns in the statement, in its order; none is all.
     pub columns: Option<Vec<String>>,
-    /// One list of values per row; none is `DEFAULT`.
+    /// `OVERRIDING … VALUE`.
+    pub overriding: Option<Overriding>,
+    /// One list of values per row; none is `DEFAULT`. There are none before the `SELECT` was read.
     pub rows: Vec<Vec<Option<Expr>>>,
+    /// The `SELECT` that returns the rows; none if the statement has them.
+    pub select: Option<Box<Select>>,
     /// The action if the primary key exists already.
     pub on_conflict: Option<OnConflict>,
     /// The expressions after `RETURNING`, over the row as it is then, or the removed one.

@@ -8,7 +8,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use placement::{Schema, Value};
+use placement::{Schema, SequenceLimit, Value};
 use protocol::configuration::Configuration;
 use protocol::identity::{SnapshotId, TableId};
 use protocol::message::{FillReport, Read, RowPage};
@@ -86,10 +86,29 @@ pub trait Store: Sync {
         ranges: Vec<RangeCheck>,
     ) -> impl Future<Output = Result<TransactionResult, StoreError>> + Send;
 
-    /// Creates a table. The configuration known afterwards has it.
+    /// Draws the next values of a sequence. No call returns them again, unless the sequence cycles
+    /// or is reset.
+    fn next_values(
+        &self,
+        sequence: TableId,
+        count: usize,
+    ) -> impl Future<Output = Result<Result<Vec<i64>, SequenceLimit>, StoreError>> + Send;
+
+    /// Sets the last value of a sequence, and whether it was drawn. Values that were drawn before
+    /// are not handed out afterwards.
+    fn reset_sequence(
+        &self,
+        sequence: TableId,
+        last_value: i64,
+        is_called: bool,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Creates a table, and the sequences of its columns unless it exists. The configuration known
+    /// afterwards has them.
     fn create_table(
         &self,
         schema: Schema,
+        sequences: Vec<Schema>,
         if_not_exists: bool,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
@@ -130,7 +149,8 @@ pub trait Store: Sync {
         progress: &(dyn Fn(&FillReport) + Send + Sync),
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Drops a table. The configuration known afterwards has it no more.
+    /// Drops a table and the sequences of its columns, or a sequence. The configuration known
+    /// afterwards has them no more.
     fn drop_table(
         &self,
         name: &str,

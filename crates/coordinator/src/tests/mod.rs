@@ -14,6 +14,7 @@ mod recall;
 mod renewal;
 mod reports;
 mod room;
+mod sequences;
 mod servers;
 mod tables;
 
@@ -306,6 +307,7 @@ fn table(name: &str, failures: u8) -> Schema {
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: None,
+        sequence: None,
         constraints: TableConstraints::default(),
     }
 }
@@ -318,6 +320,7 @@ fn create_as(schema: Schema) -> Request {
     Request::CreateTable {
         schema,
         if_not_exists: false,
+        sequences: Vec::new(),
     }
 }
 

@@ -59,6 +59,7 @@ fn hybrid_counts_for_the_failures_tolerated() {
     let request = Request::CreateTable {
         schema,
         if_not_exists: false,
+        sequences: Vec::new(),
     };
     assert_eq!(scene.ask_from(CLIENT, request), None);
     let configuration = scene.coordinator.configuration();
@@ -184,6 +185,7 @@ fn name_of_a_table_is_taken_until_it_is_dropped() {
     let again = Request::CreateTable {
         schema: table("flights", 0),
         if_not_exists: true,
+        sequences: Vec::new(),
     };
     assert_eq!(
         scene.ask_from(8, again),
@@ -249,6 +251,7 @@ pub fn fill_configuration(scene: &mut Scene, partitions: u32) -> String {
         Request::CreateTable {
             schema,
             if_not_exists: false,
+            sequences: Vec::new(),
         }
     };
     let bytes_of_one = partitions as usize * 59 * 16;
@@ -374,6 +377,7 @@ fn server_must_not_come_back_where_more_copies_fail_together() {
         Request::CreateTable {
             schema,
             if_not_exists: false,
+            sequences: Vec::new(),
         },
     );
     scene.wait_ms(2000);

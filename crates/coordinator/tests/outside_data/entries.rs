@@ -47,6 +47,7 @@ pub fn coordinator_state(bytes: &[u8]) {
             CoordinatorRequest::CreateTable {
                 schema: schema.clone(),
                 if_not_exists: false,
+                sequences: Vec::new(),
             }
         }),
     ];

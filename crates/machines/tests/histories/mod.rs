@@ -104,6 +104,7 @@ fn schema(random: &mut Random) -> Schema {
         partition_columns: None,
         by_range: false,
     };
+    let constraint = [None, Some(Constraint::Dense)][random.below(2) as usize];
     let mut schema = Schema {
         name: "t".into(),
         columns: vec![
@@ -114,11 +115,7 @@ fn schema(random: &mut Random) -> Schema {
         primary_key: vec![0],
         indexes: vec![
             index("by_tail", 1, Some(Constraint::Unique)),
-            index(
-                "by_number",
-                2,
-                [None, Some(Constraint::Dense)][random.below(2) as usize],
-            ),
+            index("by_number", 2, constraint),
         ],
         further: Vec::new(),
         thin: Vec::new(),
@@ -127,6 +124,7 @@ fn schema(random: &mut Random) -> Schema {
         local_entries: !random.one_in(4),
         durability: [Durability::Sync, Durability::Replicated][random.below(2) as usize],
         primary_partition_columns: None,
+        sequence: None,
         constraints: TableConstraints::default(),
     };
     if random.one_in(3) {

@@ -38,6 +38,7 @@ pub fn configuration() -> Configuration {
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: None,
+        sequence: None,
         constraints: TableConstraints::default(),
     };
     let server = |id| Server {

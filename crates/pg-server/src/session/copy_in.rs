@@ -196,6 +196,8 @@ impl<S: Store> ClientSession<S> {
         self.check_interrupted(copy)?;
         loop {
             copy.lines_read = copy.reader.lines();
+            let prepared = copy.target.prepare(self.sql.store()).await;
+            prepared.map_err(|error| copy.report_line(&error.into()))?;
             let Some(mutation) = copy.next_row()? else {
                 return Ok(());
             };

@@ -366,6 +366,9 @@ impl<S: Store> ClientSession<S> {
                     self.statements.clear();
                     self.portals.clear();
                 }
+                if matches!(*tag, "DISCARD ALL" | "DISCARD SEQUENCES") {
+                    self.sql.forget_sequences();
+                }
                 Ran::Done((*tag).into())
             }
             SessionCommand::Deallocate(None) => {
@@ -488,6 +491,9 @@ fn tag_of_definition(statement: &Statement) -> &'static str {
         Statement::CreateIndex(_) => "CREATE INDEX",
         Statement::DropIndex { .. } => "DROP INDEX",
         Statement::DropTable { .. } => "DROP TABLE",
+        Statement::CreateSequence { .. } => "CREATE SEQUENCE",
+        Statement::RestartSequence { .. } => "ALTER SEQUENCE",
+        Statement::DropSequence { .. } => "DROP SEQUENCE",
         Statement::SetUsing(_) => "ALTER INDEX",
         _ => "ALTER TABLE",
     }

@@ -225,6 +225,7 @@ pub fn table(partitions: u32, indexes: usize, failures_tolerated: u8) -> Schema 
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: None,
+        sequence: None,
         constraints: TableConstraints::default(),
     }
 }
@@ -254,6 +255,7 @@ pub fn flights(partitions: u32, failures_tolerated: u8) -> Schema {
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: None,
+        sequence: None,
         constraints: TableConstraints::default(),
     }
 }

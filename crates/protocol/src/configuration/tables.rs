@@ -478,6 +478,7 @@ mod tests {
             local_entries: false,
             durability: placement::Durability::Sync,
             primary_partition_columns: None,
+            sequence: None,
             constraints: placement::TableConstraints::default(),
         };
         PlacedTable {

@@ -69,6 +69,8 @@ pub enum CoordinatorRequest {
         schema: Schema,
         /// Without an error if there is one of that name.
         if_not_exists: bool,
+        /// The sequences that are created with it, of which its columns take their defaults.
+        sequences: Vec<Schema>,
     },
     /// Drops a table and its rows.
     DropTable {
@@ -408,7 +410,8 @@ pub struct Shortage {
 wire_enum!(CoordinatorRequest {
     0 => Join { server, instance, folder, domain, cores },
     1 => Heartbeat { core, incarnation, epoch, sent_us, durable, filled, fills, seals, room, ranges },
-    2 => Fetch { known }, 3 => OpenSession, 4 => CreateTable { schema, if_not_exists },
+    2 => Fetch { known }, 3 => OpenSession,
+    4 => CreateTable { schema, if_not_exists, sequences },
     5 => DropTable { name, if_exists }, 6 => Leave { server },
     7 => Stopped { server, incarnation, logs }, 8 => Remove { server },
     9 => AddCopy { schema }, 10 => DropCopy { table, name, if_exists }, 11 => Progress,

@@ -122,9 +122,10 @@ fn advice(mut waited_for: Vec<u32>, mut idle: Vec<u32>) -> String {
     text
 }
 
-/// Returns the names of all tables, and the first lines of the status.
+/// Returns the names of all tables that are no sequences, and the first lines of the status.
 fn heading<'a>(configuration: &'a Configuration, address: &str) -> (Vec<&'a str>, String) {
     let tables = configuration.tables.iter();
+    let tables = tables.filter(|table| table.schema.sequence.is_none());
     let tables: Vec<&str> = tables.map(|table| table.schema.name.as_str()).collect();
     let mut text = format!(
         "cluster {:016x}, epoch {}, coordinator {address}\n",

@@ -26,7 +26,8 @@ pub async fn list(
     ];
     let mut rows = Vec::new();
     let mut tables = Vec::new();
-    for table in configuration.tables.iter() {
+    let listed = configuration.tables.iter();
+    for table in listed.filter(|table| table.schema.sequence.is_none()) {
         let schema = &table.schema;
         let copies = table.layout.copies();
         rows.push(vec![

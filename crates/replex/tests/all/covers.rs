@@ -179,6 +179,7 @@ fn schema() -> Schema {
         local_entries: true,
         durability: Durability::Replicated,
         primary_partition_columns: None,
+        sequence: None,
         constraints: TableConstraints::default(),
     }
 }

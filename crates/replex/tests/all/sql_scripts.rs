@@ -92,6 +92,7 @@ async fn scripts_print_their_golden_output() {
         "functions",
         "without_key",
         "numeric",
+        "sequences",
     ] {
         check(&cluster, name);
     }

@@ -26,7 +26,6 @@ UPDATE parcels SET name = id WHERE id = 1;
 SELECT id, name FROM parcels WHERE id = 1;
 -- Types that the store does not have.
 CREATE TABLE t (a int PRIMARY KEY, b varchar(0));
-CREATE TABLE t (a serial PRIMARY KEY);
 CREATE TABLE t (a int PRIMARY KEY, b money);
 CREATE TABLE t (a int PRIMARY KEY, b timestamp(3));
 -- Defaults that are computed.

@@ -250,6 +250,7 @@ pub fn people(durability: Durability) -> Schema {
         local_entries: true,
         durability,
         primary_partition_columns: None,
+        sequence: None,
         constraints: TableConstraints::default(),
     }
 }
@@ -306,6 +307,7 @@ impl Teller {
         let request = CoordinatorRequest::CreateTable {
             schema,
             if_not_exists: false,
+            sequences: Vec::new(),
         };
         match self.coordinator.ask(request) {
             CoordinatorReply::Done { .. } => self.fetch(),

@@ -54,6 +54,7 @@ pub fn schema() -> Schema {
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: None,
+        sequence: None,
         constraints: TableConstraints::default(),
     }
 }

@@ -133,6 +133,7 @@ mod tests {
             name: "t".into(),
             columns: Vec::new(),
             primary_partition_columns: None,
+            sequence: None,
             constraints: TableConstraints::default(),
             primary_key: Vec::new(),
             indexes: Vec::new(),

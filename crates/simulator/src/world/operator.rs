@@ -105,6 +105,7 @@ impl World {
                     ..self.plan.schema.clone()
                 },
                 if_not_exists: true,
+                sequences: Vec::new(),
             },
         });
     }

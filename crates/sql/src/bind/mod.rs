@@ -17,6 +17,7 @@ use protocol::expression::{self, Expression, ExpressionError, Scope as Names, Un
 use sqlparser::ast::{self, Expr};
 
 use crate::error::{SqlError, sqlstate};
+use crate::sequence_call::SequenceFunction;
 use crate::spelling::{column_type, name};
 pub(crate) use aggregate::{
     BoundAggregate, GroupRow, WalkEnd, aggregate_type, has_aggregate, refuse_aggregates, too_deep,
@@ -463,6 +464,13 @@ impl<'a> Scope<'a> {
             return Err(SqlError::with_state(
                 sqlstate::GROUPING,
                 format!("aggregate functions are not allowed here: {source}"),
+            ));
+        }
+        if SequenceFunction::named(&name).is_some() {
+            return Err(SqlError::unsupported(
+                format!("{name} here"),
+                "write it among the items of a SELECT without a table, after VALUES, or as the \
+                 DEFAULT of a column",
             ));
         }
         Err(SqlError::unsupported(

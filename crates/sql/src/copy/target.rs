@@ -153,12 +153,26 @@ impl CopyTarget {
         Ok(())
     }
 
+    /// Draws values of sequences for the next rows, if the table needs them.
+    ///
+    /// # Errors
+    /// A sequence has no further value, or a request failed.
+    pub async fn prepare<S: Store>(&mut self, store: &S) -> Result<(), SqlError> {
+        match self.defaults.lacks_values() {
+            true => self.defaults.draw(store, &self.configuration).await,
+            false => Ok(()),
+        }
+    }
+
     /// Returns the insertion of the row of a line.
+    ///
+    /// # Panics
+    /// [`CopyTarget::prepare`] was not called before.
     ///
     /// # Errors
     /// The line has another number of fields, a field is no value of its column, or the row is
     /// none of the table.
-    pub fn mutation(&self, fields: Vec<Option<String>>) -> Result<Mutation, CopyFault> {
+    pub fn mutation(&mut self, fields: Vec<Option<String>>) -> Result<Mutation, CopyFault> {
         if fields.len() > self.fields() {
             let text = "extra data after last expected column";
             return Err(SqlError::with_state(sqlstate::BAD_COPY, text).into());
@@ -208,11 +222,14 @@ impl CopyTarget {
     /// Returns the insertion of a row with these values, one for each field, as their columns store
     /// them.
     ///
+    /// # Panics
+    /// [`CopyTarget::prepare`] was not called before.
+    ///
     /// # Errors
     /// The row is none of the table.
-    pub fn mutation_of_values(&self, values: Vec<Value>) -> Result<Mutation, SqlError> {
+    pub fn mutation_of_values(&mut self, values: Vec<Value>) -> Result<Mutation, SqlError> {
         assert_eq!(values.len(), self.fields());
-        let mut row = self.defaults.row();
+        let mut row = self.defaults.row()?;
         for (column, value) in self.columns.iter().zip(values) {
             row[*column] = value;
         }

@@ -17,8 +17,8 @@ pub(super) struct Header<'a> {
     table: &'a PlacedTable,
     /// For each field, its column.
     columns: Vec<usize>,
-    /// A row of defaults.
-    defaults: DefaultRow,
+    /// A row of defaults. It needs values of sequences before a line is converted.
+    pub defaults: DefaultRow,
     on_conflict: ImportConflict,
     null: Option<&'a str>,
 }
@@ -64,7 +64,7 @@ impl<'a> Header<'a> {
     }
 
     /// Returns the mutation for a line.
-    pub fn mutation(&self, record: &csv::ByteRecord) -> Result<Mutation, SqlError> {
+    pub fn mutation(&mut self, record: &csv::ByteRecord) -> Result<Mutation, SqlError> {
         if record.len() != self.columns.len() {
             return Err(SqlError::statement(format!(
                 "{} fields, the header names {}: give one field per column",
@@ -72,7 +72,7 @@ impl<'a> Header<'a> {
                 self.columns.len()
             )));
         }
-        let mut values = self.defaults.row();
+        let mut values = self.defaults.row()?;
         for (field, column) in record.iter().zip(&self.columns) {
             values[*column] = self.value(*column, field)?;
         }

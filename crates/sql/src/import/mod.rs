@@ -190,7 +190,12 @@ pub async fn import<S: Store>(
         while rows_sent < in_flight && sent.len() < batches_max {
             let batch = lines.batch(&mut collected, in_flight, options.skip_errors);
             let Some(batch) = batch else {
-                break;
+                if !lines.header.defaults.lacks_values() {
+                    break;
+                }
+                let drawn = lines.header.defaults.draw(store, &configuration).await;
+                drawn.map_err(|error| unread(None, error))?;
+                continue;
             };
             ledger.sent(batch.len());
             rows_sent += batch.len();
@@ -233,6 +238,10 @@ impl<R: Read> Lines<'_, R> {
             }
             if collected.rows() >= rows_max {
                 return collected.take_largest();
+            }
+            // The caller draws values of sequences for further lines.
+            if self.header.defaults.lacks_values() {
+                return None;
             }
             match self.next() {
                 None => return collected.take_largest(),

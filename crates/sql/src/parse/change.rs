@@ -1,15 +1,19 @@
 //! Parses `INSERT`, `UPDATE` and `DELETE` of one table.
 
 use sqlparser::ast::{self, Expr};
+use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use super::query::{returning, table_name};
+use super::query::{returning, select, table_name};
 use super::{object_name, template};
 use crate::error::{SqlError, sqlstate};
+use crate::script::is_space;
 use crate::spelling::name;
-use crate::statement::{ConflictUpdate, Delete, Insert, OnConflict, SetColumn, TableName, Update};
+use crate::statement::{
+    ConflictUpdate, Delete, Insert, OnConflict, Overriding, SetColumn, TableName, Update,
+};
 
-/// Parses `INSERT INTO table (columns) VALUES …`
-pub(super) fn insert(mut insert: ast::Insert) -> Result<Insert, SqlError> {
+/// Parses `INSERT INTO table (columns) VALUES …` and `INSERT INTO table (columns) SELECT …`.
+pub(super) fn insert(mut insert: ast::Insert, scan: bool) -> Result<Insert, SqlError> {
     let ast::TableObject::TableName(table) = &insert.table else {
         return Err(SqlError::unsupported(
             "INSERT into a function",
@@ -34,18 +38,23 @@ pub(super) fn insert(mut insert: ast::Insert) -> Result<Insert, SqlError> {
     if insert != blank {
         return Err(SqlError::unsupported(
             "this form of INSERT",
-            "write INSERT INTO table (columns) VALUES (…), (…) [ON CONFLICT …] [RETURNING …]",
+            "write INSERT INTO table (columns) VALUES (…), (…) or SELECT … [ON CONFLICT …] [RETURNING …]",
         ));
     }
-    let rows = match source {
+    let (rows, select) = match source {
         // `INSERT INTO t DEFAULT VALUES`
-        None => vec![Vec::new()],
-        Some(source) => rows(*source)?,
+        None => (vec![Vec::new()], None),
+        Some(source) => match *source.body {
+            ast::SetExpr::Values(_) => (rows(*source)?, None),
+            _ => (Vec::new(), Some(Box::new(select(*source, scan)?))),
+        },
     };
     Ok(Insert {
         table,
         columns: (!columns.is_empty()).then_some(columns),
+        overriding: None,
         rows,
+        select,
         on_conflict,
         returning,
     })
@@ -111,6 +120,47 @@ pub(super) fn delete(mut delete: ast::Delete, scan: bool) -> Result<Delete, SqlE
     })
 }
 
+/// Takes `OVERRIDING SYSTEM VALUE` or `OVERRIDING USER VALUE` out of an `INSERT`, where it stands
+/// before the new rows.
+pub(super) fn take_overriding(
+    mut tokens: Vec<TokenWithSpan>,
+) -> (Vec<TokenWithSpan>, Option<Overriding>) {
+    let significant = tokens.iter().enumerate();
+    let significant: Vec<(usize, String)> = significant
+        .filter_map(|(position, token)| match &token.token {
+            Token::Word(word) if word.quote_style.is_none() => {
+                Some((position, word.value.to_ascii_lowercase()))
+            }
+            token if is_space(token) => None,
+            _ => Some((position, String::new())),
+        })
+        .collect();
+    if significant.first().is_none_or(|(_, word)| word != "insert") {
+        return (tokens, None);
+    }
+    let found = significant.windows(4).find_map(|words| {
+        let [first, second, third, next] = words else {
+            return None;
+        };
+        let overriding = match second.1.as_str() {
+            "system" => Overriding::System,
+            "user" => Overriding::User,
+            _ => return None,
+        };
+        let begins_rows = matches!(
+            next.1.as_str(),
+            "values" | "select" | "default" | "with" | ""
+        );
+        let is_clause = first.1 == "overriding" && third.1 == "value" && begins_rows;
+        is_clause.then_some((first.0..=third.0, overriding))
+    });
+    let Some((clause, overriding)) = found else {
+        return (tokens, None);
+    };
+    tokens.drain(clause);
+    (tokens, Some(overriding))
+}
+
 fn rows(source: ast::Query) -> Result<Vec<Vec<Option<Expr>>>, SqlError> {
     let extras = source.order_by.is_some()
         || source.limit_clause.is_some()
@@ -123,8 +173,8 @@ fn rows(source: ast::Query) -> Result<Vec<Vec<Option<Expr>>>, SqlError> {
             .map(|row| row.content.into_iter().map(value_or_default).collect())
             .collect()),
         _ => Err(SqlError::unsupported(
-            "INSERT … SELECT",
-            "export the rows with replex export and import them with replex import",
+            "a clause after the VALUES of an INSERT",
+            "write INSERT INTO table (columns) VALUES (…), (…) [ON CONFLICT …] [RETURNING …]",
         )),
     }
 }

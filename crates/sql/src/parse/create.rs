@@ -1,4 +1,4 @@
-//! Converts `CREATE TABLE`, `DROP TABLE` and `DROP INDEX` from syntax trees to schemas. Indexes are
+//! Converts `CREATE TABLE` and `DROP` from syntax trees to schemas. Indexes are
 //! in `create_index`.
 //!
 //! Only shape and spelling are checked here; `Schema::validate` checks the schema, and the
@@ -6,19 +6,23 @@
 
 use client::PARTITIONS_DEFAULT;
 use placement::{
-    Column, ColumnDefault, ColumnType, ComputedDefault, Constraint, Durability, HIDDEN_KEY, Schema,
-    TableConstraints, Value,
+    Column, ColumnDefault, ColumnType, ComputedDefault, Constraint, Durability, HIDDEN_KEY,
+    IdentityKind, Schema, TableConstraints, Value,
 };
 use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use sqlparser::ast::{self, ColumnOption, TableConstraint};
 
 use super::constraints;
 use super::create_index::{key_columns, partition_columns, positions, prefix, push_index};
+use super::sequence::IdentityOptions;
+use super::serial::{self, OwnSequence};
 use super::{made_up_name, object_name, text_of};
 use crate::bind;
 use crate::error::{SqlError, sqlstate};
 use crate::spelling::{column_type, name};
-use crate::statement::{CreateIndex, IndexKind, Reference, Statement};
+use crate::statement::{
+    CreateIndex, IndexKind, Reference, SequenceOptions, SerialColumn, Statement,
+};
 
 /// The constraints of a table that need all of its columns.
 #[derive(Default)]
@@ -26,13 +30,17 @@ struct FoundConstraints {
     unique: Vec<CreateIndex>,
     checks: Vec<ast::CheckConstraint>,
     references: Vec<Reference>,
+    serials: Vec<SerialColumn>,
 }
 
 /// The number of tolerated failures, unless the statement sets it.
 pub const FAILURES_TOLERATED_DEFAULT: u8 = 1;
 
 /// Parses `CREATE TABLE`.
-pub(super) fn table(mut create: ast::CreateTable) -> Result<Statement, SqlError> {
+pub(super) fn table(
+    mut create: ast::CreateTable,
+    identities: IdentityOptions,
+) -> Result<Statement, SqlError> {
     let table = object_name(&create.name)?;
     let columns = std::mem::take(&mut create.columns);
     let constraints = std::mem::take(&mut create.constraints);
@@ -57,11 +65,13 @@ pub(super) fn table(mut create: ast::CreateTable) -> Result<Statement, SqlError>
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: None,
+        sequence: None,
         constraints: TableConstraints::default(),
     };
     let mut found = FoundConstraints::default();
+    let mut identities = identities.into_iter();
     for definition in columns {
-        column(&mut schema, definition, &mut found)?;
+        column(&mut schema, definition, &mut found, &mut identities)?;
     }
     if schema.column_index(HIDDEN_KEY).is_some() {
         return Err(SqlError::with_state(
@@ -87,6 +97,7 @@ pub(super) fn table(mut create: ast::CreateTable) -> Result<Statement, SqlError>
         schema: Box::new(schema),
         if_not_exists,
         references: found.references,
+        serials: found.serials,
     })
 }
 
@@ -101,7 +112,7 @@ fn add_hidden_key(schema: &mut Schema) {
     });
 }
 
-/// Parses `DROP TABLE` and `DROP INDEX`.
+/// Parses `DROP TABLE`, `DROP SEQUENCE` and `DROP INDEX`.
 pub(super) fn drop(statement: ast::Statement) -> Result<Statement, SqlError> {
     let ast::Statement::Drop {
         object_type,
@@ -116,7 +127,8 @@ pub(super) fn drop(statement: ast::Statement) -> Result<Statement, SqlError> {
     else {
         return Err(SqlError::unsupported(
             "this form of DROP",
-            "write DROP TABLE [IF EXISTS] name, or DROP INDEX [IF EXISTS] name [ON table]",
+            "write DROP TABLE [IF EXISTS] name, DROP SEQUENCE [IF EXISTS] name, or DROP INDEX [IF \
+             EXISTS] name [ON table]",
         ));
     };
     match (object_type, &names[..]) {
@@ -129,44 +141,77 @@ pub(super) fn drop(statement: ast::Statement) -> Result<Statement, SqlError> {
             names: tables.iter().map(object_name).collect::<Result<_, _>>()?,
             if_exists,
         }),
+        (ast::ObjectType::Sequence, names) => Ok(Statement::DropSequence {
+            names: names.iter().map(object_name).collect::<Result<_, _>>()?,
+            if_exists,
+        }),
         (ast::ObjectType::Index, _) => Err(SqlError::unsupported(
             "DROP INDEX of several indexes at once",
             "drop them one by one",
         )),
         (other, _) => Err(SqlError::unsupported(
             format!("DROP {other}"),
-            "only tables and indexes can be dropped",
+            "only tables, indexes and sequences can be dropped",
         )),
     }
 }
 
+// tidy: long — one arm per option.
 fn column(
     schema: &mut Schema,
     definition: ast::ColumnDef,
     found: &mut FoundConstraints,
+    identities: &mut impl Iterator<Item = Option<SequenceOptions>>,
 ) -> Result<(), SqlError> {
     let column = name(&definition.name);
-    let column_type = column_type(&definition.data_type)?;
+    let serial = serial::serial_type(&definition.data_type);
+    let column_type = match serial {
+        Some(column_type) => column_type,
+        None => column_type(&definition.data_type)?,
+    };
     let position = schema.columns.len();
-    let mut nullable = true;
+    let mut nulls = serial.map(|_| false);
     let mut default = None;
+    let mut own = OwnSequence::new(&schema.name, &column, column_type);
+    if serial.is_some() {
+        own.add(None, SequenceOptions::default())?;
+    }
     for option in definition.options {
         match option.option {
-            ColumnOption::Null => nullable = true,
-            ColumnOption::NotNull => nullable = false,
+            ColumnOption::Null => own.set_nullable(&mut nulls, true)?,
+            ColumnOption::NotNull => own.set_nullable(&mut nulls, false)?,
             ColumnOption::Default(expression) => {
-                let computed = bind::computed_default(&expression);
-                default = if let Some(computed) = computed {
+                own.check_only_default()?;
+                if let Some(sequence) = serial::drawn_default(&expression)? {
+                    default = Some(ColumnDefault::Sequence(sequence));
+                } else if let Some(computed) = bind::computed_default(&expression) {
                     if !computed.fits(column_type) {
                         return Err(unfit_default(&column, column_type, computed));
                     }
-                    Some(ColumnDefault::Computed(computed))
+                    default = Some(ColumnDefault::Computed(computed));
                 } else {
                     let place = format!("the default of column {column}");
                     let value = bind::constant(&expression, column_type, &place)?;
-                    let counts = value != Value::Null || !nullable;
-                    counts.then_some(ColumnDefault::Constant(value))
+                    default = Some(ColumnDefault::Constant(value));
+                }
+            }
+            ColumnOption::Generated {
+                generated_as: kind @ (ast::GeneratedAs::Always | ast::GeneratedAs::ByDefault),
+                sequence_options,
+                generation_expr: None,
+                generation_expr_mode: None,
+                generated_keyword: _,
+            } if sequence_options.as_ref().is_none_or(Vec::is_empty) => {
+                own.set_nullable(&mut nulls, false)?;
+                let kind = match kind {
+                    ast::GeneratedAs::Always => IdentityKind::Always,
+                    _ => IdentityKind::ByDefault,
                 };
+                let options = identities.next().flatten();
+                if default.is_some() {
+                    return Err(own.both_default_and_identity());
+                }
+                own.add(Some(kind), options.unwrap_or_default())?;
             }
             ColumnOption::PrimaryKey(_) => {
                 if !schema.primary_key.is_empty() {
@@ -194,11 +239,24 @@ fn column(
             other => {
                 return Err(SqlError::unsupported(
                     format!("\"{other}\" of column {column}"),
-                    "a column takes NOT NULL, DEFAULT with a constant, now() or gen_random_uuid(), \
-                     PRIMARY KEY, UNIQUE, CHECK and REFERENCES",
+                    "a column takes NOT NULL, DEFAULT with a constant, now(), gen_random_uuid() or \
+                     nextval('sequence'), GENERATED … AS IDENTITY, PRIMARY KEY, UNIQUE, CHECK and \
+                     REFERENCES",
                 ));
             }
         }
+    }
+    let nullable = nulls.unwrap_or(true);
+    if default == Some(ColumnDefault::Constant(Value::Null)) && nullable {
+        default = None;
+    }
+    if let Some((own_default, rules, is_named)) = own.into_default()? {
+        default = Some(ColumnDefault::Sequence(own_default));
+        found.serials.push(SerialColumn {
+            column: position,
+            rules,
+            is_named,
+        });
     }
     schema.columns.push(Column {
         name: column,

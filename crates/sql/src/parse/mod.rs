@@ -15,6 +15,8 @@ mod create_index;
 mod indexes;
 mod named;
 mod query;
+mod sequence;
+mod serial;
 mod session;
 mod transaction;
 
@@ -146,6 +148,7 @@ pub fn parse(text: &str) -> Result<Vec<ParsedStatement>, ParseError> {
                     schema,
                     if_not_exists: _,
                     references: _,
+                    serials: _,
                 }),
                 Statement::CreateIndex(index),
             ) if index.table == schema.name => {
@@ -187,13 +190,24 @@ fn parse_piece(text: &str, piece: &StatementTokens) -> Result<Statement, SqlErro
         Some("alter") if words.get(1).is_some_and(|it| it == "index") => {
             return alter::index(text, &piece.tokens);
         }
+        Some("create" | "alter") if words.iter().take(3).any(|it| it == "sequence") => {
+            return sequence::statement(&words);
+        }
         Some("explain") => return explain(text, piece, &words),
         _ => {}
     }
     let (tokens, index_clauses) = indexes::take_clauses(&piece.tokens)?;
+    let (tokens, identities) = sequence::take_identity_options(tokens)?;
+    let (tokens, overriding) = change::take_overriding(tokens);
     let statement = parse_tokens(text, tokens)?;
     let scan = script::asks_for_scan(&piece.tokens);
-    let mut statement = convert(statement, scan)?;
+    let mut statement = match statement {
+        ast::Statement::CreateTable(table) => create::table(table, identities)?,
+        statement => convert(statement, scan)?,
+    };
+    if let Statement::Insert(insert) = &mut statement {
+        insert.overriding = overriding;
+    }
     for clause in index_clauses {
         let Statement::CreateTable { schema, .. } = &mut statement else {
             unreachable!("index clauses are taken from CREATE TABLE only");
@@ -318,12 +332,11 @@ fn place(message: &str) -> (String, Option<Location>) {
 
 fn convert(statement: ast::Statement, scan: bool) -> Result<Statement, SqlError> {
     match statement {
-        ast::Statement::CreateTable(table) => create::table(table),
         ast::Statement::CreateIndex(index) => {
             create_index::index(index, IndexPlace::Statement).map(Statement::CreateIndex)
         }
         statement @ ast::Statement::Drop { .. } => create::drop(statement),
-        ast::Statement::Insert(insert) => change::insert(insert).map(Statement::Insert),
+        ast::Statement::Insert(insert) => change::insert(insert, scan).map(Statement::Insert),
         ast::Statement::Update(update) => change::update(update, scan).map(Statement::Update),
         ast::Statement::Delete(delete) => change::delete(delete, scan).map(Statement::Delete),
         ast::Statement::Query(query) => query::select(*query, scan).map(Statement::Select),

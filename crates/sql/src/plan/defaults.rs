@@ -1,7 +1,18 @@
 //! The values of columns that an import or a `COPY` does not have.
 
+use std::collections::VecDeque;
+
 use client::{default_value, now_us};
 use placement::{Column, ColumnDefault, ComputedDefault, Schema, Value};
+use protocol::configuration::Configuration;
+
+use super::sequence::sequence_named;
+use crate::error::{SqlError, sqlstate};
+use crate::store::Store;
+
+/// The most values of a sequence that are drawn at a time. The first time it is one, and then
+/// twice as many as the last time: values that no row needs are lost.
+const DRAWN_MAX: usize = 1000;
 
 /// A row of defaults, for the rows of one statement.
 #[derive(Clone, Debug)]
@@ -9,6 +20,18 @@ pub(crate) struct DefaultRow {
     values: Vec<Value>,
     /// The columns that get another value in each row.
     random: Vec<(usize, Column)>,
+    drawn: Vec<DrawnColumn>,
+}
+
+/// A column whose values come from a sequence.
+#[derive(Clone, Debug)]
+struct DrawnColumn {
+    position: usize,
+    column: Column,
+    sequence: String,
+    values: VecDeque<i64>,
+    /// The number of values that are drawn next.
+    count: usize,
 }
 
 impl DefaultRow {
@@ -17,27 +40,80 @@ impl DefaultRow {
         let now_us = now_us();
         let columns = schema.columns.iter();
         let values = columns.clone().map(|it| default_value(it, now_us));
+        let is_open = |(position, _): &(usize, &Column)| !given.contains(position);
+        let open = || columns.clone().enumerate().filter(is_open);
         let random = ColumnDefault::Computed(ComputedDefault::RandomUuid);
-        let is_random = |(position, column): &(usize, &Column)| {
-            column.default.as_ref() == Some(&random) && !given.contains(position)
+        let is_random = |(_, column): &(usize, &Column)| column.default.as_ref() == Some(&random);
+        let drawn = |(position, column): (usize, &Column)| match &column.default {
+            Some(ColumnDefault::Sequence(default)) => Some(DrawnColumn {
+                position,
+                column: column.clone(),
+                sequence: default.sequence.clone(),
+                values: VecDeque::new(),
+                count: 1,
+            }),
+            _ => None,
         };
         DefaultRow {
             values: values.collect(),
-            random: columns
-                .enumerate()
+            random: open()
                 .filter(is_random)
                 .map(|(position, column)| (position, column.clone()))
                 .collect(),
+            drawn: open().filter_map(drawn).collect(),
         }
     }
 
+    /// Returns whether values of sequences must be drawn before the next row.
+    pub fn lacks_values(&self) -> bool {
+        self.drawn.iter().any(|drawn| drawn.values.is_empty())
+    }
+
+    /// Draws values for the next rows.
+    pub async fn draw<S: Store>(
+        &mut self,
+        store: &S,
+        configuration: &Configuration,
+    ) -> Result<(), SqlError> {
+        for column in &mut self.drawn {
+            if column.values.is_empty() {
+                let sequence = sequence_named(configuration, &column.sequence)?;
+                let values = store.next_values(sequence.id, column.count).await?;
+                column.values.extend(values.map_err(|limit| {
+                    let message = limit.text(&column.sequence);
+                    SqlError::with_state(sqlstate::SEQUENCE_LIMIT, message)
+                })?);
+                column.count = (column.count * 2).min(DRAWN_MAX);
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the values of a new row.
-    pub fn row(&self) -> Vec<Value> {
+    ///
+    /// # Errors
+    /// The value of a sequence is out of the range of its column.
+    ///
+    /// # Panics
+    /// The row lacks values of sequences.
+    pub fn row(&mut self) -> Result<Vec<Value>, SqlError> {
         let mut values = self.values.clone();
         for (position, column) in &self.random {
             values[*position] = default_value(column, 0);
         }
-        values
+        for drawn in &mut self.drawn {
+            let value = drawn.values.pop_front().expect("callers draw values first");
+            let column = &drawn.column;
+            let assigned = Value::Int64(value).assigned(column.column_type);
+            values[drawn.position] = assigned.map_err(|_| {
+                let message = format!(
+                    "the value {value} of sequence {} is out of range for column {}",
+                    drawn.sequence, column.name
+                );
+                SqlError::with_state(sqlstate::OUT_OF_RANGE, message)
+            })?;
+        }
+        Ok(values)
     }
 }
 
@@ -55,8 +131,8 @@ mod tests {
             panic!("it creates a table");
         };
         // The file has the second column.
-        let defaults = DefaultRow::new(&schema, &[1]);
-        let (one, other) = (defaults.row(), defaults.row());
+        let mut defaults = DefaultRow::new(&schema, &[1]);
+        let (one, other) = (defaults.row().unwrap(), defaults.row().unwrap());
         assert_ne!(one[0], other[0]);
         assert_eq!(one[1..], other[1..]);
         assert_eq!(one[3], Value::Int32(7));

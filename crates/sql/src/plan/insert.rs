@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use client::default_value;
 use placement::{
-    Column, ColumnDefault, ComputedDefault, Constraint, ReplexKind, RowView, Value,
+    Column, ColumnDefault, ComputedDefault, Constraint, IdentityKind, ReplexKind, RowView, Value,
     check_key_bytes, columns_of, encode_key, encode_row, encode_sorted, key_has_null,
 };
 use protocol::codec::Bytes;
@@ -84,6 +84,7 @@ pub(super) fn plan(insert: &Insert, context: &Context<'_>) -> Result<InsertPlan,
         table: table.id,
         mutations,
         in_order,
+        only_together: insert.select.is_some(),
         left_out,
         returning,
     })
@@ -110,6 +111,7 @@ pub(super) fn plan_rows(new: &NewRows, context: &Context<'_>) -> Result<InsertPl
         table: table.id,
         mutations: new.rows.clone(),
         in_order: has_dense(&table.schema),
+        only_together: false,
         left_out: SkippedDuplicates::Nothing,
         returning: Vec::new(),
     })
@@ -208,6 +210,10 @@ fn conflict(
     }) = &on_conflict.update
     else {
         return Ok(match target {
+            // Without further keys the primary key alone can have a duplicate.
+            None if !table.layout.numbers().any(|it| is_unique(table, it)) => {
+                (Conflict::Keep, SkippedDuplicates::Nothing)
+            }
             None => (Conflict::Keep, SkippedDuplicates::ByAny),
             Some(replex) if replex == table.layout.primary() => {
                 (Conflict::Keep, SkippedDuplicates::Nothing)
@@ -297,6 +303,7 @@ pub(super) fn bind_assignments(
                 });
             }
             let column = &schema.columns[position];
+            check_generated(column, value.is_some())?;
             let value = match value {
                 Some(value) => scope.assigned(value, column)?,
                 None => Expression::Literal(new_value(column, scope)?),
@@ -314,6 +321,32 @@ pub(super) fn bind_assignments(
         },
     );
     bound.collect()
+}
+
+/// Refuses a value for a column whose values are always generated.
+fn check_generated(column: &Column, has_value: bool) -> Result<(), SqlError> {
+    let name = &column.name;
+    match &column.default {
+        Some(ColumnDefault::Sequence(default)) if !has_value => Err(SqlError::unsupported(
+            format!(
+                "the default of column {name}, of sequence {}, in an UPDATE",
+                default.sequence
+            ),
+            "select nextval of the sequence, and set its value",
+        )),
+        Some(ColumnDefault::Sequence(default))
+            if default.identity == Some(IdentityKind::Always) =>
+        {
+            Err(SqlError::with_state(
+                sqlstate::GENERATED_ALWAYS,
+                format!(
+                    "column \"{name}\" can only be updated to DEFAULT: it is an identity column \
+                     defined as GENERATED ALWAYS"
+                ),
+            ))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns the value for `SET column = DEFAULT`.

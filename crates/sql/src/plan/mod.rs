@@ -20,6 +20,7 @@ mod outputs;
 mod reading;
 mod reference;
 mod select;
+mod sequence;
 pub(crate) mod text;
 
 use std::fmt;
@@ -39,6 +40,7 @@ pub(crate) use defaults::DefaultRow;
 pub use facts::RangeEnd;
 pub(crate) use insert::encode;
 pub(crate) use reading::whole_table;
+pub(crate) use sequence::{no_relation, sequence_named};
 
 use crate::bind::Scope;
 use crate::error::{SqlError, sqlstate};
@@ -108,10 +110,35 @@ pub enum StatementPlan {
     CreateTable {
         /// The table; valid on its own.
         schema: Box<Schema>,
+        /// The sequences of its columns.
+        sequences: Vec<Schema>,
         /// Whether one of the same name is left as it is.
         if_not_exists: bool,
         /// For people: what is made beside what the statement names.
         notices: Vec<String>,
+    },
+    /// Creates a sequence at the coordinator.
+    CreateSequence {
+        /// The table of the sequence.
+        schema: Box<Schema>,
+        /// Whether one of the same name is left as it is.
+        if_not_exists: bool,
+        /// For people: why it survives few failures.
+        notice: Option<String>,
+    },
+    /// Sets the next value of a sequence.
+    RestartSequence {
+        /// The sequence.
+        sequence: TableId,
+        /// The value.
+        value: i64,
+    },
+    /// Drops sequences at the coordinator, one after the other.
+    DropSequence {
+        /// The sequences' names.
+        names: Vec<String>,
+        /// Whether they need not exist.
+        if_exists: bool,
     },
     /// Adds a copy to a table at the coordinator.
     AddIndex {
@@ -320,6 +347,8 @@ pub struct InsertPlan {
     /// Whether each mutation waits for the previous one. A dense index needs its values in order,
     /// and of rows with the same unique key the first one must be kept.
     pub in_order: bool,
+    /// Whether all rows are inserted in one transaction or not at all.
+    pub only_together: bool,
     /// The duplicates for which a row is skipped.
     pub left_out: SkippedDuplicates,
     /// The expressions to return of each row that is inserted or updated.
@@ -394,12 +423,15 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPla
             schema,
             if_not_exists,
             references,
+            serials,
         } => {
             let mut schema = schema.clone();
             let notices = reference::add(&mut schema, references, context)?;
+            let sequences = sequence::own_sequences(&mut schema, serials, context)?;
             schema.validate()?;
             Ok(StatementPlan::CreateTable {
                 schema,
+                sequences,
                 if_not_exists: *if_not_exists,
                 notices,
             })
@@ -421,10 +453,26 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPla
         Statement::Transaction(_) => {
             unreachable!("the session runs it without a plan")
         }
-        Statement::DropTable { names, if_exists } => Ok(StatementPlan::DropTable {
-            names: drop_order(names, context.configuration),
-            if_exists: *if_exists,
-        }),
+        Statement::CreateSequence {
+            name,
+            options,
+            if_not_exists,
+        } => sequence::create(name, options, *if_not_exists, context),
+        Statement::RestartSequence {
+            name,
+            restart,
+            if_exists,
+        } => sequence::restart(name, *restart, *if_exists, context),
+        Statement::DropSequence { names, if_exists } => sequence::drop(names, *if_exists, context),
+        Statement::DropTable { names, if_exists } => {
+            sequence::check_tables(names, context.configuration)?;
+            let mut names = drop_order(names, context.configuration);
+            sequence::users_first(&mut names, context.configuration);
+            Ok(StatementPlan::DropTable {
+                names,
+                if_exists: *if_exists,
+            })
+        }
         Statement::Insert(statement) => insert::plan(statement, context).map(StatementPlan::Insert),
         Statement::InsertRows(rows) => insert::plan_rows(rows, context).map(StatementPlan::Insert),
         Statement::Select(statement) => {
@@ -449,6 +497,16 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPla
             Ok(StatementPlan::Change(plan))
         }
         Statement::Explain(statement) => {
+            if let Statement::Insert(insert) = &**statement
+                && let Some(select) = &insert.select
+            {
+                let table = context.table(&insert.table.name)?;
+                let select = Statement::Select((**select).clone());
+                let plan = plan(&select, &context.explaining())?;
+                let mut lines = vec![format!("Insert into {} the rows of", table.schema.name)];
+                lines.extend(explain::lines(&plan, context));
+                return Ok(StatementPlan::Explain(lines));
+            }
             let lines = explain::lines(&plan(statement, &context.explaining())?, context);
             Ok(StatementPlan::Explain(lines))
         }
@@ -459,7 +517,7 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPla
         }
         Statement::Show(show) => {
             if let Show::Table(name) | Show::IndexRanges(name) = show {
-                context.table(name)?;
+                context.relation(name)?;
             }
             Ok(StatementPlan::Show(show.clone()))
         }
@@ -616,14 +674,22 @@ fn holder<'a>(
 }
 
 impl<'a> Context<'a> {
-    /// Returns the table of this name.
+    /// Returns the table of this name, which is no sequence.
     pub(crate) fn table(&self, name: &str) -> Result<&'a PlacedTable, SqlError> {
-        let tables = &self.configuration.tables;
+        let table = self.relation(name)?;
+        sequence::refuse_sequence(table)?;
+        Ok(table)
+    }
+
+    /// Returns the table or the sequence of this name.
+    pub(crate) fn relation(&self, name: &str) -> Result<&'a PlacedTable, SqlError> {
+        let tables = self.configuration.tables.iter();
+        let tables = tables.filter(|it| it.schema.sequence.is_none());
         self.configuration
             .table_named(name)
             .ok_or_else(|| SqlError::UnknownTable {
                 table: name.to_string(),
-                tables: tables.iter().map(|it| it.schema.name.clone()).collect(),
+                tables: tables.map(|it| it.schema.name.clone()).collect(),
             })
     }
 

@@ -162,7 +162,8 @@ fn index_name(schema: &Schema, columns: &[String]) -> String {
     free_name(&base, is_free)
 }
 
-fn free_name(base: &str, is_free: impl Fn(&String) -> bool) -> String {
+/// Returns the name itself, or else the first free one with a number at its end.
+pub(super) fn free_name(base: &str, is_free: impl Fn(&String) -> bool) -> String {
     let numbered = (1..).map(|number| format!("{base}{number}"));
     let mut names = std::iter::once(base.to_string()).chain(numbered);
     let free = names.find(is_free);

@@ -15,7 +15,7 @@ use crate::statement::Select;
 /// Plans a `SELECT` of rows or of groups.
 pub(super) fn plan(select: &Select, context: &Context<'_>) -> Result<StatementPlan, SqlError> {
     let table = select.table.as_ref();
-    let table = table.map(|it| Ok::<_, SqlError>((context.table(&it.name)?, it)));
+    let table = table.map(|it| Ok::<_, SqlError>((context.relation(&it.name)?, it)));
     let table = table.transpose()?;
     let scope = match table {
         Some((table, name)) => context.scope(&table.schema, name),

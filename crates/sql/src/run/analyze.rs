@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use placement::{Schema, Value};
+use placement::{Schema, SequenceLimit, Value};
 use protocol::configuration::Configuration;
 use protocol::identity::TableId;
 use protocol::message::{FillReport, Read, RowPage};
@@ -205,8 +205,32 @@ impl<S: Store> Store for MeasuredStore<'_, S> {
         self.store.transact(changes, checks, ranges).await
     }
 
-    async fn create_table(&self, schema: Schema, if_not_exists: bool) -> Result<(), StoreError> {
-        self.store.create_table(schema, if_not_exists).await
+    async fn next_values(
+        &self,
+        sequence: TableId,
+        count: usize,
+    ) -> Result<Result<Vec<i64>, SequenceLimit>, StoreError> {
+        self.store.next_values(sequence, count).await
+    }
+
+    async fn reset_sequence(
+        &self,
+        sequence: TableId,
+        last_value: i64,
+        is_called: bool,
+    ) -> Result<(), StoreError> {
+        let reset = self.store.reset_sequence(sequence, last_value, is_called);
+        reset.await
+    }
+
+    async fn create_table(
+        &self,
+        schema: Schema,
+        sequences: Vec<Schema>,
+        if_not_exists: bool,
+    ) -> Result<(), StoreError> {
+        let created = self.store.create_table(schema, sequences, if_not_exists);
+        created.await
     }
 
     async fn add_copy(

@@ -16,6 +16,7 @@ use protocol::transaction::{
 };
 
 use super::children::changes_children;
+use super::insert_select;
 use super::returning::Returned;
 use super::sender::ROWS_IN_FLIGHT_MAX;
 use super::{
@@ -47,6 +48,17 @@ pub(super) async fn insert<S: Store>(
         )
         .into());
     }
+    if plan.only_together && (plan.in_order || leaves_out) && plan.mutations.len() > 1 {
+        return Err(SqlError::unsupported(
+            "INSERT … SELECT of several rows that must be inserted one by one",
+            "insert rows into tables with dense indexes one by one, name the primary key after ON \
+             CONFLICT, and leave duplicates out of the SELECT",
+        )
+        .into());
+    }
+    if plan.only_together {
+        check_together(&plan.mutations, table)?;
+    }
     let mut returned = Returned::new(&plan.returning, table.id);
     returned.expect(&plan.mutations, table)?;
     let pks = returned.pks(&plan.mutations);
@@ -63,6 +75,17 @@ pub(super) async fn insert<S: Store>(
     };
     returned.read(reading, &pks, &applied).await?;
     Ok(returned.outcome("INSERT 0", &applied)?)
+}
+
+/// Checks that one transaction takes all rows.
+fn check_together(mutations: &[Mutation], table: &PlacedTable) -> Result<(), SqlError> {
+    let changes = mutations.iter().map(|mutation| TransactionChange {
+        table: table.id,
+        mutation: mutation.clone(),
+        must_apply: false,
+    });
+    let changes: Vec<TransactionChange> = changes.collect();
+    check_size(&changes, &[], &[]).map_err(|why| insert_select::too_large(&why))
 }
 
 /// Returns the most rows of an INSERT that may be in flight at the same time.

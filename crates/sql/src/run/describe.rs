@@ -72,7 +72,9 @@ fn tables(configuration: &Configuration) -> ResultRows {
         "failures tolerated",
         "durability",
     ];
-    let tables = configuration.tables.iter().map(|table| {
+    let tables = configuration.tables.iter();
+    let tables = tables.filter(|table| table.schema.sequence.is_none());
+    let tables = tables.map(|table| {
         let schema = &table.schema;
         vec![
             schema.name.clone(),
@@ -202,6 +204,7 @@ fn columns(table: &PlacedTable) -> ResultRows {
                 None => String::new(),
                 Some(ColumnDefault::Constant(value)) => text::literal(value),
                 Some(ColumnDefault::Computed(computed)) => computed.text().to_owned(),
+                Some(ColumnDefault::Sequence(default)) => default.to_string(),
             },
         ]
     });

@@ -2,6 +2,7 @@
 
 mod accumulate;
 mod aggregate;
+mod aggregate_calls;
 mod analyze;
 mod block;
 mod cascade;
@@ -10,10 +11,12 @@ mod children;
 mod conflict;
 mod copies;
 mod describe;
+mod insert_select;
 mod read;
 mod returning;
 pub(crate) mod row;
 mod sender;
+mod sequences;
 mod size;
 mod stream;
 
@@ -39,6 +42,7 @@ pub use read::ROWS_HELD_MAX;
 pub(crate) use read::{Flow, ReadContext, gather};
 pub(crate) use sender::Sender;
 pub use sender::{CONFLICT_ATTEMPTS_MAX, ROWS_IN_FLIGHT_MAX};
+use sequences::{SequenceCalls, UsedSequences};
 pub use stream::{RowSink, StreamOutcome};
 
 /// The most attempts at a statement whose snapshots end while they are read.
@@ -53,6 +57,7 @@ pub struct SqlSession<S: Store> {
     store: S,
     settings: SessionSettings,
     notices: Mutex<Vec<String>>,
+    sequences: Mutex<UsedSequences>,
     /// The open transaction.
     block: Option<Block<S::Snapshot>>,
 }
@@ -95,6 +100,7 @@ impl<S: Store> SqlSession<S> {
             store,
             settings: SessionSettings::default(),
             notices: Mutex::default(),
+            sequences: Mutex::default(),
             block: None,
         }
     }
@@ -106,6 +112,11 @@ impl<S: Store> SqlSession<S> {
                 .get_mut()
                 .expect("nothing panics while it is held"),
         )
+    }
+
+    /// Forgets the sequences that the session has used, for `currval` and `lastval`.
+    pub fn forget_sequences(&mut self) {
+        self.sequences = Mutex::default();
     }
 
     /// Returns the store of the session.
@@ -192,16 +203,27 @@ impl<S: Store> SqlSession<S> {
         parameters: &[Value],
         configuration: &Configuration,
     ) -> Result<StatementOutcome, Attempt> {
-        let session = (&mut self.settings, &self.notices);
+        let session = SessionState {
+            settings: &mut self.settings,
+            notices: &self.notices,
+            sequences: &self.sequences,
+        };
         attempt(&self.store, session, statement, parameters, configuration).await
     }
+}
+
+/// The parts of a session that a statement may change.
+struct SessionState<'a> {
+    settings: &'a mut SessionSettings,
+    notices: &'a Mutex<Vec<String>>,
+    sequences: &'a Mutex<UsedSequences>,
 }
 
 // tidy: long — a dispatching match over the plans.
 /// Runs a statement over a store once, by a configuration.
 async fn attempt<S: Store>(
     store: &S,
-    (settings, notices): (&mut SessionSettings, &Mutex<Vec<String>>),
+    session: SessionState<'_>,
     statement: &Statement,
     parameters: &[Value],
     configuration: &Configuration,
@@ -212,6 +234,11 @@ async fn attempt<S: Store>(
     {
         store.measure(table.id).await;
     }
+    let SessionState {
+        settings,
+        notices,
+        sequences: used,
+    } = session;
     let statistics = StoreStatistics(store);
     let context = Context {
         configuration,
@@ -228,6 +255,16 @@ async fn attempt<S: Store>(
         notices,
         needs_one_state: false,
     };
+    let calls = SequenceCalls {
+        reading: &reading,
+        context: &context,
+        used,
+        draws: true,
+    };
+    let selected = insert_select::with_rows(&calls, statement).await?;
+    let statement = selected.as_ref().unwrap_or(statement);
+    let computed = calls.of_statement(statement).await?;
+    let statement = computed.as_ref().unwrap_or(statement);
     Ok(match plan(statement, &context).map_err(Attempt::Planned)? {
         plan @ (StatementPlan::Select(_)
         | StatementPlan::Aggregate(_)
@@ -251,19 +288,52 @@ async fn attempt<S: Store>(
         StatementPlan::SetAlready => done("SET"),
         StatementPlan::CreateTable {
             schema,
+            sequences: own,
             if_not_exists,
             notices: made,
         } => {
             let name = schema.name.clone();
-            let created = store.create_table(*schema, if_not_exists).await;
+            let names: Vec<String> = own.iter().map(|it| it.name.clone()).collect();
+            let created = store.create_table(*schema, own, if_not_exists).await;
             if let Err(error) = created {
                 return Err(of_definition(store, &name, error, state_of_create).await);
             }
+            sequences::begin(store, &names).await;
             let notices = notices.lock();
             notices
                 .expect("nothing panics while it is held")
                 .extend(made);
             done("CREATE TABLE")
+        }
+        StatementPlan::CreateSequence {
+            schema,
+            if_not_exists,
+            notice,
+        } => {
+            let name = schema.name.clone();
+            let created = store.create_table(*schema, Vec::new(), if_not_exists).await;
+            if let Err(error) = created {
+                return Err(of_definition(store, &name, error, state_of_create).await);
+            }
+            sequences::begin(store, &[name]).await;
+            let notices = notices.lock();
+            notices
+                .expect("nothing panics while it is held")
+                .extend(notice);
+            done("CREATE SEQUENCE")
+        }
+        StatementPlan::RestartSequence { sequence, value } => {
+            store.reset_sequence(sequence, value, false).await?;
+            done("ALTER SEQUENCE")
+        }
+        StatementPlan::DropSequence { names, if_exists } => {
+            for name in names {
+                let dropped = store.drop_table(&name, if_exists).await;
+                if let Err(error) = dropped {
+                    return Err(of_definition(store, &name, error, state_of_drop).await);
+                }
+            }
+            done("DROP SEQUENCE")
         }
         StatementPlan::AddIndex { wanted, name } => {
             let bar = copies::CopyProgressBar::new(&name);
@@ -346,7 +416,7 @@ fn state_of_drop(known: Option<&PlacedTable>) -> Option<&'static str> {
     };
     let mut children = schema.constraints.referenced_by.iter();
     let refers = children.any(|child| *child != schema.name);
-    refers.then_some(sqlstate::DEPENDENT_OBJECTS)
+    (refers || schema.sequence.is_some()).then_some(sqlstate::DEPENDENT_OBJECTS)
 }
 
 impl<S: Store> ReadContext<'_, S> {
@@ -470,7 +540,11 @@ mod constraint_tests;
 #[cfg(test)]
 mod estimates_tests;
 #[cfg(test)]
+mod insert_select_tests;
+#[cfg(test)]
 mod returning_tests;
+#[cfg(test)]
+mod sequence_tests;
 #[cfg(test)]
 mod size_tests;
 #[cfg(test)]

@@ -11,6 +11,7 @@ use placement::Value;
 use protocol::configuration::Configuration;
 
 use super::read::{Flow, RowReader, StatementRead, gather_into, give_out, only, output};
+use super::sequences::has_calls;
 use super::{
     Attempt, OutputColumn, ReadContext, SNAPSHOT_ATTEMPTS_MAX, SqlSession, StatementOutcome,
     StoreStatistics, now_us,
@@ -85,7 +86,8 @@ impl<S: Store> SqlSession<S> {
         parameters: &[Value],
         sink: &mut K,
     ) -> Result<StreamOutcome, SqlError> {
-        if !matches!(statement, Statement::Select(_)) || self.block.is_some() {
+        let is_read = matches!(statement, Statement::Select(_)) && !has_calls(statement);
+        if !is_read || self.block.is_some() {
             let outcome = self.run(statement, parameters).await?;
             return Ok(StreamOutcome::Held(outcome));
         }

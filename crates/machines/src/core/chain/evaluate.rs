@@ -365,6 +365,7 @@ mod tests {
             local_entries: true,
             durability: Durability::Sync,
             primary_partition_columns: None,
+            sequence: None,
             constraints: TableConstraints {
                 checks: vec![CheckConstraint {
                     name: "small".into(),

@@ -420,6 +420,7 @@ mod tests {
             local_entries: true,
             durability: Durability::Sync,
             primary_partition_columns: None,
+            sequence: None,
             constraints: TableConstraints::default(),
         };
         let place = |server| {

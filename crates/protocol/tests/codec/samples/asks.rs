@@ -56,6 +56,7 @@ pub fn asks() -> Vec<(&'static str, Message)> {
             CoordinatorRequest::CreateTable {
                 schema: schema(),
                 if_not_exists: true,
+                sequences: Vec::new(),
             },
         ),
         (

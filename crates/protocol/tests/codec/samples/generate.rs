@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use placement::{
     Axis, CheckConstraint, Column, ColumnDefault, ColumnType, ComputedDefault, Constraint, Cut,
-    Deferral, Dimension, Durability, ForeignKey, FurtherCopy, Index, KeySpace, Layout, Numeric,
-    RangePart, RangeStart, RangeTransfer, Ranges, ReferentialAction, Replex, ReplexKind, Residue,
-    Schema, Share, SlotConstraints, SortColumn, TableConstraints, ThinIndex, Value,
+    Deferral, Dimension, Durability, ForeignKey, FurtherCopy, IdentityKind, Index, KeySpace,
+    Layout, Numeric, RangePart, RangeStart, RangeTransfer, Ranges, ReferentialAction, Replex,
+    ReplexKind, Residue, Schema, Sequence, SequenceDefault, SequenceOwner, Share, SlotConstraints,
+    SortColumn, TableConstraints, ThinIndex, Value,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
@@ -215,8 +216,11 @@ generate_struct! {
     Schema {
         name, columns, primary_key, indexes, further, thin, partitions, failures_tolerated,
         local_entries,
-        durability, primary_partition_columns, constraints,
+        durability, primary_partition_columns, sequence, constraints,
     }
+    Sequence { value_type, increment, min, max, start, cache, cycles, owner }
+    SequenceOwner { table, column }
+    SequenceDefault { sequence, identity }
     TableConstraints { checks, foreign_keys, referenced_by }
     ForeignKey { name, columns, parent, on_delete, on_update, deferral }
     ReferenceViolation { child, constraint, key, fault }
@@ -295,7 +299,8 @@ generate_enum! {
     PartitionState { Serving, Rebuilding }
     MoveProgress { To(tenure), From(tenure) }
     Constraint { Unique, Dense }
-    ColumnDefault { Constant(value), Computed(computed) }
+    ColumnDefault { Constant(value), Computed(computed), Sequence(default) }
+    IdentityKind { Always, ByDefault }
     ComputedDefault { Now, Today, RandomUuid }
     Cut {
         Hybrid { shares }, HybridsBetween { first, last, factors }, Replica { of },
@@ -409,7 +414,7 @@ generate_enum! {
         Heartbeat { core, incarnation, epoch, sent_us, durable, filled, fills, seals, room, ranges },
         Fetch { known },
         OpenSession,
-        CreateTable { schema, if_not_exists }, DropTable { name, if_exists }, Leave { server },
+        CreateTable { schema, if_not_exists, sequences }, DropTable { name, if_exists }, Leave { server },
         AddCopy { schema }, DropCopy { table, name, if_exists },
         ReplaceCopy { table, name, by }, Progress,
         Renew { table, cells }, SetPartitions { table, partitions },

@@ -104,6 +104,7 @@ pub fn schema() -> Schema {
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: Some(1),
+        sequence: None,
         constraints: constraints(),
     }
 }

@@ -9,6 +9,7 @@ mod hostile;
 mod login;
 mod named;
 mod same_as_postgres;
+mod sequences;
 mod started;
 
 use std::net::SocketAddr;

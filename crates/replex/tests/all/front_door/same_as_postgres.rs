@@ -68,7 +68,7 @@ impl Both {
 }
 
 /// Returns the messages as far as they must be the same.
-fn shortened(answers: &[Answer]) -> Vec<String> {
+pub(super) fn shortened(answers: &[Answer]) -> Vec<String> {
     let compared = answers.iter().filter(|it| !matches!(it.tag, b'N' | b'S'));
     let compared = compared.map(|answer| {
         let tag = char::from(answer.tag);

@@ -131,6 +131,7 @@ pub fn people(failures_tolerated: u8, durability: Durability) -> Schema {
         local_entries: true,
         durability,
         primary_partition_columns: None,
+        sequence: None,
         constraints: TableConstraints::default(),
     }
 }
@@ -140,6 +141,7 @@ pub fn create_request(schema: Schema) -> CoordinatorRequest {
     CoordinatorRequest::CreateTable {
         schema,
         if_not_exists: false,
+        sequences: Vec::new(),
     }
 }
 

@@ -34,7 +34,8 @@ use protocol::transaction::{
 
 use super::row::row_after;
 use super::sender::{Sender, describe_pk};
-use super::{Attempt, SqlSession, StatementOutcome, attempt, done};
+use super::sequences::draws;
+use super::{Attempt, SessionState, SqlSession, StatementOutcome, attempt, done};
 use crate::error::{SqlError, TransactionFault};
 use crate::plan::SessionSettings;
 use crate::statement::{Statement, TransactionMode, TransactionStatement};
@@ -332,7 +333,11 @@ impl<S: Store> SqlSession<S> {
                 Statement::Set(_) | Statement::Show(_) => &mut self.settings,
                 _ => &mut plain,
             };
-            let session = (settings, &self.notices);
+            let session = SessionState {
+                settings,
+                notices: &self.notices,
+                sequences: &self.sequences,
+            };
             let outcome = attempt(&store, session, statement, parameters, &configuration).await;
             let failure = match outcome {
                 Ok(outcome) => {
@@ -543,10 +548,24 @@ impl<P> Block<P> {
             | Statement::DropIndex { .. }
             | Statement::SetUsing(_)
             | Statement::SetPartitions { .. }
+            | Statement::CreateSequence { .. }
+            | Statement::RestartSequence { .. }
+            | Statement::DropSequence { .. }
             | Statement::DropTable { .. } => Err(SqlError::fault(
                 TransactionFault::Open,
-                "tables and indexes cannot be changed in a transaction: COMMIT it first",
+                "tables, sequences and indexes cannot be changed in a transaction: COMMIT it first",
             )),
+            Statement::Select(select)
+                if self.mode == TransactionMode::ReadOnly
+                    && self.reads_since.is_none()
+                    && draws(select) =>
+            {
+                Err(SqlError::fault(
+                    TransactionFault::ReadOnly,
+                    "the transaction is READ ONLY, and cannot call nextval or setval: begin one that \
+                     is not",
+                ))
+            }
             Statement::Insert(_)
             | Statement::InsertRows(_)
             | Statement::Update(_)

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use placement::{RowView, Schema, Value, encode_key, prefix_end};
+use placement::{RowView, Schema, SequenceLimit, Value, encode_key, prefix_end};
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PlacedTable, routes};
 use protocol::identity::{TableId, Version};
@@ -546,7 +546,27 @@ impl<S: Store> Store for BlockStore<'_, S> {
         refused()
     }
 
-    async fn create_table(&self, _: Schema, _: bool) -> Result<(), StoreError> {
+    /// A transaction does not give values back, and others need not wait for its end.
+    async fn next_values(
+        &self,
+        sequence: TableId,
+        count: usize,
+    ) -> Result<Result<Vec<i64>, SequenceLimit>, StoreError> {
+        self.store.next_values(sequence, count).await
+    }
+
+    async fn reset_sequence(
+        &self,
+        sequence: TableId,
+        last_value: i64,
+        is_called: bool,
+    ) -> Result<(), StoreError> {
+        self.store
+            .reset_sequence(sequence, last_value, is_called)
+            .await
+    }
+
+    async fn create_table(&self, _: Schema, _: Vec<Schema>, _: bool) -> Result<(), StoreError> {
         refused()
     }
 
