@@ -43,6 +43,9 @@ impl SchemaCatalogue {
                 names.insert(index.name.clone(), index.oid);
             }
         }
+        for sequence in &schema.sequences {
+            names.insert(sequence.name.clone(), sequence.oid);
+        }
         SchemaCatalogue {
             rows: relations::all().iter().map(|_| OnceLock::new()).collect(),
             indexes: Mutex::default(),
@@ -105,6 +108,10 @@ impl SchemaCatalogue {
         }
         if let Some((_, index)) = self.index_described(oid) {
             return Some(("public", &index.name));
+        }
+        let sequence = self.schema.sequences.iter().find(|it| it.oid == oid);
+        if let Some(sequence) = sequence {
+            return Some(("public", &sequence.name));
         }
         let system = relations::all().iter().find(|it| it.oid == oid);
         system.map(|it| (it.schema, it.name))

@@ -11,6 +11,8 @@ pub type Oid = u32;
 pub struct SchemaDescription {
     /// The tables of schema `public`, by name.
     pub tables: Vec<TableDescription>,
+    /// The sequences, by name.
+    pub sequences: Vec<SequenceDescription>,
 }
 
 /// A table.
@@ -45,6 +47,36 @@ pub struct DescribedColumn {
     pub default: Option<String>,
     /// The number of the default.
     pub default_oid: Oid,
+    /// PostgreSQL's letter of an identity column, `a` or `d`; none if it is none. Such a column has
+    /// no default.
+    pub identity: Option<char>,
+    /// Whether statements do not see the column. It looks like a column that was dropped.
+    pub is_hidden: bool,
+}
+
+/// A sequence.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SequenceDescription {
+    /// The sequence's number.
+    pub oid: Oid,
+    /// The sequence's name.
+    pub name: String,
+    /// The number of the type of its values.
+    pub type_oid: Oid,
+    /// The first value.
+    pub start: i64,
+    /// The smallest value.
+    pub min: i64,
+    /// The largest value.
+    pub max: i64,
+    /// The distance between two values.
+    pub increment: i64,
+    /// The values that a session draws at a time.
+    pub cache: i64,
+    /// Whether the values begin again after the last one.
+    pub cycles: bool,
+    /// The table and the column with which the sequence is dropped.
+    pub owner: Option<(String, String)>,
 }
 
 /// The primary key of a table, or an index.

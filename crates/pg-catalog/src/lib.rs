@@ -34,7 +34,7 @@ use sqlparser::ast;
 pub use catalogue::SchemaCatalogue;
 pub use description::{
     CheckDescription, DescribedColumn, ForeignKeyDescription, IndexDescription, IndexKey, Oid,
-    SchemaDescription, SessionDescription, TableDescription,
+    SchemaDescription, SequenceDescription, SessionDescription, TableDescription,
 };
 pub use error::CatalogueError;
 pub use reading::Subject;

@@ -14,11 +14,14 @@ use pg_auth::admission::ClientAdmission;
 use pg_catalog::{
     CatalogueError, CatalogueExecution, CatalogueStatement, CheckDescription, DescribedColumn,
     EncodedRow, ForeignKeyDescription, IndexDescription, IndexKey, Oid, PreparedTypes,
-    ResultColumn, SchemaCatalogue, SchemaDescription, SentValue, SessionDescription,
-    TableDescription,
+    ResultColumn, SchemaCatalogue, SchemaDescription, SentValue, SequenceDescription,
+    SessionDescription, TableDescription,
 };
 use pg_wire::report::Report;
-use placement::{Column, Constraint, Deferral, ForeignKey, ReferentialAction, Schema};
+use placement::{
+    Column, ColumnDefault, Constraint, Deferral, ForeignKey, HIDDEN_KEY, IdentityKind,
+    ReferentialAction, Schema,
+};
 use protocol::configuration::{Configuration, PlacedTable};
 use tokio::sync::{Semaphore, watch};
 
@@ -196,13 +199,33 @@ impl Numbers {
 /// Returns the description of the tables of a configuration.
 fn describe(configuration: &Configuration) -> SchemaDescription {
     let mut numbers = Numbers::default();
-    let tables = configuration
-        .tables
-        .iter()
-        .map(|table| describe_table(table, &mut numbers));
+    let tables = configuration.tables.iter();
+    let tables = tables.filter(|table| table.schema.sequence.is_none());
+    let tables = tables.map(|table| describe_table(table, &mut numbers));
     let mut tables: Vec<TableDescription> = tables.collect();
     tables.sort_by(|left, right| left.name.cmp(&right.name));
-    SchemaDescription { tables }
+    let sequences = configuration.tables.iter().filter_map(describe_sequence);
+    let mut sequences: Vec<SequenceDescription> = sequences.collect();
+    sequences.sort_by(|left, right| left.name.cmp(&right.name));
+    SchemaDescription { tables, sequences }
+}
+
+/// Returns the description of a sequence, which is a table with one row; none of another table.
+fn describe_sequence(table: &PlacedTable) -> Option<SequenceDescription> {
+    let sequence = table.schema.sequence.as_ref()?;
+    let owner = sequence.owner.as_ref();
+    Some(SequenceDescription {
+        oid: FIRST_OID + table.id.0,
+        name: table.schema.name.clone(),
+        type_oid: types::oid(Some(sequence.value_type)),
+        start: sequence.start,
+        min: sequence.min,
+        max: sequence.max,
+        increment: sequence.increment,
+        cache: sequence.cache,
+        cycles: sequence.cycles,
+        owner: owner.map(|it| (it.table.clone(), it.column.clone())),
+    })
 }
 
 fn describe_table(table: &PlacedTable, numbers: &mut Numbers) -> TableDescription {
@@ -244,6 +267,14 @@ fn describe_column(column: &Column, table: &PlacedTable, numbers: &mut Numbers) 
         not_null: !column.nullable,
         default: definitions::default(column),
         default_oid: numbers.number(table, "default", &column.name),
+        identity: match &column.default {
+            Some(ColumnDefault::Sequence(default)) => default.identity.map(|kind| match kind {
+                IdentityKind::Always => 'a',
+                IdentityKind::ByDefault => 'd',
+            }),
+            _ => None,
+        },
+        is_hidden: column.name == HIDDEN_KEY,
     }
 }
 
@@ -258,15 +289,18 @@ fn ascending(columns: &[usize]) -> Vec<IndexKey> {
 fn describe_indexes(table: &PlacedTable, numbers: &mut Numbers) -> Vec<IndexDescription> {
     let schema: &Schema = &table.schema;
     let primary = format!("{}_pkey", schema.name);
-    let mut indexes = vec![IndexDescription {
-        oid: numbers.number(table, "index", &primary),
-        constraint_oid: numbers.number(table, "constraint", &primary),
-        name: primary,
-        is_primary: true,
-        is_unique: true,
-        keys: ascending(&schema.primary_key),
-        included: Vec::new(),
-    }];
+    let mut indexes = Vec::new();
+    if schema.column_index(HIDDEN_KEY).is_none() {
+        indexes.push(IndexDescription {
+            oid: numbers.number(table, "index", &primary),
+            constraint_oid: numbers.number(table, "constraint", &primary),
+            name: primary,
+            is_primary: true,
+            is_unique: true,
+            keys: ascending(&schema.primary_key),
+            included: Vec::new(),
+        });
+    }
     // A copy for an index has no order but ascending.
     let copies = schema.indexes.iter().map(|index| {
         // The last column of a dense index counts within the others, so that no key is there twice.

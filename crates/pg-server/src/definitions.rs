@@ -1,6 +1,6 @@
 //! Writes defaults and conditions of tables as PostgreSQL prints them in its catalogue.
 
-use placement::{Column, ColumnDefault, ColumnType, Schema, Value};
+use placement::{Column, ColumnDefault, ColumnType, Schema, SequenceDefault, Value};
 use protocol::expression::{BinaryOperator, Expression, ScalarFunction, UnaryOperator};
 
 /// Returns the default of a column.
@@ -8,6 +8,12 @@ pub fn default(column: &Column) -> Option<String> {
     Some(match column.default.as_ref()? {
         ColumnDefault::Constant(value) => literal(value, Some(column.column_type)),
         ColumnDefault::Computed(computed) => computed.text().to_owned(),
+        ColumnDefault::Sequence(SequenceDefault {
+            identity: Some(_), ..
+        }) => return None,
+        ColumnDefault::Sequence(SequenceDefault { sequence, .. }) => {
+            format!("nextval('{}'::regclass)", sequence.replace('\'', "''"))
+        }
     })
 }
 

@@ -95,6 +95,10 @@ pub struct CopyChange {
 }
 
 /// A change of copies that an operator has requested.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a request is made once, by a person; a box would only be in the way"
+)]
 #[derive(Clone, Debug, PartialEq)]
 pub enum CopyRequest {
     /// Adds the last copy of this schema, which has one more than the table.

@@ -60,7 +60,7 @@ impl<'p> Scope<'p> {
 impl Binder<'_> {
     /// Binds the `FROM` and the `WHERE` of a `SELECT`. Returns the names, the parts, and the
     /// conditions that no part tests.
-    pub(super) fn from_clause<'p>(
+    pub(super) fn bind_from<'p>(
         &mut self,
         select: &ast::Select,
         outer: Option<&'p Scope<'p>>,
@@ -234,7 +234,7 @@ impl Binder<'_> {
                     None => self.table(name, alias.as_ref())?,
                     Some(args) => {
                         let call = (name, &args.args[..]);
-                        self.from_function(call, *with_ordinality, alias.as_ref(), scope)?
+                        self.bind_function_source(call, *with_ordinality, alias.as_ref(), scope)?
                     }
                 }
             }
@@ -244,13 +244,15 @@ impl Binder<'_> {
                 with_ordinality,
                 alias,
                 ..
-            } => self.from_function((name, args), *with_ordinality, alias.as_ref(), scope)?,
+            } => {
+                self.bind_function_source((name, args), *with_ordinality, alias.as_ref(), scope)?
+            }
             TableFactor::UNNEST {
                 alias,
                 array_exprs,
                 with_ordinality,
                 ..
-            } => self.from_unnest(array_exprs, *with_ordinality, alias.as_ref(), scope)?,
+            } => self.bind_unnest(array_exprs, *with_ordinality, alias.as_ref(), scope)?,
             TableFactor::Derived {
                 lateral,
                 subquery,
@@ -386,7 +388,7 @@ impl Binder<'_> {
         ))
     }
 
-    fn from_function<'a>(
+    fn bind_function_source<'a>(
         &mut self,
         (object, arguments): (&ast::ObjectName, &[ast::FunctionArg]),
         with_ordinality: bool,
@@ -430,7 +432,7 @@ impl Binder<'_> {
         Ok((source, name, None, columns, alias))
     }
 
-    fn from_unnest<'a>(
+    fn bind_unnest<'a>(
         &mut self,
         arrays: &[Expr],
         with_ordinality: bool,

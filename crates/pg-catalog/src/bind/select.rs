@@ -117,7 +117,7 @@ impl Binder<'_> {
         order: &[ast::OrderByExpr],
         outer: Option<&Scope<'_>>,
     ) -> Result<Query, CatalogueError> {
-        let (scope, from, filters) = self.from_clause(select, outer)?;
+        let (scope, from, filters) = self.bind_from(select, outer)?;
         let from_width = self.parts().next_slot;
         for named in &select.named_window {
             let ast::NamedWindowDefinition(name, ast::NamedWindowExpr::WindowSpec(spec)) = named

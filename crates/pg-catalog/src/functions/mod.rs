@@ -35,13 +35,16 @@ pub(crate) struct Function {
     pub body: fn(Calls<'_>, &[Datum]) -> Called,
 }
 
+/// The rows of a function, or its error.
+pub(crate) type CalledRows = Result<Vec<Vec<Datum>>, CatalogueError>;
+
 /// A function that returns rows.
 pub(crate) struct SetFunction {
     pub name: &'static str,
     pub arguments: &'static [Oid],
     pub columns: &'static [(&'static str, Oid)],
     /// Returns the rows. It returns no more than so many.
-    pub body: fn(Calls<'_>, &[Datum], usize) -> Result<Vec<Vec<Datum>>, CatalogueError>,
+    pub body: fn(Calls<'_>, &[Datum], usize) -> CalledRows,
 }
 
 impl std::fmt::Debug for Function {

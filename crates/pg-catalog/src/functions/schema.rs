@@ -3,7 +3,7 @@
 use super::{Called, Function, int_of, lenient, null, oid_of, strict, text_of};
 use crate::catalogue::Calls;
 use crate::datum::Datum;
-use crate::definitions::{index_column, index_definition};
+use crate::definitions::{index_column, index_definition, quoted};
 use crate::description::Oid;
 use crate::relations::PUBLIC;
 use crate::rows::{self, PROCEDURES};
@@ -101,8 +101,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
         &[TEXT, TEXT],
         TEXT,
         |calls, arguments| {
-            calls.object(text_of(&arguments[0]), REGCLASS)?;
-            null()
+            let table = calls.object(text_of(&arguments[0]), REGCLASS)?;
+            serial_sequence(&calls, table.as_oid(), text_of(&arguments[1]))
         },
     ),
     strict("pg_sequence_last_value", &[OID], INT8, none),
@@ -236,6 +236,20 @@ pub(super) const FUNCTIONS: &[Function] = &[
         Ok(it[0].clone())
     }),
 ];
+
+/// Returns the name of the sequence of a column, ready to be an argument of `nextval`.
+fn serial_sequence(calls: &Calls<'_>, table: Option<Oid>, column: &str) -> Called {
+    let schema = &calls.catalogue.schema;
+    let table = schema.tables.iter().find(|it| Some(it.oid) == table);
+    let owned = schema.sequences.iter().find(|sequence| {
+        let owner = sequence.owner.as_ref();
+        owner.is_some_and(|(of, name)| table.is_some_and(|it| it.name == *of) && *name == column)
+    });
+    match owned {
+        Some(sequence) => Ok(Datum::text(format!("public.{}", quoted(&sequence.name)))),
+        None => null(),
+    }
+}
 
 fn none(_: Calls<'_>, _: &[Datum]) -> Called {
     null()

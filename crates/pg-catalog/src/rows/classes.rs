@@ -1,7 +1,7 @@
 //! The rows about relations: `pg_class`, `pg_attribute`, `pg_attrdef`, `pg_index`, and the views
 //! over them.
 
-use super::{Named, OWNER, OWNER_NAME, RowSource, int, text};
+use super::{Named, OWNER, OWNER_NAME, RowSource, int, sequences, text};
 use crate::datum::Datum;
 use crate::definitions::index_definition;
 use crate::description::{DescribedColumn, IndexDescription, Oid, TableDescription};
@@ -31,7 +31,16 @@ pub(super) fn rows(relation: &str, source: RowSource<'_>) -> Option<Vec<Named>> 
                 let indexes = table.indexes.iter().map(index_class);
                 [table_class(source, table)].into_iter().chain(indexes)
             });
-            own.chain(relations::all().iter().map(system_class))
+            let sequences = source.schema.sequences.iter().map(|sequence| {
+                let mut row = class(sequence.oid, &sequence.name, PUBLIC, "S");
+                row.extend([
+                    ("relnatts", int(sequences::COLUMNS.len())),
+                    ("relreplident", text("n")),
+                ]);
+                row
+            });
+            own.chain(sequences)
+                .chain(relations::all().iter().map(system_class))
                 .collect()
         }
         "pg_attribute" => {
@@ -43,7 +52,15 @@ pub(super) fn rows(relation: &str, source: RowSource<'_>) -> Option<Vec<Named>> 
                     .chain(indexes)
             });
             let system = relations::all().iter().flat_map(system_attributes);
-            own.chain(system).collect()
+            let sequences = source.schema.sequences.iter().flat_map(|sequence| {
+                let columns = sequences::COLUMNS.iter().enumerate();
+                columns.map(|(position, (name, type_oid))| {
+                    let mut row = attribute(sequence.oid, name, position + 1, (*type_oid, -1));
+                    row.push(("attnotnull", Datum::Bool(true)));
+                    row
+                })
+            });
+            own.chain(sequences).chain(system).collect()
         }
         "pg_attrdef" => tables.flat_map(defaults).collect(),
         "pg_index" => tables
@@ -214,7 +231,21 @@ fn table_attributes(table: &TableDescription) -> impl Iterator<Item = Named> {
         row.extend([
             ("attnotnull", Datum::Bool(column.not_null)),
             ("atthasdef", Datum::Bool(column.default.is_some())),
+            (
+                "attidentity",
+                text(column.identity.map_or(String::new(), String::from)),
+            ),
         ]);
+        if column.is_hidden {
+            let name = format!("........pg.dropped.{}........", position + 1);
+            row.extend([
+                ("attname", text(name)),
+                ("atttypid", Datum::oid(0)),
+                ("attnotnull", Datum::Bool(false)),
+                ("atthasdef", Datum::Bool(false)),
+                ("attisdropped", Datum::Bool(true)),
+            ]);
+        }
         row
     })
 }
@@ -266,7 +297,7 @@ fn system_attributes(relation: &RelationDefinition) -> impl Iterator<Item = Name
 fn defaults(table: &TableDescription) -> impl Iterator<Item = Named> {
     let columns = table.columns.iter().enumerate();
     columns.filter_map(|(position, column)| {
-        let default = column.default.as_ref()?;
+        let default = column.default.as_ref().filter(|_| !column.is_hidden)?;
         Some(vec![
             ("oid", Datum::oid(column.default_oid)),
             ("adrelid", Datum::oid(table.oid)),

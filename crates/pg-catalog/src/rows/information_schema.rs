@@ -1,7 +1,7 @@
 //! The rows of `information_schema`. A session may read everything, so that its views show all.
 
 use super::server::roles;
-use super::{Named, OWNER_NAME, RowSource, SCHEMAS, int, role_name, text, yes_no};
+use super::{Named, OWNER_NAME, RowSource, SCHEMAS, int, role_name, sequences, text, yes_no};
 use crate::datum::Datum;
 use crate::definitions::{action_name, check_definition, primary_columns};
 use crate::description::{DescribedColumn, IndexDescription, SessionDescription, TableDescription};
@@ -28,6 +28,7 @@ pub(super) fn rows(relation: &str, source: RowSource<'_>) -> Option<Vec<Named>> 
         "schemata" => schemata(source.session),
         "tables" => all_tables(source),
         "columns" => all_columns(source),
+        "sequences" => sequences::of_information_schema(source),
         "views" => views(source),
         "table_constraints" => tables
             .flat_map(|it| table_constraints(&database, it))
@@ -51,7 +52,8 @@ pub(super) fn rows(relation: &str, source: RowSource<'_>) -> Option<Vec<Named>> 
             .collect(),
         "column_privileges" | "role_column_grants" => tables
             .flat_map(|table| {
-                let columns = table.columns.iter().flat_map(|column| {
+                let columns = table.columns.iter().filter(|it| !it.is_hidden);
+                let columns = columns.flat_map(|column| {
                     COLUMN_RIGHTS.iter().map(|right| {
                         let mut row = privilege(&database, table, right);
                         row.push(("column_name", text(&column.name)));
@@ -144,6 +146,7 @@ fn all_columns(source: RowSource<'_>) -> Vec<Named> {
     let database = &source.session.database;
     let own = source.schema.tables.iter().flat_map(|table| {
         let columns = table.columns.iter().enumerate();
+        let columns = columns.filter(|(_, it)| !it.is_hidden);
         columns.map(|(at, it)| column(database, ("public", &table.name), at + 1, it))
     });
     let system = relations::all().iter().flat_map(|relation| {
@@ -244,7 +247,13 @@ fn column(
         ("udt_name", text(found.map_or("", |it| it.name))),
         ("dtd_identifier", text(number.to_string())),
         ("is_self_referencing", yes_no(false)),
-        ("is_identity", yes_no(false)),
+        ("is_identity", yes_no(column.identity.is_some())),
+        (
+            "identity_generation",
+            Datum::option(column.identity, |it| {
+                text(if it == 'a' { "ALWAYS" } else { "BY DEFAULT" })
+            }),
+        ),
         ("identity_cycle", yes_no(false)),
         ("is_generated", text("NEVER")),
         ("is_updatable", yes_no(schema == "public")),
@@ -275,7 +284,7 @@ fn not_null_name(table: &TableDescription, position: usize) -> String {
 
 fn not_null(table: &TableDescription) -> impl Iterator<Item = (String, &DescribedColumn)> {
     let columns = table.columns.iter().enumerate();
-    let columns = columns.filter(|(_, column)| column.not_null);
+    let columns = columns.filter(|(_, column)| column.not_null && !column.is_hidden);
     columns.map(|(position, column)| (not_null_name(table, position), column))
 }
 

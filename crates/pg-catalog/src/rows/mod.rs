@@ -6,6 +6,7 @@
 mod classes;
 mod constraints;
 mod information_schema;
+mod sequences;
 mod server;
 mod system;
 
@@ -66,6 +67,7 @@ pub(crate) fn rows(relation: &RelationDefinition, source: RowSource<'_>) -> Vec<
         "information_schema" => information_schema::rows(relation.name, source),
         _ => classes::rows(relation.name, source)
             .or_else(|| constraints::rows(relation.name, source))
+            .or_else(|| sequences::rows(relation.name, source))
             .or_else(|| server::rows(relation.name, source))
             .or_else(|| system::rows(relation.name)),
     };

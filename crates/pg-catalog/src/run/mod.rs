@@ -394,14 +394,14 @@ impl<'r> Run<'r> {
             let env = Env { row, parent };
             // An argument may be a function that returns rows; its first row counts.
             let found = self.set(set, &env)?;
-            row[set.slot] = found.first().map_or(Datum::Null, as_value);
+            row[set.slot] = found.first().map_or(Datum::Null, |row| as_value(row));
             results.push(found);
         }
         let longest = results.iter().map(Vec::len).max().unwrap_or(0);
         for position in 0..longest {
             self.step()?;
             for (set, found) in select.sets.iter().zip(&results) {
-                row[set.slot] = found.get(position).map_or(Datum::Null, as_value);
+                row[set.slot] = found.get(position).map_or(Datum::Null, |row| as_value(row));
             }
             let env = Env { row, parent };
             let items = select.items.iter().map(|it| self.value(it, &env));
@@ -427,8 +427,8 @@ impl<'r> Run<'r> {
 }
 
 /// Returns a row of a function as the value of an item.
-fn as_value(row: &Vec<Datum>) -> Datum {
-    match &row[..] {
+fn as_value(row: &[Datum]) -> Datum {
+    match row {
         [value] => value.clone(),
         row => Datum::Record(row.into()),
     }
