@@ -23,6 +23,7 @@ fn column(
         not_null,
         default: default.map(|it| it.0.into()),
         default_oid: default.map_or(0, |it| it.1),
+        ..DescribedColumn::default()
     }
 }
 
@@ -148,6 +149,7 @@ pub fn shop() -> SchemaCatalogue {
     };
     SchemaCatalogue::new(SchemaDescription {
         tables: vec![airlines, planes(), flights(), seats],
+        ..SchemaDescription::default()
     })
 }
 
@@ -174,7 +176,7 @@ pub fn session() -> SessionDescription {
 pub fn answer(catalogue: &SchemaCatalogue, statement: &str) -> String {
     let dialect = PostgreSqlDialect {};
     let tokens = Tokenizer::new(&dialect, statement).tokenize_with_location();
-    let parsed = CatalogueStatement::parse(&tokens.unwrap());
+    let parsed = CatalogueStatement::parse(&tokens.expect("the statement has valid tokens"));
     let executed = parsed.and_then(|parsed| {
         parsed.expect("it is a query").execute(CatalogueExecution {
             catalogue,
@@ -194,7 +196,7 @@ pub fn answer(catalogue: &SchemaCatalogue, statement: &str) -> String {
     for row in rows {
         let cells = row.into_iter().map(|cell| match cell {
             None => "∅".to_owned(),
-            Some(bytes) => String::from_utf8(bytes).unwrap(),
+            Some(bytes) => String::from_utf8(bytes).expect("values are texts in UTF-8"),
         });
         lines.push(cells.collect::<Vec<_>>().join("|"));
     }

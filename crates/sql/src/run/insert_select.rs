@@ -16,6 +16,10 @@ use crate::statement::{Insert, Select, SelectItem, Statement};
 use crate::store::Store;
 
 /// The source of the values of a column.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one for each column of one statement"
+)]
 enum ColumnSource {
     /// The result of the `SELECT`.
     Result,
