@@ -97,7 +97,7 @@ fn literals(draw: &mut Draw, all: &mut Vec<String>) {
         "-0.00",
         "+5",
         " 5 ",
-        "\t5\n",
+        "  5  ",
         "5 5",
         "",
         " ",
