@@ -142,12 +142,17 @@ impl<S: Store> ClientSession<S> {
         moves: bool,
     ) -> Result<Ran, AnswerFailure> {
         let portal = self.portals.get_mut(name).ok_or_else(|| no_cursor(name))?;
+        let most = match wanted {
+            FetchedRows::UpTo(count) => usize::try_from(count).unwrap_or(usize::MAX),
+            FetchedRows::All => usize::MAX,
+            FetchedRows::Earlier => {
+                let hint = "Fetch NEXT, FORWARD, a number of rows or ALL.";
+                let report = error("55000", "cursor can only scan forward").hint(hint);
+                return Err(report.into());
+            }
+        };
         let (columns, rows) = match &mut portal.progress {
             PortalProgress::Suspended(SuspendedRows { columns, rows, .. }) => {
-                let most = match wanted {
-                    FetchedRows::UpTo(count) => usize::try_from(count).unwrap_or(usize::MAX),
-                    FetchedRows::All => usize::MAX,
-                };
                 let rows: Vec<Vec<Value>> = rows.by_ref().take(most).collect();
                 (columns.clone(), rows)
             }

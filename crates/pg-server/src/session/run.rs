@@ -173,10 +173,12 @@ impl<S: Store> ClientSession<S> {
             StatementKind::Empty => return Ok(Ran::Empty),
             StatementKind::Session(command) => return Ok(self.command(command)?),
             StatementKind::Copy(copy) => {
-                return self.copy_out(copy, text, out).await.map(Ran::Done);
+                let copied = Box::pin(self.copy_out(copy, text, out));
+                return copied.await.map(Ran::Done);
             }
             StatementKind::Named(named) => {
-                return self.run_named(named, text, (parameters, wanted), out).await;
+                let values = (parameters, wanted);
+                return Box::pin(self.run_named(named, text, values, out)).await;
             }
             StatementKind::Catalogue(_) => {
                 let hint = "Run it by itself, or prepare it by your driver.";

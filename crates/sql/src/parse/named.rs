@@ -122,17 +122,6 @@ fn declare(
 
 /// Parses the words after `FETCH` or `MOVE`.
 fn fetch(words: &[&str], moves: bool) -> Result<NamedStatement, SqlError> {
-    let backwards = || {
-        Err(SqlError::with_state(
-            sqlstate::NOT_IN_STATE,
-            "cursor can only scan forward: fetch NEXT, FORWARD, a number of rows or ALL",
-        ))
-    };
-    let count = |word: &str| match word.parse::<u64>() {
-        Ok(0) => None,
-        Ok(count) => Some(FetchedRows::UpTo(count)),
-        Err(_) => None,
-    };
     let [direction @ .., name] = words else {
         unreachable!("callers pass a word")
     };
@@ -143,16 +132,18 @@ fn fetch(words: &[&str], moves: bool) -> Result<NamedStatement, SqlError> {
     let rows = match direction {
         [] | ["next"] | ["forward"] => FetchedRows::UpTo(1),
         ["all"] | ["forward", "all"] => FetchedRows::All,
-        [number] | ["forward", number] if number.parse::<u64>().is_ok() => match count(number) {
-            Some(rows) => rows,
-            None => return backwards(),
-        },
+        [number] | ["forward", number] if number.parse::<u64>().is_ok() => {
+            match number.parse::<u64>() {
+                Ok(0) | Err(_) => FetchedRows::Earlier,
+                Ok(count) => FetchedRows::UpTo(count),
+            }
+        }
         [
             "prior" | "first" | "last" | "absolute" | "relative" | "backward",
             ..,
         ]
         | ["-", _]
-        | ["forward", "-", _] => return backwards(),
+        | ["forward", "-", _] => FetchedRows::Earlier,
         _ => {
             return Err(syntax(
                 "expected FETCH, a number of rows, FROM and a cursor",

@@ -53,4 +53,6 @@ pub enum FetchedRows {
     UpTo(u64),
     /// All that are left.
     All,
+    /// The present one or earlier ones, which a cursor does not return.
+    Earlier,
 }

@@ -20,7 +20,7 @@ const SEEDS: Range<u64> = 0..40;
 const SEEDS_OF_RUN: &str = "REPLEX_FRONT_DOOR_HOSTILE_SEEDS";
 /// The clients before those that are measured: what the first statements of each thread take, some
 /// MB, is no client's.
-const FIRST_CLIENTS: u64 = 16;
+const FIRST_CLIENTS: u64 = 100;
 /// The idle clients whose memory is measured, and what each may take. They take a third; the memory
 /// grows by pages of 2 MiB.
 const IDLE_CLIENTS: u64 = 400;
