@@ -9,7 +9,6 @@ const SETUP: &str = "CREATE TABLE a (id int PRIMARY KEY, n bigint, s text);
     INSERT INTO a VALUES (1, 10, 'x'), (2, 20, NULL), (3, 30, 'zz')";
 
 #[test]
-// tidy: long — one session, statement by statement
 fn rows_of_a_table() {
     let mut session = Model::session(SETUP);
     check(
