@@ -37,7 +37,7 @@ pub struct FillProgress {
 
 impl FillProgress {
     /// Returns whether the addition or removal of a copy is due.
-    fn is_due(&self, table: TableId, name: &str) -> bool {
+    pub(crate) fn is_due(&self, table: TableId, name: &str) -> bool {
         let mut waiting = self.waiting.iter();
         waiting.any(|it| it.0 == table && it.1 == name)
     }

@@ -55,6 +55,7 @@ mod tests {
             column_type,
             nullable: true,
             default: Some(ColumnDefault::Computed(default)),
+            missing: None,
         }
     }
 

@@ -61,8 +61,8 @@ pub enum Error {
         /// The tables of the cluster.
         tables: Vec<String>,
     },
-    /// The index or other copy that the request reads was dropped. Look the table up again: this
-    /// handle has the old definition.
+    /// The table has other columns, or the index or other copy that the request reads was dropped.
+    /// Look the table up again: this handle has the old definition.
     TableChanged {
         /// The table's name, or its number.
         table: String,
@@ -206,6 +206,9 @@ impl Error {
             }
             SessionFailure::Full => Error::Full,
             SessionFailure::Lost { message, .. } => Error::Lost { message },
+            SessionFailure::ColumnsChanged { table } => Error::TableChanged {
+                table: format!("number {}", table.0),
+            },
             SessionFailure::TableGone { table } => Error::TableGone {
                 table: format!("number {}", table.0),
             },

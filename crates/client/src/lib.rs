@@ -43,6 +43,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alterations;
 mod checksum;
 mod client;
 mod coordinator;
@@ -68,10 +69,12 @@ mod statistics;
 mod table;
 mod transaction;
 
+pub use alterations::Cascade;
 pub use defaults::{default_value, now_us, random_uuid};
 pub use placement::{
-    Column, ColumnDefault, ColumnType, ComputedDefault, Constraint, Durability, Index, KeyError,
-    Numeric, NumericError, NumericRef, RowError, Schema, SchemaError, SortColumn, ThinIndex, Value,
+    Alteration, Column, ColumnDefault, ColumnType, ComputedDefault, Constraint, Durability, Index,
+    KeyError, Numeric, NumericError, NumericRef, RowError, Schema, SchemaError, SortColumn,
+    ThinIndex, Value,
 };
 pub use protocol::configuration::Configuration;
 pub use protocol::expression::{

@@ -269,6 +269,7 @@ impl SchemaBuilder {
             column_type,
             nullable,
             default,
+            missing: None,
         });
         self
     }

@@ -340,10 +340,39 @@ impl Table {
     ) -> Result<RequestResult, Error> {
         let hub = self.client.hub();
         let deadline_us = hub.deadline_us(patience.unwrap_or(hub.options().deadline));
+        self.execute_planned(mutation, self.epoch(), deadline_us)
+            .await
+    }
+
+    /// Works like [`Table::execute`], for a mutation that was made by the configuration of this
+    /// epoch.
+    ///
+    /// # Errors
+    /// The same as for [`Table::execute`], and [`Error::TableChanged`] if the table has had other
+    /// columns in that configuration.
+    #[doc(hidden)]
+    pub async fn execute_made_in(
+        &self,
+        planned: Epoch,
+        mutation: Mutation,
+    ) -> Result<RequestResult, Error> {
+        let hub = self.client.hub();
+        let deadline_us = hub.deadline_us(hub.options().deadline);
+        self.execute_planned(mutation, planned, deadline_us).await
+    }
+
+    async fn execute_planned(
+        &self,
+        mutation: Mutation,
+        planned: Epoch,
+        deadline_us: u64,
+    ) -> Result<RequestResult, Error> {
+        let hub = self.client.hub();
         loop {
             let operation = SessionOperation::Execute {
                 table: self.id(),
                 mutations: vec![mutation.clone()],
+                planned,
             };
             let outcome = hub.run(operation, deadline_us).await?;
             match self.result(outcome)? {
@@ -377,6 +406,7 @@ impl Table {
                 let operation = SessionOperation::Execute {
                     table: self.id(),
                     mutations: vec![mutation],
+                    planned: self.epoch(),
                 };
                 let deadline_us = hub.deadline_us(hub.options().deadline);
                 let waiter = Waiter::Many(number, sender.clone());

@@ -12,13 +12,13 @@ use placement::{Schema, Value, check_violation_text};
 use protocol::codec::Bytes;
 use protocol::configuration::Configuration;
 use protocol::expression::{Assignment, Expression};
-use protocol::identity::{TableId, Version};
+use protocol::identity::{Epoch, TableId, Version};
 use protocol::operation::{Action, Mutation, RequestResult};
 use protocol::transaction::{
     AbortReason, RangeCheck, ReferenceFault, ReferenceViolation, RowCheck, TransactionChange,
     TransactionResult, check_size,
 };
-use session::{SessionOperation, SessionOutcome};
+use session::{ANY_EPOCH, SessionOperation, SessionOutcome};
 
 use crate::client::{Client, other_outcome};
 use crate::error::Error;
@@ -53,6 +53,8 @@ pub struct Transaction {
     /// The versions of the rows that it has read, by table and pk; none for a row that did not
     /// exist.
     read: BTreeMap<(TableId, Vec<u8>), Option<Version>>,
+    /// The epoch of the oldest configuration by which changes were made.
+    planned: Epoch,
 }
 
 /// A point in a transaction to which it can return.
@@ -68,16 +70,19 @@ impl Client {
             client: self.clone(),
             changes: Vec::new(),
             read: BTreeMap::new(),
+            planned: ANY_EPOCH,
         }
     }
 
-    /// Runs changes together, exactly once, if all rows are as the checks say.
+    /// Runs changes together, exactly once, if all rows are as the checks say. They were made by
+    /// configurations of the epoch `planned` or later ones.
     ///
     /// # Errors
     /// As [`Transaction::commit`].
     #[doc(hidden)]
     pub async fn transact(
         &self,
+        planned: Epoch,
         changes: Vec<TransactionChange>,
         checks: Vec<RowCheck>,
         ranges: Vec<RangeCheck>,
@@ -86,6 +91,7 @@ impl Client {
             changes,
             checks,
             ranges,
+            planned,
         };
         match self.run(operation, "a transaction", None).await? {
             SessionOutcome::Executed(RequestResult::Transaction(result)) => Ok(result),
@@ -287,6 +293,7 @@ impl Transaction {
 
     /// Adds a change. With `must_apply` the transaction aborts if the change changes nothing.
     pub fn change(&mut self, table: &Table, mutation: Mutation, must_apply: bool) {
+        self.planned = self.planned.min(table.epoch());
         self.changes.push(TransactionChange {
             table: table.id(),
             mutation,
@@ -360,6 +367,9 @@ impl Transaction {
         let checks: Vec<RowCheck> = checks.collect();
         check_size(&self.changes, &checks, &[]).map_err(|message| Error::Invalid { message })?;
         let ranges = Vec::new();
-        self.client.transact(self.changes, checks, ranges).await
+        let planned = self.planned;
+        self.client
+            .transact(planned, self.changes, checks, ranges)
+            .await
     }
 }

@@ -84,6 +84,7 @@ async fn start() -> (Fake, Arc<Mutex<Vec<Read>>>) {
         id: TableId(1),
         epoch: Epoch(1),
         sealing: None,
+        columns_since: Epoch(0),
         placement: vec![vec![place; 4]; layout.replexes.len()],
         schema,
         layout,

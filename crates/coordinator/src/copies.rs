@@ -10,20 +10,21 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use placement::{Constraint, FurtherCopy, Layout, ReplexKind, Schema, prove};
 use protocol::codec::Wire;
 use protocol::configuration::partitions::resize_name;
-use protocol::configuration::{PlacedTable, ServerState};
+use protocol::configuration::{ALTERATION_NAME, PlacedTable, ServerState, TRUNCATION_NAME};
 use protocol::identity::{CoreId, Epoch, ServerId, TableId};
 use protocol::message::{CoordinatorReply, CopyFailure, FillReport};
 use protocol::planted::{self, Bug};
 
 use super::sealing::remaining_cores;
 use super::{
-    CONFIGURATION_BYTES_MAX, Coordinator, CoordinatorOutput, CopyChange, CopyRequest, FAILURES_MAX,
-    Outcome, Refused,
+    CONFIGURATION_BYTES_MAX, Coordinator, CoordinatorOutput, FAILURES_MAX, Outcome, Refused,
+    RequestedChange, WaitingChange,
 };
 
 /// The reports of fills from the last heartbeat of each core.
@@ -87,7 +88,7 @@ impl Coordinator {
         output
             .notes
             .push(format!("{name} of table {} will be made", wanted.name));
-        self.change(id, CopyRequest::Add { schema: wanted }, output);
+        self.change(id, RequestedChange::Add { schema: wanted }, output);
         Ok(self.done_now())
     }
 
@@ -112,7 +113,7 @@ impl Coordinator {
         output
             .notes
             .push(format!("{name} of table {} will be dropped", schema.name));
-        self.change(id, CopyRequest::Drop { name }, output);
+        self.change(id, RequestedChange::Drop { name }, output);
         Ok(self.done_now())
     }
 
@@ -144,7 +145,7 @@ impl Coordinator {
             "{name} of table {} will be dropped, and {by} gets its name",
             replaced.schema.name
         ));
-        self.change(id, CopyRequest::Replace { name, by }, output);
+        self.change(id, RequestedChange::Replace { name, by }, output);
         Ok(self.done_now())
     }
 
@@ -246,13 +247,19 @@ impl Coordinator {
     pub(super) fn change(
         &mut self,
         table: TableId,
-        wanted: CopyRequest,
+        wanted: RequestedChange,
         output: &mut CoordinatorOutput,
     ) {
-        self.state.changes.push(CopyChange { table, wanted });
+        self.state.changes.push(WaitingChange { table, wanted });
         let changed = self.state.configuration.table(table);
         let is_sealing = changed.is_some_and(|table| table.sealing.is_some());
-        if planted::is(Bug::CopiesChangeAtOnce) && !is_sealing {
+        let is_altered = matches!(
+            self.state.changes.last().map(|change| &change.wanted),
+            Some(RequestedChange::Alter { .. })
+        );
+        let at_once = planted::is(Bug::CopiesChangeAtOnce) && !is_altered
+            || planted::is(Bug::DefinitionChangesAtOnce) && is_altered;
+        if at_once && !is_sealing {
             let epoch = Epoch(self.state.configuration.epoch.0 + 1);
             self.change_copies(|id| id == table, epoch, output);
             return self.reconfigure(output);
@@ -275,15 +282,20 @@ impl Coordinator {
         let dropped = changes.filter_map(|change| {
             let table = self.state.configuration.table(change.table)?;
             match &change.wanted {
-                CopyRequest::Drop { name } | CopyRequest::Replace { name, .. } => {
+                RequestedChange::Drop { name } | RequestedChange::Replace { name, .. } => {
                     let numbers = table.layout.removable(&table.schema, name).ok()?;
                     Some(numbers.into_iter().map(number).collect::<Vec<u8>>())
                 }
-                CopyRequest::Promote if planted::is(Bug::SupersededIsRead) => None,
-                CopyRequest::Promote => Some(table.superseded()),
-                CopyRequest::Add { .. }
-                | CopyRequest::Renew { .. }
-                | CopyRequest::Resize { .. } => None,
+                RequestedChange::Promote if planted::is(Bug::SupersededIsRead) => None,
+                RequestedChange::Promote => Some(table.superseded()),
+                RequestedChange::Add { .. }
+                | RequestedChange::Renew { .. }
+                | RequestedChange::Resize { .. }
+                | RequestedChange::Alter { .. } => None,
+                // A holder that learns late of the empty table must not return the rows.
+                RequestedChange::Truncate { .. } => {
+                    Some(table.layout.numbers().map(number).collect())
+                }
             }
         });
         let mut leaving: Vec<u8> = dropped.flatten().collect();
@@ -299,10 +311,13 @@ impl Coordinator {
         output: &mut CoordinatorOutput,
     ) {
         let changes = self.state.changes.extract_if(.., |change| of(change.table));
-        let changes: Vec<CopyChange> = changes.collect();
-        let drops = |it: &&CopyChange| {
-            use CopyRequest::{Drop, Promote, Replace};
-            matches!(it.wanted, Drop { .. } | Replace { .. } | Promote)
+        let changes: Vec<WaitingChange> = changes.collect();
+        let drops = |it: &&WaitingChange| {
+            use RequestedChange::{Drop, Promote, Replace, Truncate};
+            matches!(
+                it.wanted,
+                Drop { .. } | Replace { .. } | Promote | Truncate { .. }
+            )
         };
         let fewer: BTreeSet<TableId> = changes.iter().filter(drops).map(|it| it.table).collect();
         // The tolerance of moves was proven with a copy that is being dropped.
@@ -313,42 +328,39 @@ impl Coordinator {
                 continue;
             };
             let changed = match &change.wanted {
-                CopyRequest::Add { schema } => {
+                RequestedChange::Add { schema } => {
                     let held = self.places_held_beside(table);
                     let place = |table: &PlacedTable, replex, number| {
                         self.core_for(table, (replex, number), &held)
                     };
                     table.with_copy(schema, epoch, &place)
                 }
-                CopyRequest::Drop { name } => self.without_copy(table, name),
-                CopyRequest::Replace { name, by } => {
+                RequestedChange::Drop { name } => self.without_copy(table, name),
+                RequestedChange::Replace { name, by } => {
                     let without = self.without_copy(table, name);
                     without.and_then(|table| table.with_renamed(by, name))
                 }
-                CopyRequest::Renew { cells } => self.renewed(table, cells, epoch),
-                CopyRequest::Resize { partitions } => self.resized(table, *partitions, epoch),
-                CopyRequest::Promote => self.promoted(table),
+                RequestedChange::Renew { cells } => self.renewed(table, cells, epoch),
+                RequestedChange::Resize { partitions } => self.resized(table, *partitions, epoch),
+                RequestedChange::Promote => self.promoted(table),
+                RequestedChange::Alter { alterations } => self.altered(table, alterations),
+                RequestedChange::Truncate { .. } => {
+                    Ok(table.truncated(TableId(self.state.next_table), epoch))
+                }
             };
             match changed {
                 Ok(changed) => {
+                    let before = Arc::clone(table);
                     self.resizes.note(&changed);
-                    self.state.configuration.tables.put(changed);
+                    self.install(&before, changed, epoch);
                 }
                 Err(why) => {
-                    let name = match &change.wanted {
-                        CopyRequest::Add { schema } => table.schema.added_name(schema),
-                        CopyRequest::Drop { name } | CopyRequest::Replace { name, .. } => {
-                            name.clone()
-                        }
-                        CopyRequest::Renew { .. } => "what was to be refilled".into(),
-                        CopyRequest::Resize { partitions } => resize_name(*partitions),
-                        CopyRequest::Promote => "the change of partitions".into(),
-                    };
+                    let name = reported_name(&change.wanted, table);
                     output
                         .notes
                         .push(format!("{name} of table {}: {why}", table.schema.name));
                     // It is tried again once the new partitions serve.
-                    if change.wanted != CopyRequest::Promote {
+                    if change.wanted != RequestedChange::Promote {
                         let table = change.table;
                         self.fail(CopyFailure { table, name, why });
                     }
@@ -456,13 +468,13 @@ impl Coordinator {
         let (name, without, wanted) = match table.layout.next_partitions() {
             Some(next) => {
                 let partitions = schema.partitions;
-                let wanted = CopyRequest::Resize { partitions };
+                let wanted = RequestedChange::Resize { partitions };
                 (resize_name(next), self.given_up(table), wanted)
             }
             None => {
                 let name: String = schema.copy_of(&table.layout.replexes[replex].name).into();
                 let without = self.without_copy(table, &name);
-                (name.clone(), without, CopyRequest::Drop { name })
+                (name.clone(), without, RequestedChange::Drop { name })
             }
         };
         // It is reported again with every heartbeat.
@@ -500,26 +512,44 @@ impl Coordinator {
         let changes = self.state.changes.iter();
         let waiting = changes.filter_map(|change| {
             let name = match &change.wanted {
-                CopyRequest::Drop { name } | CopyRequest::Replace { name, .. } => name.clone(),
-                CopyRequest::Renew { .. } => return None,
-                CopyRequest::Add { schema } => {
+                RequestedChange::Drop { name } | RequestedChange::Replace { name, .. } => {
+                    name.clone()
+                }
+                RequestedChange::Renew { .. } => return None,
+                RequestedChange::Add { schema } => {
                     let table = self.state.configuration.table(change.table)?;
                     table.schema.added_name(schema)
                 }
-                CopyRequest::Resize { partitions } => resize_name(*partitions),
-                CopyRequest::Promote => {
+                RequestedChange::Resize { partitions } => resize_name(*partitions),
+                RequestedChange::Alter { .. } => ALTERATION_NAME.into(),
+                RequestedChange::Truncate { .. } => TRUNCATION_NAME.into(),
+                RequestedChange::Promote => {
                     let table = self.state.configuration.table(change.table)?;
                     resize_name(table.layout.next_partitions()?)
                 }
             };
             Some((change.table, name))
         });
+        let waiting = waiting.chain(self.unknown_definitions());
         Outcome::Now(CoordinatorReply::Progress {
             fills: fills.into_values().collect(),
             waiting: waiting.collect(),
             failures: self.state.failures.clone(),
             without_room: self.shortages(),
         })
+    }
+}
+
+/// Returns the name under which the failure of a change is reported.
+fn reported_name(wanted: &RequestedChange, table: &PlacedTable) -> String {
+    match wanted {
+        RequestedChange::Add { schema } => table.schema.added_name(schema),
+        RequestedChange::Drop { name } | RequestedChange::Replace { name, .. } => name.clone(),
+        RequestedChange::Renew { .. } => "what was to be refilled".into(),
+        RequestedChange::Resize { partitions } => resize_name(*partitions),
+        RequestedChange::Promote => "the change of partitions".into(),
+        RequestedChange::Alter { .. } => ALTERATION_NAME.into(),
+        RequestedChange::Truncate { .. } => TRUNCATION_NAME.into(),
     }
 }
 

@@ -13,6 +13,7 @@
 
 extern crate alloc;
 
+mod alterations;
 mod announcements;
 mod contract;
 mod copies;
@@ -42,7 +43,9 @@ use alloc::vec::Vec;
 use protocol::configuration::Configuration;
 use protocol::identity::{ClockReading, CoreId, Epoch, Position, ServerId};
 use protocol::message::{CoordinatorReply, CoordinatorRequest, Room};
-use protocol::state::{CoordinatorState, CopyChange, CopyRequest, FolderTrust, ServerMember};
+use protocol::state::{
+    CoordinatorState, FolderTrust, RequestedChange, ServerMember, WaitingChange,
+};
 
 pub use contract::*;
 
@@ -349,6 +352,12 @@ impl Coordinator {
             CoordinatorRequest::Renew { table, cells } => self.renew(&table, cells, output),
             CoordinatorRequest::SetPartitions { table, partitions } => {
                 self.set_partitions(&table, partitions, output)
+            }
+            CoordinatorRequest::AlterTable { table, alterations } => {
+                self.alter_table(&table, alterations, output)
+            }
+            CoordinatorRequest::Truncate { tables, cascade } => {
+                self.truncate(&tables, cascade, output)
             }
             CoordinatorRequest::Progress => Ok(self.progress()),
             CoordinatorRequest::Leave { server } => self.leave(server, output),

@@ -20,7 +20,7 @@ use protocol::message::CopyFailure;
 use protocol::planted::{self, Bug};
 
 use super::copies::{PLACE_BYTES_MAX, check_is_not_resized};
-use super::{CONFIGURATION_BYTES_MAX, Coordinator, CoordinatorOutput, CopyRequest};
+use super::{CONFIGURATION_BYTES_MAX, Coordinator, CoordinatorOutput, RequestedChange};
 use super::{Outcome, Refused};
 
 impl Coordinator {
@@ -56,7 +56,7 @@ impl Coordinator {
         let names: Vec<String> = names.map(resize_name).collect();
         let is_old = |it: &CopyFailure| it.table == id && names.contains(&it.name);
         self.state.failures.retain(|failure| !is_old(failure));
-        self.change(id, CopyRequest::Resize { partitions }, output);
+        self.change(id, RequestedChange::Resize { partitions }, output);
         Ok(self.done_now())
     }
 
@@ -248,7 +248,7 @@ impl Coordinator {
             let mut changes = self.state.changes.iter();
             let is_free = table.sealing.is_none() && !changes.any(|change| change.table == id);
             if is_free && self.missing(table).is_none() && self.promoted(table).is_ok() {
-                self.change(id, CopyRequest::Promote, output);
+                self.change(id, RequestedChange::Promote, output);
             }
         }
     }

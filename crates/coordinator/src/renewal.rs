@@ -11,7 +11,7 @@ use protocol::configuration::{PartitionState, PlacedTable};
 use protocol::identity::Epoch;
 use protocol::planted::{self, Bug};
 
-use super::{Coordinator, CoordinatorOutput, CopyRequest, Outcome, Refused};
+use super::{Coordinator, CoordinatorOutput, Outcome, Refused, RequestedChange};
 
 impl Coordinator {
     /// Makes partitions of a table void, and refills them from the next epoch that serves on. The
@@ -55,7 +55,7 @@ impl Coordinator {
         );
         output.notes.push(text);
         let cells = cells.into_iter().collect();
-        self.change(id, CopyRequest::Renew { cells }, output);
+        self.change(id, RequestedChange::Renew { cells }, output);
         Ok(self.done_now())
     }
 

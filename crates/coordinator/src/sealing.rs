@@ -365,6 +365,7 @@ impl Coordinator {
             self.replace(*id, &lost, epoch, output);
             replaced.extend(lost);
         }
+        let names = self.table_names(ended.keys());
         self.hand_over(|table| ended.contains_key(&table), output);
         self.change_copies(|table| ended.contains_key(&table), epoch, output);
         let still_holds = |id: &ServerId| self.holds(*id);
@@ -379,18 +380,27 @@ impl Coordinator {
         }
         self.note_voided(now);
         output.notes.push(format!(
-            "epoch {} of {} serves{}",
+            "epoch {} of {names} serves{}",
             epoch.0,
-            self.table_names(ended.keys()),
             without(&replaced)
         ));
         self.reconfigure(output);
     }
 
+    /// Returns the time from which a table's new epoch may serve, together with the tables that
+    /// change in the same epoch.
+    fn seal_ends_us(&self, table: &PlacedTable) -> Option<u64> {
+        let mut ends_us = 0;
+        for table in self.changed_with(table.id) {
+            ends_us = ends_us.max(self.own_seal_ends_us(table)?);
+        }
+        Some(ends_us)
+    }
+
     /// Returns the time from which a table's new epoch may serve: after the last lease that a
     /// removed server can have from the servers that vouched for it. None while a server has not
     /// resolved everything.
-    fn seal_ends_us(&self, table: &PlacedTable) -> Option<u64> {
+    fn own_seal_ends_us(&self, table: &PlacedTable) -> Option<u64> {
         table.sealing.as_ref()?;
         let after_us = self.settings.lease_us + self.settings.drift_us;
         let mut free_us = 0;

@@ -134,6 +134,7 @@ fn table(name: u8, failures: u8) -> Schema {
         column_type: ColumnType::Int64,
         nullable: false,
         default: None,
+        missing: None,
     };
     Schema {
         name: format!("t{name}"),

@@ -59,6 +59,7 @@ fn main() {
             id: TableId(1),
             epoch: Epoch(1),
             sealing: None,
+            columns_since: Epoch(0),
             schema,
             layout,
             placement,
@@ -102,6 +103,7 @@ fn schema() -> Schema {
         column_type: ColumnType::Text,
         nullable: false,
         default: None,
+        missing: None,
     };
     let mut columns = vec![Column {
         column_type: ColumnType::Int64,

@@ -64,6 +64,7 @@ impl Scenario {
             column_type,
             nullable,
             default: None,
+            missing: None,
         };
         let mut schema = Schema {
             name: "t".into(),

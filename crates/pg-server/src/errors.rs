@@ -226,6 +226,9 @@ pub fn report(fault: &SqlError, text: &str, scope: StatementScope) -> Report {
                 false => report,
             }
         }
+        SqlError::RowsViolateCheck { table, constraint } => {
+            plain("23514").about(about(table, constraint.clone()))
+        }
         SqlError::ForeignKey { violation, done } => error("23503", violation.message.clone())
             .detail(format!("{}{done}", violation.detail))
             .about(about(&violation.table, violation.constraint.clone())),

@@ -164,6 +164,8 @@ impl StatementKind {
                 | Statement::CreateSequence { .. }
                 | Statement::RestartSequence { .. }
                 | Statement::DropSequence { .. }
+                | Statement::AlterTable(_)
+                | Statement::Truncate(_)
                 | Statement::DropTable { .. }
         )
     }

@@ -19,6 +19,7 @@ fn main() {
         column_type: ColumnType::Text,
         nullable: false,
         default: None,
+        missing: None,
     };
     let columns: Vec<Column> = (0..10).map(column).collect();
     let schema = Schema {

@@ -48,6 +48,8 @@ pub struct CheckConstraint {
     pub name: String,
     /// The condition, over the columns of the table.
     pub condition: Expression,
+    /// Whether all rows of the table are known to satisfy it. New rows must satisfy it in any case.
+    pub is_valid: bool,
 }
 
 /// A reference to the primary key of a row of a table, the *parent*. If one of the columns is NULL,

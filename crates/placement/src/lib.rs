@@ -13,6 +13,7 @@ extern crate alloc;
 
 mod advisor;
 mod alter;
+mod alteration;
 mod assignment;
 mod constraints;
 mod conversion;
@@ -48,6 +49,7 @@ pub use advisor::{
     Amplification, SAMPLES_MAX, Spread, amplification, amplification_of, best_divisions,
     even_factors,
 };
+pub use alteration::Alteration;
 pub use assignment::{AssignmentError, assign};
 pub use constraints::{
     CHECKS_MAX, CheckConstraint, Deferral, FOREIGN_KEYS_MAX, ForeignKey, REFERENCED_BY_MAX,

@@ -16,15 +16,15 @@
 //!
 //! Any column is found in constant time. Offsets are as narrow as the data allows: ten fields of
 //! ten bytes take 112 bytes. A row may have fewer columns than the schema that reads it (columns
-//! are added at the end): the missing ones read as their default. It may not have more, because
-//! a reader that drops columns would lose them on its next write.
+//! are added at the end): the missing ones read as [`Column::missing`]. It may not have more,
+//! because a reader that drops columns would lose them on its next write.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
 use crate::numeric::NumericRef;
-use crate::schema::{Column, ColumnDefault};
+use crate::schema::Column;
 use crate::value::{ColumnType, Value, ValueRef};
 
 /// The most bytes that an encoded row may have.
@@ -376,12 +376,10 @@ impl<'a> RowView<'a> {
         const CHECKED: &str = "parse checked every field against its type";
         let column = &self.columns[index];
         if index >= self.count {
-            return match &column.default {
-                Some(ColumnDefault::Constant(value)) => value.as_ref(),
-                Some(ColumnDefault::Computed(_) | ColumnDefault::Sequence(_)) | None => {
-                    ValueRef::Null
-                }
-            };
+            return column
+                .missing
+                .as_ref()
+                .map_or(ValueRef::Null, Value::as_ref);
         }
         if self.is_null(index) {
             return ValueRef::Null;

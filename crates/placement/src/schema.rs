@@ -42,12 +42,15 @@ pub struct Column {
     pub nullable: bool,
     /// The value of new rows whose statement does not set the column; none is NULL.
     pub default: Option<ColumnDefault>,
+    /// The value in rows that were written before the table had the column; none is NULL. It never
+    /// changes, whatever becomes of the default.
+    pub missing: Option<Value>,
 }
 
 /// The value of a column that a statement does not set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ColumnDefault {
-    /// The same value for every row. Rows that were written without the column have it, too.
+    /// The same value for every row.
     Constant(Value),
     /// A value that the client computes.
     Computed(ComputedDefault),

@@ -15,7 +15,7 @@ use crate::schema::{
     SchemaError, THIN_MAX,
 };
 use crate::sort::columns_of;
-use crate::value::ColumnType;
+use crate::value::{ColumnType, Value};
 
 macro_rules! ensure {
     ($condition:expr, $($message:tt)+) => {
@@ -83,6 +83,12 @@ impl Schema {
                 column.column_type.if_valid().is_some(),
                 "column {name} of table {table} has the type {}, whose limit is out of range: give \
                  another limit",
+                column.column_type
+            );
+            let missing = column.missing.as_ref().and_then(Value::column_type);
+            ensure!(
+                missing.is_none_or(|found| found == column.column_type.of_values()),
+                "column {name} of table {table} is of type {}, and its value in earlier rows is not",
                 column.column_type
             );
             let Some(default) = &column.default else {

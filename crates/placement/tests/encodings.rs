@@ -5,8 +5,8 @@ mod cases;
 
 use cases::{column, column_type, config, value, value_or_null};
 use placement::{
-    Column, ColumnDefault, ColumnType, KEY_BYTES_MAX, KeyError, ROW_BYTES_MAX, RowError, RowView,
-    Value, ValueRef, decode_key, encode_key, encode_row, encode_row_refs, key_has_null, prefix_end,
+    Column, ColumnType, KEY_BYTES_MAX, KeyError, ROW_BYTES_MAX, RowError, RowView, Value, ValueRef,
+    decode_key, encode_key, encode_row, encode_row_refs, key_has_null, prefix_end,
 };
 use proptest::prelude::*;
 
@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn columns_added_later_read_as_their_default(
+    fn columns_added_later_read_as_their_value_in_earlier_rows(
         (columns, values) in row(),
         kept in 0..20usize,
         default in value(ColumnType::Text),
@@ -125,7 +125,7 @@ proptest! {
         let kept = kept % columns.len();
         let bytes = encode_row(&columns[..kept], &values[..kept]).unwrap();
         let mut columns = columns;
-        columns.push(Column { default: Some(ColumnDefault::Constant(default.clone())), ..column("new", ColumnType::Text) });
+        columns.push(Column { missing: Some(default.clone()), ..column("new", ColumnType::Text) });
         let row = RowView::parse(&columns, &bytes).unwrap();
         let mut expected = values[..kept].to_vec();
         expected.resize(columns.len() - 1, Value::Null);

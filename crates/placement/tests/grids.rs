@@ -283,6 +283,7 @@ fn bad_constraints_are_refused() {
         let check = |name: &&str| CheckConstraint {
             name: (*name).into(),
             condition: Expression::Literal(Value::Bool(true)),
+            is_valid: true,
         };
         names.iter().map(check).collect()
     }

@@ -5,6 +5,7 @@
 //! (R15). Crate `coordinator` decides the changes, and `placement` computes which partition a row
 //! belongs to.
 
+mod alterations;
 mod changes;
 mod copies;
 pub mod losses;
@@ -22,6 +23,7 @@ use placement::{
     prove,
 };
 
+pub use alterations::{ALTERATION_NAME, TRUNCATION_NAME};
 pub use changes::ConfigurationChanges;
 pub use tables::PlacedTables;
 
@@ -106,6 +108,9 @@ pub struct PlacedTable {
     pub epoch: Epoch,
     /// Set while the table's chains are stopped.
     pub sealing: Option<Sealing>,
+    /// The epoch in which the table's columns last changed. A request that was planned with earlier
+    /// columns is planned again (R50).
+    pub columns_since: Epoch,
     /// The table's columns and indexes.
     pub schema: Schema,
     /// The table's key spaces and replexes.
@@ -370,7 +375,7 @@ impl Configuration {
     }
 
     /// Sets the epoch of each table that differs from an earlier configuration to this
-    /// configuration's epoch.
+    /// configuration's epoch, and the epoch of its columns if they differ.
     pub fn date_changes(&mut self, before: &Configuration) {
         let changed: BTreeSet<ServerId> = {
             let differs = |server: &&Server| {
@@ -390,9 +395,16 @@ impl Configuration {
         };
         let differing = self.tables.differing(&before.tables);
         let differing = differing.filter(|(now, then)| now != then);
-        let mut dated: BTreeSet<TableId> = differing
-            .filter_map(|(now, _)| now.map(|table| table.id))
-            .collect();
+        let (mut dated, mut altered) = (BTreeSet::new(), BTreeSet::new());
+        for (now, then) in differing {
+            let Some(now) = now else {
+                continue;
+            };
+            dated.insert(now.id);
+            if then.is_none_or(|then| then.schema.columns != now.schema.columns) {
+                altered.insert(now.id);
+            }
+        }
         if !changed.is_empty() {
             let naming = self.tables.iter();
             let naming = naming.filter(|table| changed.iter().any(|server| table.names(*server)));
@@ -401,6 +413,9 @@ impl Configuration {
         for id in dated {
             let table = self.tables.get_mut(id).expect("it was just found");
             table.epoch = self.epoch;
+            if altered.contains(&id) {
+                table.columns_since = self.epoch;
+            }
         }
     }
 
@@ -447,7 +462,7 @@ impl Configuration {
             placement,
             ..
         } = table;
-        if table.epoch > self.epoch {
+        if table.epoch > self.epoch || table.columns_since > table.epoch {
             return fault("a table is of a later epoch than its configuration");
         }
         schema.validate().map_err(|error| error.message)?;
@@ -657,6 +672,7 @@ wire_struct!(PlacedTable {
     id,
     epoch,
     sealing,
+    columns_since,
     schema,
     layout,
     placement,

@@ -87,6 +87,11 @@ bugs! {
     SealAsksOwnTableOnly = "seal-asks-own-table", "R44";
     /// The resolution of a transaction aborts what a member knows to be committed.
     ResolutionForgetsCommit = "resolution-forgets-commit", "R43";
+    /// The definition of a table changes while operations that were judged by the earlier one are
+    /// in progress.
+    DefinitionChangesAtOnce = "definition-changes-at-once", "R50";
+    /// Tables that are emptied together are emptied one after the other.
+    TablesTruncatedApart = "tables-truncated-apart", "R50";
     /// A decision moves up past a member whose own prepare is not durable yet.
     DecisionOvertakesPrepare = "decision-overtakes-prepare", "R1";
     /// A member votes again on a prepare that arrives twice, instead of repeating its vote.

@@ -16,7 +16,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use placement::Schema;
+use placement::{Alteration, Schema};
 
 pub use changes::StateChange;
 
@@ -40,9 +40,9 @@ pub struct CoordinatorState {
     pub configuration: Configuration,
     /// One entry for each server of the configuration, by ascending id.
     pub members: Vec<ServerMember>,
-    /// Copies to add or drop once the earlier epochs of their tables have ended; at most one change
-    /// per table.
-    pub changes: Vec<CopyChange>,
+    /// Changes of tables that wait for the end of the tables' earlier epochs; at most one for each
+    /// table.
+    pub changes: Vec<WaitingChange>,
     /// The copies that could not be made, the last one at the end.
     pub failures: Vec<CopyFailure>,
     /// The number of the next new server. It never falls.
@@ -85,22 +85,22 @@ pub enum FolderTrust {
     Any,
 }
 
-/// A change of a table's copies.
+/// A change of a table that waits for the end of the table's earlier epochs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct CopyChange {
+pub struct WaitingChange {
     /// The table.
     pub table: TableId,
     /// The requested change.
-    pub wanted: CopyRequest,
+    pub wanted: RequestedChange,
 }
 
-/// A change of copies that an operator has requested.
+/// A change of a table that a client or an operator has requested.
 #[allow(
     clippy::large_enum_variant,
     reason = "a request is made once, by a person; a box would only be in the way"
 )]
 #[derive(Clone, Debug, PartialEq)]
-pub enum CopyRequest {
+pub enum RequestedChange {
     /// Adds the last copy of this schema, which has one more than the table.
     Add {
         /// The table as it shall be.
@@ -131,6 +131,17 @@ pub enum CopyRequest {
     },
     /// The successors replace the table's copies.
     Promote,
+    /// Changes the definition of the table, and none of its rows.
+    Alter {
+        /// The changes, one after the other.
+        alterations: Vec<Alteration>,
+    },
+    /// An empty table takes the place of the table, in the same epoch as for the other tables of
+    /// the request.
+    Truncate {
+        /// All tables of the request, ascending.
+        tables: Vec<TableId>,
+    },
 }
 
 impl ServerMember {
@@ -199,17 +210,19 @@ impl CoordinatorState {
             .changes
             .iter()
             .filter_map(|change| match &change.wanted {
-                CopyRequest::Add { schema } => Some(schema),
-                CopyRequest::Drop { .. }
-                | CopyRequest::Replace { .. }
-                | CopyRequest::Renew { .. }
-                | CopyRequest::Resize { .. }
-                | CopyRequest::Promote => None,
+                RequestedChange::Add { schema } => Some(schema),
+                RequestedChange::Drop { .. }
+                | RequestedChange::Replace { .. }
+                | RequestedChange::Renew { .. }
+                | RequestedChange::Resize { .. }
+                | RequestedChange::Promote
+                | RequestedChange::Alter { .. }
+                | RequestedChange::Truncate { .. } => None,
             });
         for schema in schemas {
             schema.validate().map_err(|error| error.message)?;
         }
-        let waits = |change: &CopyChange| {
+        let waits = |change: &WaitingChange| {
             let table = self.configuration.table(change.table);
             table.is_none_or(|table| table.sealing.is_some())
         };
@@ -237,10 +250,10 @@ wire_struct!(CoordinatorState {
     sessions_reserved,
     session_floor,
 });
-wire_struct!(CopyChange { table, wanted });
-wire_enum!(CopyRequest {
+wire_struct!(WaitingChange { table, wanted });
+wire_enum!(RequestedChange {
     0 => Add { schema }, 1 => Drop { name }, 2 => Renew { cells }, 3 => Resize { partitions },
-    4 => Promote, 5 => Replace { name, by },
+    4 => Promote, 5 => Replace { name, by }, 6 => Alter { alterations }, 7 => Truncate { tables },
 });
 wire_struct!(ServerMember {
     server,

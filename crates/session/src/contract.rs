@@ -26,6 +26,9 @@ use protocol::transaction::{RangeCheck, RowCheck, TransactionChange};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Ticket(pub u64);
 
+/// The epoch by which operations are planned that mean the same in every configuration.
+pub const ANY_EPOCH: Epoch = Epoch(u64::MAX);
+
 /// An operation of a client. The machine overwrites the epochs in it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SessionOperation {
@@ -35,6 +38,8 @@ pub enum SessionOperation {
         table: TableId,
         /// The mutations: one for now, at least one.
         mutations: Vec<Mutation>,
+        /// The epoch of the configuration by which the caller made them (R50).
+        planned: Epoch,
     },
     /// A transaction, which the core of its first primary runs exactly once (R45). At least one
     /// change.
@@ -45,6 +50,8 @@ pub enum SessionOperation {
         checks: Vec<RowCheck>,
         /// Ranges that must be as they were read.
         ranges: Vec<RangeCheck>,
+        /// The epoch of the oldest configuration by which the caller made them (R50).
+        planned: Epoch,
     },
     /// A read of one page of one partition. Its epoch is that of the configuration from which the
     /// copy was chosen, because numbers of copies are reused. The machine sends it with the table's
@@ -222,6 +229,12 @@ pub enum SessionFailure {
         /// The table.
         table: TableId,
     },
+    /// The table has other columns than the caller knew. The caller may make the operation again,
+    /// by the newest configuration.
+    ColumnsChanged {
+        /// The table.
+        table: TableId,
+    },
     /// The table has no such partition, or the cluster has no such core.
     PlaceGone {
         /// The partition, if it was one.
@@ -269,6 +282,11 @@ impl fmt::Display for SessionFailure {
             SessionFailure::TableGone { table } => {
                 write!(f, "table number {} was dropped", table.0)
             }
+            SessionFailure::ColumnsChanged { table } => write!(
+                f,
+                "the columns of table number {} have changed: look the table up again",
+                table.0
+            ),
             SessionFailure::PlaceGone { partition: None } => {
                 write!(f, "the cluster has no such server core")
             }

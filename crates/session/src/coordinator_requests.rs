@@ -139,7 +139,7 @@ impl SessionMachine {
     }
 
     /// Returns the partition of a read whose copy was chosen from an older configuration, in which
-    /// the copy's number meant another copy.
+    /// the copy's number meant another copy, or the table had other columns (R50).
     pub(super) fn chosen_before(&self, ticket: Ticket) -> Option<PartitionId> {
         let pending = &self.requests[&ticket];
         if pending.part_of.is_some() {
@@ -147,9 +147,8 @@ impl SessionMachine {
         }
         let is_stale = |partition: PartitionId, chosen: Epoch| {
             let since = self.copies_since.get(&(partition.table, partition.replex));
-            since
-                .is_some_and(|since| chosen < *since)
-                .then_some(partition)
+            let is_other_copy = since.is_some_and(|since| chosen < *since);
+            (is_other_copy || self.has_other_columns(partition.table, chosen)).then_some(partition)
         };
         match &pending.operation {
             SessionOperation::Read(read) => is_stale(read.partition, read.epoch),
@@ -165,6 +164,38 @@ impl SessionMachine {
             | SessionOperation::KeepSnapshot(_)
             | SessionOperation::CloseSnapshot(_)
             | SessionOperation::Release(_) => None,
+        }
+    }
+
+    /// Returns whether a table has other columns than in an earlier epoch.
+    fn has_other_columns(&self, table: TableId, planned: Epoch) -> bool {
+        let configuration = self.configuration.as_ref();
+        let table = configuration.and_then(|known| known.table(table));
+        table.is_some_and(|table| planned < table.columns_since)
+    }
+
+    /// Returns a table of a write that has other columns than the caller knew. A write that may
+    /// have taken effect is not planned again: its core knows whether it has, and if not, the row
+    /// that it names means the same as before (R50).
+    pub(super) fn planned_before(&self, ticket: Ticket) -> Option<TableId> {
+        let pending = &self.requests[&ticket];
+        if pending.uncertain() {
+            return None;
+        }
+        match &pending.operation {
+            SessionOperation::Execute { table, planned, .. } => {
+                self.has_other_columns(*table, *planned).then_some(*table)
+            }
+            SessionOperation::Transact {
+                changes,
+                checks,
+                ranges,
+                planned,
+            } => {
+                let mut tables = super::routing::tables_of(changes, checks, ranges).into_iter();
+                tables.find(|table| self.has_other_columns(*table, *planned))
+            }
+            _ => None,
         }
     }
 

@@ -54,7 +54,7 @@ use redirect::Redirects;
 use timers::{Timer, Timers};
 
 pub use contract::{
-    Attempt, Completion, MomentPages, SessionFailure, SessionInput, SessionLimits,
+    ANY_EPOCH, Attempt, Completion, MomentPages, SessionFailure, SessionInput, SessionLimits,
     SessionOperation, SessionOutcome, SessionOutput, Ticket,
 };
 
@@ -402,6 +402,10 @@ impl SessionMachine {
                 return;
             }
         };
+        if let Some(table) = self.planned_before(ticket) {
+            self.fail(ticket, SessionFailure::ColumnsChanged { table }, output);
+            return;
+        }
         if let Some(server) = self.lost_to_write(ticket, core) {
             self.wait_for_lost(now_us, ticket, server, output);
             return;
@@ -549,6 +553,7 @@ impl SessionMachine {
                 changes,
                 checks,
                 ranges,
+                ..
             } => {
                 let tables = routing::tables_of(changes, checks, ranges).into_iter();
                 let epochs = tables.map(|table| self.epoch_of(table));

@@ -127,6 +127,7 @@ impl SessionMachine {
                 changes,
                 checks,
                 ranges,
+                ..
             } => super::routing::tables_of(changes, checks, ranges),
             _ => return None,
         };
@@ -333,7 +334,9 @@ impl SessionMachine {
             SessionOperation::Read(read) => {
                 (read.partition, missing(configuration, read.partition))
             }
-            SessionOperation::Execute { table, mutations } => {
+            SessionOperation::Execute {
+                table, mutations, ..
+            } => {
                 let partition = super::routing::head(configuration, *table, mutations);
                 let partition = partition.expect("it was routed");
                 (

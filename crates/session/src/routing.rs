@@ -113,11 +113,14 @@ pub(super) fn target(
             return Ok(None);
         }
         SessionOperation::Release(release) => release.partition,
-        SessionOperation::Execute { table, mutations } => head(configuration, *table, mutations)?,
+        SessionOperation::Execute {
+            table, mutations, ..
+        } => head(configuration, *table, mutations)?,
         SessionOperation::Transact {
             changes,
             checks,
             ranges,
+            ..
         } => {
             for table in tables_of(changes, checks, ranges) {
                 let gone = SessionFailure::TableGone { table };
@@ -169,6 +172,7 @@ fn core_of(
 }
 
 impl SessionMachine {
+    // tidy: long — a dispatching match over the operations
     /// Returns the message of the next attempt: with the present epoch and acknowledgement, and
     /// with the name and body of all attempts (R13).
     pub(super) fn request(&self, ticket: Ticket) -> Request {
@@ -176,7 +180,9 @@ impl SessionMachine {
         let epoch = self.table_epoch(ticket);
         let pending = &self.requests[&ticket];
         match &pending.operation {
-            SessionOperation::Execute { table, mutations } => {
+            SessionOperation::Execute {
+                table, mutations, ..
+            } => {
                 let name = pending.name.expect("it was named before it is sent");
                 let routed = configuration.table(*table).expect("it was routed");
                 let partition = routes::primary_partition(routed, &mutations[0].pk);
@@ -193,6 +199,7 @@ impl SessionMachine {
                 changes,
                 checks,
                 ranges,
+                ..
             } => {
                 let name = pending.name.expect("it was named before it is sent");
                 let tables = tables_of(changes, checks, ranges).into_iter();

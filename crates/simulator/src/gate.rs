@@ -29,6 +29,7 @@ fn found_by_tests(bug: Bug) -> bool {
         bug,
         Bug::AbortNeedsNoLease
             | Bug::ConfirmedSideLeftOut
+            | Bug::DefinitionChangesAtOnce
             | Bug::EarlierAnswersCount
             | Bug::HeldDuringPart
             | Bug::OldReportKept
@@ -40,6 +41,7 @@ fn found_by_tests(bug: Bug) -> bool {
             | Bug::SeenCountsAsLogged
             | Bug::SnapshotDoesNotWait
             | Bug::SupersededIsRead
+            | Bug::TablesTruncatedApart
             | Bug::UnchangedEntryLeftOut
             | Bug::WholeOperationsCompared
     )

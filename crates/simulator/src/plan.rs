@@ -351,6 +351,7 @@ fn draw_schema(random: &mut Random) -> Schema {
         column_type: ColumnType::Int64,
         nullable: column == U,
         default: None,
+        missing: None,
     });
     let mut indexes = Vec::new();
     let mut add = |name: &str, columns: &[usize], constraint| {

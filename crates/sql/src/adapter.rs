@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use client::{Client, IfExists, IfMissing, SequenceError, Snapshot, SnapshotFailure, Table};
+use client::{
+    Alteration, Cascade, Client, IfExists, IfMissing, SequenceError, Snapshot, SnapshotFailure,
+    Table,
+};
 use placement::{Schema, SequenceLimit};
 use protocol::configuration::Configuration;
-use protocol::identity::TableId;
+use protocol::identity::{Epoch, TableId};
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Mutation, RequestResult};
 use protocol::transaction::{RangeCheck, RowCheck, TransactionChange, TransactionResult};
@@ -66,20 +69,22 @@ impl Store for Client {
 
     async fn execute(
         &self,
+        planned: Epoch,
         table: TableId,
         mutation: Mutation,
     ) -> Result<RequestResult, StoreError> {
         let table = handle(self, table).await?;
-        Ok(table.execute(mutation).await?)
+        Ok(table.execute_made_in(planned, mutation).await?)
     }
 
     async fn transact(
         &self,
+        planned: Epoch,
         changes: Vec<TransactionChange>,
         checks: Vec<RowCheck>,
         ranges: Vec<RangeCheck>,
     ) -> Result<TransactionResult, StoreError> {
-        Ok(Client::transact(self, changes, checks, ranges).await?)
+        Ok(Client::transact(self, planned, changes, checks, ranges).await?)
     }
 
     async fn next_values(
@@ -152,6 +157,22 @@ impl Store for Client {
         progress: &(dyn Fn(&FillReport) + Send + Sync),
     ) -> Result<(), StoreError> {
         Ok(Client::replace_copy(self, table, name, by, progress).await?)
+    }
+
+    async fn alter_table(
+        &self,
+        table: &str,
+        alterations: Vec<Alteration>,
+    ) -> Result<(), StoreError> {
+        Ok(Client::alter_table(self, table, alterations).await?)
+    }
+
+    async fn truncate(&self, tables: &[String], cascade: bool) -> Result<(), StoreError> {
+        let cascade = match cascade {
+            true => Cascade::Referring,
+            false => Cascade::Named,
+        };
+        Ok(Client::truncate(self, tables, cascade).await?)
     }
 
     async fn drop_table(&self, name: &str, if_exists: bool) -> Result<(), StoreError> {

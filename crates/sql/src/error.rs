@@ -131,6 +131,13 @@ pub enum SqlError {
         /// The completed part of the statement.
         done: StatementProgress,
     },
+    /// Rows violate a CHECK constraint that is added or validated (SQLSTATE 23514).
+    RowsViolateCheck {
+        /// The table.
+        table: String,
+        /// The constraint.
+        constraint: String,
+    },
     /// A foreign key would be violated (SQLSTATE 23503).
     ForeignKey {
         /// The violation.
@@ -275,6 +282,10 @@ pub mod sqlstate {
     pub const STATEMENT: &str = "42000";
     /// The parts of the statement do not fit together.
     pub const SYNTAX: &str = "42601";
+    /// PostgreSQL refuses this, too.
+    pub const UNSUPPORTED: &str = "0A000";
+    /// A column that does not allow NULL has NULL in a row.
+    pub const NOT_NULL: &str = "23502";
     /// A column is named twice.
     pub const DUPLICATE_COLUMN: &str = "42701";
     /// A constraint of this name exists.
@@ -438,6 +449,10 @@ impl fmt::Display for SqlError {
                 let text = check_violation_text(table, constraint);
                 write!(f, "{text} (SQLSTATE 23514){done}")
             }
+            SqlError::RowsViolateCheck { table, constraint } => write!(
+                f,
+                "check constraint \"{constraint}\" of relation \"{table}\" is violated by some row"
+            ),
             SqlError::ForeignKey { violation, done } => {
                 let ForeignKeyViolation {
                     message, detail, ..

@@ -82,6 +82,7 @@ pub(crate) fn add_table(configuration: &mut Configuration, schema: Schema) -> Ta
         id,
         epoch: configuration.epoch,
         sealing: None,
+        columns_since: Epoch(0),
         placement: placement.collect(),
         layout,
         schema,

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use placement::{
-    Constraint, Schema, SequenceLimit, SequenceState, SortColumn, Value, encode_row, encode_sorted,
+    Alteration, Constraint, Schema, SequenceLimit, SequenceState, SortColumn, Value, encode_row,
+    encode_sorted,
 };
 use protocol::configuration::{Configuration, PartitionState, PlacedTable, routes};
 use protocol::expression::holds;
@@ -330,6 +331,7 @@ impl Store for Model {
 
     async fn execute(
         &self,
+        _: Epoch,
         table: TableId,
         mutation: Mutation,
     ) -> Result<RequestResult, StoreError> {
@@ -356,6 +358,7 @@ impl Store for Model {
 
     async fn transact(
         &self,
+        _: Epoch,
         changes: Vec<TransactionChange>,
         checks: Vec<RowCheck>,
         ranges: Vec<RangeCheck>,
@@ -477,6 +480,41 @@ impl Store for Model {
         }
         state.configuration = Arc::new(configuration);
         state.known = state.configuration.clone();
+        Ok(())
+    }
+
+    async fn alter_table(
+        &self,
+        table: &str,
+        alterations: Vec<Alteration>,
+    ) -> Result<(), StoreError> {
+        self.change_table(table, |table| {
+            let mut altered = table.altered(&alterations)?;
+            if altered.schema.columns != table.schema.columns {
+                altered.columns_since.0 += 1;
+            }
+            Ok(altered)
+        })?;
+        let mut state = self.state.lock().unwrap();
+        for alteration in alterations {
+            if let Alteration::AddColumn { column } = alteration {
+                let missing = column.missing.unwrap_or(Value::Null);
+                let configuration = Arc::clone(&state.configuration);
+                let table = configuration.table_named(table).expect("it was altered");
+                let rows = state.rows.entry(table.id).or_default().values_mut();
+                rows.for_each(|(_, row)| row.push(missing.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    async fn truncate(&self, tables: &[String], _: bool) -> Result<(), StoreError> {
+        let mut state = self.state.lock().unwrap();
+        let configuration = Arc::clone(&state.configuration);
+        for name in tables {
+            let table = configuration.table_named(name).expect("it was planned");
+            state.rows.insert(table.id, BTreeMap::new());
+        }
         Ok(())
     }
 

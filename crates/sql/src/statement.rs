@@ -4,14 +4,16 @@
 //! `parse` makes them from text, `plan` gives them a meaning over a configuration. Expressions
 //! stay as the parser's trees, because their types depend on the table that they are about.
 
+mod alter;
 mod copy;
 mod named;
 
 use placement::{ColumnType, Constraint, Deferral, ReferentialAction, Schema, Sequence};
-use protocol::identity::TableId;
+use protocol::identity::{Epoch, TableId};
 use protocol::operation::Mutation;
 use sqlparser::ast::Expr;
 
+pub use alter::{AlterAction, AlterTable, NewCheck, Truncate};
 pub use copy::{CopyColumns, CopyDirection, CopyFormat, CopyHeader, CopyOptions, CopyStatement};
 pub use named::{FetchedRows, NamedStatement};
 
@@ -78,6 +80,10 @@ pub enum Statement {
         /// How many partitions each of its copies is to have.
         partitions: u32,
     },
+    /// `ALTER TABLE`, but for the number of partitions, and `ALTER INDEX … RENAME`.
+    AlterTable(AlterTable),
+    /// `TRUNCATE`.
+    Truncate(Truncate),
     /// `DROP TABLE`.
     DropTable {
         /// The tables' names.
@@ -382,6 +388,8 @@ pub struct Insert {
 pub struct NewRows {
     /// The table. Another one of the same name would have other columns.
     pub table: TableId,
+    /// The epoch of the configuration by which the rows were encoded.
+    pub planned: Epoch,
     /// The table's name, for errors.
     pub name: String,
     /// The insertions, at most as many as a transaction takes.

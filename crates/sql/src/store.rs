@@ -8,9 +8,9 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use placement::{Schema, SequenceLimit, Value};
+use placement::{Alteration, Schema, SequenceLimit, Value};
 use protocol::configuration::Configuration;
-use protocol::identity::{SnapshotId, TableId};
+use protocol::identity::{Epoch, SnapshotId, TableId};
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Mutation, RequestResult};
 use protocol::transaction::{RangeCheck, RowCheck, TransactionChange, TransactionResult};
@@ -53,9 +53,11 @@ pub trait Store: Sync {
     /// Asks for new estimates about a table, for `EXPLAIN`. They are known afterwards.
     fn measure(&self, table: TableId) -> impl Future<Output = ()> + Send;
 
-    /// Executes one operation, exactly once.
+    /// Executes one operation, exactly once. It was made by the configuration of epoch `planned`.
+    /// If the table has other columns by now, the operation is refused as stale.
     fn execute(
         &self,
+        planned: Epoch,
         table: TableId,
         mutation: Mutation,
     ) -> impl Future<Output = Result<RequestResult, StoreError>> + Send;
@@ -78,9 +80,10 @@ pub trait Store: Sync {
     }
 
     /// Runs the changes of a transaction together, exactly once, if all rows and ranges are
-    /// as the checks say.
+    /// as the checks say. They were made by configurations of epoch `planned` and later ones.
     fn transact(
         &self,
+        planned: Epoch,
         changes: Vec<TransactionChange>,
         checks: Vec<RowCheck>,
         ranges: Vec<RangeCheck>,
@@ -149,6 +152,21 @@ pub trait Store: Sync {
         progress: &(dyn Fn(&FillReport) + Send + Sync),
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
+    /// Changes the definition of a table, in one step. The configuration known afterwards has it.
+    fn alter_table(
+        &self,
+        table: &str,
+        alterations: Vec<Alteration>,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Removes all rows of tables, and with `cascade` of the tables that refer to them, in one
+    /// step. The configuration known afterwards has empty tables in their places.
+    fn truncate(
+        &self,
+        tables: &[String],
+        cascade: bool,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
     /// Drops a table and the sequences of its columns, or a sequence. The configuration known
     /// afterwards has them no more.
     fn drop_table(
@@ -203,6 +221,16 @@ impl StoreError {
         StoreError {
             begin_again: true,
             ..StoreError::plain(message)
+        }
+    }
+
+    /// Returns the error for a table that has other columns than the statement knew.
+    pub(crate) fn altered(table: &str) -> StoreError {
+        StoreError {
+            stale: true,
+            ..StoreError::plain(format!(
+                "the columns of table {table} have changed meanwhile"
+            ))
         }
     }
 

@@ -133,6 +133,7 @@ fn configuration(address: String) -> Configuration {
             id: TableId(1),
             epoch: Epoch(1),
             sealing: None,
+            columns_since: Epoch(0),
             placement: vec![vec![place; 2]; layout.replexes.len()],
             schema,
             layout,

@@ -1,6 +1,7 @@
 //! Each transition and each refusal of the coordinator; random histories are in
 //! `tests/coordinator.rs`.
 
+mod alterations;
 mod announcements;
 mod copies;
 mod fills;
@@ -288,6 +289,7 @@ fn table(name: &str, failures: u8) -> Schema {
         column_type: ColumnType::Int64,
         nullable: false,
         default: None,
+        missing: None,
     };
     Schema {
         name: name.into(),

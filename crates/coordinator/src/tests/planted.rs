@@ -6,12 +6,20 @@ use std::panic::catch_unwind;
 
 use protocol::planted::{Bug, select};
 
-use super::{copies, partitions, ranges};
+use super::{alterations, copies, partitions, ranges};
 
 // `cargo xtask mutants` runs it alone: each bug is planted for the whole process.
 #[test]
 fn the_planted_bugs_are_noticed() {
-    let cases: [(Bug, fn()); 4] = [
+    let cases: [(Bug, fn()); 6] = [
+        (
+            Bug::DefinitionChangesAtOnce,
+            alterations::a_definition_changes_between_two_epochs,
+        ),
+        (
+            Bug::TablesTruncatedApart,
+            alterations::tables_are_emptied_in_one_epoch,
+        ),
         (
             Bug::MadeIndexServes,
             copies::an_index_that_is_being_made_serves_no_foreign_key,

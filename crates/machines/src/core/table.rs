@@ -10,8 +10,8 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use placement::{
-    Column, Constraint, Durability, KEY_BYTES_MAX, KeyInterval, Layout, RangeTransfer, RowView,
-    Schema, SortColumn, ValueRef, encode_row_refs, encode_sorted,
+    Column, Constraint, Durability, KEY_BYTES_MAX, KeyInterval, Layout, RangeTransfer, RowError,
+    RowView, Schema, SortColumn, ValueRef, encode_row_refs, encode_sorted,
 };
 use protocol::configuration::{Configuration, PartitionState, Place, PlacedTable, Sealing};
 use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, TableId};
@@ -336,6 +336,20 @@ impl TableInfo {
             return Cow::Borrowed(row);
         }
         let row = RowView::parse(&self.schema.columns, row).expect("a row in use decodes");
+        Cow::Owned(self.entry_of(info, &row))
+    }
+
+    /// Returns an entry of a thin index as an operation would store it now: an entry that is older
+    /// than a column has fewer columns.
+    ///
+    /// # Errors
+    /// The entry does not decode.
+    pub fn present_entry(&self, replex: usize, entry: &[u8]) -> Result<Vec<u8>, RowError> {
+        let row = RowView::parse(&self.coordinate_columns, entry)?;
+        Ok(self.entry_of(&self.replexes[replex], &row))
+    }
+
+    fn entry_of(&self, info: &ReplexInfo, row: &RowView<'_>) -> Vec<u8> {
         let values = info.entry_has.iter().enumerate();
         let values = values.map(|(column, has)| match has {
             true => row.column(column),
@@ -343,7 +357,7 @@ impl TableInfo {
         });
         let values: Vec<ValueRef<'_>> = values.collect();
         let entry = encode_row_refs(&self.coordinate_columns, &values);
-        Cow::Owned(entry.expect("a part of a row is a row"))
+        entry.expect("a part of a row is a row")
     }
 
     /// Returns the columns of the rows that partitions of a replex store.

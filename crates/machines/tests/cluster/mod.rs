@@ -1,7 +1,6 @@
 //! A few cores without sockets, disks or clocks: every message, flush and tick is the scenario's.
 //!
-//! The cluster leaves out on purpose a coordinator (configurations are made here) and chance (that
-//! is the simulator's).
+//! It has no coordinator (configurations are made here) and no chance (that is the simulator's).
 
 mod entries;
 mod replace;
@@ -124,6 +123,7 @@ impl Cluster {
             id: TableId(1),
             epoch: Epoch(1),
             sealing: None,
+            columns_since: Epoch(0),
             schema,
             layout,
             placement,

@@ -1,10 +1,9 @@
 //! Random histories with partitions that are being filled, against a model.
 //!
-//! Rows are few and servers are lost often, so that what is filled is written to meanwhile. For one
-//! row at a time a client waits for its answer, and sends the same request again until it has one:
-//! so the model knows every row, and a request that took effect twice is noticed. At the end all
-//! replexes must hold what the model holds. Messages are lost, doubled and reordered; servers crash
-//! and come back with what they had flushed.
+//! Rows are few and servers are lost often, so that what is filled is written to meanwhile. Clients
+//! send the same request again until they have an answer: so the model knows every row, and notices
+//! a request that took effect twice. At the end all replexes hold what the model holds. Messages are
+//! lost, doubled and reordered; servers crash and come back with what they had flushed.
 
 mod copies;
 mod pages;
@@ -96,6 +95,7 @@ fn schema(random: &mut Random) -> Schema {
         column_type,
         nullable: false,
         default: None,
+        missing: None,
     };
     let index = |name: &str, column, constraint| Index {
         name: name.into(),

@@ -19,6 +19,7 @@ pub fn configuration() -> Configuration {
         column_type: ColumnType::Int64,
         nullable: false,
         default: None,
+        missing: None,
     };
     let schema = Schema {
         name: "t".into(),
@@ -59,6 +60,7 @@ pub fn configuration() -> Configuration {
             id: TableId(1),
             epoch: Epoch(3),
             sealing: None,
+            columns_since: Epoch(0),
             layout: Layout::base(&schema),
             schema,
             placement: vec![place(1), place(2)],

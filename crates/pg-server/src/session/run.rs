@@ -497,6 +497,7 @@ fn tag_of_definition(statement: &Statement) -> &'static str {
         Statement::RestartSequence { .. } => "ALTER SEQUENCE",
         Statement::DropSequence { .. } => "DROP SEQUENCE",
         Statement::SetUsing(_) => "ALTER INDEX",
+        Statement::AlterTable(alter) if alter.renames_index() => "ALTER INDEX",
         _ => "ALTER TABLE",
     }
 }

@@ -198,6 +198,7 @@ pub fn column(name: &str, column_type: ColumnType) -> Column {
         column_type,
         nullable: false,
         default: None,
+        missing: None,
     }
 }
 

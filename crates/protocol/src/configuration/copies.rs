@@ -91,6 +91,12 @@ impl PlacedTable {
         let defined = indexes.chain(thin).find(|it| *it == index);
         let missing = || format!("there is no index {index}");
         *defined.ok_or_else(missing)? = name.into();
+        self.rename_replexes(index, name);
+        Ok(self)
+    }
+
+    /// Gives the copies of an index, which has another name now, their names.
+    pub(super) fn rename_replexes(&mut self, index: &str, name: &str) {
         let schema = &self.schema;
         let replexes = self.layout.replexes.iter_mut();
         for replex in replexes.filter(|replex| replex.kind != ReplexKind::Vacant) {
@@ -102,7 +108,6 @@ impl PlacedTable {
                 _ => {}
             }
         }
-        Ok(self)
     }
 
     /// Drops the places of copies that the layout does not have any more.

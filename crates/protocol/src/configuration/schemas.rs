@@ -3,11 +3,11 @@
 use alloc::vec::Vec;
 
 use placement::{
-    Axis, CheckConstraint, Column, ColumnDefault, ColumnType, ComputedDefault, Constraint, Cut,
-    Deferral, Dimension, Durability, ForeignKey, FurtherCopy, IdentityKind, Index, KeySpace,
-    Layout, RangePart, RangeStart, RangeTransfer, Ranges, ReferentialAction, Replex, ReplexKind,
-    Residue, Schema, Sequence, SequenceDefault, SequenceOwner, Share, SlotConstraints, SortColumn,
-    TableConstraints, ThinIndex,
+    Alteration, Axis, CheckConstraint, Column, ColumnDefault, ColumnType, ComputedDefault,
+    Constraint, Cut, Deferral, Dimension, Durability, ForeignKey, FurtherCopy, IdentityKind, Index,
+    KeySpace, Layout, RangePart, RangeStart, RangeTransfer, Ranges, ReferentialAction, Replex,
+    ReplexKind, Residue, Schema, Sequence, SequenceDefault, SequenceOwner, Share, SlotConstraints,
+    SortColumn, TableConstraints, ThinIndex,
 };
 
 use crate::codec::{DecodeError, Reader, Wire, wire_enum, wire_struct};
@@ -42,12 +42,23 @@ wire_struct!(ForeignKey {
 });
 wire_enum!(Deferral { 0 => NotDeferrable, 1 => InitiallyImmediate, 2 => InitiallyDeferred });
 wire_enum!(ReferentialAction { 0 => NoAction, 1 => Restrict, 2 => Cascade, 3 => SetNull });
-wire_struct!(CheckConstraint { name, condition });
+wire_struct!(CheckConstraint {
+    name,
+    condition,
+    is_valid
+});
+wire_enum!(Alteration {
+    0 => RenameTable { name }, 1 => RenameColumn { column, name }, 2 => RenameIndex { index, name },
+    3 => RenameConstraint { constraint, name }, 4 => SetDefault { column, default },
+    5 => SetNullable { column, nullable }, 6 => AddColumn { column }, 7 => AddCheck { check },
+    8 => Validate { constraint }, 9 => DropConstraint { constraint },
+});
 wire_struct!(Column {
     name,
     column_type,
     nullable,
-    default
+    default,
+    missing
 });
 wire_struct!(Index {
     name,

@@ -7,7 +7,8 @@
 //! epoch in a run, and whether all of it is settled, are needed again and again: they are computed
 //! once for each version of the run.
 //!
-//! Tables are found by id and by name, and neither changes while the table exists.
+//! Tables are found by id and by name. The id never changes while the table exists, and the name
+//! only by [`PlacedTables::put`].
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -485,6 +486,7 @@ mod tests {
             id: TableId(id),
             epoch: Epoch(epoch),
             sealing: None,
+            columns_since: Epoch(0),
             layout: placement::Layout {
                 key_spaces: Vec::new(),
                 replexes: Vec::new(),

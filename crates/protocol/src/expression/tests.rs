@@ -238,6 +238,7 @@ fn column(column_type: ColumnType) -> Column {
         column_type,
         nullable: true,
         default: None,
+        missing: None,
     }
 }
 

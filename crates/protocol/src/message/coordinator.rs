@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use placement::Schema;
+use placement::{Alteration, Schema};
 
 use crate::codec::{Bytes, wire_enum, wire_struct};
 use crate::configuration::{Configuration, ConfigurationChanges};
@@ -135,6 +135,25 @@ pub enum CoordinatorRequest {
         table: String,
         /// How many partitions each copy is to have.
         partitions: u32,
+    },
+    /// Changes the definition of a table, in one epoch. Answered at once.
+    /// [`CoordinatorRequest::Progress`] reports the progress under
+    /// [`ALTERATION_NAME`](crate::configuration::ALTERATION_NAME).
+    AlterTable {
+        /// The table's name.
+        table: String,
+        /// The changes, one after the other.
+        alterations: Vec<Alteration>,
+    },
+    /// Removes all rows of tables, in one epoch: empty tables with other numbers take their places.
+    /// Answered at once. [`CoordinatorRequest::Progress`] reports the progress of each table under
+    /// [`TRUNCATION_NAME`](crate::configuration::TRUNCATION_NAME).
+    Truncate {
+        /// The tables' names.
+        tables: Vec<String>,
+        /// Whether the tables that refer to them are emptied, too. Otherwise such a table must be
+        /// named.
+        cascade: bool,
     },
     /// Requests the progress of fills and of changes of copies.
     Progress,
@@ -418,7 +437,8 @@ wire_enum!(CoordinatorRequest {
     12 => Drain { server }, 13 => EndDrain { server },
     15 => Renew { table, cells }, 16 => AcceptFolder { server },
     17 => Remember(memory), 18 => SetPartitions { table, partitions },
-    19 => ReplaceCopy { table, name, by },
+    19 => ReplaceCopy { table, name, by }, 20 => AlterTable { table, alterations },
+    21 => Truncate { tables, cascade },
 });
 wire_struct!(RecallReport {
     core,

@@ -186,6 +186,7 @@ pub fn columns() -> Vec<Column> {
         column_type: *column_type,
         nullable: true,
         default: None,
+        missing: None,
     };
     ColumnType::ALL.iter().enumerate().map(column).collect()
 }

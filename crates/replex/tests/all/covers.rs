@@ -146,6 +146,7 @@ fn schema() -> Schema {
         column_type,
         nullable: false,
         default: None,
+        missing: None,
     };
     let index = |name: &str, column| Index {
         name: name.into(),

@@ -218,6 +218,7 @@ pub fn people(durability: Durability) -> Schema {
         column_type,
         nullable: false,
         default: None,
+        missing: None,
     };
     Schema {
         name: "people".into(),

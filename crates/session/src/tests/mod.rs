@@ -2,6 +2,7 @@
 //! `world` runs random worlds.
 
 mod client;
+mod columns;
 mod entries;
 mod gather;
 mod inquiries;
@@ -24,7 +25,7 @@ use protocol::identity::{CoreId, Epoch, Incarnation, PartitionId, ServerId, Tabl
 use protocol::message::Read;
 use protocol::operation::{Action, Mutation};
 
-use super::SessionOperation;
+use super::{ANY_EPOCH, SessionOperation};
 
 pub const TABLE: TableId = TableId(3);
 const PARTITIONS: u32 = 4;
@@ -35,6 +36,7 @@ pub fn schema() -> Schema {
         column_type: ColumnType::Int64,
         nullable: false,
         default: None,
+        missing: None,
     };
     Schema {
         name: "t".to_string(),
@@ -81,6 +83,7 @@ pub fn configuration(epoch: u64) -> Arc<Configuration> {
             id: TABLE,
             epoch: Epoch(epoch),
             sealing: None,
+            columns_since: Epoch(0),
             placement: vec![(0..PARTITIONS).map(place).collect(); layout.replexes.len()],
             schema,
             layout,
@@ -123,6 +126,7 @@ pub fn insert(id: i64) -> SessionOperation {
                 row: row(id, 0).into(),
             },
         }],
+        planned: ANY_EPOCH,
     }
 }
 

@@ -149,6 +149,7 @@ mod tests {
             id: TableId(1),
             epoch: Epoch(since),
             sealing: None,
+            columns_since: Epoch(0),
             layout: Layout::base(&schema),
             schema,
             placement: vec![(1..=3).map(place).collect()],

@@ -13,8 +13,8 @@ use protocol::message::{Consistency, CoordinatorReply, Execute, Read, Reply, Req
 use protocol::operation::{Action, Mutation, RequestResult};
 use protocol::transaction::{AbortReason, RangeCheck, TransactionResult};
 use session::{
-    Completion, SessionFailure, SessionInput, SessionLimits, SessionMachine, SessionOperation,
-    SessionOutcome, SessionOutput, Ticket,
+    ANY_EPOCH, Completion, SessionFailure, SessionInput, SessionLimits, SessionMachine,
+    SessionOperation, SessionOutcome, SessionOutput, Ticket,
 };
 
 use crate::check::cycles::ShownRange;
@@ -390,6 +390,7 @@ impl World {
                 let execute = SessionOperation::Execute {
                     table: id,
                     mutations,
+                    planned: ANY_EPOCH,
                 };
                 (execute, true)
             }

@@ -9,7 +9,7 @@ use protocol::operation::RequestResult;
 use protocol::transaction::{
     AbortReason, RangeCheck, RowCheck, TransactionChange, TransactionResult, digest_of_rows,
 };
-use session::SessionOperation;
+use session::{ANY_EPOCH, SessionOperation};
 
 use crate::linearizable::Call;
 use crate::model::{ModelRow, Observation, PartitionRange, RangeRead, WorkloadOperation};
@@ -105,6 +105,7 @@ impl World {
             changes,
             checks,
             ranges,
+            planned: ANY_EPOCH,
         };
         self.submit(number, ticket, operation, deadline_us);
     }

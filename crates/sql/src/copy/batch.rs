@@ -25,6 +25,7 @@ impl CopyBatch {
         CopyBatch {
             rows: NewRows {
                 table,
+                planned: target.epoch(),
                 name: name.to_owned(),
                 rows: Vec::new(),
             },

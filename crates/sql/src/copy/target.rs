@@ -5,7 +5,7 @@ use std::sync::Arc;
 use placement::{ColumnType, Value};
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PlacedTable};
-use protocol::identity::TableId;
+use protocol::identity::{Epoch, TableId};
 use protocol::operation::{Action, Mutation};
 
 use crate::bind::{fitted, stored, unknown_column};
@@ -106,6 +106,11 @@ impl CopyTarget {
     pub fn column(&self, field: usize) -> (&str, ColumnType) {
         let column = &self.placed().schema.columns[self.columns[field]];
         (&column.name, column.column_type)
+    }
+
+    /// Returns the epoch of the configuration that has the columns.
+    pub fn epoch(&self) -> Epoch {
+        self.configuration.epoch
     }
 
     /// Returns the number of the fields of a line.

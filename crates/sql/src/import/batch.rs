@@ -151,7 +151,10 @@ pub(super) async fn send<S: Store>(
         must_apply: false,
     });
     let changes = changes.collect();
-    let sent = sender.store.transact(changes, Vec::new(), Vec::new()).await;
+    let sent = sender
+        .store
+        .transact(sender.planned, changes, Vec::new(), Vec::new())
+        .await;
     match sent {
         Ok(TransactionResult::Committed { outcomes, .. }) => {
             let applied = outcomes.iter().map(|it| *it == ChangeOutcome::Applied);

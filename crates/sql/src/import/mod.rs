@@ -176,7 +176,11 @@ pub async fn import<S: Store>(
     let header = header.map_err(|error| unread(Some(1), error))?;
     let in_flight = options.in_flight.max(1);
     let (rows_max, batches_max) = batch::limits(&table.schema, in_flight);
-    let sender = Sender { store, table };
+    let sender = Sender {
+        store,
+        table,
+        planned: configuration.epoch,
+    };
     let mut collected = Collected::new(&configuration, table, rows_max.max(1));
     let mut sent = FuturesUnordered::new();
     let mut rows_sent = 0;

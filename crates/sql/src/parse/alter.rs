@@ -1,4 +1,4 @@
-//! Parses `ALTER TABLE … SET (partitions = …)` and `ALTER INDEX … SET USING …`.
+//! Parses `ALTER TABLE`, `ALTER INDEX` and `TRUNCATE`.
 
 use sqlparser::ast;
 use sqlparser::keywords::Keyword;
@@ -6,26 +6,207 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::create_index::{self, IndexPlace};
 use super::indexes::keyword;
-use super::{object_name, parse_tokens, text_of};
-use crate::error::SqlError;
+use super::{create, object_name, parse_tokens, text_of};
+use crate::error::{SqlError, sqlstate};
 use crate::script::is_space;
 use crate::spelling::name;
-use crate::statement::{SetUsing, Statement};
+use crate::statement::{AlterAction, AlterTable, NewCheck, SetUsing, Statement, Truncate};
+
+/// Parses `TRUNCATE`.
+pub(super) fn truncate(truncate: ast::Truncate) -> Result<Statement, SqlError> {
+    let text = truncate.to_string();
+    let unsupported = |remedy: &str| Err(SqlError::unsupported(format!("\"{text}\""), remedy));
+    if truncate.identity == Some(ast::TruncateIdentityOption::Restart) {
+        return unsupported("no table has a sequence of its own: leave RESTART IDENTITY out");
+    }
+    let is_plain = truncate.partitions.is_none()
+        && truncate.on_cluster.is_none()
+        && !truncate.if_exists
+        && truncate.table_names.iter().all(|it| !it.has_asterisk);
+    if !is_plain {
+        return unsupported("write TRUNCATE name, … [CASCADE]");
+    }
+    let tables = truncate.table_names.iter().map(|it| object_name(&it.name));
+    Ok(Statement::Truncate(Truncate {
+        tables: tables.collect::<Result<_, _>>()?,
+        cascade: truncate.cascade == Some(ast::CascadeOption::Cascade),
+    }))
+}
 
 /// Parses `ALTER TABLE`.
 pub(super) fn table(alter: ast::AlterTable) -> Result<Statement, SqlError> {
     let table = object_name(&alter.name)?;
-    let operation = match &alter.operations[..] {
-        [ast::AlterTableOperation::SetOptionsParens { options }] if is_plain(&alter) => options,
-        _ => {
-            return Err(SqlError::unsupported(
-                "this form of ALTER TABLE",
-                "write ALTER TABLE name SET (partitions = number); for other changes create a new \
-                 table, then export and import the rows",
-            ));
-        }
+    let is_plain =
+        alter.location.is_none() && alter.on_cluster.is_none() && alter.table_type.is_none();
+    if !is_plain {
+        return Err(SqlError::unsupported(
+            format!("\"{alter}\""),
+            "write ALTER TABLE name and one or more changes",
+        ));
+    }
+    if let [ast::AlterTableOperation::SetOptionsParens { options }] = &alter.operations[..]
+        && !alter.if_exists
+    {
+        return partitions(table, options);
+    }
+    let count = alter.operations.len();
+    let mut actions = Vec::with_capacity(count);
+    for operation in alter.operations {
+        let is_alone = count == 1;
+        actions.push(action(&table, operation, is_alone)?);
+    }
+    Ok(Statement::AlterTable(AlterTable {
+        table: Some(table),
+        if_exists: alter.if_exists,
+        actions,
+    }))
+}
+
+// tidy: long — one arm per change of a table
+/// Converts one change of a table.
+fn action(
+    table: &str,
+    operation: ast::AlterTableOperation,
+    is_alone: bool,
+) -> Result<AlterAction, SqlError> {
+    use ast::AlterTableOperation::{
+        AddColumn, AddConstraint, AlterColumn, DropColumn, DropConstraint, RenameColumn,
+        RenameConstraint, RenameTable, ValidateConstraint,
     };
-    let [ast::SqlOption::KeyValue { key, value }] = &operation[..] else {
+    let text = operation.to_string();
+    let unsupported = |remedy: &str| {
+        Err(SqlError::unsupported(
+            format!("\"{text}\" of ALTER TABLE"),
+            remedy,
+        ))
+    };
+    let renames = matches!(
+        operation,
+        RenameColumn { .. } | RenameConstraint { .. } | RenameTable { .. }
+    );
+    if renames && !is_alone {
+        return Err(SqlError::with_state(
+            sqlstate::SYNTAX,
+            "RENAME stands alone in its ALTER TABLE: write a statement for it",
+        ));
+    }
+    Ok(match operation {
+        RenameTable {
+            table_name: ast::RenameTableNameKind::To(to),
+        } => AlterAction::Rename(object_name(&to)?),
+        RenameColumn {
+            old_column_name,
+            new_column_name,
+        } => AlterAction::RenameColumn {
+            column: name(&old_column_name),
+            name: name(&new_column_name),
+        },
+        RenameConstraint { old_name, new_name } => AlterAction::RenameConstraint {
+            constraint: name(&old_name),
+            name: name(&new_name),
+        },
+        AlterColumn { column_name, op } => {
+            let column = name(&column_name);
+            match op {
+                ast::AlterColumnOperation::SetNotNull => AlterAction::SetNullable {
+                    column,
+                    nullable: false,
+                },
+                ast::AlterColumnOperation::DropNotNull => AlterAction::SetNullable {
+                    column,
+                    nullable: true,
+                },
+                ast::AlterColumnOperation::SetDefault { value } => AlterAction::SetDefault {
+                    column,
+                    default: Some(value),
+                },
+                ast::AlterColumnOperation::DropDefault => AlterAction::SetDefault {
+                    column,
+                    default: None,
+                },
+                _ => {
+                    return unsupported(
+                        "add a column of the new type, and copy the values with UPDATE",
+                    );
+                }
+            }
+        }
+        AddColumn {
+            if_not_exists,
+            column_def,
+            column_position: None,
+            ..
+        } => AlterAction::AddColumn {
+            definition: column_def,
+            if_not_exists,
+        },
+        AddConstraint {
+            constraint,
+            not_valid,
+        } => return constraint_action(table, (constraint, not_valid), is_alone),
+        DropConstraint {
+            if_exists,
+            name: constraint,
+            drop_behavior: None | Some(ast::DropBehavior::Restrict),
+        } => AlterAction::DropConstraint {
+            constraint: name(&constraint),
+            if_exists,
+        },
+        ValidateConstraint { name: constraint } => AlterAction::Validate(name(&constraint)),
+        DropColumn { .. } => {
+            return unsupported(
+                "create a table without the column, copy the rows with replex export and import, \
+                 and rename the tables",
+            );
+        }
+        _ => {
+            return unsupported(
+                "docs/reference/sql.md lists the changes; for others create a new table, then \
+                 export and import the rows",
+            );
+        }
+    })
+}
+
+/// Converts `ADD CONSTRAINT`.
+fn constraint_action(
+    table: &str,
+    (constraint, not_valid): (ast::TableConstraint, bool),
+    is_alone: bool,
+) -> Result<AlterAction, SqlError> {
+    let text = constraint.to_string();
+    let unsupported = |remedy: &str| Err(SqlError::unsupported(format!("ADD \"{text}\""), remedy));
+    match constraint {
+        ast::TableConstraint::Check(check) => {
+            if check.no_inherit || check.enforced == Some(false) {
+                return unsupported("write CHECK (condition) and nothing behind it");
+            }
+            Ok(AlterAction::AddCheck(NewCheck {
+                name: check.name.as_ref().map(name),
+                condition: *check.expr,
+                validates: !not_valid,
+            }))
+        }
+        ast::TableConstraint::Unique(_) if !is_alone => {
+            unsupported("write a statement for it: the index of the constraint is filled first")
+        }
+        ast::TableConstraint::Unique(key) if create::is_plain_unique(&key) => {
+            create::unique(table, key).map(AlterAction::AddUnique)
+        }
+        ast::TableConstraint::ForeignKey(_) => {
+            unsupported("create the table with its foreign keys, then import the rows")
+        }
+        ast::TableConstraint::PrimaryKey(_) => Err(SqlError::with_state(
+            sqlstate::INVALID_DEFINITION,
+            format!("multiple primary keys for table \"{table}\" are not allowed"),
+        )),
+        _ => unsupported("a table takes CHECK (condition) and UNIQUE (columns)"),
+    }
+}
+
+/// Parses `ALTER TABLE … SET (partitions = …)`.
+fn partitions(table: String, options: &[ast::SqlOption]) -> Result<Statement, SqlError> {
+    let [ast::SqlOption::KeyValue { key, value }] = options else {
         return Err(SqlError::statement(
             "ALTER TABLE … SET changes one option: write SET (partitions = number)",
         ));
@@ -48,13 +229,35 @@ pub(super) fn table(alter: ast::AlterTable) -> Result<Statement, SqlError> {
     Ok(Statement::SetPartitions { table, partitions })
 }
 
-/// Returns whether nothing but the operation is given.
-fn is_plain(alter: &ast::AlterTable) -> bool {
-    !alter.if_exists
-        && !alter.only
-        && alter.location.is_none()
-        && alter.on_cluster.is_none()
-        && alter.table_type.is_none()
+/// Parses `ALTER INDEX [IF EXISTS] name [ON table] RENAME TO name`. Returns none for any other
+/// statement.
+fn renamed_index(tokens: &[TokenWithSpan]) -> Option<Statement> {
+    let word = |at: usize| match &tokens.get(at)?.token {
+        Token::Word(word) => Some(word),
+        _ => None,
+    };
+    let is = |at: usize, wanted: Keyword| word(at).is_some_and(|it| it.keyword == wanted);
+    let ident = |at: usize| {
+        let word = word(at)?;
+        Some(name(&ast::Ident {
+            value: word.value.clone(),
+            quote_style: word.quote_style,
+            span: tokens[at].span,
+        }))
+    };
+    let if_exists = is(2, Keyword::IF) && is(3, Keyword::EXISTS);
+    let at = if if_exists { 4 } else { 2 };
+    let index = ident(at)?;
+    let on = is(at + 1, Keyword::ON);
+    let table = if on { Some(ident(at + 2)?) } else { None };
+    let at = if on { at + 3 } else { at + 1 };
+    let to = is(at, Keyword::RENAME) && is(at + 1, Keyword::TO) && tokens.len() == at + 3;
+    let name = ident(at + 2).filter(|_| to)?;
+    Some(Statement::AlterTable(AlterTable {
+        table,
+        if_exists,
+        actions: vec![AlterAction::RenameIndex { index, name }],
+    }))
 }
 
 /// Parses `ALTER INDEX`. PostgreSQL's grammar has no `SET USING`, so the tokens become those of a
@@ -62,6 +265,9 @@ fn is_plain(alter: &ast::AlterTable) -> bool {
 pub(super) fn index(text: &str, tokens: &[TokenWithSpan]) -> Result<Statement, SqlError> {
     let tokens = tokens.iter().filter(|it| !is_space(&it.token)).cloned();
     let tokens: Vec<TokenWithSpan> = tokens.collect();
+    if let Some(renamed) = renamed_index(&tokens) {
+        return Ok(renamed);
+    }
     let is = |token: &TokenWithSpan, wanted: Keyword| keyword(token) == Some(wanted);
     let set = tokens
         .windows(2)
@@ -69,8 +275,8 @@ pub(super) fn index(text: &str, tokens: &[TokenWithSpan]) -> Result<Statement, S
     let (Some(set), false) = (set, tokens.iter().any(|it| is(it, Keyword::IF))) else {
         return Err(SqlError::unsupported(
             "this form of ALTER INDEX",
-            "write ALTER INDEX name [ON table] SET USING btree or replex [INCLUDE (columns)] \
-             [WITH (options)]",
+            "write ALTER INDEX name [ON table] RENAME TO name, or ALTER INDEX name [ON table] SET \
+             USING btree or replex [INCLUDE (columns)] [WITH (options)]",
         ));
     };
     let at = tokens[set].span;

@@ -5,14 +5,14 @@
 
 use std::collections::BTreeSet;
 
-use placement::{CheckConstraint, Deferral, Expression, ReferentialAction, Schema};
+use placement::{CheckConstraint, Constraint, Deferral, Expression, ReferentialAction, Schema};
 use sqlparser::ast;
 
 use super::{made_up_name, object_name};
 use crate::bind::Scope;
 use crate::error::{SqlError, sqlstate};
 use crate::spelling::name;
-use crate::statement::Reference;
+use crate::statement::{NewCheck, Reference};
 
 /// Adds the CHECK constraints of a table, whose columns are known. A constraint without a name gets
 /// the one that PostgreSQL gives it.
@@ -29,18 +29,7 @@ pub(super) fn add_checks(
                 "write CHECK (condition) and nothing behind it",
             ));
         }
-        let scope = Scope {
-            schema: Some(schema),
-            ..Scope::CONSTANTS
-        };
-        let condition = scope.check(&check.expr).map_err(|error| match error {
-            SqlError::Unsupported { what, .. } => SqlError::unsupported(
-                format!("{what} in the constraint \"{check}\""),
-                "a CHECK can use columns of its row, constants, and the operators that \
-                 docs/reference/sql.md lists",
-            ),
-            error => error,
-        })?;
+        let condition = bound(schema, &check.expr)?;
         let check_name = match &check.name {
             Some(given) => name(given),
             None => generated_name(schema, &condition, &taken),
@@ -57,11 +46,66 @@ pub(super) fn add_checks(
         added.push(CheckConstraint {
             name: check_name,
             condition,
+            is_valid: true,
         });
     }
     added.sort_by(|one, other| one.name.cmp(&other.name));
     schema.constraints.checks = added;
     Ok(())
+}
+
+/// Returns a condition of a CHECK constraint over the columns of a table.
+fn bound(schema: &Schema, check: &ast::Expr) -> Result<Expression, SqlError> {
+    let scope = Scope {
+        schema: Some(schema),
+        ..Scope::CONSTANTS
+    };
+    scope.check(check).map_err(|error| match error {
+        SqlError::Unsupported { what, .. } => SqlError::unsupported(
+            format!("{what} in the constraint \"CHECK ({check})\""),
+            "a CHECK can use columns of its row, constants, and the operators that \
+             docs/reference/sql.md lists",
+        ),
+        error => error,
+    })
+}
+
+/// Returns a CHECK constraint that is added to a table. All rows are not known to satisfy it.
+pub(crate) fn added_check(schema: &Schema, check: &NewCheck) -> Result<CheckConstraint, SqlError> {
+    let condition = bound(schema, &check.condition)?;
+    let taken = constraint_names(schema);
+    let name = match &check.name {
+        None => generated_name(schema, &condition, &taken),
+        Some(name) if taken.contains(name) => {
+            return Err(constraint_exists(schema, name));
+        }
+        Some(name) => name.clone(),
+    };
+    Ok(CheckConstraint {
+        name,
+        condition,
+        is_valid: false,
+    })
+}
+
+/// Returns the names of all constraints of a table, also of unique indexes.
+pub(crate) fn constraint_names(schema: &Schema) -> BTreeSet<String> {
+    let checks = schema.constraints.checks.iter().map(|it| &it.name);
+    let keys = schema.constraints.foreign_keys.iter().map(|it| &it.name);
+    let copies = schema.indexes.iter();
+    let copies = copies.filter(|it| it.constraint == Some(Constraint::Unique));
+    let thin = schema.thin.iter().filter(|it| it.unique);
+    let unique = copies.map(|it| &it.name).chain(thin.map(|it| &it.name));
+    checks.chain(keys).chain(unique).cloned().collect()
+}
+
+/// Returns the error for a constraint whose name is taken.
+pub(crate) fn constraint_exists(schema: &Schema, name: &str) -> SqlError {
+    let table = &schema.name;
+    SqlError::with_state(
+        sqlstate::DUPLICATE_OBJECT,
+        format!("constraint \"{name}\" for relation \"{table}\" already exists"),
+    )
 }
 
 /// Returns the name of a constraint as PostgreSQL makes it: with the column if the condition uses

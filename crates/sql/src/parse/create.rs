@@ -21,7 +21,7 @@ use crate::bind;
 use crate::error::{SqlError, sqlstate};
 use crate::spelling::{column_type, name};
 use crate::statement::{
-    CreateIndex, IndexKind, Reference, SequenceOptions, SerialColumn, Statement,
+    CreateIndex, IndexKind, NewCheck, Reference, SequenceOptions, SerialColumn, Statement,
 };
 
 /// The constraints of a table that need all of its columns.
@@ -182,18 +182,7 @@ fn column(
             ColumnOption::NotNull => own.set_nullable(&mut nulls, false)?,
             ColumnOption::Default(expression) => {
                 own.check_only_default()?;
-                if let Some(sequence) = serial::drawn_default(&expression)? {
-                    default = Some(ColumnDefault::Sequence(sequence));
-                } else if let Some(computed) = bind::computed_default(&expression) {
-                    if !computed.fits(column_type) {
-                        return Err(unfit_default(&column, column_type, computed));
-                    }
-                    default = Some(ColumnDefault::Computed(computed));
-                } else {
-                    let place = format!("the default of column {column}");
-                    let value = bind::constant(&expression, column_type, &place)?;
-                    default = Some(ColumnDefault::Constant(value));
-                }
+                default = Some(column_default((&column, column_type), &expression)?);
             }
             ColumnOption::Generated {
                 generated_as: kind @ (ast::GeneratedAs::Always | ast::GeneratedAs::ByDefault),
@@ -222,7 +211,9 @@ fn column(
             ColumnOption::Unique(_) => {
                 let columns = vec![column.clone()];
                 let given = option.name.as_ref();
-                found.unique.push(unique_index(schema, given, columns));
+                found
+                    .unique
+                    .push(unique_index(&schema.name, given, columns));
             }
             ColumnOption::ForeignKey(key) => {
                 let key = ast::ForeignKeyConstraint {
@@ -263,8 +254,60 @@ fn column(
         column_type,
         nullable,
         default,
+        missing: None,
     });
     Ok(())
+}
+
+/// Returns the default that an expression stands for.
+pub(crate) fn column_default(
+    (column, column_type): (&str, ColumnType),
+    expression: &ast::Expr,
+) -> Result<ColumnDefault, SqlError> {
+    if let Some(sequence) = serial::drawn_default(expression)? {
+        return Ok(ColumnDefault::Sequence(sequence));
+    }
+    if let Some(computed) = bind::computed_default(expression) {
+        if !computed.fits(column_type) {
+            return Err(unfit_default(column, column_type, computed));
+        }
+        return Ok(ColumnDefault::Computed(computed));
+    }
+    let place = format!("the default of column {column}");
+    let value = bind::constant(expression, column_type, &place)?;
+    Ok(ColumnDefault::Constant(value))
+}
+
+/// Returns a column that is added to a table, and the conditions in its definition.
+pub(crate) fn added_column(
+    schema: &Schema,
+    definition: ast::ColumnDef,
+) -> Result<(Column, Vec<NewCheck>), SqlError> {
+    let text = definition.to_string();
+    let mut with = schema.clone();
+    let mut found = FoundConstraints::default();
+    column(&mut with, definition, &mut found, &mut std::iter::empty())?;
+    if !found.serials.is_empty() {
+        return Err(SqlError::unsupported(
+            format!("\"{text}\" of ADD COLUMN, with another value in each row"),
+            "add the column without a default, CREATE SEQUENCE name OWNED BY table.column, then SET \
+             DEFAULT nextval('name'), then UPDATE the rows",
+        ));
+    }
+    if !found.unique.is_empty() || !found.references.is_empty() {
+        return Err(SqlError::unsupported(
+            format!("\"{text}\" of ADD COLUMN"),
+            "add the column first; then ADD UNIQUE (column) adds the constraint, and a foreign key \
+             needs a new table",
+        ));
+    }
+    let checks = found.checks.into_iter().map(|check| NewCheck {
+        name: check.name.as_ref().map(name),
+        condition: *check.expr,
+        validates: true,
+    });
+    let column = with.columns.pop().expect("it was just added");
+    Ok((column, checks.collect()))
 }
 
 fn unfit_default(column: &str, column_type: ColumnType, computed: ComputedDefault) -> SqlError {
@@ -278,11 +321,25 @@ fn unfit_default(column: &str, column_type: ColumnType, computed: ComputedDefaul
     )
 }
 
+/// Returns whether a UNIQUE constraint names columns and nothing else.
+pub(super) fn is_plain_unique(key: &ast::UniqueConstraint) -> bool {
+    key.include.is_empty()
+        && key.characteristics.is_none()
+        && key.nulls_distinct != ast::NullsDistinctOption::NotDistinct
+}
+
+/// Returns the index of a UNIQUE constraint of a table.
+pub(super) fn unique(table: &str, key: ast::UniqueConstraint) -> Result<CreateIndex, SqlError> {
+    let columns = key_columns(&key.columns, table)?;
+    let given = key.name.or(key.index_name);
+    Ok(unique_index(table, given.as_ref(), columns))
+}
+
 /// Returns the index of a UNIQUE constraint, with the name that is given or one like PostgreSQL's.
-fn unique_index(schema: &Schema, given: Option<&ast::Ident>, columns: Vec<String>) -> CreateIndex {
+fn unique_index(table: &str, given: Option<&ast::Ident>, columns: Vec<String>) -> CreateIndex {
     CreateIndex {
-        name: given.map_or_else(|| made_up_name(&schema.name, &columns, "key"), name),
-        table: schema.name.clone(),
+        name: given.map_or_else(|| made_up_name(table, &columns, "key"), name),
+        table: table.to_owned(),
         names: columns,
         kind: IndexKind::Sorted {
             constraint: Some(Constraint::Unique),
@@ -307,15 +364,8 @@ fn table_constraint(
             }
             schema.primary_key = positions(schema, &key_columns(&key.columns, &schema.name)?)?;
         }
-        TableConstraint::Unique(key)
-            if key.include.is_empty()
-                && key.characteristics.is_none()
-                && key.nulls_distinct != ast::NullsDistinctOption::NotDistinct =>
-        {
-            let columns = key_columns(&key.columns, &schema.name)?;
-            let given = key.name.or(key.index_name);
-            let index = unique_index(schema, given.as_ref(), columns);
-            found.unique.push(index);
+        TableConstraint::Unique(key) if is_plain_unique(&key) => {
+            found.unique.push(unique(&schema.name, key)?);
         }
         TableConstraint::Check(check) => found.checks.push(check),
         TableConstraint::ForeignKey(key) => found.references.push(constraints::reference(key)?),

@@ -22,7 +22,9 @@ mod transaction;
 
 use protocol::expression::NODES_MAX;
 
+pub(crate) use constraints::{added_check, constraint_exists, constraint_names};
 pub use create::FAILURES_TOLERATED_DEFAULT;
+pub(crate) use create::{added_column, column_default};
 use create_index::IndexPlace;
 pub(crate) use create_index::{as_using, has_index, with_index};
 
@@ -341,10 +343,7 @@ fn convert(statement: ast::Statement, scan: bool) -> Result<Statement, SqlError>
         ast::Statement::Delete(delete) => change::delete(delete, scan).map(Statement::Delete),
         ast::Statement::Query(query) => query::select(*query, scan).map(Statement::Select),
         ast::Statement::AlterTable(alter) => alter::table(alter),
-        ast::Statement::Truncate(_) => Err(SqlError::unsupported(
-            "TRUNCATE",
-            "drop the table and create it again",
-        )),
+        ast::Statement::Truncate(truncate) => alter::truncate(truncate),
         ast::Statement::Copy { .. } => Err(SqlError::unsupported(
             "COPY",
             "use the commands replex import and replex export, or a client of PostgreSQL",

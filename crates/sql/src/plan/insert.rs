@@ -97,6 +97,14 @@ pub(super) fn plan_rows(new: &NewRows, context: &Context<'_>) -> Result<InsertPl
         table: new.name.clone(),
         tables: Vec::new(),
     })?;
+    if new.planned < table.columns_since {
+        return Err(SqlError::Serialization {
+            message: format!(
+                "the columns of table {} have changed since the COPY began: begin it again",
+                table.schema.name
+            ),
+        });
+    }
     let mut seen = BTreeSet::new();
     let twice = new.rows.iter().find(|row| !seen.insert(&row.pk[..]));
     if let Some(Action::Insert { row }) = twice.map(|twice| &twice.action) {

@@ -8,6 +8,7 @@
 mod access;
 mod access_path;
 mod aggregate;
+mod alter;
 mod change;
 mod cost;
 mod defaults;
@@ -35,6 +36,7 @@ use session::statistics::TableStatistics;
 
 pub use access::{Access, AccessKind, KEYS_MAX, Segment, ValueRange};
 pub(crate) use access_path::too_large;
+pub use alter::{AlterPlan, Requirement};
 pub use cost::{EstimatedChoice, ReadEstimate};
 pub(crate) use defaults::DefaultRow;
 pub use facts::RangeEnd;
@@ -46,7 +48,7 @@ use crate::bind::Scope;
 use crate::error::{SqlError, sqlstate};
 use crate::parse::{as_using, has_index, with_index};
 use crate::statement::{
-    AggregateFunction, CreateIndex, SCAN_ROWS, Set, SetUsing, Show, Statement, TableName,
+    AggregateFunction, CreateIndex, SCAN_ROWS, Set, SetUsing, Show, Statement, TableName, Truncate,
 };
 
 /// The settings of a session.
@@ -146,6 +148,8 @@ pub enum StatementPlan {
         wanted: Box<Schema>,
         /// The index's name.
         name: String,
+        /// psql's command tag.
+        tag: &'static str,
     },
     /// Drops a copy of a table at the coordinator.
     DropIndex {
@@ -155,6 +159,8 @@ pub enum StatementPlan {
         name: String,
         /// Whether it need not exist.
         if_exists: bool,
+        /// psql's command tag.
+        tag: &'static str,
     },
     /// Makes an index of another kind at the coordinator, in place of an existing one.
     ReplaceIndex {
@@ -174,6 +180,11 @@ pub enum StatementPlan {
         /// How many.
         partitions: u32,
     },
+    /// Changes the definition of a table at the coordinator.
+    Alter(AlterPlan),
+    /// Removes all rows of tables at the coordinator. The notices name the tables that are emptied
+    /// beside those of the statement.
+    Truncate(Truncate, Vec<String>),
     /// Drops tables at the coordinator, one after the other.
     DropTable {
         /// The tables' names, in the order in which they can be dropped.
@@ -201,6 +212,18 @@ pub enum StatementPlan {
     SetAlready,
     /// Does nothing, because the requested state exists already. Contains its description.
     Already(String),
+}
+
+impl StatementPlan {
+    /// Returns the plan of a statement with another command tag.
+    fn with_tag(mut self, wanted: &'static str) -> StatementPlan {
+        if let StatementPlan::AddIndex { tag, .. } | StatementPlan::DropIndex { tag, .. } =
+            &mut self
+        {
+            *tag = wanted;
+        }
+        self
+    }
 }
 
 /// A read of rows of one table, from one replex.
@@ -450,6 +473,8 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPla
                 partitions: *partitions,
             })
         }
+        Statement::AlterTable(statement) => alter::plan(statement, context),
+        Statement::Truncate(statement) => alter::truncate(statement, context),
         Statement::Transaction(_) => {
             unreachable!("the session runs it without a plan")
         }
@@ -552,6 +577,7 @@ fn create_index(index: &CreateIndex, context: &Context<'_>) -> Result<StatementP
     Ok(StatementPlan::AddIndex {
         wanted: Box::new(with_index(&table.schema, index)?),
         name: index.name.clone(),
+        tag: "CREATE INDEX",
     })
 }
 
@@ -636,6 +662,7 @@ fn drop_index(
             table: table.schema.name.clone(),
             name: name.to_string(),
             if_exists,
+            tag: "DROP INDEX",
         }),
         None if if_exists => Ok(StatementPlan::Already(format!("there is no index {name}"))),
         None => Err(no_such_index(name)),

@@ -329,7 +329,7 @@ fn an_index_changes_its_kind() {
             "there is no index nothing",
         ),
         (
-            "ALTER INDEX by_tail RENAME TO x",
+            "ALTER INDEX by_tail SET SCHEMA x",
             "this form of ALTER INDEX",
         ),
         (
@@ -404,7 +404,7 @@ fn bad_changes_are_refused() {
         assert!(message.contains(part), "{text}: {message}");
     }
     let added = planned("CREATE UNIQUE INDEX x ON flights (note)");
-    let StatementPlan::AddIndex { wanted, name } = added else {
+    let StatementPlan::AddIndex { wanted, name, .. } = added else {
         panic!("{added:?}");
     };
     assert_eq!((name.as_str(), wanted.indexes.len()), ("x", 3));

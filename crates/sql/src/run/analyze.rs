@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use placement::{Schema, SequenceLimit, Value};
+use placement::{Alteration, Schema, SequenceLimit, Value};
 use protocol::configuration::Configuration;
-use protocol::identity::TableId;
+use protocol::identity::{Epoch, TableId};
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Mutation, RequestResult};
 use protocol::transaction::{RangeCheck, RowCheck, TransactionChange, TransactionResult};
@@ -176,11 +176,12 @@ impl<S: Store> Store for MeasuredStore<'_, S> {
 
     async fn execute(
         &self,
+        planned: Epoch,
         table: TableId,
         mutation: Mutation,
     ) -> Result<RequestResult, StoreError> {
         self.work().operations += 1;
-        self.store.execute(table, mutation).await
+        self.store.execute(planned, table, mutation).await
     }
 
     fn is_transaction(&self) -> bool {
@@ -197,12 +198,13 @@ impl<S: Store> Store for MeasuredStore<'_, S> {
 
     async fn transact(
         &self,
+        planned: Epoch,
         changes: Vec<TransactionChange>,
         checks: Vec<RowCheck>,
         ranges: Vec<RangeCheck>,
     ) -> Result<TransactionResult, StoreError> {
         self.work().operations += 1;
-        self.store.transact(changes, checks, ranges).await
+        self.store.transact(planned, changes, checks, ranges).await
     }
 
     async fn next_values(
@@ -262,6 +264,18 @@ impl<S: Store> Store for MeasuredStore<'_, S> {
         progress: &(dyn Fn(&FillReport) + Send + Sync),
     ) -> Result<(), StoreError> {
         self.store.replace_copy(table, name, by, progress).await
+    }
+
+    async fn alter_table(
+        &self,
+        table: &str,
+        alterations: Vec<Alteration>,
+    ) -> Result<(), StoreError> {
+        self.store.alter_table(table, alterations).await
+    }
+
+    async fn truncate(&self, tables: &[String], cascade: bool) -> Result<(), StoreError> {
+        self.store.truncate(tables, cascade).await
     }
 
     async fn drop_table(&self, name: &str, if_exists: bool) -> Result<(), StoreError> {

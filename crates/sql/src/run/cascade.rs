@@ -40,9 +40,10 @@ pub(super) async fn delete<S: Store>(
             return Ok(Vec::new());
         }
         check_size(&changes, &[], &[]).map_err(SqlError::transaction)?;
+        let planned = reading.configuration.epoch;
         let result = reading
             .store
-            .transact(changes, Vec::new(), Vec::new())
+            .transact(planned, changes, Vec::new(), Vec::new())
             .await?;
         let (aborted, reason) = match &result {
             TransactionResult::Committed { outcomes, .. } => {
@@ -77,6 +78,7 @@ pub(super) async fn delete<S: Store>(
         let sender = Sender {
             store: reading.store,
             table: reading.configuration.table(aborted).unwrap_or(table),
+            planned,
         };
         sender.changed(refused.unwrap_or_else(|| RequestResult::Transaction(result.clone())))?;
     }
@@ -128,8 +130,12 @@ async fn delete_in_transaction<S: Store>(
     table: &PlacedTable,
     mutations: Vec<Mutation>,
 ) -> Result<Vec<bool>, Attempt> {
-    let store = reading.store;
-    let sender = Sender { store, table };
+    let (store, planned) = (reading.store, reading.configuration.epoch);
+    let sender = Sender {
+        store,
+        table,
+        planned,
+    };
     let mut applied = Vec::with_capacity(mutations.len());
     let mut deleted = Deleted::default();
     for mutation in mutations {
@@ -145,7 +151,12 @@ async fn delete_in_transaction<S: Store>(
                 let child = reading.configuration.table(table);
                 let table = child.expect("its rows were just read");
                 let (pk, action) = (mutation.pk.clone(), mutation.action.clone());
-                let is_applied = Sender { store, table }.send(mutation).await?;
+                let sender = Sender {
+                    store,
+                    table,
+                    planned,
+                };
+                let is_applied = sender.send(mutation).await?;
                 if is_applied && matches!(action, Action::Delete { .. }) {
                     deleted.add(table.id, &pk);
                 }

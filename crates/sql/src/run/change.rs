@@ -39,6 +39,7 @@ pub(super) async fn insert<S: Store>(
     let sender = Sender {
         store: reading.store,
         table,
+        planned: reading.configuration.epoch,
     };
     let leaves_out = plan.left_out != SkippedDuplicates::Nothing;
     if leaves_out && reading.store.is_transaction() {
@@ -116,6 +117,7 @@ pub(super) async fn change<S: Store>(
     let sender = Sender {
         store: reading.store,
         table,
+        planned: reading.configuration.epoch,
     };
     let verb = match plan.change {
         ChangeKind::Update(_) => "UPDATE",
@@ -206,7 +208,7 @@ async fn together<S: Store>(
     loop {
         let result = sender
             .store
-            .transact(changes.clone(), Vec::new(), Vec::new())
+            .transact(sender.planned, changes.clone(), Vec::new(), Vec::new())
             .await?;
         match result {
             TransactionResult::Committed { outcomes, .. } => {

@@ -150,7 +150,8 @@ fn constraints(configuration: &Configuration, table: &PlacedTable) -> ResultRows
     let schema = &table.schema;
     let checks = schema.constraints.checks.iter().map(|check| {
         let condition = text::expression(schema, &check.condition);
-        vec![check.name.clone(), format!("CHECK ({condition})")]
+        let state = if check.is_valid { "" } else { " NOT VALID" };
+        vec![check.name.clone(), format!("CHECK ({condition}){state}")]
     });
     let keys = schema.constraints.foreign_keys.iter();
     let keys = keys.map(|key| vec![key.name.clone(), foreign_key(configuration, schema, key)]);

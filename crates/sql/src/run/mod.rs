@@ -3,6 +3,7 @@
 mod accumulate;
 mod aggregate;
 mod aggregate_calls;
+mod alter;
 mod analyze;
 mod block;
 mod cascade;
@@ -335,20 +336,21 @@ async fn attempt<S: Store>(
             }
             done("DROP SEQUENCE")
         }
-        StatementPlan::AddIndex { wanted, name } => {
+        StatementPlan::AddIndex { wanted, name, tag } => {
             let bar = copies::CopyProgressBar::new(&name);
             let made = store.add_copy(*wanted, &|fill| bar.show(fill)).await;
             made.map_err(Attempt::of_definition)?;
-            done("CREATE INDEX")
+            done(tag)
         }
         StatementPlan::DropIndex {
             table,
             name,
             if_exists,
+            tag,
         } => {
             let dropped = store.drop_copy(&table, &name, if_exists).await;
             dropped.map_err(Attempt::of_definition)?;
-            done("DROP INDEX")
+            done(tag)
         }
         StatementPlan::ReplaceIndex {
             wanted,
@@ -373,6 +375,16 @@ async fn attempt<S: Store>(
                 .await;
             cut.map_err(Attempt::of_definition)?;
             done("ALTER TABLE")
+        }
+        StatementPlan::Alter(plan) => alter::run(&reading, plan).await?,
+        StatementPlan::Truncate(plan, made) => {
+            let emptied = store.truncate(&plan.tables, plan.cascade).await;
+            emptied.map_err(Attempt::of_definition)?;
+            let notices = notices.lock();
+            notices
+                .expect("nothing panics while it is held")
+                .extend(made);
+            done("TRUNCATE TABLE")
         }
         StatementPlan::DropTable { names, if_exists } => {
             for name in names {
@@ -531,6 +543,8 @@ fn done(what: &str) -> StatementOutcome {
 
 #[cfg(test)]
 mod aggregate_tests;
+#[cfg(test)]
+mod alter_tests;
 #[cfg(test)]
 mod analyze_tests;
 #[cfg(test)]

@@ -2,13 +2,14 @@
 
 use placement::{ColumnType, ReplexKind, SortColumn, columns_of, decode_sorted};
 use protocol::configuration::PlacedTable;
+use protocol::identity::Epoch;
 use protocol::operation::{Mutation, RequestResult};
 use protocol::transaction::{AbortReason, TransactionResult};
 
 use super::Attempt;
 use crate::error::{ForeignKeyViolation, SqlError, StatementProgress};
 use crate::plan::text;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// The most attempts at a mutation that ends with `Conflict`, because other operations held its row
 /// for too long (R8). Within each attempt the client repeats it until its deadline
@@ -25,6 +26,8 @@ pub(crate) struct Sender<'a, S> {
     pub store: &'a S,
     /// The table.
     pub table: &'a PlacedTable,
+    /// The epoch of the configuration by which the mutations were made.
+    pub planned: Epoch,
 }
 
 impl<S: Store> Sender<'_, S> {
@@ -38,12 +41,18 @@ impl<S: Store> Sender<'_, S> {
     /// [`CONFLICT_ATTEMPTS_MAX`] times in all.
     pub(super) async fn result(&self, mutation: Mutation) -> Result<RequestResult, Attempt> {
         for _ in 1..CONFLICT_ATTEMPTS_MAX {
-            match self.store.execute(self.table.id, mutation.clone()).await? {
+            let sent = self.execute(mutation.clone()).await?;
+            match sent {
                 RequestResult::Conflict => {}
                 result => return Ok(result),
             }
         }
-        Ok(self.store.execute(self.table.id, mutation).await?)
+        Ok(self.execute(mutation).await?)
+    }
+
+    async fn execute(&self, mutation: Mutation) -> Result<RequestResult, StoreError> {
+        let (planned, table) = (self.planned, self.table.id);
+        self.store.execute(planned, table, mutation).await
     }
 
     /// Returns whether the row changed. Returns false if the row is kept, is missing, or does not

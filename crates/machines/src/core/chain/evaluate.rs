@@ -352,6 +352,7 @@ mod tests {
             column_type: ColumnType::Int64,
             nullable,
             default: None,
+            missing: None,
         };
         let schema = Schema {
             name: "t".into(),
@@ -374,6 +375,7 @@ mod tests {
                         Box::new(Expression::Column(1)),
                         Box::new(Expression::Literal(Value::Int64(10))),
                     ),
+                    is_valid: true,
                 }],
                 ..TableConstraints::default()
             },
@@ -386,6 +388,7 @@ mod tests {
             id: TableId(1),
             epoch: Epoch(0),
             sealing: None,
+            columns_since: Epoch(0),
             layout: Layout::base(&schema),
             schema,
             placement: vec![vec![Place::serving(core, Epoch(0))]],

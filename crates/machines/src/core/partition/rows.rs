@@ -398,6 +398,7 @@ mod tests {
             column_type,
             nullable: false,
             default: None,
+            missing: None,
         };
         let schema = Schema {
             name: "t".into(),
@@ -436,6 +437,7 @@ mod tests {
             id: TableId(1),
             epoch: Epoch(0),
             sealing: None,
+            columns_since: Epoch(0),
             layout: Layout::base(&schema),
             schema,
             placement: vec![vec![place(1)], vec![place(2)]],

@@ -63,7 +63,12 @@ impl Summed {
     ) -> Result<u64, String> {
         match self {
             Summed::Stored => Ok(xxh3_64(value)),
-            Summed::OwnEntries => Ok(entry_hash(partition.number, key, stored_row(value).1)),
+            Summed::OwnEntries => {
+                let replex = usize::from(partition.replex);
+                let entry = table.present_entry(replex, stored_row(value).1);
+                let entry = entry.map_err(|error| error.to_string())?;
+                Ok(entry_hash(partition.number, key, &entry))
+            }
             Summed::EntriesOfRows(replex) => {
                 let row = stored_row(value).1;
                 let view = RowView::parse(&table.schema.columns, row);

@@ -15,6 +15,7 @@ pub fn constraints() -> TableConstraints {
                 Box::new(Expression::Column(0)),
                 Box::new(Expression::Literal(Value::Int64(0))),
             ),
+            is_valid: true,
         }],
         foreign_keys: vec![ForeignKey {
             name: "flights_id_fkey".into(),

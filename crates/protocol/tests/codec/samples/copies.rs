@@ -1,5 +1,6 @@
 //! One message of each kind about copies that come to tables and go from them.
 
+use placement::Alteration;
 use protocol::identity::*;
 use protocol::message::*;
 
@@ -42,6 +43,20 @@ pub fn copies() -> Vec<(&'static str, Message)> {
                 partitions: 48,
             }),
         ),
+        (
+            "ask-alter-table",
+            Message::Ask(CoordinatorRequest::AlterTable {
+                table: "flights".into(),
+                alterations: alterations(),
+            }),
+        ),
+        (
+            "ask-truncate",
+            Message::Ask(CoordinatorRequest::Truncate {
+                tables: vec!["flights".into(), "seats".into()],
+                cascade: true,
+            }),
+        ),
         ("ask-progress", Message::Ask(CoordinatorRequest::Progress)),
         (
             "answer-progress",
@@ -75,4 +90,46 @@ pub fn fill_report() -> FillReport {
         of_rows: 3000,
         obstacles: vec!["several rows have (tail) = (N1)".into()],
     }
+}
+
+/// One change of each kind of a table's definition.
+fn alterations() -> Vec<Alteration> {
+    let schema = schema();
+    vec![
+        Alteration::RenameTable {
+            name: "trips".into(),
+        },
+        Alteration::RenameColumn {
+            column: "origin".into(),
+            name: "source".into(),
+        },
+        Alteration::RenameIndex {
+            index: "by_route".into(),
+            name: "by_trip".into(),
+        },
+        Alteration::RenameConstraint {
+            constraint: "flights_id_check".into(),
+            name: "positive".into(),
+        },
+        Alteration::SetDefault {
+            column: "origin".into(),
+            default: None,
+        },
+        Alteration::SetNullable {
+            column: "origin".into(),
+            nullable: true,
+        },
+        Alteration::AddColumn {
+            column: schema.columns[1].clone(),
+        },
+        Alteration::AddCheck {
+            check: schema.constraints.checks[0].clone(),
+        },
+        Alteration::Validate {
+            constraint: "positive".into(),
+        },
+        Alteration::DropConstraint {
+            constraint: "positive".into(),
+        },
+    ]
 }

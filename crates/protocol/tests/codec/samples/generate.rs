@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use placement::{
-    Axis, CheckConstraint, Column, ColumnDefault, ColumnType, ComputedDefault, Constraint, Cut,
-    Deferral, Dimension, Durability, ForeignKey, FurtherCopy, IdentityKind, Index, KeySpace,
-    Layout, Numeric, RangePart, RangeStart, RangeTransfer, Ranges, ReferentialAction, Replex,
-    ReplexKind, Residue, Schema, Sequence, SequenceDefault, SequenceOwner, Share, SlotConstraints,
-    SortColumn, TableConstraints, ThinIndex, Value,
+    Alteration, Axis, CheckConstraint, Column, ColumnDefault, ColumnType, ComputedDefault,
+    Constraint, Cut, Deferral, Dimension, Durability, ForeignKey, FurtherCopy, IdentityKind, Index,
+    KeySpace, Layout, Numeric, RangePart, RangeStart, RangeTransfer, Ranges, ReferentialAction,
+    Replex, ReplexKind, Residue, Schema, Sequence, SequenceDefault, SequenceOwner, Share,
+    SlotConstraints, SortColumn, TableConstraints, ThinIndex, Value,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
@@ -25,7 +25,9 @@ use protocol::identity::*;
 use protocol::message::*;
 use protocol::operation::*;
 use protocol::record::{PartitionStart, Record, SavedCompletion};
-use protocol::state::{CoordinatorState, CopyChange, CopyRequest, FolderTrust, ServerMember};
+use protocol::state::{
+    CoordinatorState, FolderTrust, RequestedChange, ServerMember, WaitingChange,
+};
 use protocol::transaction::*;
 
 /// Bytes to decide by; zeros without end once they are used up.
@@ -207,10 +209,10 @@ generate_struct! {
     SealReport { table, stage, vouched_ago_us }
     FillReport { table, replex, partitions, sources, sources_done, rows, of_rows, obstacles }
     CopyFailure { table, name, why }
-    CopyChange { table, wanted }
+    WaitingChange { table, wanted }
     ScanCounts { rows, bytes, of_rows }
     Server { id, incarnation, domain, cores, state, is_draining, is_new }
-    PlacedTable { id, epoch, sealing, schema, layout, placement, building }
+    PlacedTable { id, epoch, sealing, columns_since, schema, layout, placement, building }
     Place { core, state, since, moving, former }
     Tenure { core, since }
     Schema {
@@ -224,11 +226,11 @@ generate_struct! {
     TableConstraints { checks, foreign_keys, referenced_by }
     ForeignKey { name, columns, parent, on_delete, on_update, deferral }
     ReferenceViolation { child, constraint, key, fault }
-    CheckConstraint { name, condition }
+    CheckConstraint { name, condition, is_valid }
     FurtherCopy { name, cut }
     Share { index, divisions }
     Dimension { column, divisions }
-    Column { name, column_type, nullable, default }
+    Column { name, column_type, nullable, default, missing }
     Index { name, columns, constraint, partition_columns, by_range }
     ThinIndex { name, columns, included, by_range, unique, copies }
     SortColumn { column, descending, nulls_first }
@@ -291,8 +293,15 @@ generate_struct! {
 }
 
 generate_enum! {
-    CopyRequest {
+    RequestedChange {
         Add { schema }, Drop { name }, Replace { name, by }, Renew { cells }, Resize { partitions }, Promote,
+        Alter { alterations }, Truncate { tables },
+    }
+    Alteration {
+        RenameTable { name }, RenameColumn { column, name }, RenameIndex { index, name },
+        RenameConstraint { constraint, name }, SetDefault { column, default },
+        SetNullable { column, nullable }, AddColumn { column }, AddCheck { check },
+        Validate { constraint }, DropConstraint { constraint },
     }
     PartitionStart { Empty, Taken, Compared }
     ServerState { Up, Down }
@@ -418,6 +427,7 @@ generate_enum! {
         AddCopy { schema }, DropCopy { table, name, if_exists },
         ReplaceCopy { table, name, by }, Progress,
         Renew { table, cells }, SetPartitions { table, partitions },
+        AlterTable { table, alterations }, Truncate { tables, cascade },
         Stopped { server, incarnation, logs }, Remove { server }, Drain { server },
         EndDrain { server }, AcceptFolder { server },
         Remember(memory),

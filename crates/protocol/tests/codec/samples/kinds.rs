@@ -134,6 +134,8 @@ kinds! {
     (Message::Ask(CoordinatorRequest::ReplaceCopy { .. }), _) => "ask-replace-copy",
     (Message::Ask(CoordinatorRequest::Renew { .. }), _) => "ask-renew",
     (Message::Ask(CoordinatorRequest::SetPartitions { .. }), _) => "ask-set-partitions",
+    (Message::Ask(CoordinatorRequest::AlterTable { .. }), _) => "ask-alter-table",
+    (Message::Ask(CoordinatorRequest::Truncate { .. }), _) => "ask-truncate",
     (Message::Ask(CoordinatorRequest::Progress), _) => "ask-progress",
     (Message::Ask(CoordinatorRequest::Leave { .. }), _) => "ask-leave",
     (Message::Ask(CoordinatorRequest::Stopped { .. }), _) => "ask-stopped",

@@ -31,7 +31,9 @@ use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator
 use protocol::identity::*;
 use protocol::message::*;
 use protocol::operation::*;
-use protocol::state::{CoordinatorState, CopyChange, CopyRequest, FolderTrust, ServerMember};
+use protocol::state::{
+    CoordinatorState, FolderTrust, RequestedChange, ServerMember, WaitingChange,
+};
 use reads::reads;
 use replacing::{fills, moves, seals};
 use snapshots::snapshots;
@@ -44,6 +46,7 @@ pub fn schema() -> Schema {
         column_type,
         nullable,
         default: default.map(ColumnDefault::Constant),
+        missing: None,
     };
     let index = |name: &str, columns: &[usize], constraint| Index {
         name: name.into(),
@@ -287,6 +290,7 @@ pub fn configuration() -> Configuration {
                 removed: vec![ServerId(2)],
                 leaving: vec![1],
             }),
+            columns_since: Epoch(4),
             schema: schema(),
             placement: placement.collect(),
             layout,
@@ -309,9 +313,9 @@ pub fn state() -> CoordinatorState {
         version: 9,
         configuration: configuration(),
         members: vec![member(1), member(2)],
-        changes: vec![CopyChange {
+        changes: vec![WaitingChange {
             table: TableId(3),
-            wanted: CopyRequest::Drop {
+            wanted: RequestedChange::Drop {
                 name: "by_tail".into(),
             },
         }],

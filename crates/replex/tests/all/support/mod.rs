@@ -106,6 +106,7 @@ pub fn people(failures_tolerated: u8, durability: Durability) -> Schema {
         column_type,
         nullable: name == "note",
         default: None,
+        missing: None,
     };
     let index = |name: &str, columns: &[usize]| Index {
         name: name.to_owned(),

@@ -17,14 +17,14 @@ mod pages;
 mod references;
 mod store;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use placement::Value;
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PlacedTable};
-use protocol::identity::{SnapshotId, TableId, Version};
+use protocol::identity::{Epoch, SnapshotId, TableId, Version};
 use protocol::message::Read;
 use protocol::operation::RequestResult;
 use protocol::transaction::{
@@ -76,6 +76,8 @@ struct Work {
     changes: Vec<TransactionChange>,
     /// The ranges that the commit compares.
     ranges: Vec<RangeCheck>,
+    /// The epoch of the configuration by which the rows and changes are understood.
+    planned: Epoch,
     /// The number of the present statement.
     statement: u64,
     /// How many rows and ranges the present statement has made count.
@@ -128,6 +130,30 @@ impl<P> Block<P> {
 }
 
 impl Work {
+    /// Moves the transaction on to a configuration.
+    ///
+    /// # Errors
+    /// A table that it has read or changed has other columns by now (R50).
+    fn follow(&mut self, configuration: &Configuration) -> Result<(), SqlError> {
+        let before = std::mem::replace(&mut self.planned, configuration.epoch);
+        if before == configuration.epoch {
+            return Ok(());
+        }
+        let read = self.rows.keys().map(|(table, _)| *table);
+        let ranges = self.ranges.iter().map(|it| it.read.partition.table);
+        let changed = self.changes.iter().map(|it| it.table);
+        let tables: BTreeSet<TableId> = read.chain(ranges).chain(changed).collect();
+        let mut tables = tables.into_iter().filter_map(|id| configuration.table(id));
+        let altered = tables.find(|table| before < table.columns_since);
+        altered.map_or(Ok(()), |table| {
+            Err(StoreError::begin_again(format!(
+                "the columns of table {} have changed since the transaction began: begin it again",
+                table.schema.name
+            ))
+            .into())
+        })
+    }
+
     /// Returns a row as the transaction sees it.
     ///
     /// # Errors
@@ -322,7 +348,9 @@ impl<S: Store> SqlSession<S> {
                 block.open(&self.store, &configuration).await?;
             }
             let work = block.work.get_mut();
-            work.expect("nothing panics while it is held").exceeds = false;
+            let work = work.expect("nothing panics while it is held");
+            work.exceeds = false;
+            work.follow(&configuration)?;
             let store = BlockStore::new(&self.store, block, statement);
             // A stale read would show other rows than the commit compares.
             let mut plain = SessionSettings {
@@ -445,7 +473,9 @@ impl<S: Store> SqlSession<S> {
         let checks: Vec<RowCheck> = checks.collect();
         check_size(&work.changes, &checks, &work.ranges).map_err(SqlError::transaction)?;
         let (changes, ranges) = (work.changes.clone(), work.ranges.clone());
-        let sent = self.store.transact(changes, checks.clone(), ranges);
+        let sent = self
+            .store
+            .transact(work.planned, changes, checks.clone(), ranges);
         match sent.await? {
             TransactionResult::Committed { .. } => Ok(done("COMMIT")),
             TransactionResult::Aborted { table, reason } => {
@@ -469,6 +499,7 @@ impl<S: Store> SqlSession<S> {
         let sender = Sender {
             store: &self.store,
             table,
+            planned: configuration.epoch,
         };
         if *reason != AbortReason::Conflict
             && let Some(refused) = RequestResult::of_abort(reason)
@@ -551,6 +582,8 @@ impl<P> Block<P> {
             | Statement::CreateSequence { .. }
             | Statement::RestartSequence { .. }
             | Statement::DropSequence { .. }
+            | Statement::AlterTable(_)
+            | Statement::Truncate(_)
             | Statement::DropTable { .. } => Err(SqlError::fault(
                 TransactionFault::Open,
                 "tables, sequences and indexes cannot be changed in a transaction: COMMIT it first",

@@ -108,6 +108,7 @@ impl<S: Store> BlockStore<'_, S> {
         let sender = Sender {
             store: self,
             table: child,
+            planned: child.epoch,
         };
         let refused = sender.changed(RequestResult::Transaction(aborted));
         refused.map(|_| ()).map_err(|error: Attempt| error.into())

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use placement::{RowView, Schema, SequenceLimit, Value, encode_key, prefix_end};
+use placement::{Alteration, RowView, Schema, SequenceLimit, Value, encode_key, prefix_end};
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PlacedTable, routes};
-use protocol::identity::{TableId, Version};
+use protocol::identity::{Epoch, TableId, Version};
 use protocol::message::{Consistency, FillReport, Read, RowPage};
 use protocol::operation::{Action, Mutation, RequestResult};
 use protocol::transaction::{
@@ -499,11 +499,15 @@ impl<S: Store> Store for BlockStore<'_, S> {
 
     async fn execute(
         &self,
+        planned: Epoch,
         table: TableId,
         mutation: Mutation,
     ) -> Result<RequestResult, StoreError> {
         let configuration = self.store.configuration();
         let table = find(&configuration, table)?;
+        if planned < table.columns_since {
+            return Err(StoreError::altered(&table.schema.name));
+        }
         let name = (table.id, mutation.pk.to_vec());
         let current = self.row(table, &name.1).await?;
         let mut work = self.block.work();
@@ -539,6 +543,7 @@ impl<S: Store> Store for BlockStore<'_, S> {
 
     async fn transact(
         &self,
+        _: Epoch,
         _: Vec<TransactionChange>,
         _: Vec<RowCheck>,
         _: Vec<RangeCheck>,
@@ -598,6 +603,14 @@ impl<S: Store> Store for BlockStore<'_, S> {
         _: &str,
         _: &(dyn Fn(&FillReport) + Send + Sync),
     ) -> Result<(), StoreError> {
+        refused()
+    }
+
+    async fn alter_table(&self, _: &str, _: Vec<Alteration>) -> Result<(), StoreError> {
+        refused()
+    }
+
+    async fn truncate(&self, _: &[String], _: bool) -> Result<(), StoreError> {
         refused()
     }
 

@@ -1,0 +1,214 @@
+//! Changes the definitions of tables in use, and empties tables (R50).
+//!
+//! Like a change of copies (`copies`), each change waits for the end of the table's earlier epochs.
+//! So no operation is in progress that was judged by the earlier definition, and none of a
+//! truncated table can still have an effect. The coordinator's state has the waiting change, so
+//! that another coordinator can continue.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use placement::Alteration;
+use protocol::codec::Wire;
+use protocol::configuration::{ALTERATION_NAME, PlacedTable, TRUNCATION_NAME};
+use protocol::identity::{CoreId, Epoch, TableId};
+use protocol::message::CopyFailure;
+use protocol::planted::{self, Bug};
+
+use super::copies::check_is_not_resized;
+use super::sealing::removed;
+use super::{CONFIGURATION_BYTES_MAX, Coordinator, CoordinatorOutput};
+use super::{Outcome, Refused, RequestedChange, WaitingChange};
+
+impl Coordinator {
+    /// Changes the definition of a table. Answered at once. The change takes effect with the
+    /// table's next epoch that serves.
+    pub(super) fn alter_table(
+        &mut self,
+        name: &str,
+        alterations: Vec<Alteration>,
+        output: &mut CoordinatorOutput,
+    ) -> Result<Outcome, Refused> {
+        let table = self.table_to_change(name)?;
+        check_is_not_resized(table)?;
+        let altered = self.altered(table, &alterations).map_err(Refused::new)?;
+        let bytes = self.configuration_bytes() + altered.schema.to_bytes().len();
+        if bytes > CONFIGURATION_BYTES_MAX {
+            return Err(Refused::new(format!(
+                "with this change of table {name} the configuration would take {bytes} bytes, the \
+                 limit is {CONFIGURATION_BYTES_MAX}: drop tables, or give them fewer partitions"
+            )));
+        }
+        let id = table.id;
+        self.forget_failures(id, ALTERATION_NAME);
+        output
+            .notes
+            .push(format!("the definition of table {name} will change"));
+        self.change(id, RequestedChange::Alter { alterations }, output);
+        Ok(self.done_now())
+    }
+
+    /// Empties tables, all in one epoch. Answered at once.
+    pub(super) fn truncate(
+        &mut self,
+        names: &[String],
+        cascade: bool,
+        output: &mut CoordinatorOutput,
+    ) -> Result<Outcome, Refused> {
+        let tables = self.tables_to_truncate(names, cascade)?;
+        for (id, name) in &tables {
+            self.forget_failures(*id, TRUNCATION_NAME);
+            output.notes.push(format!("table {name} will be emptied"));
+        }
+        let all: Vec<TableId> = tables.keys().copied().collect();
+        for table in &all {
+            let wanted = RequestedChange::Truncate {
+                tables: all.clone(),
+            };
+            let table = *table;
+            self.state.changes.push(WaitingChange { table, wanted });
+        }
+        // All holders must know that the rows go, before they are gone.
+        let begun = all.into_iter().map(|id| {
+            let table = self.state.configuration.table(id);
+            (id, table.map(|it| removed(it)).unwrap_or_default())
+        });
+        self.begin_seals(&begun.collect(), output);
+        Ok(self.done_now())
+    }
+
+    /// Returns the tables that are emptied together, with their names.
+    fn tables_to_truncate(
+        &self,
+        names: &[String],
+        cascade: bool,
+    ) -> Result<BTreeMap<TableId, String>, Refused> {
+        let mut tables = BTreeMap::new();
+        let mut open: Vec<String> = names.to_vec();
+        while let Some(name) = open.pop() {
+            let table = self.table_to_change(&name)?;
+            check_is_not_resized(table)?;
+            if !table.building.is_empty() {
+                return Err(Refused {
+                    message: format!("a copy of table {name} is being made: try again later"),
+                    retry: true,
+                });
+            }
+            if tables.insert(table.id, name.clone()).is_some() {
+                continue;
+            }
+            let children = table.schema.constraints.referenced_by.iter();
+            let mut children = children.filter(|child| !names.contains(child));
+            if cascade {
+                open.extend(children.cloned());
+            } else if let Some(child) = children.find(|child| **child != name) {
+                return Err(Refused::new(format!(
+                    "cannot truncate table {name}, because table {child} refers to it: truncate \
+                     table {child} at the same time, or use TRUNCATE ... CASCADE"
+                )));
+            }
+        }
+        Ok(tables)
+    }
+
+    /// Returns the table with an altered definition.
+    ///
+    /// # Errors
+    /// A message for people: the definition would be invalid, or another table has the new name.
+    pub(super) fn altered(
+        &self,
+        table: &PlacedTable,
+        alterations: &[Alteration],
+    ) -> Result<PlacedTable, String> {
+        let altered = table.altered(alterations)?;
+        let name = &altered.schema.name;
+        if *name != table.schema.name && self.state.configuration.table_named(name).is_some() {
+            return Err(format!(
+                "there is a table {name} already: choose another name"
+            ));
+        }
+        Ok(altered)
+    }
+
+    /// Puts a changed table into the configuration. Tables with references to it follow its name,
+    /// and a table to which it does not refer any more forgets it (R57).
+    pub(super) fn install(&mut self, before: &PlacedTable, changed: PlacedTable, epoch: Epoch) {
+        let configuration = &mut self.state.configuration;
+        if changed.id != before.id {
+            assert_eq!(changed.id.0, self.state.next_table, "numbers rise");
+            self.state.next_table += 1;
+            configuration.tables.remove(before.id);
+            self.drops.note(epoch, before.id);
+        }
+        let (old, new) = (&before.schema.name, changed.schema.name.clone());
+        let constraints = &before.schema.constraints;
+        let parents = constraints.foreign_keys.iter().map(|key| &key.parent);
+        let related: BTreeSet<&String> = parents.chain(&constraints.referenced_by).collect();
+        let still_refers = |parent: &String| {
+            let mut keys = changed.schema.constraints.foreign_keys.iter();
+            keys.any(|key| key.parent == *parent)
+        };
+        let mut changed = changed.clone();
+        if !still_refers(&new) {
+            let by = &mut changed.schema.constraints.referenced_by;
+            by.retain(|child| *child != new);
+        }
+        for name in related.into_iter().filter(|name| *name != old) {
+            let id = configuration.table_named(name).map(|table| table.id);
+            let Some(mut table) = id.and_then(|id| configuration.table(id)).cloned() else {
+                continue;
+            };
+            table.schema.rename_referred(old, &new);
+            if !still_refers(name) {
+                let by = &mut table.schema.constraints.referenced_by;
+                by.retain(|child| *child != new);
+            }
+            if configuration.table(table.id) != Some(&table) {
+                configuration.tables.put(table);
+            }
+        }
+        configuration.tables.put(changed);
+    }
+
+    /// Returns the tables that change in one epoch with this one, and this one. They serve again
+    /// together.
+    pub(super) fn changed_with(&self, table: TableId) -> Vec<&Arc<PlacedTable>> {
+        let mut changes = self.state.changes.iter();
+        let own = changes.find(|change| change.table == table);
+        let tables = &self.state.configuration.tables;
+        match own.map(|change| &change.wanted) {
+            Some(RequestedChange::Truncate { tables: all })
+                if !planted::is(Bug::TablesTruncatedApart) =>
+            {
+                all.iter().filter_map(|id| tables.get(*id)).collect()
+            }
+            _ => tables.get(table).into_iter().collect(),
+        }
+    }
+
+    /// Returns the tables with altered columns that some core which holds them does not know yet.
+    /// Such a core still returns rows with the earlier columns.
+    pub(super) fn unknown_definitions(&self) -> Vec<(TableId, String)> {
+        let Some(known_by_all) = self.reports.values().map(|report| report.epoch).min() else {
+            return Vec::new();
+        };
+        let is_behind = |table: &&PlacedTable| {
+            let since = table.columns_since;
+            let is_old = |core: CoreId| {
+                let report = self.reports.get(&core);
+                report.is_some_and(|report| report.epoch < since)
+            };
+            since > known_by_all && table.holders().into_iter().any(is_old)
+        };
+        let tables = self.state.configuration.tables.iter().filter(is_behind);
+        tables.map(|it| (it.id, ALTERATION_NAME.into())).collect()
+    }
+
+    fn forget_failures(&mut self, table: TableId, name: &str) {
+        let is_old = |it: &CopyFailure| it.table == table && it.name == name;
+        self.state.failures.retain(|failure| !is_old(failure));
+    }
+}

@@ -1,0 +1,231 @@
+//! Definitions of tables change, and tables are emptied, between two epochs.
+
+use super::copies::{beats, flights, scene_of, seal};
+use super::*;
+use placement::{Alteration, Deferral, ForeignKey, ReferentialAction};
+use protocol::configuration::PartitionState;
+use protocol::message::CopyFailure;
+
+fn alter(table: &str, alterations: Vec<Alteration>) -> Request {
+    Request::AlterTable {
+        table: table.into(),
+        alterations,
+    }
+}
+
+fn renamed(name: &str) -> Vec<Alteration> {
+    vec![Alteration::RenameTable { name: name.into() }]
+}
+
+fn another_column() -> Vec<Alteration> {
+    let mut column = table("any", 0).columns[1].clone();
+    column.name = "late".into();
+    column.nullable = true;
+    vec![Alteration::AddColumn { column }]
+}
+
+fn truncate(tables: &[&str], cascade: bool) -> Request {
+    Request::Truncate {
+        tables: tables.iter().map(ToString::to_string).collect(),
+        cascade,
+    }
+}
+
+/// Adds a table whose second column refers to `flights`.
+fn with_child(scene: &mut Scene) {
+    let mut schema = table("seats", 1);
+    schema.constraints.foreign_keys.push(ForeignKey {
+        name: "seats_tail_fkey".into(),
+        columns: vec![1],
+        parent: "flights".into(),
+        on_delete: ReferentialAction::NoAction,
+        on_update: ReferentialAction::NoAction,
+        deferral: Deferral::NotDeferrable,
+    });
+    scene.ask_from(CLIENT, create_as(schema));
+}
+
+fn ids(scene: &Scene) -> Vec<u32> {
+    let tables = scene.coordinator.configuration().tables.iter();
+    tables.map(|table| table.id.0).collect()
+}
+
+fn failures(scene: &mut Scene) -> Vec<CopyFailure> {
+    match scene.ask(Request::Progress) {
+        Reply::Progress { failures, .. } => failures,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Makes all cores report that the earlier epochs of one table have ended.
+fn seal_one(scene: &mut Scene, id: u32) {
+    beats(scene, |_, configuration, beat| {
+        if let Request::Heartbeat { seals, .. } = beat {
+            *seals = resolved(configuration);
+            for report in seals.iter_mut().filter(|it| it.table.0 != id) {
+                report.stage = SealStage::Sealing;
+            }
+        }
+    });
+}
+
+#[test]
+pub fn a_definition_changes_between_two_epochs() {
+    let mut scene = scene_of(2);
+    let before = flights(&scene);
+    assert_eq!(before.columns_since, before.epoch);
+    scene.ask(alter("flights", another_column()));
+    let waiting = flights(&scene);
+    assert!(waiting.sealing.is_some(), "operations end first");
+    assert_eq!(waiting.schema, before.schema);
+    seal(&mut scene);
+    let waiting = |scene: &mut Scene| match scene.ask(Request::Progress) {
+        Reply::Progress { waiting, .. } => waiting,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(waiting(&mut scene), [(before.id, "ALTER TABLE".into())]);
+    beats(&mut scene, |_, _, _| {});
+    assert_eq!(waiting(&mut scene), [], "all cores know it");
+    let after = flights(&scene);
+    assert_eq!(after.schema.columns.len(), 3);
+    assert_eq!(after.columns_since, after.epoch);
+    assert_eq!((after.id, after.placement), (before.id, before.placement));
+    scene.ask(alter("flights", renamed("trips")));
+    seal(&mut scene);
+    let configuration = scene.coordinator.configuration();
+    assert!(configuration.table_named("flights").is_none());
+    let trips = configuration.table_named("trips").unwrap();
+    assert_eq!(trips.columns_since, after.columns_since);
+    assert!(trips.epoch > after.epoch);
+    let names: Vec<&str> = trips
+        .layout
+        .replexes
+        .iter()
+        .map(|it| &it.name[..])
+        .collect();
+    assert_eq!(names, ["trips", "by_tail"]);
+}
+
+#[test]
+fn a_waiting_change_survives_the_coordinator() {
+    let mut scene = scene_of(2);
+    scene.ask(alter("flights", another_column()));
+    let mut next = Scene::restarted(decode_state(&scene.kept).unwrap(), 0);
+    seal(&mut next);
+    assert_eq!(flights(&next).schema.columns.len(), 3);
+    next.ask(truncate(&["flights"], false));
+    let mut last = Scene::restarted(decode_state(&next.kept).unwrap(), 0);
+    seal(&mut last);
+    assert_eq!(ids(&last), [2]);
+}
+
+#[test]
+fn changes_that_fit_nothing_are_refused() {
+    let mut scene = scene_of(2);
+    scene.ask_from(CLIENT, create("seats", 1));
+    let column = Alteration::SetNullable {
+        column: "none".into(),
+        nullable: true,
+    };
+    let cases = [
+        (vec![column], "table flights has no column none"),
+        (renamed("seats"), "there is a table seats already"),
+        (
+            [another_column(), another_column()].concat(),
+            "table flights has two columns named late",
+        ),
+    ];
+    for (alterations, expected) in cases {
+        let (message, retry) = scene.refused(alter("flights", alterations));
+        assert!(message.starts_with(expected), "{message}");
+        assert!(!retry);
+    }
+    scene.ask(alter("flights", another_column()));
+    let (message, retry) = scene.refused(truncate(&["flights"], false));
+    assert!(retry, "{message}");
+}
+
+#[test]
+fn a_name_that_was_taken_meanwhile_is_reported() {
+    let mut scene = scene_of(2);
+    scene.ask_from(CLIENT, create("seats", 1));
+    scene.ask(alter("flights", renamed("trips")));
+    scene.ask(alter("seats", renamed("trips")));
+    seal(&mut scene);
+    let failed = failures(&mut scene);
+    assert_eq!(failed.len(), 1);
+    assert_eq!(failed[0].name, "ALTER TABLE");
+    assert!(failed[0].why.contains("trips already"), "{}", failed[0].why);
+}
+
+#[test]
+fn references_follow_a_name() {
+    let mut scene = scene_of(2);
+    with_child(&mut scene);
+    scene.ask(alter("flights", renamed("trips")));
+    seal(&mut scene);
+    let configuration = scene.coordinator.configuration();
+    let child = configuration.table_named("seats").unwrap();
+    assert_eq!(child.schema.constraints.foreign_keys[0].parent, "trips");
+    assert_eq!(child.epoch, configuration.epoch);
+    scene.ask(alter("seats", renamed("places")));
+    seal(&mut scene);
+    let parent = scene.coordinator.configuration().table_named("trips");
+    assert_eq!(parent.unwrap().schema.constraints.referenced_by, ["places"]);
+    let dropped = scene.ask_from(CLIENT, drop_table("places"));
+    assert_eq!(dropped, None, "it waits for the servers");
+    assert_eq!(ids(&scene), [1]);
+}
+
+#[test]
+fn a_parent_forgets_a_foreign_key_that_goes() {
+    let mut scene = scene_of(2);
+    with_child(&mut scene);
+    let constraint = "seats_tail_fkey".into();
+    scene.ask(alter(
+        "seats",
+        vec![Alteration::DropConstraint { constraint }],
+    ));
+    seal(&mut scene);
+    assert!(!flights(&scene).schema.constraints.has_references());
+    assert_eq!(
+        flights(&scene).epoch,
+        scene.coordinator.configuration().epoch
+    );
+}
+
+#[test]
+pub fn tables_are_emptied_in_one_epoch() {
+    let mut scene = scene_of(2);
+    with_child(&mut scene);
+    let before = flights(&scene);
+    let (message, _) = scene.refused(truncate(&["flights"], false));
+    assert!(message.contains("table seats refers to it"), "{message}");
+    scene.ask(truncate(&["flights"], true));
+    assert_eq!(ids(&scene), [1, 2]);
+    let leaving = flights(&scene).sealing.unwrap().leaving;
+    assert_eq!(leaving, [0, 1], "no copy answers a read any more");
+    seal_one(&mut scene, 1);
+    seal_one(&mut scene, 1);
+    assert_eq!(ids(&scene), [1, 2], "both or none");
+    seal(&mut scene);
+    assert_eq!(ids(&scene), [3, 4]);
+    let after = flights(&scene);
+    assert_eq!(after.schema, before.schema);
+    assert_eq!(after.layout, before.layout);
+    let epoch = scene.coordinator.configuration().epoch;
+    for (place, old) in after.places().zip(before.places()) {
+        assert_eq!((place.1.core, place.1.since), (old.1.core, epoch));
+        assert_eq!(place.1.state, PartitionState::Serving);
+    }
+}
+
+#[test]
+fn a_table_that_is_dropped_meanwhile_does_not_delay_the_others() {
+    let mut scene = scene_of(2);
+    scene.ask_from(CLIENT, create("seats", 1));
+    scene.ask(truncate(&["flights", "seats"], false));
+    scene.ask_from(CLIENT, drop_table("seats"));
+    seal(&mut scene);
+    assert_eq!(ids(&scene), [3]);
+}

@@ -1,0 +1,180 @@
+//! Changes of a schema that leave all stored rows as they are (R50): names, defaults, constraints,
+//! and columns at the end.
+//!
+//! A column keeps its number, so a row or an expression that was encoded with an earlier schema
+//! means the same with a later one. This module changes the definition only. The coordinator
+//! decides when a change takes effect, and the caller proves that the rows satisfy it.
+
+use alloc::format;
+use alloc::string::String;
+
+use crate::constraints::CheckConstraint;
+use crate::schema::{Column, ColumnDefault, Schema, SchemaError};
+
+/// One change of a table's definition. Names are those that the table has before this change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Alteration {
+    /// The table gets another name.
+    RenameTable {
+        /// The new name.
+        name: String,
+    },
+    /// A column gets another name.
+    RenameColumn {
+        /// The column.
+        column: String,
+        /// The new name.
+        name: String,
+    },
+    /// An index gets another name.
+    RenameIndex {
+        /// The index.
+        index: String,
+        /// The new name.
+        name: String,
+    },
+    /// A CHECK constraint or a foreign key gets another name.
+    RenameConstraint {
+        /// The constraint.
+        constraint: String,
+        /// The new name.
+        name: String,
+    },
+    /// A column gets another default, or none.
+    SetDefault {
+        /// The column.
+        column: String,
+        /// The default; none is NULL.
+        default: Option<ColumnDefault>,
+    },
+    /// A column allows NULL, or does not any more.
+    SetNullable {
+        /// The column.
+        column: String,
+        /// Whether it allows NULL.
+        nullable: bool,
+    },
+    /// The table gets another column, its last.
+    AddColumn {
+        /// The column.
+        column: Column,
+    },
+    /// The table gets another CHECK constraint.
+    AddCheck {
+        /// The constraint.
+        check: CheckConstraint,
+    },
+    /// All rows are known to satisfy a CHECK constraint.
+    Validate {
+        /// The constraint.
+        constraint: String,
+    },
+    /// A CHECK constraint or a foreign key goes.
+    DropConstraint {
+        /// The constraint.
+        constraint: String,
+    },
+}
+
+impl Schema {
+    /// Returns the schema after these changes, one after the other.
+    ///
+    /// # Errors
+    /// A change names something that is not there, or the schema is invalid afterwards.
+    pub fn altered(&self, alterations: &[Alteration]) -> Result<Schema, SchemaError> {
+        let mut schema = self.clone();
+        for alteration in alterations {
+            schema.alter(alteration)?;
+        }
+        schema.validate()?;
+        Ok(schema)
+    }
+
+    fn alter(&mut self, alteration: &Alteration) -> Result<(), SchemaError> {
+        match alteration {
+            Alteration::RenameTable { name } => self.rename(name),
+            Alteration::RenameColumn { column, name } => {
+                self.column_named(column)?.name.clone_from(name);
+            }
+            Alteration::RenameIndex { index, name } => {
+                let indexes = self.indexes.iter_mut().map(|it| &mut it.name);
+                let thin = self.thin.iter_mut().map(|it| &mut it.name);
+                let found = indexes.chain(thin).find(|it| *it == index);
+                found
+                    .ok_or_else(|| missing(&self.name, "index", index))?
+                    .clone_from(name);
+            }
+            Alteration::RenameConstraint { constraint, name } => {
+                let checks = &mut self.constraints.checks;
+                let keys = self.constraints.foreign_keys.iter_mut();
+                let names = checks.iter_mut().map(|it| &mut it.name);
+                let mut names = names.chain(keys.map(|it| &mut it.name));
+                let found = names.find(|it| *it == constraint);
+                found
+                    .ok_or_else(|| missing(&self.name, "constraint", constraint))?
+                    .clone_from(name);
+                checks.sort_by(|one, other| one.name.cmp(&other.name));
+            }
+            Alteration::SetDefault { column, default } => {
+                self.column_named(column)?.default.clone_from(default);
+            }
+            Alteration::SetNullable { column, nullable } => {
+                self.column_named(column)?.nullable = *nullable;
+            }
+            Alteration::AddColumn { column } => self.columns.push(column.clone()),
+            Alteration::AddCheck { check } => {
+                let checks = &mut self.constraints.checks;
+                checks.push(check.clone());
+                checks.sort_by(|one, other| one.name.cmp(&other.name));
+            }
+            Alteration::Validate { constraint } => self.check_named(constraint)?.is_valid = true,
+            Alteration::DropConstraint { constraint } => {
+                let constraints = &mut self.constraints;
+                let count = constraints.checks.len() + constraints.foreign_keys.len();
+                constraints.checks.retain(|it| it.name != *constraint);
+                constraints.foreign_keys.retain(|it| it.name != *constraint);
+                if count == constraints.checks.len() + constraints.foreign_keys.len() {
+                    return Err(missing(&self.name, "constraint", constraint));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the table another name, also where it refers to itself.
+    fn rename(&mut self, name: &str) {
+        let before = core::mem::replace(&mut self.name, name.into());
+        self.rename_referred(&before, name);
+    }
+
+    /// Follows a table that has another name: the foreign keys to it, and its own name in the list
+    /// of tables that refer to this one.
+    pub fn rename_referred(&mut self, before: &str, name: &str) {
+        let keys = self.constraints.foreign_keys.iter_mut();
+        let parents = keys.map(|key| &mut key.parent);
+        let children = self.constraints.referenced_by.iter_mut();
+        for named in parents.chain(children).filter(|it| *it == before) {
+            *named = name.into();
+        }
+        self.constraints.referenced_by.sort_unstable();
+    }
+
+    fn column_named(&mut self, name: &str) -> Result<&mut Column, SchemaError> {
+        let position = self.column_index(name);
+        let position = position.ok_or_else(|| missing(&self.name, "column", name))?;
+        Ok(&mut self.columns[position])
+    }
+
+    fn check_named(&mut self, name: &str) -> Result<&mut CheckConstraint, SchemaError> {
+        let table = &self.name;
+        let mut checks = self.constraints.checks.iter_mut();
+        let found = checks.find(|check| check.name == name);
+        found.ok_or_else(|| missing(table, "CHECK constraint", name))
+    }
+}
+
+fn missing(table: &str, what: &str, name: &str) -> SchemaError {
+    SchemaError {
+        message: format!("table {table} has no {what} {name}: it may have changed meanwhile"),
+    }
+}

@@ -1,0 +1,117 @@
+//! Changes the definition of a table in use.
+//!
+//! If all rows must satisfy a condition, it binds new rows first. Then all rows are read, and then
+//! the table changes in one step. If a row violates the condition, the condition is removed.
+
+use placement::Alteration;
+use protocol::configuration::Configuration;
+
+use super::{Attempt, ReadContext, SNAPSHOT_ATTEMPTS_MAX, StatementOutcome, done};
+use crate::error::{SqlError, sqlstate};
+use crate::plan::{AlterPlan, Requirement};
+use crate::store::Store;
+
+/// Runs `ALTER TABLE`.
+pub(super) async fn run<S: Store>(
+    reading: &ReadContext<'_, S>,
+    plan: AlterPlan,
+) -> Result<StatementOutcome, Attempt> {
+    let AlterPlan {
+        table,
+        tag,
+        requirements,
+        alterations,
+        notices,
+    } = plan;
+    let known = reading.notices.lock();
+    known
+        .expect("nothing panics while it is held")
+        .extend(notices);
+    let store = reading.store;
+    // Before new rows are bound: a change that cannot be made should disturb no client.
+    check(reading, reading.configuration, &table, &requirements).await?;
+    let bound = requirements.iter().filter(|it| !it.is_known);
+    let bound: Vec<Alteration> = bound
+        .map(|it| Alteration::AddCheck {
+            check: it.check.clone(),
+        })
+        .collect();
+    let undone: Vec<Alteration> = requirements
+        .iter()
+        .filter(|it| !it.is_known)
+        .map(|it| Alteration::DropConstraint {
+            constraint: it.check.name.clone(),
+        })
+        .collect();
+    if !bound.is_empty() {
+        let changed = store.alter_table(&table, bound).await;
+        changed.map_err(Attempt::of_definition)?;
+    }
+    let changed = async {
+        if !requirements.is_empty() {
+            let newest = store.configuration();
+            check(reading, &newest, &table, &requirements).await?;
+        }
+        if !alterations.is_empty() {
+            let changed = store.alter_table(&table, alterations).await;
+            changed.map_err(Attempt::of_definition)?;
+        }
+        Ok::<(), Attempt>(())
+    };
+    if let Err(failed) = changed.await {
+        if !undone.is_empty() {
+            let removed = store.alter_table(&table, undone).await;
+            removed.map_err(Attempt::of_definition)?;
+        }
+        // It is not run again: it is no longer certain that nothing was done.
+        return Err(SqlError::from(failed).into());
+    }
+    Ok(done(tag))
+}
+
+/// Checks that all rows of a table satisfy the requirements.
+async fn check<S: Store>(
+    reading: &ReadContext<'_, S>,
+    configuration: &Configuration,
+    table: &str,
+    requirements: &[Requirement],
+) -> Result<(), Attempt> {
+    for requirement in requirements {
+        if violates(reading, configuration, table, requirement).await? {
+            return Err(requirement.error.clone().into());
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether a row of a table does not satisfy a requirement. Reads the table again if its
+/// snapshot or its copies change meanwhile.
+async fn violates<S: Store>(
+    reading: &ReadContext<'_, S>,
+    configuration: &Configuration,
+    table: &str,
+    requirement: &Requirement,
+) -> Result<bool, Attempt> {
+    let mut newest = None;
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let configuration = newest.as_deref().unwrap_or(configuration);
+        let reading = ReadContext {
+            configuration,
+            ..*reading
+        };
+        let Some(found) = configuration.table_named(table) else {
+            let message = format!("table {table} was dropped meanwhile");
+            return Err(SqlError::with_state(sqlstate::UNDEFINED_TABLE, message).into());
+        };
+        match reading.select(requirement.search(found)).await {
+            Err(Attempt::SnapshotEnded(_) | Attempt::Stale(_))
+                if attempts < SNAPSHOT_ATTEMPTS_MAX =>
+            {
+                newest = Some(reading.store.refresh().await?);
+            }
+            found => return Ok(!found?.rows.is_empty()),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Tests changes of tables in use over the model.
+
+use super::tests::{done, error, rows, run};
+use crate::model::Model;
+use crate::store::Store;
+
+const STAFF: &str = "
+    CREATE TABLE staff (id bigint PRIMARY KEY, name text NOT NULL, age int CHECK (age > 0),
+        CONSTRAINT staff_name_key UNIQUE (name));
+    INSERT INTO staff VALUES (1, 'Ann', 30), (2, 'Bob', NULL);
+";
+
+#[test]
+fn added_columns_have_their_default_in_earlier_rows() {
+    let session = &mut Model::session(STAFF);
+    let add = "ALTER TABLE staff ADD COLUMN level int NOT NULL DEFAULT 1, ADD note varchar(5)";
+    assert_eq!(done(session, add), "ALTER TABLE");
+    done(
+        session,
+        "ALTER TABLE staff ALTER COLUMN level SET DEFAULT 2",
+    );
+    done(session, "INSERT INTO staff (id, name) VALUES (3, 'Cat')");
+    assert_eq!(
+        rows(session, "SELECT id, level, note FROM staff ORDER BY id"),
+        ["1|1|", "2|1|", "3|2|"]
+    );
+    done(session, "ALTER TABLE staff ALTER level DROP DEFAULT");
+    let text = error(session, "INSERT INTO staff (id, name) VALUES (4, 'Dan')");
+    assert!(text.contains("level"), "{text}");
+    let existing = "ALTER TABLE staff ADD COLUMN IF NOT EXISTS level int";
+    assert!(
+        done(session, existing).starts_with("NOTICE"),
+        "nothing to do"
+    );
+}
+
+#[test]
+fn a_moment_as_default_is_that_of_the_statement() {
+    let session = &mut Model::session(STAFF);
+    done(
+        session,
+        "ALTER TABLE staff ADD since timestamptz DEFAULT now()",
+    );
+    let one = rows(session, "SELECT since FROM staff WHERE id = 1");
+    let other = rows(session, "SELECT since FROM staff WHERE id = 2");
+    assert_eq!(one, other);
+    assert_ne!(one, [""]);
+    let random = "ALTER TABLE staff ADD token uuid DEFAULT gen_random_uuid()";
+    let refused = error(session, random);
+    assert!(refused.contains("SET DEFAULT, then UPDATE"), "{refused}");
+}
+
+#[test]
+fn conditions_on_all_rows_are_checked_before_the_change() {
+    let session = &mut Model::session(STAFF);
+    let before = session.store().configuration();
+    for (text, expected) in [
+        (
+            "ALTER TABLE staff ALTER age SET NOT NULL",
+            "column \"age\" of relation \"staff\" contains null values",
+        ),
+        (
+            "ALTER TABLE staff ADD CONSTRAINT old CHECK (age > 30)",
+            "check constraint \"old\" of relation \"staff\" is violated by some row",
+        ),
+        (
+            "ALTER TABLE staff ADD needed int NOT NULL",
+            "column \"needed\" of relation \"staff\" contains null values",
+        ),
+        (
+            "ALTER TABLE staff ADD small int DEFAULT 7 CHECK (small < 7)",
+            "check constraint \"staff_small_check\" of relation \"staff\" is violated by some row",
+        ),
+    ] {
+        assert_eq!(error(session, text), expected, "{text}");
+    }
+    let table = |session: &crate::run::SqlSession<Model>| {
+        let configuration = session.store().configuration();
+        configuration.table_named("staff").unwrap().schema.clone()
+    };
+    assert_eq!(table(session), before.table_named("staff").unwrap().schema);
+    done(session, "UPDATE staff SET age = 40 WHERE id = 2");
+    done(
+        session,
+        "ALTER TABLE staff ALTER age SET NOT NULL, ADD CONSTRAINT old CHECK (age >= 30), \
+         ADD small int DEFAULT 7 CHECK (small < 8)",
+    );
+    let schema = table(session);
+    assert!(!schema.columns[2].nullable);
+    let checks = schema.constraints.checks.iter();
+    let checks: Vec<(&str, bool)> = checks.map(|it| (&it.name[..], it.is_valid)).collect();
+    let expected = ["old", "staff_age_check", "staff_small_check"];
+    assert_eq!(checks, expected.map(|name| (name, true)));
+    let text = error(session, "INSERT INTO staff VALUES (3, 'Cat', 20)");
+    assert!(text.contains("\"old\""), "{text}");
+}
+
+#[test]
+fn a_column_without_values_can_be_added_to_an_empty_table() {
+    let session = &mut Model::session(STAFF);
+    done(session, "TRUNCATE staff");
+    done(
+        session,
+        "ALTER TABLE staff ADD needed int NOT NULL, ADD small int CHECK (small IS NOT NULL)",
+    );
+    let schema = session.store().configuration();
+    let schema = &schema.table_named("staff").unwrap().schema;
+    let checks = schema.constraints.checks.iter().map(|it| &it.name[..]);
+    assert!(
+        checks.eq(["staff_age_check", "staff_small_check"]),
+        "the others are gone"
+    );
+}
+
+#[test]
+fn constraints_can_be_added_without_a_check_of_the_rows() {
+    let session = &mut Model::session(STAFF);
+    done(
+        session,
+        "ALTER TABLE staff ADD CONSTRAINT old CHECK (age > 30) NOT VALID",
+    );
+    let shown = format!("{:?}", run(session, "SHOW TABLE staff"));
+    assert!(shown.contains("CHECK (age > 30) NOT VALID"), "{shown}");
+    let refused = error(session, "ALTER TABLE staff VALIDATE CONSTRAINT old");
+    assert!(refused.contains("is violated by some row"), "{refused}");
+    let text = error(session, "INSERT INTO staff VALUES (3, 'Cat', 20)");
+    assert!(text.contains("\"old\""), "it binds new rows: {text}");
+    done(session, "UPDATE staff SET age = 31");
+    done(session, "ALTER TABLE staff VALIDATE CONSTRAINT old");
+    done(session, "ALTER TABLE staff RENAME CONSTRAINT old TO grown");
+    done(session, "ALTER TABLE staff DROP CONSTRAINT grown");
+    done(session, "INSERT INTO staff VALUES (3, 'Cat', 20)");
+}
+
+#[test]
+fn names_change() {
+    let session = &mut Model::session(STAFF);
+    done(session, "ALTER TABLE staff RENAME COLUMN age TO years");
+    done(session, "ALTER TABLE staff RENAME TO people");
+    assert_eq!(
+        done(session, "ALTER INDEX staff_name_key RENAME TO by_name"),
+        "ALTER INDEX"
+    );
+    assert_eq!(
+        rows(session, "SELECT years FROM people WHERE name = 'Ann'"),
+        ["30"]
+    );
+    let text = error(session, "INSERT INTO people VALUES (3, 'Ann', 1)");
+    assert!(text.contains("by_name"), "{text}");
+    let text = error(session, "INSERT INTO people VALUES (3, 'Cat', -1)");
+    assert!(text.contains("staff_age_check"), "{text}");
+    error(session, "SELECT 1 FROM staff");
+    done(session, "ALTER TABLE people DROP CONSTRAINT by_name");
+    done(session, "INSERT INTO people VALUES (3, 'Ann', 1)");
+}
+
+#[test]
+fn statements_that_fit_nothing_are_refused_by_name() {
+    let session = &mut Model::session(STAFF);
+    done(session, "CREATE TABLE other (id int PRIMARY KEY)");
+    for (text, expected) in [
+        (
+            "ALTER TABLE staff RENAME TO other",
+            "\"other\" already exists",
+        ),
+        ("ALTER TABLE staff RENAME age TO name", "already exists"),
+        ("ALTER TABLE staff RENAME agee TO x", "agee"),
+        (
+            "ALTER TABLE staff ALTER id DROP NOT NULL",
+            "is in a primary key",
+        ),
+        ("ALTER TABLE staff ADD name text", "already exists"),
+        ("ALTER TABLE staff DROP CONSTRAINT x", "does not exist"),
+        ("ALTER TABLE staff VALIDATE CONSTRAINT x", "does not exist"),
+        (
+            "ALTER TABLE staff ADD CONSTRAINT staff_age_check CHECK (true)",
+            "already exists",
+        ),
+        (
+            "ALTER TABLE staff ADD a int, RENAME age TO b",
+            "stands alone",
+        ),
+        ("ALTER TABLE staff DROP COLUMN age", "not supported"),
+        ("ALTER TABLE staff ALTER age TYPE bigint", "not supported"),
+        (
+            "ALTER TABLE staff ADD FOREIGN KEY (id) REFERENCES other",
+            "not supported",
+        ),
+        (
+            "ALTER TABLE staff ADD boss int REFERENCES other",
+            "not supported",
+        ),
+        (
+            "ALTER TABLE staff ADD a int CHECK (a < age)",
+            "not supported",
+        ),
+        (
+            "ALTER TABLE staff ADD a int, ADD UNIQUE (a)",
+            "not supported",
+        ),
+        ("ALTER TABLE staff DISABLE TRIGGER ALL", "not supported"),
+        ("TRUNCATE staff RESTART IDENTITY", "not supported"),
+        ("BEGIN; TRUNCATE staff", "in a transaction"),
+    ] {
+        let text_of_error = error(session, text);
+        assert!(text_of_error.contains(expected), "{text}: {text_of_error}");
+        done(session, "ROLLBACK");
+    }
+    let missing = "ALTER TABLE IF EXISTS missing ADD a int";
+    assert!(
+        done(session, missing).starts_with("NOTICE"),
+        "nothing to do"
+    );
+}
+
+#[test]
+fn a_table_to_which_others_refer_is_emptied_with_them() {
+    let session = &mut Model::session(STAFF);
+    done(
+        session,
+        "CREATE TABLE pets (id int PRIMARY KEY, owner bigint REFERENCES staff, INDEX (owner));
+         INSERT INTO pets VALUES (1, 1)",
+    );
+    let text = error(session, "TRUNCATE staff");
+    assert!(
+        text.contains("table \"pets\" references \"staff\""),
+        "{text}"
+    );
+    assert_eq!(
+        done(session, "TRUNCATE TABLE pets, staff"),
+        "TRUNCATE TABLE"
+    );
+    assert_eq!(rows(session, "SELECT count(*) FROM staff"), ["0"]);
+    done(session, "TRUNCATE staff CASCADE");
+    assert_eq!(
+        session.take_notices(),
+        ["truncate cascades to table \"pets\""]
+    );
+}
