@@ -2,8 +2,8 @@
 //!
 //! Rows are few and servers are lost often, so that what is filled is written to meanwhile. Clients
 //! send the same request again until they have an answer: so the model knows every row, and notices
-//! a request that took effect twice. At the end all replexes hold what the model holds. Messages are
-//! lost, doubled and reordered; servers crash and come back with what they had flushed.
+//! a request that took effect twice. At the end all replexes hold what the model holds. Messages
+//! are lost, doubled and reordered; servers crash and come back with what they had flushed.
 
 mod copies;
 mod pages;
