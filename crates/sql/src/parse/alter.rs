@@ -196,10 +196,9 @@ fn constraint_action(
         ast::TableConstraint::ForeignKey(_) => {
             unsupported("create the table with its foreign keys, then import the rows")
         }
-        ast::TableConstraint::PrimaryKey(_) => Err(SqlError::with_state(
-            sqlstate::INVALID_DEFINITION,
-            format!("multiple primary keys for table \"{table}\" are not allowed"),
-        )),
+        ast::TableConstraint::PrimaryKey(_) => {
+            unsupported("create a table with this primary key, then export and import the rows")
+        }
         _ => unsupported("a table takes CHECK (condition) and UNIQUE (columns)"),
     }
 }

@@ -109,6 +109,7 @@ fn add_hidden_key(schema: &mut Schema) {
         column_type: ColumnType::Uuid,
         nullable: false,
         default: Some(ColumnDefault::Computed(ComputedDefault::RandomUuid)),
+        missing: None,
     });
 }
 

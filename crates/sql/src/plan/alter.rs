@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use client::default_value;
 use placement::{
     Alteration, CheckConstraint, Column, ColumnDefault, ComputedDefault, Constraint, Expression,
-    RowView, Schema, UnaryOperator, Value,
+    HIDDEN_KEY, RowView, Schema, UnaryOperator, Value,
 };
 use protocol::configuration::PlacedTable;
 use protocol::expression::failed_check;
@@ -230,6 +230,7 @@ impl Change<'_, '_> {
             AlterAction::Rename(name) => self.rename(name),
             AlterAction::RenameColumn { column, name } => {
                 self.column(column)?;
+                check_is_free(name)?;
                 if self.schema.column_index(name).is_some() {
                     return Err(self.column_exists(name));
                 }
@@ -259,6 +260,7 @@ impl Change<'_, '_> {
                 if_not_exists,
             } => {
                 let name = crate::spelling::name(&definition.name);
+                check_is_free(&name)?;
                 if self.schema.column_index(&name).is_none() {
                     return self.add_column(definition.clone());
                 }
@@ -527,9 +529,10 @@ impl Change<'_, '_> {
 
     /// Returns a column of the table.
     fn column(&self, name: &str) -> Result<&Column, SqlError> {
-        let position = self.schema.column_index(name);
-        let position = position.ok_or_else(|| unknown_column(&self.schema, name))?;
-        Ok(&self.schema.columns[position])
+        let mut columns = self.schema.visible_columns();
+        let found = columns.find(|(_, column)| column.name == name);
+        let (_, column) = found.ok_or_else(|| unknown_column(&self.schema, name))?;
+        Ok(column)
     }
 
     fn violated(&self, check: &CheckConstraint) -> SqlError {
@@ -546,6 +549,17 @@ impl Change<'_, '_> {
             format!("column \"{name}\" of relation \"{table}\" already exists"),
         )
     }
+}
+
+/// Checks that a column may have a name.
+fn check_is_free(name: &str) -> Result<(), SqlError> {
+    if name != HIDDEN_KEY {
+        return Ok(());
+    }
+    Err(SqlError::with_state(
+        sqlstate::DUPLICATE_COLUMN,
+        format!("column name \"{name}\" conflicts with a system column name"),
+    ))
 }
 
 fn null_values(table: &str, column: &str) -> SqlError {

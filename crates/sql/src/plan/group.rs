@@ -138,6 +138,7 @@ fn group_row(select: &Select, scope: &Scope<'_>) -> Result<GroupRow, SqlError> {
         column_type: aggregate.column_type,
         nullable: true,
         default: None,
+        missing: None,
     });
     row.columns.extend(columns.collect::<Vec<_>>());
     Ok(row)
@@ -243,6 +244,7 @@ fn add_key(
         column_type: found.unwrap_or(ColumnType::Text),
         nullable: true,
         default: None,
+        missing: None,
     });
     row.keys.push(key);
 }
