@@ -488,13 +488,7 @@ impl Store for Model {
         table: &str,
         alterations: Vec<Alteration>,
     ) -> Result<(), StoreError> {
-        self.change_table(table, |table| {
-            let mut altered = table.altered(&alterations)?;
-            if altered.schema.columns != table.schema.columns {
-                altered.columns_since.0 += 1;
-            }
-            Ok(altered)
-        })?;
+        self.change_table(table, |table| table.altered(&alterations))?;
         let mut state = self.state.lock().unwrap();
         for alteration in alterations {
             if let Alteration::AddColumn { column } = alteration {
@@ -604,9 +598,13 @@ impl Model {
         let mut configuration = (*state.configuration).clone();
         let table = configuration.table_named(name);
         let table = table.ok_or_else(|| refused(&format!("there is no table {name}")))?;
-        let changed = change(table).map_err(|message| refused(&message))?;
+        let mut changed = change(table).map_err(|message| refused(&message))?;
+        let next = Epoch(configuration.epoch.0 + 1);
+        if changed.schema.columns != table.schema.columns {
+            changed.columns_since = next;
+        }
         configuration.tables.put(changed);
-        configuration.epoch = Epoch(configuration.epoch.0 + 1);
+        configuration.epoch = next;
         state.configuration = Arc::new(configuration);
         state.known = state.configuration.clone();
         Ok(())

@@ -1,5 +1,6 @@
 //! Tests changes of tables in use over the model.
 
+use super::SqlSession;
 use super::tests::{done, error, rows, run};
 use crate::model::Model;
 use crate::store::Store;
@@ -74,7 +75,7 @@ fn conditions_on_all_rows_are_checked_before_the_change() {
     ] {
         assert_eq!(error(session, text), expected, "{text}");
     }
-    let table = |session: &crate::run::SqlSession<Model>| {
+    let table = |session: &SqlSession<Model>| {
         let configuration = session.store().configuration();
         configuration.table_named("staff").unwrap().schema.clone()
     };
@@ -236,4 +237,22 @@ fn a_table_to_which_others_refer_is_emptied_with_them() {
         session.take_notices(),
         ["truncate cascades to table \"pets\""]
     );
+}
+
+#[test]
+fn a_transaction_begins_again_if_its_table_gets_other_columns() {
+    let one = &mut Model::session(STAFF);
+    let other = &mut SqlSession::new(one.store().clone());
+    done(one, "BEGIN");
+    assert_eq!(rows(one, "SELECT id FROM staff WHERE age = 30"), ["1"]);
+    done(other, "ALTER TABLE staff ADD level int DEFAULT 1");
+    let text = error(one, "SELECT * FROM staff WHERE id = 1");
+    assert!(
+        text.contains("columns of table staff have changed"),
+        "{text}"
+    );
+    done(one, "ROLLBACK");
+    done(one, "BEGIN");
+    assert_eq!(rows(one, "SELECT level FROM staff WHERE id = 1"), ["1"]);
+    done(one, "COMMIT");
 }

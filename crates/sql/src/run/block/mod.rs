@@ -476,7 +476,14 @@ impl<S: Store> SqlSession<S> {
         let sent = self
             .store
             .transact(work.planned, changes, checks.clone(), ranges);
-        match sent.await? {
+        // A table that it has used was emptied, dropped, or has other columns.
+        let sent = sent
+            .await
+            .map_err(|error| match error.stale && !error.unknown {
+                true => StoreError::begin_again(error.message),
+                false => error,
+            });
+        match sent? {
             TransactionResult::Committed { .. } => Ok(done("COMMIT")),
             TransactionResult::Aborted { table, reason } => {
                 let configuration = self.store.configuration();
