@@ -3,7 +3,6 @@
 
 mod catalogue;
 mod copy;
-mod definitions;
 mod drawn_values;
 mod driver;
 mod hostile;
