@@ -17,6 +17,7 @@ pub mod event;
 pub mod fault;
 #[cfg(feature = "planted")]
 pub mod gate;
+mod later_columns;
 pub mod ledger;
 pub mod linearizable;
 pub mod model;

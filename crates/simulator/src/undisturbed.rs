@@ -8,7 +8,9 @@
 use std::collections::BTreeMap;
 
 use machines::core::CoreLimits;
-use placement::{Constraint, Cut, Durability, FurtherCopy, Index, Layout, Schema};
+use placement::{
+    Alteration, Constraint, Cut, Durability, FurtherCopy, Index, Layout, Schema, Value,
+};
 use protocol::configuration::PlacedTable;
 use protocol::identity::{Epoch, PartitionId, TableId};
 use protocol::message::{CoordinatorRequest, Read};
@@ -61,6 +63,10 @@ pub enum TableChange {
     Drain,
     /// A server that has partitions of the first table only is lost.
     Loss,
+    /// The definition of the table changes.
+    Definition,
+    /// The table is emptied.
+    Truncation,
     /// The earlier epochs of the table end.
     Seal,
     /// Clients open snapshots of the table.
@@ -73,7 +79,7 @@ pub enum TableChange {
 
 impl TableChange {
     /// All changes.
-    pub const ALL: [TableChange; 12] = [
+    pub const ALL: [TableChange; 14] = [
         TableChange::Index,
         TableChange::Collision,
         TableChange::ThinIndex,
@@ -82,6 +88,8 @@ impl TableChange {
         TableChange::Renewal,
         TableChange::Drain,
         TableChange::Loss,
+        TableChange::Definition,
+        TableChange::Truncation,
         TableChange::Seal,
         TableChange::Snapshots,
         TableChange::OtherTable,
@@ -335,6 +343,7 @@ fn reads(world: &World, (id, table): (TableId, &Translation), replex: usize) -> 
     partitions.map(read).collect()
 }
 
+// tidy: long — a dispatching match over the changes
 /// Begins a change. Returns the request that ends it, if it has a second part.
 fn begin(
     world: &mut World,
@@ -371,6 +380,19 @@ fn begin(
             let place = server_of_changed(world)?;
             world.crash(place, UnflushedTail::Kept, 1_000 * SECOND);
         }
+        TableChange::Definition => {
+            let mut column = before.columns[N].clone();
+            column.name = "late".into();
+            column.missing = Some(Value::Int64(7));
+            world.ask(CoordinatorRequest::AlterTable {
+                table,
+                alterations: vec![Alteration::AddColumn { column }],
+            });
+        }
+        TableChange::Truncation => world.ask(CoordinatorRequest::Truncate {
+            tables: vec![table],
+            cascade: false,
+        }),
         TableChange::Seal => world.seal(id),
         TableChange::Snapshots => {
             for number in 0..100 {

@@ -14,6 +14,7 @@ use protocol::identity::{Epoch, Version};
 use protocol::operation::{Action, Mutation, RequestResult};
 use protocol::transaction::ChangeOutcome;
 
+use crate::later_columns;
 use crate::model::{
     A, COLUMNS, ColumnChange, Condition, Copy, D, GROUP, GroupTransaction, ID, IndexConstraint,
     Model, ModelRow, N, NULL, Observation, PartitionRange, TAG, U, WorkloadOperation, position,
@@ -598,7 +599,9 @@ impl Translation {
             .iter()
             .map(|value| value_ref(*value).to_owned())
             .collect();
-        Bytes(encode_row(&self.schema.columns, &values).expect("rows fit the schema"))
+        // Clients never learn of the columns that are added later (R50).
+        let columns = &self.schema.columns[..COLUMNS];
+        Bytes(encode_row(columns, &values).expect("rows fit the schema"))
     }
 
     /// Returns the columns of a row's primary key, as a read that projects them returns them.
@@ -616,6 +619,7 @@ impl Translation {
 
     /// Returns a row from bytes.
     pub fn parse(&self, bytes: &[u8]) -> Result<ModelRow, String> {
+        later_columns::hold(&self.schema.columns, bytes)?;
         Self::parse_as(&self.schema.columns, bytes)
     }
 

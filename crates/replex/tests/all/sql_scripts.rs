@@ -99,6 +99,11 @@ async fn scripts_print_their_golden_output() {
 }
 
 #[tokio::test]
+async fn tables_change_in_use() {
+    check(&support::cluster(3).await, "alter");
+}
+
+#[tokio::test]
 async fn grids_of_every_kind_hold_every_row() {
     let cluster = support::cluster(3).await;
     check(&cluster, "grids");

@@ -3,14 +3,17 @@
 
 use std::sync::Arc;
 
-use placement::{Constraint, FurtherCopy, Index, Schema, ascending};
+use placement::{
+    Alteration, CheckConstraint, Column, ColumnDefault, ColumnType, Constraint, Expression,
+    FurtherCopy, Index, Schema, UnaryOperator, Value, ascending,
+};
 use protocol::configuration::{PartitionState, PlacedTable};
 use protocol::identity::{CoreId, Epoch};
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
 
 use crate::disk::{SimulatedDisk, UnflushedTail};
 use crate::event::{Event, PacketContent};
-use crate::model::{A, GROUP, N, U};
+use crate::model::{A, COLUMNS, GROUP, ID, N, U};
 use crate::network::Node;
 use crate::plan::{MILLISECOND, draw_cut, thin_index};
 use crate::random::Random;
@@ -21,6 +24,10 @@ use crate::world::server::ServerPhase;
 const COPIES_MAX: usize = 6;
 /// The share of changes of copies that change the number of partitions.
 const RESIZES: f64 = 0.3;
+/// The share of changes of copies that change the definition of the table instead.
+const ALTERATIONS: f64 = 0.15;
+/// The most columns that are added to a table.
+const LATE_COLUMNS_MAX: usize = 4;
 /// The share of changes of copies that refill partitions, as after a comparison of copies.
 const RENEWALS: f64 = 0.15;
 /// The share of changes of copies that do not wait for a change of the number of partitions.
@@ -38,9 +45,9 @@ const OLD_COPY_US: u64 = 3_000 * MILLISECOND;
 pub const OPERATOR: Node = Node::Client(0);
 
 impl World {
-    /// Requests, for an operator, a change of a table's copies: that one is added, dropped or
-    /// refilled, or all get another number of partitions. Or requests that another table is created
-    /// which no client uses, or that such a table is dropped.
+    /// Requests, for an operator, a change of a table: a copy is added, dropped or refilled, all
+    /// copies get another number of partitions, or the definition changes. Or requests that another
+    /// table is created which no client uses, or that such a table is emptied or dropped.
     pub fn change_copies(&mut self) {
         if self.tables.is_empty() {
             return;
@@ -66,6 +73,10 @@ impl World {
             let request = renewal(table, &mut self.random);
             return self.ask(request);
         }
+        if self.random.chance(ALTERATIONS) {
+            let request = alteration(table, &mut self.random);
+            return self.ask(request);
+        }
         let adds = table.layout.numbers().count() < COPIES_MAX && self.random.chance(0.6);
         let resizes = self.random.chance(RESIZES);
         let request = match adds {
@@ -89,17 +100,21 @@ impl World {
         }
     }
 
-    /// Requests a table without rows, or the end of the one before.
+    /// Requests a table without rows, an empty one in its place, or its end.
     fn change_bystander(&mut self) {
-        let name = format!("bystander_{}", self.bystanders / 2);
-        let is_there = self.bystanders % 2 == 1;
+        let name = format!("bystander_{}", self.bystanders / 3);
+        let step = self.bystanders % 3;
         self.bystanders += 1;
-        self.ask(match is_there {
-            true => CoordinatorRequest::DropTable {
+        self.ask(match step {
+            1 => CoordinatorRequest::Truncate {
+                tables: vec![name],
+                cascade: true,
+            },
+            2 => CoordinatorRequest::DropTable {
                 name,
                 if_exists: true,
             },
-            false => CoordinatorRequest::CreateTable {
+            _ => CoordinatorRequest::CreateTable {
                 schema: Schema {
                     name,
                     ..self.plan.schema.clone()
@@ -260,6 +275,53 @@ fn late_index(name: String, random: &mut Random) -> Index {
         constraint,
         partition_columns: None,
         by_range: constraint.is_none() && random.chance(0.4),
+    }
+}
+
+/// Returns a change of a table's definition. Clients do not know the columns that it adds: they
+/// write rows without them, and heads write rows with the values that the columns had when they
+/// came.
+fn alteration(table: &PlacedTable, random: &mut Random) -> CoordinatorRequest {
+    let late = &table.schema.columns[COLUMNS..];
+    let constraints = &table.schema.constraints;
+    let check = CheckConstraint {
+        name: "has_id".into(),
+        condition: Expression::Unary(
+            UnaryOperator::IsNotNull,
+            Box::new(Expression::Column(ID as u16)),
+        ),
+        is_valid: true,
+    };
+    let alteration = match (random.below(4), late.last()) {
+        (0, _) if constraints.checks.is_empty() => Alteration::AddCheck { check },
+        (0, _) => Alteration::DropConstraint {
+            constraint: check.name,
+        },
+        (1, Some(last)) => Alteration::SetDefault {
+            column: last.name.clone(),
+            default: Some(ColumnDefault::Constant(Value::Int64(-1))),
+        },
+        (2, Some(last)) => Alteration::RenameColumn {
+            column: last.name.clone(),
+            name: format!("{}x", last.name.trim_end_matches("xxx")),
+        },
+        (_, Some(last)) if late.len() == LATE_COLUMNS_MAX => Alteration::SetNullable {
+            column: last.name.clone(),
+            nullable: !last.nullable,
+        },
+        _ => Alteration::AddColumn {
+            column: Column {
+                name: format!("late_{}", late.len()),
+                column_type: ColumnType::Int64,
+                nullable: random.chance(0.5),
+                default: None,
+                missing: Some(Value::Int64(1000 + late.len() as i64)),
+            },
+        },
+    };
+    CoordinatorRequest::AlterTable {
+        table: table.schema.name.clone(),
+        alterations: vec![alteration],
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod catalogue;
 mod copy;
+mod definitions;
 mod drawn_values;
 mod driver;
 mod hostile;
