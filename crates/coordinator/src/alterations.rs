@@ -11,7 +11,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use placement::Alteration;
+use placement::{Alteration, SequenceOwner};
 use protocol::codec::Wire;
 use protocol::configuration::{ALTERATION_NAME, PlacedTable, TRUNCATION_NAME};
 use protocol::identity::{CoreId, Epoch, TableId};
@@ -34,6 +34,7 @@ impl Coordinator {
     ) -> Result<Outcome, Refused> {
         let table = self.table_to_change(name)?;
         check_is_not_resized(table)?;
+        check_is_no_sequence(table)?;
         let altered = self.altered(table, &alterations).map_err(Refused::new)?;
         let bytes = self.configuration_bytes() + altered.schema.to_bytes().len();
         if bytes > CONFIGURATION_BYTES_MAX {
@@ -91,6 +92,7 @@ impl Coordinator {
         while let Some(name) = open.pop() {
             let table = self.table_to_change(&name)?;
             check_is_not_resized(table)?;
+            check_is_no_sequence(table)?;
             if !table.building.is_empty() {
                 return Err(Refused {
                     message: format!("a copy of table {name} is being made: try again later"),
@@ -117,7 +119,8 @@ impl Coordinator {
     /// Returns the table with an altered definition.
     ///
     /// # Errors
-    /// A message for people: the definition would be invalid, or another table has the new name.
+    /// A message for people: the definition would be invalid, another table has the new name, or a
+    /// default takes values from a sequence that does not exist.
     pub(super) fn altered(
         &self,
         table: &PlacedTable,
@@ -130,11 +133,13 @@ impl Coordinator {
                 "there is a table {name} already: choose another name"
             ));
         }
+        self.check_sequences(&altered.schema, &[])
+            .map_err(|refused| refused.message)?;
         Ok(altered)
     }
 
     /// Puts a changed table into the configuration. Tables with references to it follow its name,
-    /// and a table to which it does not refer any more forgets it (R57).
+    /// as do its sequences, and a table to which it does not refer any more forgets it (R57).
     pub(super) fn install(&mut self, before: &PlacedTable, changed: PlacedTable, epoch: Epoch) {
         let configuration = &mut self.state.configuration;
         if changed.id != before.id {
@@ -167,6 +172,24 @@ impl Coordinator {
                 by.retain(|child| *child != new);
             }
             if configuration.table(table.id) != Some(&table) {
+                configuration.tables.put(table);
+            }
+        }
+        let owned = configuration.tables.iter().filter_map(|table| {
+            let owner = table.schema.sequence.as_ref()?.owner.as_ref()?;
+            let column = before.schema.column_index(&owner.column)?;
+            (owner.table == *old).then(|| (table.id, column))
+        });
+        for (id, column) in owned.collect::<Vec<_>>() {
+            let owner = SequenceOwner {
+                table: new.clone(),
+                column: changed.schema.columns[column].name.clone(),
+            };
+            let mut table = configuration.table(id).expect("it was just found").clone();
+            let sequence = table.schema.sequence.as_mut();
+            let known = sequence.and_then(|sequence| sequence.owner.as_mut());
+            *known.expect("it has one") = owner;
+            if configuration.table(id) != Some(&table) {
                 configuration.tables.put(table);
             }
         }
@@ -211,4 +234,14 @@ impl Coordinator {
         let is_old = |it: &CopyFailure| it.table == table && it.name == name;
         self.state.failures.retain(|failure| !is_old(failure));
     }
+}
+
+fn check_is_no_sequence(table: &PlacedTable) -> Result<(), Refused> {
+    if table.schema.sequence.is_none() {
+        return Ok(());
+    }
+    let name = &table.schema.name;
+    Err(Refused::new(format!(
+        "\"{name}\" is not a table but a sequence: name a table"
+    )))
 }

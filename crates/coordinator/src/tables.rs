@@ -123,7 +123,11 @@ impl Coordinator {
 
     /// Checks that the sequences of a new table can be created, and that the sequences of its
     /// defaults exist.
-    fn check_sequences(&self, schema: &Schema, sequences: &[Schema]) -> Result<(), Refused> {
+    pub(super) fn check_sequences(
+        &self,
+        schema: &Schema,
+        sequences: &[Schema],
+    ) -> Result<(), Refused> {
         let configuration = &self.state.configuration;
         for (position, sequence) in sequences.iter().enumerate() {
             let name = &sequence.name;

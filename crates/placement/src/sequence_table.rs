@@ -17,6 +17,7 @@ impl Sequence {
             column_type,
             nullable: false,
             default: None,
+            missing: None,
         };
         Schema {
             name,

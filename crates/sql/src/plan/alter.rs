@@ -10,9 +10,10 @@ use placement::{
 };
 use protocol::configuration::PlacedTable;
 use protocol::expression::failed_check;
+use sqlparser::ast::Expr;
 
 use super::{Context, StatementPlan, drop_index, holder, no_such_index, whole_table};
-use super::{OutputItem, ReadPlan, SelectPlan};
+use super::{OutputItem, ReadPlan, SelectPlan, sequence_named};
 use crate::bind::unknown_column;
 use crate::error::{SqlError, sqlstate};
 use crate::parse::{
@@ -243,16 +244,7 @@ impl Change<'_, '_> {
                 self.rename_constraint(constraint, name)
             }
             AlterAction::SetDefault { column, default } => {
-                let found = self.column(column)?;
-                let named = (&column[..], found.column_type);
-                let default = match default {
-                    Some(expression) => column_default(named, expression, true)?,
-                    None => None,
-                };
-                self.alter(Alteration::SetDefault {
-                    column: column.clone(),
-                    default,
-                })
+                self.set_default(column, default.as_ref())
             }
             AlterAction::SetNullable { column, nullable } => self.set_nullable(column, *nullable),
             AlterAction::AddColumn {
@@ -321,9 +313,41 @@ impl Change<'_, '_> {
         })
     }
 
+    fn set_default(&mut self, column: &str, default: Option<&Expr>) -> Result<(), SqlError> {
+        let found = self.column(column)?;
+        self.check_is_no_identity(found)?;
+        let named = (column, found.column_type);
+        let default = default.map(|expression| column_default(named, expression));
+        let default = default.transpose()?;
+        if let Some(ColumnDefault::Sequence(default)) = &default {
+            sequence_named(self.context.configuration, &default.sequence)?;
+        }
+        self.alter(Alteration::SetDefault {
+            column: column.to_owned(),
+            default: default.filter(|it| *it != ColumnDefault::Constant(Value::Null)),
+        })
+    }
+
+    fn check_is_no_identity(&self, column: &Column) -> Result<(), SqlError> {
+        match &column.default {
+            Some(ColumnDefault::Sequence(default)) if default.identity.is_some() => {
+                let (column, table) = (&column.name, &self.schema.name);
+                Err(SqlError::with_state(
+                    sqlstate::SYNTAX,
+                    format!("column \"{column}\" of relation \"{table}\" is an identity column"),
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn set_nullable(&mut self, column: &str, nullable: bool) -> Result<(), SqlError> {
         let position = self.schema.column_index(column);
-        let is_nullable = self.column(column)?.nullable;
+        let found = self.column(column)?;
+        let is_nullable = found.nullable;
+        if nullable {
+            self.check_is_no_identity(found)?;
+        }
         if nullable && position.is_some_and(|it| self.schema.primary_key.contains(&it)) {
             return Err(SqlError::with_state(
                 sqlstate::INVALID_DEFINITION,

@@ -545,6 +545,8 @@ pub(super) async fn begin<S: Store>(store: &S, names: &[String]) {
             action: Action::InsertOrKeep { row },
         };
         // Without the row, the first client that draws a value inserts it.
-        let _ = store.execute(sequence.id, mutation).await;
+        let _ = store
+            .execute(configuration.epoch, sequence.id, mutation)
+            .await;
     }
 }
