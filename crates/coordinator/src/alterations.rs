@@ -224,7 +224,10 @@ impl Coordinator {
                 let report = self.reports.get(&core);
                 report.is_some_and(|report| report.epoch < since)
             };
-            since > known_by_all && table.holders().into_iter().any(is_old)
+            // A core without an earlier tenure has no such rows.
+            let places = table.placement.iter().flatten();
+            let mut earlier = places.filter(|place| place.since < since);
+            since > known_by_all && earlier.any(|place| is_old(place.core))
         };
         let tables = self.state.configuration.tables.iter().filter(is_behind);
         tables.map(|it| (it.id, ALTERATION_NAME.into())).collect()
