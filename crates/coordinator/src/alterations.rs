@@ -11,7 +11,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use placement::{Alteration, SequenceOwner};
+use placement::Alteration;
 use protocol::codec::Wire;
 use protocol::configuration::{ALTERATION_NAME, PlacedTable, TRUNCATION_NAME};
 use protocol::identity::{CoreId, Epoch, TableId};
@@ -175,23 +175,14 @@ impl Coordinator {
                 configuration.tables.put(table);
             }
         }
-        let owned = configuration.tables.iter().filter_map(|table| {
-            let owner = table.schema.sequence.as_ref()?.owner.as_ref()?;
-            let column = before.schema.column_index(&owner.column)?;
-            (owner.table == *old).then(|| (table.id, column))
+        let followed = configuration.tables.iter().filter_map(|table| {
+            let mut followed = PlacedTable::clone(table);
+            let (before, after) = (&before.schema, &changed.schema);
+            followed.schema.follow_owner(before, after);
+            (followed.schema != table.schema).then_some(followed)
         });
-        for (id, column) in owned.collect::<Vec<_>>() {
-            let owner = SequenceOwner {
-                table: new.clone(),
-                column: changed.schema.columns[column].name.clone(),
-            };
-            let mut table = configuration.table(id).expect("it was just found").clone();
-            let sequence = table.schema.sequence.as_mut();
-            let known = sequence.and_then(|sequence| sequence.owner.as_mut());
-            *known.expect("it has one") = owner;
-            if configuration.table(id) != Some(&table) {
-                configuration.tables.put(table);
-            }
+        for sequence in followed.collect::<Vec<_>>() {
+            configuration.tables.put(sequence);
         }
         configuration.tables.put(changed);
     }

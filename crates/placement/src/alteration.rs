@@ -159,6 +159,20 @@ impl Schema {
         self.constraints.referenced_by.sort_unstable();
     }
 
+    /// Follows the table to whose column this sequence belongs, which has another name now, or
+    /// another name of the column.
+    pub fn follow_owner(&mut self, before: &Schema, after: &Schema) {
+        let sequence = self.sequence.as_mut();
+        let Some(owner) = sequence.and_then(|sequence| sequence.owner.as_mut()) else {
+            return;
+        };
+        let column = before.column_index(&owner.column);
+        if let (true, Some(column)) = (owner.table == before.name, column) {
+            owner.table.clone_from(&after.name);
+            owner.column.clone_from(&after.columns[column].name);
+        }
+    }
+
     fn column_named(&mut self, name: &str) -> Result<&mut Column, SchemaError> {
         let position = self.column_index(name);
         let position = position.ok_or_else(|| missing(&self.name, "column", name))?;

@@ -38,6 +38,8 @@ pub mod import;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod model_definitions;
+#[cfg(test)]
 mod model_references;
 #[cfg(test)]
 mod model_sequences;

@@ -488,28 +488,11 @@ impl Store for Model {
         table: &str,
         alterations: Vec<Alteration>,
     ) -> Result<(), StoreError> {
-        self.change_table(table, |table| table.altered(&alterations))?;
-        let mut state = self.state.lock().unwrap();
-        for alteration in alterations {
-            if let Alteration::AddColumn { column } = alteration {
-                let missing = column.missing.unwrap_or(Value::Null);
-                let configuration = Arc::clone(&state.configuration);
-                let table = configuration.table_named(table).expect("it was altered");
-                let rows = state.rows.entry(table.id).or_default().values_mut();
-                rows.for_each(|(_, row)| row.push(missing.clone()));
-            }
-        }
-        Ok(())
+        self.alter(table, alterations)
     }
 
     async fn truncate(&self, tables: &[String], _: bool) -> Result<(), StoreError> {
-        let mut state = self.state.lock().unwrap();
-        let configuration = Arc::clone(&state.configuration);
-        for name in tables {
-            let table = configuration.table_named(name).expect("it was planned");
-            state.rows.insert(table.id, BTreeMap::new());
-        }
-        Ok(())
+        self.empty(tables)
     }
 
     async fn add_copy(
@@ -588,29 +571,6 @@ impl Store for Model {
     }
 }
 
-impl Model {
-    fn change_table(
-        &self,
-        name: &str,
-        change: impl FnOnce(&PlacedTable) -> Result<PlacedTable, String>,
-    ) -> Result<(), StoreError> {
-        let mut state = self.state.lock().unwrap();
-        let mut configuration = (*state.configuration).clone();
-        let table = configuration.table_named(name);
-        let table = table.ok_or_else(|| refused(&format!("there is no table {name}")))?;
-        let mut changed = change(table).map_err(|message| refused(&message))?;
-        let next = Epoch(configuration.epoch.0 + 1);
-        if changed.schema.columns != table.schema.columns {
-            changed.columns_since = next;
-        }
-        configuration.tables.put(changed);
-        configuration.epoch = next;
-        state.configuration = Arc::new(configuration);
-        state.known = state.configuration.clone();
-        Ok(())
-    }
-}
-
 impl State {
     /// Counts an operation, which fails if the test wants it to.
     fn execute(&mut self) -> Result<(), StoreError> {
@@ -637,7 +597,7 @@ fn core_of(configuration: &Configuration, change: &TransactionChange) -> Option<
     Some(configuration.place(primary)?.core)
 }
 
-fn refused(message: &str) -> StoreError {
+pub(crate) fn refused(message: &str) -> StoreError {
     StoreError {
         refused: true,
         ..StoreError::plain(message.to_string())

@@ -1,7 +1,8 @@
 //! Sequences: created with the table of their columns, and dropped with it.
 
-use placement::{ColumnDefault, Sequence, SequenceDefault, SequenceOwner};
+use placement::{Alteration, ColumnDefault, Sequence, SequenceDefault, SequenceOwner};
 
+use super::copies::seal;
 use super::*;
 
 /// Returns a sequence that belongs to a column of a table.
@@ -102,4 +103,42 @@ fn a_sequence_that_a_default_uses_is_not_dropped() {
     scene.ask_from(CLIENT, drop_table("b"));
     scene.ask_from(CLIENT, drop_table("a"));
     assert_eq!(tables(&scene), Vec::<String>::new());
+}
+
+#[test]
+fn a_sequence_follows_the_names_of_its_table_and_column() {
+    let mut scene = Scene::new();
+    scene.ask(with_sequences(
+        counted("t", "t_id_seq"),
+        vec![sequence("t_id_seq", Some("t"))],
+    ));
+    let alter = |table: &str, alteration| Request::AlterTable {
+        table: table.into(),
+        alterations: vec![alteration],
+    };
+    let other_column = Alteration::RenameColumn {
+        column: "id".into(),
+        name: "number".into(),
+    };
+    scene.ask(alter("t", other_column));
+    seal(&mut scene);
+    let name = "u".to_string();
+    scene.ask(alter("t", Alteration::RenameTable { name }));
+    seal(&mut scene);
+    let configuration = scene.coordinator.configuration();
+    let sequence = configuration.table_named("t_id_seq").unwrap();
+    let owner = sequence.schema.sequence.as_ref().unwrap().owner.as_ref();
+    let owner = owner.unwrap();
+    assert_eq!((&owner.table[..], &owner.column[..]), ("u", "number"));
+
+    let default = Some(ColumnDefault::Sequence(SequenceDefault {
+        sequence: "missing".into(),
+        identity: None,
+    }));
+    let column = "number".to_string();
+    let reply = scene.ask(alter("u", Alteration::SetDefault { column, default }));
+    assert!(matches!(reply, Reply::Refused { .. }), "{reply:?}");
+    let name = "other".to_string();
+    let reply = scene.ask(alter("t_id_seq", Alteration::RenameTable { name }));
+    assert!(matches!(reply, Reply::Refused { .. }), "{reply:?}");
 }

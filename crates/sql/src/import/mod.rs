@@ -136,6 +136,7 @@ impl ImportOptions {
     }
 }
 
+// tidy: long — the steps of an import in their order
 /// Imports CSV with a header. The bar's message shows the number of written rows. The ledger has
 /// the outcomes of the lines, even after the future was dropped.
 ///

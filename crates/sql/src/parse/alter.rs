@@ -17,7 +17,9 @@ pub(super) fn truncate(truncate: ast::Truncate) -> Result<Statement, SqlError> {
     let text = truncate.to_string();
     let unsupported = |remedy: &str| Err(SqlError::unsupported(format!("\"{text}\""), remedy));
     if truncate.identity == Some(ast::TruncateIdentityOption::Restart) {
-        return unsupported("no table has a sequence of its own: leave RESTART IDENTITY out");
+        return unsupported(
+            "leave RESTART IDENTITY out, and write ALTER SEQUENCE name RESTART for each sequence",
+        );
     }
     let is_plain = truncate.partitions.is_none()
         && truncate.on_cluster.is_none()

@@ -256,3 +256,53 @@ fn a_transaction_begins_again_if_its_table_gets_other_columns() {
     assert_eq!(rows(one, "SELECT level FROM staff WHERE id = 1"), ["1"]);
     done(one, "COMMIT");
 }
+
+#[test]
+fn defaults_come_from_sequences_and_identities_keep_theirs() {
+    let session = &mut Model::session(
+        "CREATE SEQUENCE numbers START 7;
+         CREATE TABLE t (id serial PRIMARY KEY, n int);
+         CREATE TABLE identified (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY)",
+    );
+    done(
+        session,
+        "ALTER TABLE t ALTER n SET DEFAULT nextval('numbers')",
+    );
+    done(session, "ALTER TABLE t RENAME id TO number");
+    done(session, "ALTER TABLE t RENAME TO u");
+    let insert = "INSERT INTO u DEFAULT VALUES RETURNING number, n";
+    assert_eq!(rows(session, insert), ["1|7"]);
+    done(session, "ALTER TABLE u ALTER n DROP DEFAULT");
+    assert_eq!(rows(session, insert), ["2|"]);
+    for (text, expected) in [
+        (
+            "ALTER TABLE u ALTER n SET DEFAULT nextval('missing')",
+            "relation \"missing\" does not exist",
+        ),
+        (
+            "ALTER TABLE u ADD m serial",
+            "with another value in each row",
+        ),
+        (
+            "ALTER TABLE u ADD m int DEFAULT nextval('numbers')",
+            "another value in each row",
+        ),
+        (
+            "ALTER TABLE identified ALTER id DROP DEFAULT",
+            "column \"id\" of relation \"identified\" is an identity column",
+        ),
+        (
+            "ALTER TABLE identified ALTER id DROP NOT NULL",
+            "column \"id\" of relation \"identified\" is an identity column",
+        ),
+        ("ALTER TABLE numbers RENAME TO others", "a sequence"),
+        ("TRUNCATE numbers", "a sequence"),
+        ("TRUNCATE u RESTART IDENTITY", "RESTART"),
+    ] {
+        let found = error(session, text);
+        assert!(found.contains(expected), "{text}: {found}");
+    }
+    done(session, "DROP TABLE u");
+    let gone = error(session, "SELECT nextval('t_id_seq')");
+    assert!(gone.contains("does not exist"), "{gone}");
+}

@@ -31,14 +31,13 @@ use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator
 use protocol::identity::*;
 use protocol::message::*;
 use protocol::operation::*;
-use protocol::state::{
-    CoordinatorState, FolderTrust, RequestedChange, ServerMember, WaitingChange,
-};
+use protocol::state::*;
 use reads::reads;
 use replacing::{fills, moves, seals};
 use snapshots::snapshots;
 use transactions::transactions;
 
+// tidy: long — one table that has everything
 /// A table with copies of every kind.
 pub fn schema() -> Schema {
     let column = |name: &str, column_type, nullable, default: Option<Value>| Column {
