@@ -2,7 +2,7 @@
 
 use placement::{Alteration, ColumnDefault, Sequence, SequenceDefault, SequenceOwner};
 
-use super::copies::seal;
+use super::copies::{scene_of, seal};
 use super::*;
 
 /// Returns a sequence that belongs to a column of a table.
@@ -107,11 +107,14 @@ fn a_sequence_that_a_default_uses_is_not_dropped() {
 
 #[test]
 fn a_sequence_follows_the_names_of_its_table_and_column() {
-    let mut scene = Scene::new();
-    scene.ask(with_sequences(
-        counted("t", "t_id_seq"),
-        vec![sequence("t_id_seq", Some("t"))],
-    ));
+    let mut scene = scene_of(2);
+    scene.ask_from(
+        CLIENT,
+        with_sequences(
+            counted("t", "t_id_seq"),
+            vec![sequence("t_id_seq", Some("t"))],
+        ),
+    );
     let alter = |table: &str, alteration| Request::AlterTable {
         table: table.into(),
         alterations: vec![alteration],
