@@ -46,7 +46,7 @@ pub(crate) struct Model {
 pub(crate) struct State {
     pub(crate) configuration: Arc<Configuration>,
     /// The configuration of a client that has not refreshed.
-    known: Arc<Configuration>,
+    pub(crate) known: Arc<Configuration>,
     pub(crate) rows: BTreeMap<TableId, RowsByKey>,
     pub(crate) version: u64,
     reads: Vec<Read>,
