@@ -270,10 +270,11 @@ fn defaults_come_from_sequences_and_identities_keep_theirs() {
     );
     done(session, "ALTER TABLE t RENAME id TO number");
     done(session, "ALTER TABLE t RENAME TO u");
-    let insert = "INSERT INTO u DEFAULT VALUES RETURNING number, n";
-    assert_eq!(rows(session, insert), ["1|7"]);
+    done(session, "INSERT INTO u DEFAULT VALUES");
     done(session, "ALTER TABLE u ALTER n DROP DEFAULT");
-    assert_eq!(rows(session, insert), ["2|"]);
+    done(session, "INSERT INTO u DEFAULT VALUES");
+    let all = "SELECT number, n FROM u ORDER BY number";
+    assert_eq!(rows(session, all), ["1|7", "2|"]);
     for (text, expected) in [
         (
             "ALTER TABLE u ALTER n SET DEFAULT nextval('missing')",
