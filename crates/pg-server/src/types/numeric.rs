@@ -21,6 +21,8 @@ const NEGATIVE: u16 = 0x4000;
 const NAN: u16 = 0xc000;
 const INFINITY: u16 = 0xd000;
 const NEGATIVE_INFINITY: u16 = 0xf000;
+/// The scale that PostgreSQL sends with an infinity.
+const INFINITY_SCALE: u16 = 32;
 /// Decimal digits of a group.
 const GROUP_DIGITS: usize = 4;
 
@@ -63,14 +65,14 @@ pub(super) fn read(bytes: &[u8]) -> Option<Result<Numeric, Report>> {
 /// Appends a value.
 pub(super) fn write(out: &mut BytesMut, value: NumericRef<'_>) {
     let Some(scale) = value.scale() else {
-        let sign = match value.signum() {
-            None => NAN,
-            Some(-1) => NEGATIVE_INFINITY,
-            Some(_) => INFINITY,
+        let (sign, scale) = match value.signum() {
+            None => (NAN, 0),
+            Some(-1) => (NEGATIVE_INFINITY, INFINITY_SCALE),
+            Some(_) => (INFINITY, INFINITY_SCALE),
         };
         out.put_slice(&[0; 4]);
         out.put_u16(sign);
-        out.put_u16(0);
+        out.put_u16(scale);
         return;
     };
     let text = value.to_string();

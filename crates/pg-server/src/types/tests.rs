@@ -54,8 +54,8 @@ fn numbers_of_other_types_keep_their_values() {
             "0.000000005000",
         ),
         (&[0, 0, 0, 0, 0xc0, 0, 0, 0], "NaN"),
-        (&[0, 0, 0, 0, 0xd0, 0, 0, 0], "Infinity"),
-        (&[0, 0, 0, 0, 0xf0, 0, 0, 0], "-Infinity"),
+        (&[0, 0, 0, 0, 0xd0, 0, 0, 32], "Infinity"),
+        (&[0, 0, 0, 0, 0xf0, 0, 0, 32], "-Infinity"),
     ] {
         let found = binary(1700, bytes).unwrap();
         assert_eq!(found.to_string(), expected, "{bytes:?}");
