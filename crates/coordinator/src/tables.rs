@@ -306,7 +306,7 @@ impl Coordinator {
         let table = PlacedTable {
             id,
             epoch: Epoch(configuration.epoch.0 + 1),
-            columns_since: Epoch(configuration.epoch.0 + 1),
+            columns_since: Epoch(0),
             sealing: None,
             schema,
             layout,

@@ -401,7 +401,8 @@ impl Configuration {
                 continue;
             };
             dated.insert(now.id);
-            if then.is_none_or(|then| then.schema.columns != now.schema.columns) {
+            // No request can be planned with earlier columns of a new table.
+            if then.is_some_and(|then| then.schema.columns != now.schema.columns) {
                 altered.insert(now.id);
             }
         }

@@ -201,10 +201,6 @@ async fn a_number_that_cannot_be_is_refused_with_a_remedy() {
             "ALTER TABLE small SET (partitions = 8, x = 1)",
             "changes one option",
         ),
-        (
-            "ALTER TABLE small ADD COLUMN b bigint",
-            "SET (partitions = number)",
-        ),
         ("ALTER TABLE nothing SET (partitions = 8)", "nothing"),
         ("ALTER TABLE cut SET (partitions = 8)", "drop h first"),
     ];
