@@ -75,7 +75,7 @@ impl Coordinator {
         // All holders must know that the rows go, before they are gone.
         let begun = all.into_iter().map(|id| {
             let table = self.state.configuration.table(id);
-            (id, table.map(|it| removed(it)).unwrap_or_default())
+            (id, table.map(removed).unwrap_or_default())
         });
         self.begin_seals(&begun.collect(), output);
         Ok(self.done_now())
