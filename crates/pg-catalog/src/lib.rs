@@ -84,7 +84,7 @@ pub struct SentValue {
 /// The values of a row as the client gets them; none is NULL.
 pub type EncodedRow = Vec<Option<Vec<u8>>>;
 
-/// The execution of a statement: who asks, and with which values.
+/// The execution of a statement: its session and the values of its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct CatalogueExecution<'a> {
     /// The catalogue.

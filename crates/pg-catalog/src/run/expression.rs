@@ -14,6 +14,26 @@ use crate::functions;
 use crate::plan::{Node, Operator, Query};
 use crate::types::{self, Kind};
 
+/// Returns whether all truths are true, or some are. NULL is neither, and the first truth that
+/// decides ends the search.
+fn truth_of(
+    all: bool,
+    truths: impl Iterator<Item = Result<Datum, CatalogueError>>,
+) -> Result<Datum, CatalogueError> {
+    let mut is_unknown = false;
+    for truth in truths {
+        match truth? {
+            Datum::Bool(value) if value != all => return Ok(Datum::Bool(!all)),
+            Datum::Bool(_) => {}
+            _ => is_unknown = true,
+        }
+    }
+    Ok(match is_unknown {
+        true => Datum::Null,
+        false => Datum::Bool(all),
+    })
+}
+
 impl Run<'_> {
     // tidy: long — one arm per form of an expression.
     /// Returns the value of an expression.
@@ -208,19 +228,7 @@ impl Run<'_> {
         all: bool,
         env: &Env<'_>,
     ) -> Result<Datum, CatalogueError> {
-        let mut is_unknown = false;
-        for part in parts {
-            match self.value(part, env)? {
-                Datum::Bool(value) if value != all => return Ok(Datum::Bool(!all)),
-                Datum::Bool(_) => {}
-                _ => is_unknown = true,
-            }
-        }
-        Ok(if is_unknown {
-            Datum::Null
-        } else {
-            Datum::Bool(all)
-        })
+        truth_of(all, parts.iter().map(|part| self.value(part, env)))
     }
 
     fn quantified<'d>(
@@ -230,20 +238,11 @@ impl Run<'_> {
         left: &Datum,
         items: impl Iterator<Item = &'d Datum>,
     ) -> Result<Datum, CatalogueError> {
-        let mut is_unknown = false;
-        for item in items {
+        let truths = items.map(|item| {
             self.step()?;
-            match self.apply(operator, left, item)? {
-                Datum::Bool(value) if value != all => return Ok(Datum::Bool(!all)),
-                Datum::Bool(_) => {}
-                _ => is_unknown = true,
-            }
-        }
-        Ok(if is_unknown {
-            Datum::Null
-        } else {
-            Datum::Bool(all)
-        })
+            self.apply(operator, left, item)
+        });
+        truth_of(all, truths)
     }
 
     fn scalar(&self, query: &Query, env: &Env<'_>) -> Result<Datum, CatalogueError> {

@@ -6,10 +6,10 @@ use std::ops::ControlFlow;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use placement::Value;
-use protocol::expression::{Expression, evaluate};
+use protocol::expression::Expression;
 
 use super::accumulate::{AggregateState, result};
-use super::read::{HeldRows, ROWS_HELD_MAX, StatementRead, give_out, only, output};
+use super::read::{HeldRows, ROWS_HELD_MAX, StatementRead, give_out, only, output, value_of};
 use super::{Attempt, LOOKUPS_AT_A_TIME, OutputColumn, ReadContext, ResultRows, gather};
 use crate::error::{SqlError, sqlstate};
 use crate::plan::{AggregateCall, AggregatePart, AggregatePlan, AggregateRead};
@@ -196,17 +196,6 @@ impl<'p> GroupFold<'p> {
                 ),
             )),
         }
-    }
-}
-
-/// Returns the value of a key, an argument or a condition.
-fn value_of(expression: &Expression, row: &Vec<Value>, name: &str) -> Result<Value, SqlError> {
-    match expression {
-        Expression::Column(column) => Ok(row[usize::from(*column)].clone()),
-        expression => evaluate(expression, row, None).map_err(|error| SqlError::Expression {
-            text: name.to_string(),
-            error,
-        }),
     }
 }
 

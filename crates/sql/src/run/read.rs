@@ -430,14 +430,24 @@ fn malformed(table: &PlacedTable, what: &str) -> StoreError {
 
 /// Returns the output of a row that was read, or of a group's row.
 pub(super) fn output(items: &[OutputItem], row: &Vec<Value>) -> Result<Vec<Value>, SqlError> {
-    let items = items.iter().map(|item| match &item.expression {
+    let items = items.iter();
+    let values = items.map(|item| value_of(&item.expression, row, &item.name));
+    values.collect()
+}
+
+/// Returns the value of an expression over a row. `name` stands for it in errors.
+pub(super) fn value_of(
+    expression: &Expression,
+    row: &Vec<Value>,
+    name: &str,
+) -> Result<Value, SqlError> {
+    match expression {
         Expression::Column(column) => Ok(row[usize::from(*column)].clone()),
         expression => evaluate(expression, row, None).map_err(|error| SqlError::Expression {
-            text: item.name.clone(),
+            text: name.to_string(),
             error,
         }),
-    });
-    items.collect()
+    }
 }
 
 /// Rows of a result while they come.
@@ -479,24 +489,15 @@ impl HeldRows<'_> {
         let order = self.order;
         let mut keyed = Vec::with_capacity(self.rows.len());
         for row in self.rows.drain(..) {
-            let values = order.iter().map(|key| sort_value(key, &row));
+            let values = order
+                .iter()
+                .map(|key| value_of(&key.expression, &row, "ORDER BY"));
             let values = values.collect::<Result<_, _>>()?;
             keyed.push((SortedValues { values, order }, row));
         }
         keyed.sort_by(|(left, _), (right, _)| left.cmp(right));
         self.rows.extend(keyed.into_iter().map(|(_, row)| row));
         Ok(())
-    }
-}
-
-/// Returns the value that a row is sorted by.
-fn sort_value(key: &SortKey, row: &Vec<Value>) -> Result<Value, SqlError> {
-    match &key.expression {
-        Expression::Column(column) => Ok(row[usize::from(*column)].clone()),
-        expression => evaluate(expression, row, None).map_err(|error| SqlError::Expression {
-            text: "ORDER BY".to_string(),
-            error,
-        }),
     }
 }
 
