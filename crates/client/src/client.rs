@@ -95,6 +95,9 @@ impl Client {
             sender.send(ask).map_err(|_| Error::Closed)?;
             match answer.await.map_err(|_| Error::Closed)? {
                 CallOutcome::NotSent(tried) => return Err(Error::NoCoordinator { tried }),
+                CallOutcome::Lost(_) if Instant::now() + ASK_PAUSE < deadline => {
+                    sleep(ASK_PAUSE).await;
+                }
                 CallOutcome::Lost(reason) => {
                     return Err(Error::NoCoordinator {
                         tried: vec![reason],
@@ -333,7 +336,7 @@ impl Client {
     }
 
     /// Sends a request to the coordinator. Repeats it while the coordinator's refusal may be
-    /// temporary.
+    /// temporary, and after a broken connection if the request changes nothing.
     pub(crate) async fn ask(
         &self,
         request: CoordinatorRequest,
@@ -352,6 +355,9 @@ impl Client {
                 CallOutcome::NotSent(tried) => return Err(Error::NoCoordinator { tried }),
                 CallOutcome::Lost(reason) if changes => {
                     return Err(Error::Unknown { what, reason });
+                }
+                CallOutcome::Lost(_) if Instant::now() + ASK_PAUSE < deadline => {
+                    sleep(ASK_PAUSE).await;
                 }
                 CallOutcome::Lost(reason) => return Err(Error::Deadline { what, reason }),
                 CallOutcome::Reply(reply, _) => match *reply {

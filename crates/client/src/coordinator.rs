@@ -1,9 +1,9 @@
 //! The client's connection to the coordinator. It is open to one of the configured coordinators at
 //! a time, the first one that answers.
 //!
-//! Requests of the session machine may be lost, because the machine repeats them. A caller's
-//! request, such as a new table, is not repeated once it was sent. If the connection then breaks,
-//! its outcome is unknown.
+//! Requests of the session machine may be lost, because the machine repeats them. This task never
+//! repeats a caller's request that it has sent. If the connection then breaks, it returns
+//! [`CallOutcome::Lost`]: the outcome of a change is unknown, and a question can be asked again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};

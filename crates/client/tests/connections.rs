@@ -133,6 +133,30 @@ async fn an_accepted_change_is_unknown_if_the_coordinator_ends_before_the_client
 }
 
 #[tokio::test]
+async fn a_question_lost_with_its_connection_is_asked_again() {
+    let fake = fake::start(|_, _| Reaction::Silence).await;
+    fake.losses.store(2, Ordering::SeqCst);
+    let client = fake.client(|_| {}).await;
+    fake.losses.store(2, Ordering::SeqCst);
+    fake.configuration.lock().unwrap().epoch = Epoch(2);
+    assert_eq!(client.refresh().await.unwrap().epoch, Epoch(2));
+    assert_eq!(fake.losses.load(Ordering::SeqCst), 0);
+
+    // The coordinator of this test serves one connection at a time.
+    drop(client);
+    let client = fake.client(quick).await;
+    fake.losses.store(u64::MAX, Ordering::SeqCst);
+    let error = client.refresh().await.unwrap_err();
+    assert!(matches!(error, Error::Deadline { .. }), "{error}");
+    let error = Client::connect(ConnectOptions {
+        deadline: Duration::from_millis(300),
+        ..ConnectOptions::new([&fake.coordinator])
+    });
+    let error = error.await.err().unwrap();
+    assert!(matches!(error, Error::NoCoordinator { .. }), "{error}");
+}
+
+#[tokio::test]
 async fn a_goodbye_is_reported() {
     let fake = fake::start(|_, _| Reaction::Goodbye("the cellar is flooded".into())).await;
     let client = fake.client(quick).await;

@@ -3,7 +3,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use client::{Client, ConnectOptions, SchemaBuilder};
@@ -43,6 +43,8 @@ pub struct Fake {
     pub counts: Arc<Mutex<(u64, u64)>>,
     /// Whether the coordinator accepts the next change. It ends after its answer.
     pub accepts: Arc<AtomicBool>,
+    /// How many of the next questions for a configuration end the coordinator's connection.
+    pub losses: Arc<AtomicU64>,
 }
 
 pub fn schema() -> Schema {
@@ -72,17 +74,20 @@ pub async fn start_at(
     let counts = Arc::new(Mutex::new((0, 0)));
     let coordinator = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let accepts = Arc::new(AtomicBool::new(false));
+    let losses = Arc::new(AtomicU64::new(0));
     let fake = Fake {
         coordinator: coordinator.local_addr().unwrap().to_string(),
         configuration: configuration.clone(),
         counts: counts.clone(),
         accepts: accepts.clone(),
+        losses: losses.clone(),
     };
     tokio::spawn(coordinate(
         coordinator,
         configuration.clone(),
         counts.clone(),
         accepts,
+        losses,
     ));
     if let Some(server) = server {
         let script: Arc<Mutex<Box<Script>>> = Arc::new(Mutex::new(Box::new(script)));
@@ -148,8 +153,10 @@ async fn coordinate(
     configuration: Arc<Mutex<Configuration>>,
     counts: Arc<Mutex<(u64, u64)>>,
     accepts: Arc<AtomicBool>,
+    losses: Arc<AtomicU64>,
 ) {
     let mut sessions = 0;
+    let one_less = |left: u64| left.checked_sub(1);
     loop {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut received = Vec::new();
@@ -158,6 +165,10 @@ async fn coordinate(
                 Message::Hello(_) => welcome(&configuration, None),
                 Message::Ask(CoordinatorRequest::Fetch { known }) => {
                     counts.lock().unwrap().0 += 1;
+                    let lost = losses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less);
+                    if lost.is_ok() {
+                        break;
+                    }
                     let configuration = configuration.lock().unwrap().clone();
                     Message::Answer(if configuration.epoch > known {
                         CoordinatorReply::Configuration(configuration)
