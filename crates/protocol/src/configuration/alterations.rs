@@ -56,7 +56,9 @@ impl PlacedTable {
     pub fn truncated(&self, id: TableId, epoch: Epoch) -> PlacedTable {
         let mut table = self.clone();
         table.id = id;
-        (table.epoch, table.columns_since) = (epoch, epoch);
+        table.epoch = epoch;
+        // No request can be planned with earlier columns of a new table.
+        table.columns_since = Epoch(0);
         table.sealing = None;
         for place in table.placement.iter_mut().flatten() {
             *place = Place::serving(place.core, epoch);
