@@ -670,11 +670,11 @@ impl Table {
     }
 
     fn unknown_column(&self, column: &str) -> Error {
-        let columns = self.schema().columns.iter();
+        let columns = self.schema().visible_columns();
         Error::UnknownColumn {
             table: self.schema().name.clone(),
             column: column.to_owned(),
-            columns: columns.map(|column| column.name.clone()).collect(),
+            columns: columns.map(|(_, column)| column.name.clone()).collect(),
         }
     }
 }

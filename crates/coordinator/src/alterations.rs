@@ -11,14 +11,14 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use placement::Alteration;
+use placement::{Alteration, Schema};
 use protocol::codec::Wire;
 use protocol::configuration::{ALTERATION_NAME, PlacedTable, TRUNCATION_NAME};
 use protocol::identity::{CoreId, Epoch, TableId};
 use protocol::message::CopyFailure;
 use protocol::planted::{self, Bug};
 
-use super::copies::check_is_not_resized;
+use super::copies::{check_is_not_resized, unserved};
 use super::sealing::removed;
 use super::{CONFIGURATION_BYTES_MAX, Coordinator, CoordinatorOutput};
 use super::{Outcome, Refused, RequestedChange, WaitingChange};
@@ -135,11 +135,24 @@ impl Coordinator {
         }
         self.check_sequences(&altered.schema, &[])
             .map_err(|refused| refused.message)?;
+        for alteration in alterations {
+            if let Alteration::AddForeignKey { key } = alteration {
+                self.check_reference(&altered.schema, key)?;
+            }
+        }
+        if let Some(key) = unserved(table, altered.schema.clone()) {
+            return Err(format!(
+                "foreign key {key} of table {} needs a copy whose order begins with its columns: \
+                 create an index on them USING replex, and wait until it serves",
+                table.schema.name
+            ));
+        }
         Ok(altered)
     }
 
     /// Puts a changed table into the configuration. Tables with references to it follow its name,
-    /// as do its sequences, and a table to which it does not refer any more forgets it (R57).
+    /// as do its sequences. A table to which it does not refer any more forgets it, and a table to
+    /// which it newly refers knows it (R57).
     pub(super) fn install(&mut self, before: &PlacedTable, changed: PlacedTable, epoch: Epoch) {
         let configuration = &mut self.state.configuration;
         if changed.id != before.id {
@@ -150,27 +163,20 @@ impl Coordinator {
         }
         let (old, new) = (&before.schema.name, changed.schema.name.clone());
         let constraints = &before.schema.constraints;
-        let parents = constraints.foreign_keys.iter().map(|key| &key.parent);
+        let referred = &changed.schema.constraints.foreign_keys;
+        let parents = constraints.foreign_keys.iter().chain(referred);
+        let parents = parents.map(|key| &key.parent);
         let related: BTreeSet<&String> = parents.chain(&constraints.referenced_by).collect();
-        let still_refers = |parent: &String| {
-            let mut keys = changed.schema.constraints.foreign_keys.iter();
-            keys.any(|key| key.parent == *parent)
-        };
+        let refers = |parent: &String| referred.iter().any(|key| key.parent == *parent);
         let mut changed = changed.clone();
-        if !still_refers(&new) {
-            let by = &mut changed.schema.constraints.referenced_by;
-            by.retain(|child| *child != new);
-        }
+        note_child(&mut changed.schema, &new, refers(&new));
         for name in related.into_iter().filter(|name| *name != old) {
             let id = configuration.table_named(name).map(|table| table.id);
             let Some(mut table) = id.and_then(|id| configuration.table(id)).cloned() else {
                 continue;
             };
             table.schema.rename_referred(old, &new);
-            if !still_refers(name) {
-                let by = &mut table.schema.constraints.referenced_by;
-                by.retain(|child| *child != new);
-            }
+            note_child(&mut table.schema, &new, refers(name));
             if configuration.table(table.id) != Some(&table) {
                 configuration.tables.put(table);
             }
@@ -227,6 +233,16 @@ impl Coordinator {
     fn forget_failures(&mut self, table: TableId, name: &str) {
         let is_old = |it: &CopyFailure| it.table == table && it.name == name;
         self.state.failures.retain(|failure| !is_old(failure));
+    }
+}
+
+/// Puts a table among those that refer to another one, or removes it from them.
+fn note_child(parent: &mut Schema, child: &String, refers: bool) {
+    let by = &mut parent.constraints.referenced_by;
+    by.retain(|known| known != child);
+    if refers {
+        by.push(child.clone());
+        by.sort_unstable();
     }
 }
 

@@ -557,24 +557,30 @@ fn reported_name(wanted: &RequestedChange, table: &PlacedTable) -> String {
 fn check_references_served(table: &PlacedTable, without: &str) -> Result<(), Refused> {
     let mut made = table.schema.clone();
     made.remove(without);
+    let Some(key) = unserved(table, made) else {
+        return Ok(());
+    };
+    Err(Refused {
+        message: format!(
+            "index {without} of table {} serves foreign key {key}, and the other index for it is \
+             being made: try again when that one serves",
+            table.schema.name
+        ),
+        retry: true,
+    })
+}
+
+/// Returns the name of a foreign key of a schema that no copy serves. `table` has these copies, some
+/// of which may be in the making.
+pub(super) fn unserved(table: &PlacedTable, mut schema: Schema) -> Option<String> {
     let building = table
         .layout
         .numbers()
         .filter(|number| table.is_building(*number));
     for number in building.filter(|_| !planted::is(Bug::MadeIndexServes)) {
-        made.remove(table.schema.copy_of(&table.layout.replexes[number].name));
+        schema.remove(table.schema.copy_of(&table.layout.replexes[number].name));
     }
-    let Some(key) = made.unserved_reference() else {
-        return Ok(());
-    };
-    Err(Refused {
-        message: format!(
-            "index {without} of table {} serves foreign key {}, and the other index for it is \
-             being made: try again when that one serves",
-            table.schema.name, key.name
-        ),
-        retry: true,
-    })
+    schema.unserved_reference().map(|key| key.name.clone())
 }
 
 /// Checks that all indexes of the requested copy are built. The copy would have to be dropped with

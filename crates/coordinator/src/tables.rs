@@ -11,7 +11,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use placement::{
-    ColumnDefault, ColumnType, Layout, REFERENCED_BY_MAX, Schema, SequenceDefault, assign,
+    ColumnDefault, ColumnType, ForeignKey, Layout, REFERENCED_BY_MAX, Schema, SequenceDefault,
+    assign,
 };
 use protocol::codec::Wire;
 use protocol::configuration::{Place, PlacedTable};
@@ -210,31 +211,50 @@ impl Coordinator {
         }
         let mut parents = BTreeSet::new();
         for key in &constraints.foreign_keys {
-            let parent = match key.parent == schema.name {
-                true => schema,
-                false => &self.table_to_change(&key.parent)?.schema,
-            };
-            let types = |schema: &Schema, columns: &[usize]| -> Vec<ColumnType> {
-                let columns = columns.iter().filter_map(|it| schema.columns.get(*it));
-                columns.map(|column| column.column_type).collect()
-            };
-            if types(schema, &key.columns) != types(parent, &parent.primary_key) {
-                return Err(Refused::new(format!(
-                    "the columns of foreign key {} have other types than the primary key of table \
-                     {}: both have to be the same",
-                    key.name, key.parent
-                )));
+            if key.parent != schema.name {
+                self.table_to_change(&key.parent)?;
             }
-            let by = &parent.constraints.referenced_by;
-            if by.len() >= REFERENCED_BY_MAX && !by.contains(&schema.name) {
-                return Err(Refused::new(format!(
-                    "{REFERENCED_BY_MAX} tables refer to table {}, which is the limit",
-                    key.parent
-                )));
-            }
+            self.check_reference(schema, key).map_err(Refused::new)?;
             parents.insert(key.parent.clone());
         }
         Ok(parents)
+    }
+
+    /// Checks that a table may refer to the table of a foreign key.
+    ///
+    /// # Errors
+    /// A message for people.
+    pub(super) fn check_reference(&self, schema: &Schema, key: &ForeignKey) -> Result<(), String> {
+        let parent = match key.parent == schema.name {
+            true => schema,
+            false => {
+                let parent = self.state.configuration.table_named(&key.parent);
+                let parent = parent.ok_or_else(|| format!("there is no table {}", key.parent))?;
+                &parent.schema
+            }
+        };
+        let types = |schema: &Schema, columns: &[usize]| -> Vec<ColumnType> {
+            let columns = columns.iter().filter_map(|it| schema.columns.get(*it));
+            columns.map(|column| column.column_type).collect()
+        };
+        let own = types(schema, &key.columns);
+        let others = types(parent, &parent.primary_key);
+        let mut pairs = own.iter().zip(&others);
+        if own.len() != others.len() || !pairs.all(|(own, other)| own.shares_keys(*other)) {
+            return Err(format!(
+                "the columns of foreign key {} have other types than the primary key of table {}: \
+                 both have to be the same",
+                key.name, key.parent
+            ));
+        }
+        let by = &parent.constraints.referenced_by;
+        if by.len() >= REFERENCED_BY_MAX && !by.contains(&schema.name) {
+            return Err(format!(
+                "{REFERENCED_BY_MAX} tables refer to table {}, which is the limit",
+                key.parent
+            ));
+        }
+        Ok(())
     }
 
     /// Checks that no other table refers to a table that is dropped. Returns the names of the

@@ -108,6 +108,7 @@ impl Scenario {
                 on_delete: ReferentialAction::NoAction,
                 on_update: ReferentialAction::NoAction,
                 deferral: Deferral::NotDeferrable,
+                is_valid: true,
             });
             schema.constraints.referenced_by.push("t".into());
         }

@@ -234,10 +234,15 @@ pub(crate) fn key_definition(table: &TableDescription, index: &IndexDescription)
 /// Returns a CHECK constraint as in a `CREATE TABLE`. Not pretty, the condition is in one more
 /// pair of parentheses.
 pub(crate) fn check_definition(check: &CheckDescription, pretty: bool) -> String {
+    let suffix = validity(check.is_valid);
     match pretty {
-        true => format!("CHECK {}", check.condition),
-        false => format!("CHECK ({})", check.condition),
+        true => format!("CHECK {}{suffix}", check.condition),
+        false => format!("CHECK ({}){suffix}", check.condition),
     }
+}
+
+fn validity(is_valid: bool) -> &'static str {
+    if is_valid { "" } else { " NOT VALID" }
 }
 
 /// Returns a foreign key as in a `CREATE TABLE`.
@@ -265,11 +270,12 @@ pub(crate) fn foreign_key_definition(
         (true, true) => " DEFERRABLE INITIALLY DEFERRED",
     };
     format!(
-        "FOREIGN KEY ({}) REFERENCES {}{}({parent_columns}){}{deferral}",
+        "FOREIGN KEY ({}) REFERENCES {}{}({parent_columns}){}{deferral}{}",
         column_list(table, &key.columns),
         if with_schema { "public." } else { "" },
         quoted(&key.parent),
         actions.concat(),
+        validity(key.is_valid),
     )
 }
 

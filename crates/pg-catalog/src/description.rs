@@ -120,6 +120,8 @@ pub struct CheckDescription {
     pub condition: String,
     /// The columns of the condition, as positions in the table.
     pub columns: Vec<usize>,
+    /// Whether all rows are known to satisfy it.
+    pub is_valid: bool,
 }
 
 /// A foreign key.
@@ -141,6 +143,8 @@ pub struct ForeignKeyDescription {
     pub is_deferrable: bool,
     /// Whether the check is postponed unless a transaction asks for another time.
     pub is_deferred: bool,
+    /// Whether all rows are known to satisfy it.
+    pub is_valid: bool,
 }
 
 /// The session that asks, and its server.

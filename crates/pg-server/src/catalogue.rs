@@ -245,6 +245,7 @@ fn describe_table(table: &PlacedTable, numbers: &mut Numbers) -> TableDescriptio
             name: check.name.clone(),
             condition: definitions::condition(schema, &check.condition),
             columns: definitions::columns_of(&check.condition),
+            is_valid: check.is_valid,
         });
     let checks = checks.collect();
     let keys = schema.constraints.foreign_keys.iter();
@@ -274,7 +275,7 @@ fn describe_column(column: &Column, table: &PlacedTable, numbers: &mut Numbers) 
             }),
             _ => None,
         },
-        is_hidden: column.name == HIDDEN_KEY,
+        is_hidden: column.is_hidden(),
     }
 }
 
@@ -366,5 +367,6 @@ fn describe_key(
         on_delete: letter(key.on_delete),
         is_deferrable: key.deferral != Deferral::NotDeferrable,
         is_deferred: key.deferral == Deferral::InitiallyDeferred,
+        is_valid: key.is_valid,
     }
 }

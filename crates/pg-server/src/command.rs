@@ -97,12 +97,11 @@ impl SessionCommand {
 /// Returns the command of a `SET`, from the words after it.
 fn set(words: &[&str]) -> Result<Option<SessionCommand>, Report> {
     let words = match words {
-        ["transaction", ..] => return Ok(None),
+        ["transaction", ..] | ["constraints", ..] => return Ok(None),
         ["local", ..] => {
             let hint = "A setting holds for the session: write SET.";
             return Err(unsupported("SET LOCAL", hint));
         }
-        ["constraints", ..] => return Ok(Some(SessionCommand::Nothing("SET CONSTRAINTS"))),
         ["session", "authorization", ..] | ["role", ..] => {
             return Err(unsupported("another role", "There are no roles."));
         }

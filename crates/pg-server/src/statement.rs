@@ -151,23 +151,7 @@ impl StatementKind {
 
     /// Returns whether the statement changes tables or indexes.
     pub fn defines(&self) -> bool {
-        let StatementKind::Stored(stored) = self else {
-            return false;
-        };
-        matches!(
-            stored.statement,
-            Statement::CreateTable { .. }
-                | Statement::CreateIndex(_)
-                | Statement::DropIndex { .. }
-                | Statement::SetUsing(_)
-                | Statement::SetPartitions { .. }
-                | Statement::CreateSequence { .. }
-                | Statement::RestartSequence { .. }
-                | Statement::DropSequence { .. }
-                | Statement::AlterTable(_)
-                | Statement::Truncate(_)
-                | Statement::DropTable { .. }
-        )
+        matches!(self, StatementKind::Stored(stored) if stored.statement.defines())
     }
 
     /// Returns the columns of the statement's result and the types of its parameters.

@@ -1,5 +1,5 @@
 //! Changes of a schema that leave all stored rows as they are (R50): names, defaults, constraints,
-//! and columns at the end.
+//! columns at the end, columns that go, and types that store the same values.
 //!
 //! A column keeps its number, so a row or an expression that was encoded with an earlier schema
 //! means the same with a later one. This module changes the definition only. The coordinator
@@ -7,9 +7,12 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
-use crate::constraints::CheckConstraint;
+use crate::constraints::{CheckConstraint, ForeignKey};
+use crate::further::Cut;
 use crate::schema::{Column, ColumnDefault, Schema, SchemaError};
+use crate::value::ColumnType;
 
 /// One change of a table's definition. Names are those that the table has before this change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +67,7 @@ pub enum Alteration {
         /// The constraint.
         check: CheckConstraint,
     },
-    /// All rows are known to satisfy a CHECK constraint.
+    /// All rows are known to satisfy a CHECK constraint or a foreign key.
     Validate {
         /// The constraint.
         constraint: String,
@@ -73,6 +76,24 @@ pub enum Alteration {
     DropConstraint {
         /// The constraint.
         constraint: String,
+    },
+    /// A column goes, and with it each CHECK constraint that names it. It keeps its number, and no
+    /// key may have it. Rows keep its values, which no statement can read.
+    DropColumn {
+        /// The column.
+        column: String,
+    },
+    /// A column gets another type, which stores the same values ([`ColumnType::is_stored_as`]).
+    SetType {
+        /// The column.
+        column: String,
+        /// The type.
+        column_type: ColumnType,
+    },
+    /// The table gets another foreign key.
+    AddForeignKey {
+        /// The foreign key.
+        key: ForeignKey,
     },
 }
 
@@ -127,7 +148,7 @@ impl Schema {
                 checks.push(check.clone());
                 checks.sort_by(|one, other| one.name.cmp(&other.name));
             }
-            Alteration::Validate { constraint } => self.check_named(constraint)?.is_valid = true,
+            Alteration::Validate { constraint } => *self.validity(constraint)? = true,
             Alteration::DropConstraint { constraint } => {
                 let constraints = &mut self.constraints;
                 let count = constraints.checks.len() + constraints.foreign_keys.len();
@@ -137,7 +158,71 @@ impl Schema {
                     return Err(missing(&self.name, "constraint", constraint));
                 }
             }
+            Alteration::DropColumn { column } => self.drop_column(column)?,
+            Alteration::SetType {
+                column,
+                column_type,
+            } => self.set_type(column, *column_type)?,
+            Alteration::AddForeignKey { key } => self.constraints.foreign_keys.push(key.clone()),
         }
+        Ok(())
+    }
+
+    fn drop_column(&mut self, name: &str) -> Result<(), SchemaError> {
+        let position = self.column_index(name);
+        let position = position.ok_or_else(|| missing(&self.name, "column", name))?;
+        let number = u16::try_from(position).expect("Schema::validate bounds them");
+        let refused = |user: &str| {
+            let message = format!("column {name} of table {} is in {user}", self.name);
+            Err(SchemaError { message })
+        };
+        if self.primary_key.contains(&position) {
+            return refused("the primary key");
+        }
+        if let Some(index) = self.indexes_of(position).first() {
+            return refused(&format!("index {index}: drop the index first"));
+        }
+        let mut keys = self.constraints.foreign_keys.iter();
+        if let Some(key) = keys.find(|key| key.columns.contains(&position)) {
+            return refused(&format!("foreign key {}: drop it first", key.name));
+        }
+        let checks = &mut self.constraints.checks;
+        checks.retain(|check| check.condition.all_columns(&|named| named != number));
+        let column = &mut self.columns[position];
+        column.name = Column::dropped_name(position);
+        column.nullable = true;
+        column.default = None;
+        Ok(())
+    }
+
+    /// Returns the names of the indexes and further copies that a column is in.
+    pub fn indexes_of(&self, column: usize) -> Vec<&str> {
+        let indexes = self.indexes.iter();
+        let indexes = indexes.filter(|index| index.columns.contains(&column));
+        let thin = self.thin.iter().filter(|index| {
+            let mut key = index.columns.iter();
+            key.any(|sorted| sorted.column == column) || index.included.contains(&column)
+        });
+        let further = self.further.iter().filter(|copy| match &copy.cut {
+            Cut::Hyperspace { dimensions } => dimensions.iter().any(|it| it.column == column),
+            _ => false,
+        });
+        let names = indexes.map(|it| &it.name).chain(thin.map(|it| &it.name));
+        let names = names.chain(further.map(|it| &it.name));
+        names.map(String::as_str).collect()
+    }
+
+    fn set_type(&mut self, name: &str, column_type: ColumnType) -> Result<(), SchemaError> {
+        let column = self.column_named(name)?;
+        if !column.column_type.is_stored_as(column_type) {
+            let message = format!(
+                "column {name} of type {} stores other values than {column_type}: add a column of \
+                 this type",
+                column.column_type
+            );
+            return Err(SchemaError { message });
+        }
+        column.column_type = column_type;
         Ok(())
     }
 
@@ -179,11 +264,18 @@ impl Schema {
         Ok(&mut self.columns[position])
     }
 
-    fn check_named(&mut self, name: &str) -> Result<&mut CheckConstraint, SchemaError> {
-        let table = &self.name;
-        let mut checks = self.constraints.checks.iter_mut();
-        let found = checks.find(|check| check.name == name);
-        found.ok_or_else(|| missing(table, "CHECK constraint", name))
+    /// Returns whether all rows are known to satisfy a CHECK constraint or a foreign key, to be
+    /// changed.
+    fn validity(&mut self, name: &str) -> Result<&mut bool, SchemaError> {
+        let constraints = &mut self.constraints;
+        let checks = constraints.checks.iter_mut();
+        let checks = checks.map(|check| (&check.name, &mut check.is_valid));
+        let keys = constraints.foreign_keys.iter_mut();
+        let keys = keys.map(|key| (&key.name, &mut key.is_valid));
+        let mut all = checks.chain(keys);
+        let found = all.find(|(known, _)| *known == name);
+        let (_, is_valid) = found.ok_or_else(|| missing(&self.name, "constraint", name))?;
+        Ok(is_valid)
     }
 }
 

@@ -69,6 +69,9 @@ pub struct ForeignKey {
     pub on_update: ReferentialAction,
     /// When a transaction of several statements checks it.
     pub deferral: Deferral,
+    /// Whether all rows are known to satisfy it. If not, it binds new rows only, and new values of
+    /// its columns.
+    pub is_valid: bool,
 }
 
 /// When a transaction of several statements checks a constraint.

@@ -84,6 +84,7 @@ pub use row::{ROW_BYTES_MAX, RowError, RowView, encode_row, encode_row_refs};
 pub use schema::{
     COLUMNS_MAX, Column, ColumnDefault, ComputedDefault, Constraint, Durability, HIDDEN_KEY, Index,
     NAME_BYTES_MAX, PARTITIONS_MAX, REPLEXES_MAX, Schema, SchemaError, THIN_MAX, ThinIndex,
+    is_dropped_name,
 };
 pub use sequence::{
     IdentityKind, Sequence, SequenceBlock, SequenceDefault, SequenceLimit, SequenceOwner,

@@ -47,6 +47,33 @@ pub struct Column {
     pub missing: Option<Value>,
 }
 
+/// The first part of the names of dropped columns.
+const DROPPED: &str = "........pg.dropped.";
+
+impl Column {
+    /// Returns whether no statement means the column: it was dropped, or it is the key of a table
+    /// without a primary key.
+    pub fn is_hidden(&self) -> bool {
+        self.name == HIDDEN_KEY || self.is_dropped()
+    }
+
+    /// Returns whether the column was dropped. It is still there because columns keep their
+    /// numbers.
+    pub fn is_dropped(&self) -> bool {
+        is_dropped_name(&self.name)
+    }
+
+    /// Returns the name of a dropped column, which is PostgreSQL's.
+    pub(crate) fn dropped_name(position: usize) -> String {
+        alloc::format!("{DROPPED}{}........", position + 1)
+    }
+}
+
+/// Returns whether a name is one of dropped columns, so that no other column can have it.
+pub fn is_dropped_name(name: &str) -> bool {
+    name.starts_with(DROPPED)
+}
+
 /// The value of a column that a statement does not set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ColumnDefault {
@@ -229,7 +256,7 @@ impl Schema {
     /// Returns the columns that a statement means without naming them, with their positions.
     pub fn visible_columns(&self) -> impl Iterator<Item = (usize, &Column)> {
         let columns = self.columns.iter().enumerate();
-        columns.filter(|(_, column)| column.name != HIDDEN_KEY)
+        columns.filter(|(_, column)| !column.is_hidden())
     }
 
     /// Returns the positions of the columns that a statement means without naming them.

@@ -74,7 +74,9 @@ impl Schema {
         );
         for (index, column) in self.columns.iter().enumerate() {
             let name = &column.name;
-            check_name("column", name)?;
+            if !column.is_dropped() {
+                check_name("column", name)?;
+            }
             ensure!(
                 self.column_index(name) == Some(index),
                 "table {table} has two columns named {name}: rename one"

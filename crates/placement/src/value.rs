@@ -191,6 +191,26 @@ impl ColumnType {
             || self.is_float() && other.is_float()
     }
 
+    /// Returns whether rows and keys have the same bytes for a value of this type and for the value
+    /// to which a cast to the other type converts it, if the other type has this value. A text may
+    /// be too long for the other type.
+    pub fn is_stored_as(self, other: ColumnType) -> bool {
+        use ColumnType::{Char, Decimal, Numeric, Text, Varchar};
+        match (self, other) {
+            (Text | Varchar(_) | Char(_), Text | Varchar(_)) => true,
+            (Char(length), Char(other)) => length <= other,
+            (Decimal { .. }, Numeric) => true,
+            (
+                Decimal { precision, scale },
+                Decimal {
+                    precision: other_precision,
+                    scale: other_scale,
+                },
+            ) => precision <= other_precision && scale == other_scale,
+            (own, other) => own == other,
+        }
+    }
+
     /// Returns the text of a value as clients see it in a column of this type.
     pub fn shown(self, value: &Value) -> Cow<'_, str> {
         match (self, value) {

@@ -275,6 +275,7 @@ impl RunPlan {
             on_delete: ReferentialAction::NoAction,
             on_update: ReferentialAction::NoAction,
             deferral: Deferral::NotDeferrable,
+            is_valid: true,
         });
     }
 

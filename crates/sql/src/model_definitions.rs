@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use placement::{Alteration, Value};
-use protocol::configuration::PlacedTable;
+use protocol::configuration::{Configuration, PlacedTable};
 use protocol::identity::Epoch;
 
 use crate::model::{Model, refused};
@@ -56,14 +56,33 @@ impl Model {
         }
         let before = table.schema.clone();
         let tables: Vec<PlacedTable> = configuration.tables.iter().cloned().collect();
-        for mut sequence in tables {
-            sequence.schema.follow_owner(&before, &changed.schema);
-            configuration.tables.put(sequence);
+        for mut table in tables {
+            table.schema.follow_owner(&before, &changed.schema);
+            let (old, new) = (&before.name, &changed.schema.name);
+            table.schema.rename_referred(old, new);
+            configuration.tables.put(table);
         }
         configuration.tables.put(changed);
+        note_children(&mut configuration);
         configuration.epoch = next;
         state.configuration = Arc::new(configuration);
         state.known = state.configuration.clone();
         Ok(())
+    }
+}
+
+/// Lists in each table the tables that refer to it.
+fn note_children(configuration: &mut Configuration) {
+    let tables: Vec<PlacedTable> = configuration.tables.iter().cloned().collect();
+    for mut table in tables.clone() {
+        let refers = |child: &&PlacedTable| {
+            let mut keys = child.schema.constraints.foreign_keys.iter();
+            keys.any(|key| key.parent == table.schema.name)
+        };
+        let children = tables.iter().filter(refers);
+        let mut children: Vec<String> = children.map(|it| it.schema.name.clone()).collect();
+        children.sort_unstable();
+        table.schema.constraints.referenced_by = children;
+        configuration.tables.put(table);
     }
 }

@@ -90,6 +90,8 @@ pub enum Statement {
         names: Vec<String>,
         /// Whether they need not exist.
         if_exists: bool,
+        /// Whether the foreign keys of other tables to them are dropped, too.
+        cascade: bool,
     },
     /// `INSERT`.
     Insert(Insert),
@@ -151,6 +153,17 @@ pub enum TransactionStatement {
     Release(String),
     /// `ROLLBACK TO SAVEPOINT`. Contains its name.
     RollbackTo(String),
+    /// `SET CONSTRAINTS`.
+    SetConstraints(SetConstraints),
+}
+
+/// `SET CONSTRAINTS`: when the transaction checks its foreign keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetConstraints {
+    /// The names of the constraints; empty is all that are deferrable.
+    pub names: Vec<String>,
+    /// Whether only the commit checks them.
+    pub deferred: bool,
 }
 
 /// Whether a transaction can write.
@@ -173,6 +186,25 @@ impl Statement {
             _ => return None,
         };
         Some(&table.name)
+    }
+
+    /// Returns whether the statement changes tables, sequences or indexes. Such a change takes
+    /// effect at once, also in a transaction.
+    pub fn defines(&self) -> bool {
+        matches!(
+            self,
+            Statement::CreateTable { .. }
+                | Statement::CreateIndex(_)
+                | Statement::DropIndex { .. }
+                | Statement::SetUsing(_)
+                | Statement::SetPartitions { .. }
+                | Statement::CreateSequence { .. }
+                | Statement::RestartSequence { .. }
+                | Statement::DropSequence { .. }
+                | Statement::AlterTable(_)
+                | Statement::Truncate(_)
+                | Statement::DropTable { .. }
+        )
     }
 
     /// Returns the expressions of a change after `RETURNING`, and the table.

@@ -34,15 +34,20 @@ fn truncate(tables: &[&str], cascade: bool) -> Request {
 /// Adds a table whose second column refers to `flights`.
 fn with_child(scene: &mut Scene) {
     let mut schema = table("seats", 1);
-    schema.constraints.foreign_keys.push(ForeignKey {
+    schema.constraints.foreign_keys.push(reference("flights"));
+    scene.ask_from(CLIENT, create_as(schema));
+}
+
+fn reference(parent: &str) -> ForeignKey {
+    ForeignKey {
         name: "seats_tail_fkey".into(),
         columns: vec![1],
-        parent: "flights".into(),
+        parent: parent.into(),
         on_delete: ReferentialAction::NoAction,
         on_update: ReferentialAction::NoAction,
         deferral: Deferral::NotDeferrable,
-    });
-    scene.ask_from(CLIENT, create_as(schema));
+        is_valid: true,
+    }
 }
 
 fn ids(scene: &Scene) -> Vec<u32> {
@@ -192,6 +197,77 @@ fn a_parent_forgets_a_foreign_key_that_goes() {
         flights(&scene).epoch,
         scene.coordinator.configuration().epoch
     );
+}
+
+#[test]
+fn a_foreign_key_comes_to_a_table_in_use() {
+    let mut scene = scene_of(2);
+    scene.ask_from(CLIENT, create("seats", 1));
+    let add = |key| alter("seats", vec![Alteration::AddForeignKey { key }]);
+    let (message, _) = scene.refused(add(reference("nothing")));
+    assert_eq!(message, "there is no table nothing");
+    let unserved = ForeignKey {
+        columns: vec![1, 0],
+        ..reference("flights")
+    };
+    let (message, _) = scene.refused(add(unserved));
+    assert!(message.contains("seats_tail_fkey"), "{message}");
+    let before = flights(&scene);
+    scene.ask(add(reference("flights")));
+    assert!(!flights(&scene).schema.constraints.has_references());
+    seal(&mut scene);
+    let after = flights(&scene);
+    assert_eq!(after.schema.constraints.referenced_by, ["seats"]);
+    assert!(after.epoch > before.epoch, "its cores judge by it");
+    assert_eq!(after.epoch, scene.coordinator.configuration().epoch);
+    // A change of nothing ends the operations that began before.
+    scene.ask(alter("flights", Vec::new()));
+    assert!(flights(&scene).sealing.is_some());
+    seal(&mut scene);
+    assert!(flights(&scene).epoch > after.epoch);
+    assert_eq!(flights(&scene).schema, after.schema);
+    let (message, _) = scene.refused(drop_table("flights"));
+    assert!(message.contains("seats_tail_fkey"), "{message}");
+    // A table that refers to itself.
+    scene.ask(alter(
+        "flights",
+        vec![Alteration::AddForeignKey {
+            key: ForeignKey {
+                name: "next".into(),
+                ..reference("flights")
+            },
+        }],
+    ));
+    seal(&mut scene);
+    let referring = flights(&scene).schema.constraints.referenced_by;
+    assert_eq!(referring, ["flights", "seats"]);
+}
+
+#[test]
+fn a_dropped_column_keeps_its_number() {
+    let mut scene = scene_of(2);
+    let drop = |column: &str| {
+        let column = column.into();
+        alter("flights", vec![Alteration::DropColumn { column }])
+    };
+    for (column, expected) in [
+        ("id", "is in the primary key"),
+        ("tail", "is in index by_tail"),
+    ] {
+        let (message, _) = scene.refused(drop(column));
+        assert!(message.contains(expected), "{message}");
+    }
+    scene.ask(alter("flights", another_column()));
+    seal(&mut scene);
+    beats(&mut scene, |_, _, _| {});
+    scene.ask(drop("late"));
+    seal(&mut scene);
+    let schema = flights(&scene).schema;
+    assert_eq!(
+        (schema.columns.len(), schema.column_index("late")),
+        (3, None)
+    );
+    assert_eq!(schema.visible_positions(), [0, 1]);
 }
 
 #[test]

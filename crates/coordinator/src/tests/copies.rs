@@ -275,6 +275,7 @@ pub fn an_index_that_is_being_made_serves_no_foreign_key() {
         on_delete: ReferentialAction::NoAction,
         on_update: ReferentialAction::NoAction,
         deferral: Deferral::NotDeferrable,
+        is_valid: true,
     });
     scene.ask_from(CLIENT, create_as(schema));
     let mut schema = flights(&scene).schema;

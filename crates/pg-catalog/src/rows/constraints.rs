@@ -53,6 +53,7 @@ fn constraints(schema: &SchemaDescription, table: &TableDescription) -> Vec<Name
         row.extend([
             ("conkey", Datum::array(numbers(&check.columns))),
             ("conbin", text(&check.condition)),
+            ("convalidated", Datum::Bool(check.is_valid)),
         ]);
         row
     });
@@ -61,6 +62,7 @@ fn constraints(schema: &SchemaDescription, table: &TableDescription) -> Vec<Name
         row.extend([
             ("condeferrable", Datum::Bool(key.is_deferrable)),
             ("condeferred", Datum::Bool(key.is_deferred)),
+            ("convalidated", Datum::Bool(key.is_valid)),
             ("confupdtype", text(key.on_update.to_string())),
             ("confdeltype", text(key.on_delete.to_string())),
             ("confmatchtype", text("s")),

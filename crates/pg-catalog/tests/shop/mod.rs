@@ -59,6 +59,7 @@ fn key(
         on_delete,
         is_deferrable: false,
         is_deferred: false,
+        is_valid: true,
     }
 }
 
@@ -119,6 +120,7 @@ fn planes() -> TableDescription {
             name: "planes_seats_check".into(),
             condition: "(seats > 0)".into(),
             columns: vec![3],
+            is_valid: true,
         }],
         foreign_keys: Vec::new(),
     }

@@ -1,11 +1,10 @@
 //! Strings of statements, which a client sends in one message.
 //!
 //! The statements of a string are one transaction, unless `BEGIN` and `COMMIT` in the string divide
-//! it otherwise. Changes of tables cannot be part of a transaction: the statements of a string with
-//! such a change are operations of their own, with a notice.
+//! it otherwise. A change of tables takes effect at once, and commits the changes before it.
 
 use pg_wire::backend;
-use pg_wire::report::{Report, Severity};
+use pg_wire::report::Report;
 use sql::Store;
 use sql::statement::{Statement, TransactionMode, TransactionStatement};
 use tokio::io::AsyncWrite;
@@ -16,13 +15,9 @@ use super::rows::{describe_columns, rows_tag, write_row};
 use super::run::{Ran, RowsWanted};
 use super::string::StatementString;
 use super::{AnswerFailure, ClientSession};
-use crate::errors::{SUCCESS, error};
+use crate::errors::error;
 use crate::output::ClientOutput;
 use crate::statement::{StatementKind, check_columns};
-
-/// The notice of a string whose statements are no transaction.
-const SINGLY: &str = "the statements of this string take effect one by one, because a change of \
-                      tables cannot be part of a transaction";
 
 impl<S: Store> ClientSession<S> {
     /// Runs the statements of a string.
@@ -47,15 +42,10 @@ impl<S: Store> ClientSession<S> {
             backend::empty_query(&mut out.buffer);
             return Ok(());
         }
-        let defines = kinds.iter().any(StatementKind::defines);
-        if defines && kinds.len() > 1 && self.sql.transaction().is_none() {
-            self.write_notice(Severity::Notice, SUCCESS, SINGLY, &mut out.buffer);
-        }
         let string = StatementString {
             text: text.to_owned(),
             kinds,
             next: 0,
-            defines,
         };
         self.run_string(string, out).await
     }
@@ -71,7 +61,7 @@ impl<S: Store> ClientSession<S> {
             string.next += 1;
             self.check_not_failed(kind)?;
             let is_last = string.kinds[string.next..].iter().all(is_of_session);
-            if kind.writes() && !string.defines && !is_last {
+            if kind.writes() && !is_last {
                 self.open_implicit().await?;
             }
             match kind {

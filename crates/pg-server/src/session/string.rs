@@ -11,6 +11,4 @@ pub(super) struct StatementString {
     pub kinds: Vec<StatementKind>,
     /// The position of the statement to run next.
     pub next: usize,
-    /// Whether a statement changes tables, so that the string is no transaction.
-    pub defines: bool,
 }

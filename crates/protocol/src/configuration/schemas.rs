@@ -38,7 +38,8 @@ wire_struct!(ForeignKey {
     parent,
     on_delete,
     on_update,
-    deferral
+    deferral,
+    is_valid
 });
 wire_enum!(Deferral { 0 => NotDeferrable, 1 => InitiallyImmediate, 2 => InitiallyDeferred });
 wire_enum!(ReferentialAction { 0 => NoAction, 1 => Restrict, 2 => Cascade, 3 => SetNull });
@@ -52,6 +53,7 @@ wire_enum!(Alteration {
     3 => RenameConstraint { constraint, name }, 4 => SetDefault { column, default },
     5 => SetNullable { column, nullable }, 6 => AddColumn { column }, 7 => AddCheck { check },
     8 => Validate { constraint }, 9 => DropConstraint { constraint },
+    10 => DropColumn { column }, 11 => SetType { column, column_type }, 12 => AddForeignKey { key },
 });
 wire_struct!(Column {
     name,

@@ -32,14 +32,14 @@ pub async fn list(
         let copies = table.layout.copies();
         rows.push(vec![
             schema.name.clone(),
-            count(schema.columns.len() as u64),
+            count(schema.visible_columns().count() as u64),
             count(copies as u64),
             count(schema.partitions),
             schema.failures_tolerated.to_string(),
             durability(schema.durability).to_owned(),
         ]);
         tables.push(json!({
-            "table": schema.name, "columns": schema.columns.len(), "copies": copies,
+            "table": schema.name, "columns": schema.visible_columns().count(), "copies": copies,
             "partitions": schema.partitions, "failures_tolerated": schema.failures_tolerated,
             "durability": durability(schema.durability),
         }));

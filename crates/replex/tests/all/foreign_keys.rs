@@ -2,6 +2,8 @@
 //! delete, a server is killed meanwhile, and no row ever refers to a row that does not exist.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use client::{Client, ConnectOptions, RequestResult, TransactionResult};
 use placement::Value;
@@ -152,4 +154,100 @@ async fn native_clients_are_bound_by_foreign_keys() {
         fault(&alone.commit().await.unwrap()),
         ReferenceFault::HasChildren
     );
+}
+
+const UNBOUND: &str = "
+    CREATE TABLE p (id bigint PRIMARY KEY, n bigint NOT NULL)
+        WITH (partitions = 6, failures_tolerated = 1);
+    CREATE TABLE c (id bigint PRIMARY KEY, p bigint) WITH (partitions = 6, failures_tolerated = 1);";
+const ADD: &str = "ALTER TABLE c ADD CONSTRAINT bound FOREIGN KEY (p) REFERENCES p";
+
+/// Inserts rows that refer to rows which are there, and deletes rows with those that refer to them,
+/// until the end. Without a foreign key both at once can leave a row that refers to nothing.
+async fn change_unbound(client: Client, number: u64, mut noise: Noise, over: Arc<AtomicBool>) {
+    let mut session = SqlSession::new(client);
+    let mut id = 1_000_000 * number;
+    while !over.load(Ordering::Relaxed) {
+        id += 1;
+        let parent = noise.below(PARENTS);
+        let change = match noise.below(4) {
+            0 => format!("DELETE FROM c WHERE p = {parent}; DELETE FROM p WHERE id = {parent}"),
+            1 => format!("INSERT INTO p VALUES ({parent}, 0) ON CONFLICT (id) DO NOTHING"),
+            _ => format!("INSERT INTO c SELECT {id}, id FROM p WHERE id = {parent}"),
+        };
+        match numbers(&mut session, &change).await {
+            Ok(_)
+            | Err(
+                SqlError::ForeignKey { .. }
+                | SqlError::Serialization { .. }
+                | SqlError::Conflict { .. }
+                | SqlError::Store { .. }
+                | SqlError::Transaction { .. },
+            ) => {}
+            Err(error) => panic!("{change}: {error}"),
+        }
+    }
+}
+
+/// Rows of `c` that refer to nothing.
+async fn orphans(observer: &mut SqlSession<Client>) -> Vec<i64> {
+    let children = numbers(observer, "SELECT id, p FROM c WHERE p IS NOT NULL").await;
+    let mut found = Vec::new();
+    for child in children.unwrap() {
+        let (id, parent) = (child[0], child[1]);
+        let read = format!("SELECT id FROM p WHERE id = {parent}");
+        if !numbers(observer, &read).await.unwrap().is_empty() {
+            continue;
+        }
+        // Both may have gone since. A row that was there all the time referred to nothing.
+        let read = format!("SELECT id FROM c WHERE id = {id}");
+        if !numbers(observer, &read).await.unwrap().is_empty() {
+            found.push(id);
+        }
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_foreign_key_comes_while_rows_change() {
+    let cluster = support::cluster(3).await;
+    let options = ConnectOptions::new([cluster.coordinator_address()]);
+    let mut observer = SqlSession::new(Client::connect(options.clone()).await.unwrap());
+    observer.run_text(UNBOUND).await.unwrap();
+    observer.run_text("SET scan = on").await.unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let mut workers = Vec::new();
+    for number in 1..=3 {
+        let client = Client::connect(options.clone()).await.unwrap();
+        let noise = Noise::new(SEED_DEFAULT + number);
+        let over = Arc::clone(&over);
+        workers.push(tokio::spawn(change_unbound(client, number, noise, over)));
+    }
+    let (mut added, mut refused) = (0, 0);
+    while added < 4 {
+        match observer.run_text(ADD).await {
+            Ok(_) => {
+                added += 1;
+                assert_eq!(orphans(&mut observer).await, [], "the foreign key is valid");
+                let drop = "ALTER TABLE c DROP CONSTRAINT bound; DROP INDEX c_p_idx ON c";
+                observer.run_text(drop).await.unwrap();
+            }
+            Err(failed) => {
+                assert!(
+                    matches!(failed.error, SqlError::ForeignKey { .. }),
+                    "{failed:?}"
+                );
+                refused += 1;
+                for id in orphans(&mut observer).await {
+                    let delete = format!("DELETE FROM c WHERE id = {id}");
+                    observer.run_text(&delete).await.unwrap();
+                }
+            }
+        }
+    }
+    println!("{added} added, {refused} refused");
+    over.store(true, Ordering::Relaxed);
+    for worker in workers {
+        worker.await.unwrap();
+    }
 }

@@ -283,6 +283,7 @@ fn late_index(name: String, random: &mut Random) -> Index {
 /// came.
 fn alteration(table: &PlacedTable, random: &mut Random) -> CoordinatorRequest {
     let late = &table.schema.columns[COLUMNS..];
+    let last = late.iter().rfind(|column| !column.is_dropped());
     let constraints = &table.schema.constraints;
     let check = CheckConstraint {
         name: "has_id".into(),
@@ -292,7 +293,7 @@ fn alteration(table: &PlacedTable, random: &mut Random) -> CoordinatorRequest {
         ),
         is_valid: true,
     };
-    let alteration = match (random.below(4), late.last()) {
+    let alteration = match (random.below(5), last) {
         (0, _) if constraints.checks.is_empty() => Alteration::AddCheck { check },
         (0, _) => Alteration::DropConstraint {
             constraint: check.name,
@@ -304,6 +305,9 @@ fn alteration(table: &PlacedTable, random: &mut Random) -> CoordinatorRequest {
         (2, Some(last)) => Alteration::RenameColumn {
             column: last.name.clone(),
             name: format!("{}x", last.name.trim_end_matches("xxx")),
+        },
+        (3, Some(last)) => Alteration::DropColumn {
+            column: last.name.clone(),
         },
         (_, Some(last)) if late.len() == LATE_COLUMNS_MAX => Alteration::SetNullable {
             column: last.name.clone(),

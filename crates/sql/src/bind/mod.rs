@@ -69,7 +69,10 @@ pub(crate) fn unknown_column(schema: &Schema, column: &str) -> SqlError {
     SqlError::UnknownColumn {
         table: schema.name.clone(),
         column: column.to_string(),
-        columns: schema.columns.iter().map(|it| it.name.clone()).collect(),
+        columns: schema
+            .visible_columns()
+            .map(|(_, column)| column.name.clone())
+            .collect(),
     }
 }
 

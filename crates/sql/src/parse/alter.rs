@@ -6,32 +6,28 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::create_index::{self, IndexPlace};
 use super::indexes::keyword;
-use super::{create, object_name, parse_tokens, text_of};
+use super::{constraints, create, object_name, parse_tokens, text_of};
 use crate::error::{SqlError, sqlstate};
 use crate::script::is_space;
-use crate::spelling::name;
+use crate::spelling::{column_type, name};
 use crate::statement::{AlterAction, AlterTable, NewCheck, SetUsing, Statement, Truncate};
 
 /// Parses `TRUNCATE`.
 pub(super) fn truncate(truncate: ast::Truncate) -> Result<Statement, SqlError> {
     let text = truncate.to_string();
     let unsupported = |remedy: &str| Err(SqlError::unsupported(format!("\"{text}\""), remedy));
-    if truncate.identity == Some(ast::TruncateIdentityOption::Restart) {
-        return unsupported(
-            "leave RESTART IDENTITY out, and write ALTER SEQUENCE name RESTART for each sequence",
-        );
-    }
     let is_plain = truncate.partitions.is_none()
         && truncate.on_cluster.is_none()
         && !truncate.if_exists
         && truncate.table_names.iter().all(|it| !it.has_asterisk);
     if !is_plain {
-        return unsupported("write TRUNCATE name, … [CASCADE]");
+        return unsupported("write TRUNCATE name, … [RESTART IDENTITY] [CASCADE]");
     }
     let tables = truncate.table_names.iter().map(|it| object_name(&it.name));
     Ok(Statement::Truncate(Truncate {
         tables: tables.collect::<Result<_, _>>()?,
         cascade: truncate.cascade == Some(ast::CascadeOption::Cascade),
+        restarts: truncate.identity == Some(ast::TruncateIdentityOption::Restart),
     }))
 }
 
@@ -126,6 +122,17 @@ fn action(
                     column,
                     default: None,
                 },
+                ast::AlterColumnOperation::SetDataType {
+                    data_type, using, ..
+                } if using
+                    .as_ref()
+                    .is_none_or(|it| casts_only(it, &column, &data_type)) =>
+                {
+                    AlterAction::SetType {
+                        column,
+                        column_type: column_type(&data_type)?,
+                    }
+                }
                 _ => {
                     return unsupported(
                         "add a column of the new type, and copy the values with UPDATE",
@@ -145,22 +152,27 @@ fn action(
         AddConstraint {
             constraint,
             not_valid,
-        } => return constraint_action(table, (constraint, not_valid), is_alone),
+        } => return constraint_action(table, (constraint, not_valid)),
         DropConstraint {
             if_exists,
             name: constraint,
-            drop_behavior: None | Some(ast::DropBehavior::Restrict),
+            // Nothing depends on a constraint that can be dropped.
+            drop_behavior: _,
         } => AlterAction::DropConstraint {
             constraint: name(&constraint),
             if_exists,
         },
         ValidateConstraint { name: constraint } => AlterAction::Validate(name(&constraint)),
-        DropColumn { .. } => {
-            return unsupported(
-                "create a table without the column, copy the rows with replex export and import, \
-                 and rename the tables",
-            );
-        }
+        DropColumn {
+            column_names,
+            if_exists,
+            // What is in the table goes with the column anyway, and nothing else depends on it.
+            drop_behavior: _,
+            has_column_keyword: _,
+        } if column_names.len() == 1 => AlterAction::DropColumn {
+            column: name(&column_names[0]),
+            if_exists,
+        },
         _ => {
             return unsupported(
                 "docs/reference/sql.md lists the changes; for others create a new table, then \
@@ -174,7 +186,6 @@ fn action(
 fn constraint_action(
     table: &str,
     (constraint, not_valid): (ast::TableConstraint, bool),
-    is_alone: bool,
 ) -> Result<AlterAction, SqlError> {
     let text = constraint.to_string();
     let unsupported = |remedy: &str| Err(SqlError::unsupported(format!("ADD \"{text}\""), remedy));
@@ -189,19 +200,34 @@ fn constraint_action(
                 validates: !not_valid,
             }))
         }
-        ast::TableConstraint::Unique(_) if !is_alone => {
-            unsupported("write a statement for it: the index of the constraint is filled first")
-        }
         ast::TableConstraint::Unique(key) if create::is_plain_unique(&key) => {
             create::unique(table, key).map(AlterAction::AddUnique)
         }
-        ast::TableConstraint::ForeignKey(_) => {
-            unsupported("create the table with its foreign keys, then import the rows")
-        }
+        ast::TableConstraint::ForeignKey(key) => Ok(AlterAction::AddReference {
+            reference: constraints::reference(key)?,
+            validates: !not_valid,
+        }),
         ast::TableConstraint::PrimaryKey(_) => {
             unsupported("create a table with this primary key, then export and import the rows")
         }
-        _ => unsupported("a table takes CHECK (condition) and UNIQUE (columns)"),
+        _ => unsupported(
+            "a table takes CHECK (condition), UNIQUE (columns) and FOREIGN KEY (columns) \
+             REFERENCES table",
+        ),
+    }
+}
+
+/// Returns whether the expression after `USING` is the cast that `TYPE` makes without it.
+fn casts_only(using: &ast::Expr, column: &str, data_type: &ast::DataType) -> bool {
+    match using {
+        ast::Expr::Identifier(named) => name(named) == column,
+        ast::Expr::Nested(inner) => casts_only(inner, column, data_type),
+        ast::Expr::Cast {
+            expr,
+            data_type: wanted,
+            ..
+        } => wanted == data_type && casts_only(expr, column, data_type),
+        _ => false,
     }
 }
 

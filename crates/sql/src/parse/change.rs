@@ -4,6 +4,7 @@ use sqlparser::ast::{self, Expr};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::query::{returning, select, table_name};
+use super::values::rows_of_values;
 use super::{object_name, template};
 use crate::error::{SqlError, sqlstate};
 use crate::script::is_space;
@@ -46,7 +47,10 @@ pub(super) fn insert(mut insert: ast::Insert, scan: bool) -> Result<Insert, SqlE
         None => (vec![Vec::new()], None),
         Some(source) => match *source.body {
             ast::SetExpr::Values(_) => (rows(*source)?, None),
-            _ => (Vec::new(), Some(Box::new(select(*source, scan)?))),
+            _ => match rows_of_values(&source) {
+                Some(rows) => (rows, None),
+                None => (Vec::new(), Some(Box::new(select(*source, scan)?))),
+            },
         },
     };
     Ok(Insert {

@@ -73,10 +73,11 @@ pub(super) fn table(
     for definition in columns {
         column(&mut schema, definition, &mut found, &mut identities)?;
     }
-    if schema.column_index(HIDDEN_KEY).is_some() {
+    if let Some(column) = schema.columns.iter().find(|column| column.is_hidden()) {
+        let name = &column.name;
         return Err(SqlError::with_state(
             sqlstate::DUPLICATE_COLUMN,
-            format!("column name \"{HIDDEN_KEY}\" conflicts with a system column name"),
+            format!("column name \"{name}\" conflicts with a system column name"),
         ));
     }
     for constraint in constraints {
@@ -119,7 +120,7 @@ pub(super) fn drop(statement: ast::Statement) -> Result<Statement, SqlError> {
         object_type,
         if_exists,
         names,
-        cascade: false,
+        cascade,
         restrict: _,
         purge: false,
         temporary: false,
@@ -141,7 +142,12 @@ pub(super) fn drop(statement: ast::Statement) -> Result<Statement, SqlError> {
         (ast::ObjectType::Table, tables) => Ok(Statement::DropTable {
             names: tables.iter().map(object_name).collect::<Result<_, _>>()?,
             if_exists,
+            cascade,
         }),
+        (ast::ObjectType::Sequence, _) if cascade => Err(SqlError::unsupported(
+            "DROP SEQUENCE … CASCADE",
+            "drop the defaults that use the sequence first",
+        )),
         (ast::ObjectType::Sequence, names) => Ok(Statement::DropSequence {
             names: names.iter().map(object_name).collect::<Result<_, _>>()?,
             if_exists,
@@ -279,11 +285,20 @@ pub(crate) fn column_default(
     Ok(ColumnDefault::Constant(value))
 }
 
-/// Returns a column that is added to a table, and the conditions in its definition.
+/// A column that is added to a table, and the constraints in its definition.
+#[derive(Debug)]
+pub(crate) struct AddedColumn {
+    pub column: Column,
+    pub checks: Vec<NewCheck>,
+    pub unique: Vec<CreateIndex>,
+    pub references: Vec<Reference>,
+}
+
+/// Returns a column that is added to a table.
 pub(crate) fn added_column(
     schema: &Schema,
     definition: ast::ColumnDef,
-) -> Result<(Column, Vec<NewCheck>), SqlError> {
+) -> Result<AddedColumn, SqlError> {
     let text = definition.to_string();
     let mut with = schema.clone();
     let mut found = FoundConstraints::default();
@@ -295,20 +310,18 @@ pub(crate) fn added_column(
              DEFAULT nextval('name'), then UPDATE the rows",
         ));
     }
-    if !found.unique.is_empty() || !found.references.is_empty() {
-        return Err(SqlError::unsupported(
-            format!("\"{text}\" of ADD COLUMN"),
-            "add the column first; then ADD UNIQUE (column) adds the constraint, and a foreign key \
-             needs a new table",
-        ));
-    }
     let checks = found.checks.into_iter().map(|check| NewCheck {
         name: check.name.as_ref().map(name),
         condition: *check.expr,
         validates: true,
     });
     let column = with.columns.pop().expect("it was just added");
-    Ok((column, checks.collect()))
+    Ok(AddedColumn {
+        column,
+        checks: checks.collect(),
+        unique: found.unique,
+        references: found.references,
+    })
 }
 
 fn unfit_default(column: &str, column_type: ColumnType, computed: ComputedDefault) -> SqlError {

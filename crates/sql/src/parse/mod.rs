@@ -19,12 +19,13 @@ mod sequence;
 mod serial;
 mod session;
 mod transaction;
+mod values;
 
 use protocol::expression::NODES_MAX;
 
 pub(crate) use constraints::{added_check, constraint_exists, constraint_names};
 pub use create::FAILURES_TOLERATED_DEFAULT;
-pub(crate) use create::{added_column, column_default};
+pub(crate) use create::{AddedColumn, added_column, column_default};
 use create_index::IndexPlace;
 pub(crate) use create_index::{as_using, has_index, with_index};
 

@@ -4,7 +4,9 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use crate::error::{SqlError, sqlstate};
 use crate::script::is_space;
-use crate::statement::{FixedSetting, SCAN_ROWS, Set, Setting, Show, Statement};
+use crate::statement::{
+    FixedSetting, SCAN_ROWS, Set, SetConstraints, Setting, Show, Statement, TransactionStatement,
+};
 
 /// Returns the words of a statement, in lower case unless quoted. Other tokens stay as they are.
 pub(super) fn words(tokens: &[TokenWithSpan]) -> Vec<String> {
@@ -59,11 +61,8 @@ pub(super) fn set(words: &[String]) -> Result<Statement, SqlError> {
                 "a setting holds for the session: write SET",
             ));
         }
-        ["constraints", ..] => {
-            return Err(SqlError::unsupported(
-                "SET CONSTRAINTS",
-                "declare the foreign key DEFERRABLE INITIALLY DEFERRED, or not",
-            ));
+        ["constraints", names @ .., when @ ("deferred" | "immediate")] if !names.is_empty() => {
+            return Ok(set_constraints(names, *when == "deferred"));
         }
         ["time", "zone", value] | ["session", "time", "zone", value] => {
             ("timezone", value.to_string())
@@ -110,6 +109,20 @@ pub(super) fn set(words: &[String]) -> Result<Statement, SqlError> {
         })?),
     };
     Ok(Statement::Set(set))
+}
+
+/// Returns `SET CONSTRAINTS` with these names, or `ALL`. A schema in front of a name is left out.
+fn set_constraints(names: &[&str], deferred: bool) -> Statement {
+    let names = match names {
+        ["all"] => Vec::new(),
+        names => {
+            let names = names.split(|word| *word == ",");
+            let names = names.filter_map(|name| name.last());
+            names.map(|name| (*name).to_owned()).collect()
+        }
+    };
+    let set = SetConstraints { names, deferred };
+    Statement::Transaction(TransactionStatement::SetConstraints(set))
 }
 
 fn fixed(name: &str) -> Option<FixedSetting> {

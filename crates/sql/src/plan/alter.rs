@@ -5,21 +5,24 @@ use std::collections::BTreeSet;
 
 use client::default_value;
 use placement::{
-    Alteration, CheckConstraint, Column, ColumnDefault, ComputedDefault, Constraint, Expression,
-    HIDDEN_KEY, RowView, Schema, UnaryOperator, Value,
+    Alteration, BinaryOperator, CheckConstraint, Column, ColumnDefault, ColumnType,
+    ComputedDefault, Constraint, Expression, ForeignKey, FunctionCall, HIDDEN_KEY, RowView,
+    ScalarFunction, Schema, UnaryOperator, Value,
 };
 use protocol::configuration::PlacedTable;
 use protocol::expression::failed_check;
 use sqlparser::ast::Expr;
 
-use super::{Context, StatementPlan, drop_index, holder, no_such_index, whole_table};
+use super::reference::{foreign_key, index_for_reference};
+use super::{Context, StatementPlan, holder, no_such_index, whole_table};
 use super::{OutputItem, ReadPlan, SelectPlan, sequence_named};
 use crate::bind::unknown_column;
 use crate::error::{SqlError, sqlstate};
 use crate::parse::{
-    added_check, added_column, column_default, constraint_exists, constraint_names, with_index,
+    AddedColumn, added_check, added_column, column_default, constraint_exists, constraint_names,
+    with_index,
 };
-use crate::statement::{AlterAction, AlterTable, CreateIndex, NewCheck, Truncate};
+use crate::statement::{AlterAction, AlterTable, CreateIndex, NewCheck, Reference, Truncate};
 
 /// The tag of a statement that changes a table.
 pub(crate) const ALTER_TABLE: &str = "ALTER TABLE";
@@ -32,12 +35,40 @@ pub struct AlterPlan {
     pub table: String,
     /// psql's command tag.
     pub tag: &'static str,
+    /// What goes first: foreign keys whose index goes.
+    pub first: Vec<Alteration>,
+    /// The indexes and further copies that go then.
+    pub dropped_copies: Vec<String>,
     /// The constraints that all rows must satisfy before the change.
     pub requirements: Vec<Requirement>,
     /// The change.
     pub alterations: Vec<Alteration>,
+    /// What is made after the change, one after the other.
+    pub further: Vec<FurtherStep>,
+    /// The sequences that go last, because their columns have gone.
+    pub dropped_sequences: Vec<String>,
     /// For people: parts of the statement that had nothing to do.
     pub notices: Vec<String>,
+}
+
+/// A part of `ALTER TABLE` that takes its own time, because it reads all rows.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FurtherStep {
+    /// A unique index.
+    Unique(CreateIndex),
+    /// A foreign key.
+    Reference(AddedReference),
+    /// The proof that all rows satisfy a foreign key of the table.
+    Validated(String),
+}
+
+/// A foreign key that a table gets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AddedReference {
+    /// The foreign key.
+    pub key: ForeignKey,
+    /// Whether all rows must satisfy it.
+    pub validates: bool,
 }
 
 /// A constraint that all rows of a table must satisfy before it is changed.
@@ -49,6 +80,22 @@ pub struct Requirement {
     pub is_known: bool,
     /// The error if a row does not satisfy it.
     pub error: SqlError,
+}
+
+impl AlterPlan {
+    fn new(table: &str, tag: &'static str) -> AlterPlan {
+        AlterPlan {
+            table: table.to_owned(),
+            tag,
+            first: Vec::new(),
+            dropped_copies: Vec::new(),
+            requirements: Vec::new(),
+            alterations: Vec::new(),
+            further: Vec::new(),
+            dropped_sequences: Vec::new(),
+            notices: Vec::new(),
+        }
+    }
 }
 
 impl Requirement {
@@ -90,33 +137,19 @@ pub(super) fn plan(
         }
         table => table?,
     };
-    match &statement.actions[..] {
-        [AlterAction::AddUnique(index)] => return add_unique(index, table),
-        [AlterAction::DropConstraint { constraint, .. }]
-            if is_unique(&table.schema, constraint) =>
-        {
-            return drop_index(Some(name), constraint, false, context)
-                .map(|plan| plan.with_tag(ALTER_TABLE));
-        }
-        _ => {}
-    }
     let mut change = Change {
         context,
-        first: &table.schema,
+        first: table,
         schema: table.schema.clone(),
-        plan: AlterPlan {
-            table: name.to_owned(),
-            tag: ALTER_TABLE,
-            requirements: Vec::new(),
-            alterations: Vec::new(),
-            notices: Vec::new(),
-        },
+        plan: AlterPlan::new(name, ALTER_TABLE),
     };
     for action in &statement.actions {
         change.add(action)?;
     }
     let mut plan = change.plan;
-    if plan.alterations.is_empty() && plan.notices.len() == 1 {
+    let is_empty =
+        plan.alterations.is_empty() && plan.dropped_copies.is_empty() && plan.further.is_empty();
+    if is_empty && plan.notices.len() == 1 {
         return Ok(StatementPlan::Already(plan.notices.remove(0)));
     }
     Ok(StatementPlan::Alter(plan))
@@ -153,7 +186,18 @@ pub(super) fn truncate(
             }
         }
     }
-    Ok(StatementPlan::Truncate(statement.clone(), notices))
+    let all = context.configuration.tables.iter();
+    let restarted = all.filter(|_| statement.restarts).filter_map(|table| {
+        let sequence = table.schema.sequence.as_ref()?;
+        let owner = sequence.owner.as_ref()?;
+        seen.contains(&owner.table)
+            .then_some((table.id, sequence.start))
+    });
+    Ok(StatementPlan::Truncate {
+        plan: statement.clone(),
+        restarted: restarted.collect(),
+        notices,
+    })
 }
 
 /// Returns whether a constraint of a table is a unique index.
@@ -162,20 +206,6 @@ fn is_unique(schema: &Schema, constraint: &str) -> bool {
     let mut thin = schema.thin.iter().filter(|index| index.unique);
     copies.any(|it| it.name == constraint && it.constraint == Some(Constraint::Unique))
         || thin.any(|it| it.name == constraint)
-}
-
-fn add_unique(index: &CreateIndex, table: &PlacedTable) -> Result<StatementPlan, SqlError> {
-    let schema = &table.schema;
-    let mut replexes = table.layout.replexes.iter();
-    let is_taken = replexes.any(|it| it.name == index.name);
-    if is_taken || constraint_names(schema).contains(&index.name) {
-        return Err(relation_exists(&index.name));
-    }
-    Ok(StatementPlan::AddIndex {
-        wanted: Box::new(with_index(schema, index)?),
-        name: index.name.clone(),
-        tag: ALTER_TABLE,
-    })
 }
 
 fn rename_index(
@@ -204,14 +234,11 @@ fn rename_index(
         return Err(relation_exists(name));
     }
     Ok(StatementPlan::Alter(AlterPlan {
-        table: schema.name.clone(),
-        tag: ALTER_INDEX,
-        requirements: Vec::new(),
         alterations: vec![Alteration::RenameIndex {
             index: index.to_owned(),
             name: name.to_owned(),
         }],
-        notices: Vec::new(),
+        ..AlterPlan::new(&schema.name, ALTER_INDEX)
     }))
 }
 
@@ -219,7 +246,7 @@ fn rename_index(
 struct Change<'a, 'c> {
     context: &'a Context<'c>,
     /// The table before the statement.
-    first: &'a Schema,
+    first: &'a PlacedTable,
     /// The table after the changes so far.
     schema: Schema,
     plan: AlterPlan,
@@ -270,8 +297,18 @@ impl Change<'_, '_> {
                 if_exists,
             } => self.drop_constraint(constraint, *if_exists),
             AlterAction::Validate(constraint) => self.validate(constraint),
-            AlterAction::RenameIndex { .. } | AlterAction::AddUnique(_) => {
-                unreachable!("the parser lets them stand alone")
+            AlterAction::AddUnique(index) => self.add_unique(index),
+            AlterAction::AddReference {
+                reference,
+                validates,
+            } => self.add_reference(reference, *validates),
+            AlterAction::DropColumn { column, if_exists } => self.drop_column(column, *if_exists),
+            AlterAction::SetType {
+                column,
+                column_type,
+            } => self.set_type(column, *column_type),
+            AlterAction::RenameIndex { .. } => {
+                unreachable!("the parser lets it stand alone")
             }
         }
     }
@@ -373,7 +410,12 @@ impl Change<'_, '_> {
     }
 
     fn add_column(&mut self, definition: sqlparser::ast::ColumnDef) -> Result<(), SqlError> {
-        let (mut column, checks) = added_column(&self.schema, definition)?;
+        let AddedColumn {
+            mut column,
+            checks,
+            unique,
+            references,
+        } = added_column(&self.schema, definition)?;
         let name = column.name.clone();
         column.missing = match &column.default {
             Some(ColumnDefault::Constant(Value::Null)) | None => None,
@@ -395,7 +437,133 @@ impl Change<'_, '_> {
             self.require_no_rows(format!("{table}_{name}_not_null"), error)?;
         }
         self.alter(Alteration::AddColumn { column })?;
-        checks.iter().try_for_each(|check| self.add_check(check))
+        checks.iter().try_for_each(|check| self.add_check(check))?;
+        unique.iter().try_for_each(|index| self.add_unique(index))?;
+        let mut references = references.iter();
+        references.try_for_each(|reference| self.add_reference(reference, true))
+    }
+
+    fn add_unique(&mut self, index: &CreateIndex) -> Result<(), SqlError> {
+        let mut replexes = self.first.layout.replexes.iter();
+        let is_taken = replexes.any(|it| it.name == index.name);
+        if is_taken || constraint_names(&self.schema).contains(&index.name) {
+            return Err(relation_exists(&index.name));
+        }
+        self.schema = with_index(&self.schema, index)?;
+        self.plan.further.push(FurtherStep::Unique(index.clone()));
+        Ok(())
+    }
+
+    fn add_reference(&mut self, reference: &Reference, validates: bool) -> Result<(), SqlError> {
+        let parent = match reference.parent == self.schema.name {
+            true => self.schema.clone(),
+            false => self.context.table(&reference.parent)?.schema.clone(),
+        };
+        let key = foreign_key(&self.schema, reference, &parent)?;
+        if constraint_names(&self.schema).contains(&key.name) {
+            return Err(constraint_exists(&self.schema, &key.name));
+        }
+        if !self.schema.serves(&key) {
+            let (index, _) = index_for_reference(&self.schema, &key);
+            self.schema.indexes.push(index);
+        }
+        let added = Alteration::AddForeignKey { key: key.clone() };
+        self.schema = self.schema.altered(&[added])?;
+        let added = AddedReference { key, validates };
+        self.plan.further.push(FurtherStep::Reference(added));
+        Ok(())
+    }
+
+    /// Drops a column. Indexes and constraints over it go with it, as in PostgreSQL, and the
+    /// sequence that belongs to it.
+    fn drop_column(&mut self, name: &str, if_exists: bool) -> Result<(), SqlError> {
+        let table = self.schema.name.clone();
+        let mut columns = self.schema.visible_columns();
+        let position = columns.find(|(_, column)| column.name == name);
+        let position = position.map(|(position, _)| position);
+        drop(columns);
+        let Some(position) = position else {
+            if !if_exists {
+                return Err(unknown_column(&self.schema, name));
+            }
+            let missing =
+                format!("column \"{name}\" of relation \"{table}\" does not exist, skipping");
+            self.plan.notices.push(missing);
+            return Ok(());
+        };
+        if self.schema.primary_key.contains(&position) {
+            return Err(SqlError::unsupported(
+                format!("DROP COLUMN {name}, which is in the primary key of table {table}"),
+                "create a table with another primary key, then export and import the rows",
+            ));
+        }
+        let keys = self.schema.constraints.foreign_keys.iter();
+        let keys = keys.filter(|key| key.columns.contains(&position));
+        let gone: Vec<Alteration> = keys
+            .map(|key| Alteration::DropConstraint {
+                constraint: key.name.clone(),
+            })
+            .collect();
+        self.schema = self.schema.altered(&gone)?;
+        self.plan.first.extend(gone);
+        let copies = self.schema.indexes_of(position).into_iter();
+        for copy in copies.map(str::to_owned).collect::<Vec<String>>() {
+            self.schema.remove(&copy);
+            self.plan.dropped_copies.push(copy);
+        }
+        let sequences = self.context.configuration.tables.iter().filter(|it| {
+            let sequence = it.schema.sequence.as_ref();
+            let owner = sequence.and_then(|sequence| sequence.owner.as_ref());
+            owner.is_some_and(|owner| owner.table == table && owner.column == name)
+        });
+        let sequences = sequences.map(|sequence| sequence.schema.name.clone());
+        self.plan.dropped_sequences.extend(sequences);
+        let column = name.to_owned();
+        self.alter(Alteration::DropColumn { column })
+    }
+
+    fn set_type(&mut self, name: &str, wanted: ColumnType) -> Result<(), SqlError> {
+        let position = self.schema.column_index(name);
+        let before = self.column(name)?.column_type;
+        if before == wanted {
+            return Ok(());
+        }
+        if !before.is_stored_as(wanted) {
+            return Err(SqlError::unsupported(
+                format!("another type for column {name}: from {before} to {wanted}"),
+                "add a column of the new type, copy the values with UPDATE, drop the column, and \
+                 rename the new one",
+            ));
+        }
+        let shortened = match (before, wanted) {
+            (
+                ColumnType::Varchar(before) | ColumnType::Char(before),
+                ColumnType::Varchar(limit),
+            ) => (before > limit).then_some(limit),
+            (_, ColumnType::Varchar(limit)) => Some(limit),
+            _ => None,
+        };
+        if let Some(limit) = shortened {
+            let error = SqlError::with_state(
+                sqlstate::TRUNCATION,
+                format!("value too long for type character varying({limit})"),
+            );
+            let number = position.and_then(|it| u16::try_from(it).ok());
+            let number = number.expect("a table has at most 1,600 columns");
+            let length = Expression::Call(Box::new(FunctionCall {
+                function: ScalarFunction::Length,
+                operands: vec![Expression::Column(number)],
+            }));
+            let limit = Expression::Literal(Value::Int32(limit.cast_signed()));
+            let condition =
+                Expression::Binary(BinaryOperator::LessEqual, Box::new(length), Box::new(limit));
+            let constraint = format!("{}_{name}_length", self.schema.name);
+            self.require(constraint, condition, error)?;
+        }
+        self.alter(Alteration::SetType {
+            column: name.to_owned(),
+            column_type: wanted,
+        })
     }
 
     fn add_check(&mut self, check: &NewCheck) -> Result<(), SqlError> {
@@ -404,7 +572,7 @@ impl Change<'_, '_> {
             return self.alter(Alteration::AddCheck { check: added });
         }
         let error = self.violated(&added);
-        let before = self.first.columns.len();
+        let before = self.first.schema.columns.len();
         let is_old = |column: u16| usize::from(column) < before;
         let is_added = |column: u16| !is_old(column);
         if added.condition.all_columns(&is_old) {
@@ -450,10 +618,9 @@ impl Change<'_, '_> {
     fn drop_constraint(&mut self, constraint: &str, if_exists: bool) -> Result<(), SqlError> {
         let table = &self.schema.name;
         if is_unique(&self.schema, constraint) {
-            return Err(SqlError::unsupported(
-                format!("DROP CONSTRAINT {constraint}, a unique index, beside other changes"),
-                "write a statement for it",
-            ));
+            self.schema.remove(constraint);
+            self.plan.dropped_copies.push(constraint.to_owned());
+            return Ok(());
         }
         if constraint_names(&self.schema).contains(constraint) {
             let constraint = constraint.to_owned();
@@ -477,8 +644,14 @@ impl Change<'_, '_> {
         let table = &self.schema.name;
         let mut checks = self.schema.constraints.checks.iter();
         let Some(check) = checks.find(|check| check.name == constraint) else {
+            let mut keys = self.first.schema.constraints.foreign_keys.iter();
+            if keys.any(|key| key.name == constraint && !key.is_valid) {
+                let step = FurtherStep::Validated(constraint.to_owned());
+                self.plan.further.push(step);
+                return Ok(());
+            }
             if constraint_names(&self.schema).contains(constraint) {
-                // Others are always valid.
+                // Unique indexes are always valid.
                 return Ok(());
             }
             return Err(SqlError::with_state(
@@ -489,7 +662,7 @@ impl Change<'_, '_> {
         if check.is_valid {
             return Ok(());
         }
-        let known = &self.first.constraints.checks;
+        let known = &self.first.schema.constraints.checks;
         if !known.contains(check) {
             return Err(SqlError::unsupported(
                 format!("VALIDATE CONSTRAINT {constraint} in the statement that adds it"),
@@ -524,7 +697,7 @@ impl Change<'_, '_> {
             is_valid: false,
         };
         let constraint = check.name.clone();
-        let first = self.first.altered(&[Alteration::AddCheck {
+        let first = self.first.schema.altered(&[Alteration::AddCheck {
             check: check.clone(),
         }]);
         first?;
@@ -577,7 +750,7 @@ impl Change<'_, '_> {
 
 /// Checks that a column may have a name.
 fn check_is_free(name: &str) -> Result<(), SqlError> {
-    if name != HIDDEN_KEY {
+    if name != HIDDEN_KEY && !placement::is_dropped_name(name) {
         return Ok(());
     }
     Err(SqlError::with_state(

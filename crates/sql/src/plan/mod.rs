@@ -36,12 +36,13 @@ use session::statistics::TableStatistics;
 
 pub use access::{Access, AccessKind, KEYS_MAX, Segment, ValueRange};
 pub(crate) use access_path::too_large;
-pub use alter::{AlterPlan, Requirement};
+pub use alter::{AddedReference, AlterPlan, FurtherStep, Requirement};
 pub use cost::{EstimatedChoice, ReadEstimate};
 pub(crate) use defaults::DefaultRow;
 pub use facts::RangeEnd;
 pub(crate) use insert::encode;
-pub(crate) use reading::whole_table;
+pub(crate) use reading::{rows_of_columns, whole_table};
+pub(crate) use reference::index_for_reference;
 pub(crate) use sequence::{no_relation, sequence_named};
 
 use crate::bind::Scope;
@@ -148,8 +149,6 @@ pub enum StatementPlan {
         wanted: Box<Schema>,
         /// The index's name.
         name: String,
-        /// psql's command tag.
-        tag: &'static str,
     },
     /// Drops a copy of a table at the coordinator.
     DropIndex {
@@ -159,8 +158,6 @@ pub enum StatementPlan {
         name: String,
         /// Whether it need not exist.
         if_exists: bool,
-        /// psql's command tag.
-        tag: &'static str,
     },
     /// Makes an index of another kind at the coordinator, in place of an existing one.
     ReplaceIndex {
@@ -184,13 +181,22 @@ pub enum StatementPlan {
     Alter(AlterPlan),
     /// Removes all rows of tables at the coordinator. The notices name the tables that are emptied
     /// beside those of the statement.
-    Truncate(Truncate, Vec<String>),
+    Truncate {
+        /// The tables.
+        plan: Truncate,
+        /// The sequences that begin again, with their first values.
+        restarted: Vec<(TableId, i64)>,
+        /// For people: the tables that are emptied, too.
+        notices: Vec<String>,
+    },
     /// Drops tables at the coordinator, one after the other.
     DropTable {
         /// The tables' names, in the order in which they can be dropped.
         names: Vec<String>,
         /// Whether they need not exist.
         if_exists: bool,
+        /// The foreign keys that are dropped before.
+        severed: Vec<SeveredReference>,
     },
     /// Writes new rows.
     Insert(InsertPlan),
@@ -214,16 +220,15 @@ pub enum StatementPlan {
     Already(String),
 }
 
-impl StatementPlan {
-    /// Returns the plan of a statement with another command tag.
-    fn with_tag(mut self, wanted: &'static str) -> StatementPlan {
-        if let StatementPlan::AddIndex { tag, .. } | StatementPlan::DropIndex { tag, .. } =
-            &mut self
-        {
-            *tag = wanted;
-        }
-        self
-    }
+/// A foreign key that is dropped because the table to which it refers is dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeveredReference {
+    /// The table that refers.
+    pub child: String,
+    /// The name of the foreign key.
+    pub constraint: String,
+    /// Whether this table stays.
+    pub stays: bool,
 }
 
 /// A read of rows of one table, from one replex.
@@ -489,11 +494,16 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPla
             if_exists,
         } => sequence::restart(name, *restart, *if_exists, context),
         Statement::DropSequence { names, if_exists } => sequence::drop(names, *if_exists, context),
-        Statement::DropTable { names, if_exists } => {
+        Statement::DropTable {
+            names,
+            if_exists,
+            cascade,
+        } => {
             sequence::check_tables(names, context.configuration)?;
             let mut names = drop_order(names, context.configuration);
             sequence::users_first(&mut names, context.configuration);
             Ok(StatementPlan::DropTable {
+                severed: severed(&names, *cascade, context.configuration),
                 names,
                 if_exists: *if_exists,
             })
@@ -577,7 +587,6 @@ fn create_index(index: &CreateIndex, context: &Context<'_>) -> Result<StatementP
     Ok(StatementPlan::AddIndex {
         wanted: Box::new(with_index(&table.schema, index)?),
         name: index.name.clone(),
-        tag: "CREATE INDEX",
     })
 }
 
@@ -662,7 +671,6 @@ fn drop_index(
             table: table.schema.name.clone(),
             name: name.to_string(),
             if_exists,
-            tag: "DROP INDEX",
         }),
         None if if_exists => Ok(StatementPlan::Already(format!("there is no index {name}"))),
         None => Err(no_such_index(name)),
@@ -776,6 +784,35 @@ fn drop_order(names: &[String], configuration: &Configuration) -> Vec<String> {
         order.push(left.remove(next).clone());
     }
     order
+}
+
+/// Returns the foreign keys that are dropped before tables, which are in the order in which they are
+/// dropped: of tables that refer to each other, and with `CASCADE` of tables that stay.
+fn severed(
+    names: &[String],
+    cascade: bool,
+    configuration: &Configuration,
+) -> Vec<SeveredReference> {
+    let position = |name: &String| names.iter().position(|it| it == name);
+    let mut severed = Vec::new();
+    for child in configuration.tables.iter() {
+        for key in &child.schema.constraints.foreign_keys {
+            let (own, parent) = (position(&child.schema.name), position(&key.parent));
+            let is_severed = match (own, parent) {
+                (_, None) => false,
+                (None, Some(_)) => cascade,
+                (Some(own), Some(parent)) => own > parent,
+            };
+            if is_severed {
+                severed.push(SeveredReference {
+                    child: child.schema.name.clone(),
+                    constraint: key.name.clone(),
+                    stays: own.is_none(),
+                });
+            }
+        }
+    }
+    severed
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Plans the reads of a statement: the access, the filter and the columns for the partitions, and
 //! the bound on reads that no index serves.
 
+use std::collections::BTreeSet;
+
 use placement::Schema;
 use protocol::configuration::PlacedTable;
 use protocol::expression::Expression;
@@ -161,6 +163,17 @@ pub(super) fn renumber(expression: &mut Expression, projection: &[u16]) {
                 renumber(operand, projection);
             }
         }
+    }
+}
+
+/// Returns the read of some columns of all rows of a table.
+pub(crate) fn rows_of_columns(table: &PlacedTable, columns: &[usize]) -> ReadPlan {
+    let columns = columns.iter().map(|column| u16::try_from(*column));
+    let columns = columns.map(|column| column.expect("Schema::validate bounds them"));
+    let columns: BTreeSet<u16> = columns.collect();
+    ReadPlan {
+        projection: Some(columns.into_iter().collect()),
+        ..whole_table(table)
     }
 }
 

@@ -22,26 +22,40 @@ pub(super) fn add(
         };
         let key = foreign_key(schema, reference, &parent)?;
         if !schema.serves(&key) {
-            let name = index_name(schema, &reference.columns);
-            let columns = reference.columns.join(", ");
-            notices.push(format!(
-                "index {name} ({columns}), a copy of table {}, is made for foreign key {}",
-                schema.name, key.name
-            ));
-            schema.indexes.push(Index {
-                name,
-                columns: key.columns.clone(),
-                constraint: None,
-                partition_columns: None,
-                by_range: false,
-            });
+            let (index, notice) = index_for_reference(schema, &key);
+            notices.push(notice);
+            schema.indexes.push(index);
         }
         schema.constraints.foreign_keys.push(key);
     }
     Ok(notices)
 }
 
-fn foreign_key(
+/// Returns an index that serves a foreign key, and a notice that it is made.
+pub(crate) fn index_for_reference(schema: &Schema, key: &ForeignKey) -> (Index, String) {
+    let columns = key.columns.iter();
+    let columns: Vec<String> = columns
+        .map(|column| schema.columns[*column].name.clone())
+        .collect();
+    let name = index_name(schema, &columns);
+    let notice = format!(
+        "index {name} ({}), a copy of table {}, is made for foreign key {}",
+        columns.join(", "),
+        schema.name,
+        key.name
+    );
+    let index = Index {
+        name,
+        columns: key.columns.clone(),
+        constraint: None,
+        partition_columns: None,
+        by_range: false,
+    };
+    (index, notice)
+}
+
+/// Returns the foreign key that a definition means, to a table with this schema.
+pub(super) fn foreign_key(
     schema: &Schema,
     reference: &Reference,
     parent: &Schema,
@@ -104,6 +118,7 @@ fn foreign_key(
         on_delete: reference.on_delete,
         on_update: reference.on_update,
         deferral: reference.deferral,
+        is_valid: true,
     };
     check_types(schema, &key, parent)?;
     Ok(key)

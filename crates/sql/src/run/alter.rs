@@ -2,13 +2,19 @@
 //!
 //! If all rows must satisfy a condition, it binds new rows first. Then all rows are read, and then
 //! the table changes in one step. If a row violates the condition, the condition is removed.
+//!
+//! Indexes that go with their column go before that step. Unique indexes and foreign keys are made
+//! after it, one after the other: each of them fails for itself.
 
 use placement::Alteration;
 use protocol::configuration::Configuration;
+use protocol::message::FillReport;
 
-use super::{Attempt, ReadContext, SNAPSHOT_ATTEMPTS_MAX, StatementOutcome, done};
+use super::copies::CopyProgressBar;
+use super::{Attempt, ReadContext, SNAPSHOT_ATTEMPTS_MAX, StatementOutcome, done, foreign_key};
 use crate::error::{SqlError, sqlstate};
-use crate::plan::{AlterPlan, Requirement};
+use crate::parse::with_index;
+use crate::plan::{AlterPlan, FurtherStep, Requirement};
 use crate::store::Store;
 
 /// Runs `ALTER TABLE`.
@@ -19,8 +25,12 @@ pub(super) async fn run<S: Store>(
     let AlterPlan {
         table,
         tag,
+        first,
+        dropped_copies,
         requirements,
         alterations,
+        further,
+        dropped_sequences,
         notices,
     } = plan;
     let known = reading.notices.lock();
@@ -30,6 +40,14 @@ pub(super) async fn run<S: Store>(
     let store = reading.store;
     // Before new rows are bound: a change that cannot be made should disturb no client.
     check(reading, reading.configuration, &table, &requirements).await?;
+    if !first.is_empty() {
+        let changed = store.alter_table(&table, first).await;
+        changed.map_err(Attempt::of_definition)?;
+    }
+    for copy in dropped_copies {
+        let dropped = store.drop_copy(&table, &copy, false).await;
+        dropped.map_err(Attempt::of_definition)?;
+    }
     let bound = requirements.iter().filter(|it| !it.is_known);
     let bound: Vec<Alteration> = bound
         .map(|it| Alteration::AddCheck {
@@ -66,7 +84,42 @@ pub(super) async fn run<S: Store>(
         // It is not run again: it is no longer certain that nothing was done.
         return Err(SqlError::from(failed).into());
     }
+    for step in further {
+        // It is not run again: the steps before it are done.
+        let made = make(reading, &table, step).await;
+        made.map_err(|failed| Attempt::from(SqlError::from(failed)))?;
+    }
+    for sequence in dropped_sequences {
+        let dropped = store.drop_table(&sequence, true).await;
+        dropped.map_err(Attempt::of_definition)?;
+    }
     Ok(done(tag))
+}
+
+async fn make<S: Store>(
+    reading: &ReadContext<'_, S>,
+    table: &str,
+    step: FurtherStep,
+) -> Result<(), Attempt> {
+    match step {
+        FurtherStep::Reference(added) => foreign_key::add(reading, table, &added).await,
+        FurtherStep::Validated(key) => foreign_key::validate(reading, table, &key).await,
+        FurtherStep::Unique(index) => {
+            let newest = reading.store.refresh().await?;
+            let known = newest.table_named(table).ok_or_else(|| dropped(table))?;
+            let bar = CopyProgressBar::new(&index.name);
+            let show = |fill: &FillReport| bar.show(fill);
+            let wanted = with_index(&known.schema, &index)?;
+            let made = reading.store.add_copy(wanted, &show).await;
+            made.map_err(Attempt::of_definition)
+        }
+    }
+}
+
+/// Returns the error for a table that is gone.
+pub(super) fn dropped(table: &str) -> SqlError {
+    let message = format!("table {table} was dropped meanwhile");
+    SqlError::with_state(sqlstate::UNDEFINED_TABLE, message)
 }
 
 /// Checks that all rows of a table satisfy the requirements.
@@ -102,8 +155,7 @@ async fn violates<S: Store>(
             ..*reading
         };
         let Some(found) = configuration.table_named(table) else {
-            let message = format!("table {table} was dropped meanwhile");
-            return Err(SqlError::with_state(sqlstate::UNDEFINED_TABLE, message).into());
+            return Err(dropped(table).into());
         };
         match reading.select(requirement.search(found)).await {
             Err(Attempt::SnapshotEnded(_) | Attempt::Stale(_))

@@ -571,16 +571,77 @@ fn a_snapshot_that_ends_ends_its_transaction() {
 }
 
 #[test]
-fn tables_cannot_change_in_a_transaction() {
-    for text in [
-        "CREATE TABLE t (id bigint PRIMARY KEY)",
-        "DROP TABLE entries",
-        "CREATE INDEX ON entries (amount)",
-    ] {
-        let mut one = Model::session(ACCOUNTS);
-        done(&mut one, "BEGIN");
-        assert!(error(&mut one, text).contains("COMMIT it first"), "{text}");
-    }
+fn a_change_of_tables_commits_what_comes_before_it() {
+    let (mut one, mut other) = two();
+    all(
+        &mut one,
+        &[
+            "BEGIN",
+            "SAVEPOINT a",
+            "CREATE TABLE notes (id bigint PRIMARY KEY)",
+        ],
+    );
+    let at_once = "the statement takes effect at once: ROLLBACK does not undo it";
+    assert_eq!(one.take_notices(), [at_once]);
+    all(
+        &mut one,
+        &[
+            "INSERT INTO notes VALUES (1)",
+            "INSERT INTO entries VALUES (1, 1, 1)",
+        ],
+    );
+    assert!(one.take_notices().is_empty());
+    assert_eq!(rows(&mut other, "SELECT count(*) FROM notes"), ["0"]);
+    done(&mut one, "ALTER TABLE notes ADD text text");
+    let notices = one.take_notices();
+    assert!(
+        notices[0].contains("before it are committed"),
+        "{notices:?}"
+    );
+    assert_eq!(rows(&mut other, "SELECT id, text FROM notes"), ["1|"]);
+    // The savepoint is still there: it stands for the state after the statement.
+    all(
+        &mut one,
+        &[
+            "DELETE FROM notes WHERE id = 1",
+            "ROLLBACK TO a",
+            "INSERT INTO notes VALUES (2, 'b')",
+            "RELEASE a",
+            "ROLLBACK",
+        ],
+    );
+    assert_eq!(rows(&mut other, "SELECT id FROM notes"), ["1"]);
+    assert_eq!(rows(&mut other, "SELECT id FROM entries"), ["1"]);
+}
+
+#[test]
+fn a_change_of_tables_that_fails_makes_the_transaction_fail() {
+    let (mut one, mut other) = two();
+    all(&mut one, &["BEGIN", "INSERT INTO entries VALUES (1, 1, 1)"]);
+    error(&mut one, "CREATE TABLE entries (id bigint PRIMARY KEY)");
+    assert_eq!(one.transaction(), Some(true));
+    assert!(error(&mut one, "DROP TABLE entries").contains("ROLLBACK"));
+    done(&mut one, "ROLLBACK");
+    // Its changes before the statement are committed.
+    assert_eq!(rows(&mut other, "SELECT id FROM entries"), ["1"]);
+
+    // The changes before the statement cannot be committed: the statement is not run.
+    all(
+        &mut one,
+        &["BEGIN", "UPDATE accounts SET balance = 1 WHERE id = 1"],
+    );
+    assert_eq!(
+        rows(&mut one, "SELECT balance FROM accounts WHERE id = 2"),
+        ["100"]
+    );
+    done(&mut other, "UPDATE accounts SET balance = 5 WHERE id = 2");
+    assert!(error(&mut one, "DROP TABLE entries").contains("40001"));
+    done(&mut one, "ROLLBACK");
+    assert_eq!(rows(&mut other, "SELECT id FROM entries"), ["1"]);
+
+    done(&mut one, "BEGIN READ ONLY");
+    assert!(error(&mut one, "DROP TABLE entries").contains("READ ONLY"));
+    assert_eq!(one.transaction(), Some(true));
 }
 
 #[test]

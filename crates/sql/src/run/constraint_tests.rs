@@ -325,9 +325,49 @@ fn a_deferred_foreign_key_is_checked_by_the_commit() {
     done(session, "BEGIN");
     assert!(error(session, "DELETE FROM p WHERE id = 7").contains("\"d_p_fkey\""));
     done(session, "ROLLBACK");
-    let failure = error(session, "SET CONSTRAINTS ALL DEFERRED");
-    assert!(
-        failure.contains("SET CONSTRAINTS is not supported"),
-        "{failure}"
+}
+
+#[test]
+fn a_transaction_says_when_its_foreign_keys_are_checked() {
+    let session = &mut Model::session(
+        "CREATE TABLE p (id bigint PRIMARY KEY);
+         CREATE TABLE c (id bigint PRIMARY KEY,
+             p bigint CONSTRAINT late REFERENCES p DEFERRABLE,
+             q bigint CONSTRAINT now REFERENCES p);",
     );
+    done(session, "BEGIN");
+    assert!(error(session, "INSERT INTO c VALUES (1, 1)").contains("\"late\""));
+    done(
+        session,
+        "ROLLBACK; BEGIN; SET CONSTRAINTS public.late DEFERRED",
+    );
+    done(session, "INSERT INTO c VALUES (1, 1)");
+    assert!(error(session, "SET CONSTRAINTS ALL IMMEDIATE").contains("\"late\""));
+    assert_eq!(session.transaction(), Some(true));
+    done(session, "ROLLBACK; BEGIN; SET CONSTRAINTS ALL DEFERRED");
+    done(
+        session,
+        "INSERT INTO c VALUES (1, 1); INSERT INTO p VALUES (1)",
+    );
+    done(session, "SET CONSTRAINTS \"late\" IMMEDIATE");
+    assert!(error(session, "INSERT INTO c VALUES (2, 2)").contains("\"late\""));
+    done(session, "ROLLBACK; BEGIN; SET CONSTRAINTS ALL DEFERRED");
+    assert!(error(session, "INSERT INTO c VALUES (1, NULL, 1)").contains("\"now\""));
+    for (text, expected) in [
+        (
+            "SET CONSTRAINTS late, other DEFERRED",
+            "constraint \"other\" does not exist",
+        ),
+        (
+            "SET CONSTRAINTS now DEFERRED",
+            "constraint \"now\" is not deferrable",
+        ),
+    ] {
+        done(session, "ROLLBACK; BEGIN");
+        assert!(error(session, text).contains(expected), "{text}");
+    }
+    done(session, "ROLLBACK");
+    session.take_notices();
+    done(session, "SET CONSTRAINTS ALL DEFERRED");
+    assert_eq!(session.take_notices().len(), 1, "no transaction is open");
 }

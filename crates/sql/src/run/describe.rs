@@ -78,7 +78,7 @@ fn tables(configuration: &Configuration) -> ResultRows {
         let schema = &table.schema;
         vec![
             schema.name.clone(),
-            schema.columns.len().to_string(),
+            schema.visible_columns().count().to_string(),
             table.layout.copies().to_string(),
             schema.partitions.to_string(),
             schema.failures_tolerated.to_string(),
@@ -150,7 +150,7 @@ fn constraints(configuration: &Configuration, table: &PlacedTable) -> ResultRows
     let schema = &table.schema;
     let checks = schema.constraints.checks.iter().map(|check| {
         let condition = text::expression(schema, &check.condition);
-        let state = if check.is_valid { "" } else { " NOT VALID" };
+        let state = validity(check.is_valid);
         vec![check.name.clone(), format!("CHECK ({condition}){state}")]
     });
     let keys = schema.constraints.foreign_keys.iter();
@@ -187,16 +187,22 @@ fn foreign_key(configuration: &Configuration, schema: &Schema, key: &ForeignKey)
             },
         );
     format!(
-        "FOREIGN KEY ({}) REFERENCES {}({parent_columns}){}{}",
+        "FOREIGN KEY ({}) REFERENCES {}({parent_columns}){}{}{}",
         names(schema, &key.columns),
         key.parent,
         actions.concat(),
-        key.deferral.clause()
+        key.deferral.clause(),
+        validity(key.is_valid)
     )
 }
 
+fn validity(is_valid: bool) -> &'static str {
+    if is_valid { "" } else { " NOT VALID" }
+}
+
 fn columns(table: &PlacedTable) -> ResultRows {
-    let columns = table.schema.columns.iter().map(|column| {
+    let columns = table.schema.columns.iter();
+    let columns = columns.filter(|column| !column.is_dropped()).map(|column| {
         vec![
             column.name.clone(),
             column.column_type.to_string(),

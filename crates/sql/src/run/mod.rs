@@ -12,6 +12,7 @@ mod children;
 mod conflict;
 mod copies;
 mod describe;
+mod foreign_key;
 mod insert_select;
 mod read;
 mod returning;
@@ -25,7 +26,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use client::now_us;
-use placement::{ColumnType, Value};
+use placement::{Alteration, ColumnType, Value};
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::identity::TableId;
 use protocol::message::FillReport;
@@ -33,7 +34,9 @@ use session::statistics::TableStatistics;
 
 use crate::error::{SqlError, StatementProgress, sqlstate};
 use crate::parse::{ParseError, parse};
-use crate::plan::{Context, SessionSettings, StatementPlan, StatisticsSource, plan};
+use crate::plan::{
+    Context, SessionSettings, SeveredReference, StatementPlan, StatisticsSource, plan,
+};
 use crate::statement::{Set, Show, Statement};
 use crate::store::{Store, StoreError};
 
@@ -155,11 +158,23 @@ impl<S: Store> SqlSession<S> {
         }
         self.drop_abandoned();
         if self.block.is_some() {
-            return self.run_in_block(statement, parameters).await;
+            return match statement.defines() {
+                true => self.define_in_block(statement, parameters).await,
+                false => self.run_in_block(statement, parameters).await,
+            };
         }
         if statement.returns_changed_rows() {
             return self.run_alone(statement, parameters).await;
         }
+        self.run_at_once(statement, parameters).await
+    }
+
+    /// Runs one statement outside of any transaction.
+    async fn run_at_once(
+        &mut self,
+        statement: &Statement,
+        parameters: &[Value],
+    ) -> Result<StatementOutcome, SqlError> {
         // An old configuration may lack the table, or hold a dropped one. After a fetch it is
         // current, so two attempts are enough.
         let known = self.store.configuration();
@@ -336,21 +351,20 @@ async fn attempt<S: Store>(
             }
             done("DROP SEQUENCE")
         }
-        StatementPlan::AddIndex { wanted, name, tag } => {
+        StatementPlan::AddIndex { wanted, name } => {
             let bar = copies::CopyProgressBar::new(&name);
             let made = store.add_copy(*wanted, &|fill| bar.show(fill)).await;
             made.map_err(Attempt::of_definition)?;
-            done(tag)
+            done("CREATE INDEX")
         }
         StatementPlan::DropIndex {
             table,
             name,
             if_exists,
-            tag,
         } => {
             let dropped = store.drop_copy(&table, &name, if_exists).await;
             dropped.map_err(Attempt::of_definition)?;
-            done(tag)
+            done("DROP INDEX")
         }
         StatementPlan::ReplaceIndex {
             wanted,
@@ -377,16 +391,44 @@ async fn attempt<S: Store>(
             done("ALTER TABLE")
         }
         StatementPlan::Alter(plan) => alter::run(&reading, plan).await?,
-        StatementPlan::Truncate(plan, made) => {
+        StatementPlan::Truncate {
+            plan,
+            restarted,
+            notices: made,
+        } => {
             let emptied = store.truncate(&plan.tables, plan.cascade).await;
             emptied.map_err(Attempt::of_definition)?;
+            for (sequence, start) in restarted {
+                store.reset_sequence(sequence, start, false).await?;
+            }
             let notices = notices.lock();
             notices
                 .expect("nothing panics while it is held")
                 .extend(made);
             done("TRUNCATE TABLE")
         }
-        StatementPlan::DropTable { names, if_exists } => {
+        StatementPlan::DropTable {
+            names,
+            if_exists,
+            severed,
+        } => {
+            for SeveredReference {
+                child,
+                constraint,
+                stays,
+            } in severed
+            {
+                let notice = format!("drop cascades to constraint {constraint} on table {child}");
+                let gone = vec![Alteration::DropConstraint { constraint }];
+                let changed = store.alter_table(&child, gone).await;
+                changed.map_err(Attempt::of_definition)?;
+                if stays {
+                    let notices = notices.lock();
+                    notices
+                        .expect("nothing panics while it is held")
+                        .push(notice);
+                }
+            }
             for name in names {
                 let dropped = store.drop_table(&name, if_exists).await;
                 if let Err(error) = dropped {

@@ -1,8 +1,9 @@
 //! Changes of tables in use, as the parser returns them.
 
+use placement::ColumnType;
 use sqlparser::ast::{ColumnDef, Expr};
 
-use crate::statement::CreateIndex;
+use crate::statement::{CreateIndex, Reference};
 
 /// `ALTER TABLE`: changes of a table that take effect together.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,6 +78,27 @@ pub enum AlterAction {
     AddCheck(NewCheck),
     /// `ADD UNIQUE (columns)`.
     AddUnique(CreateIndex),
+    /// `ADD FOREIGN KEY (columns) REFERENCES parent`.
+    AddReference {
+        /// The foreign key.
+        reference: Reference,
+        /// Whether existing rows must satisfy it.
+        validates: bool,
+    },
+    /// `DROP COLUMN column`.
+    DropColumn {
+        /// The column.
+        column: String,
+        /// Whether it need not exist.
+        if_exists: bool,
+    },
+    /// `ALTER COLUMN column TYPE type`.
+    SetType {
+        /// The column.
+        column: String,
+        /// The type.
+        column_type: ColumnType,
+    },
     /// `DROP CONSTRAINT constraint`.
     DropConstraint {
         /// The constraint.
@@ -106,4 +128,6 @@ pub struct Truncate {
     pub tables: Vec<String>,
     /// Whether the tables that refer to them are emptied, too.
     pub cascade: bool,
+    /// Whether the sequences that belong to their columns begin again.
+    pub restarts: bool,
 }

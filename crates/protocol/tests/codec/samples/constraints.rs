@@ -24,6 +24,7 @@ pub fn constraints() -> TableConstraints {
             on_delete: ReferentialAction::Restrict,
             on_update: ReferentialAction::NoAction,
             deferral: Deferral::InitiallyDeferred,
+            is_valid: true,
         }],
         referenced_by: vec!["seats".into()],
     }

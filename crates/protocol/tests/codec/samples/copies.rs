@@ -1,6 +1,6 @@
 //! One message of each kind about copies that come to tables and go from them.
 
-use placement::Alteration;
+use placement::{Alteration, ColumnType};
 use protocol::identity::*;
 use protocol::message::*;
 
@@ -130,6 +130,16 @@ fn alterations() -> Vec<Alteration> {
         },
         Alteration::DropConstraint {
             constraint: "positive".into(),
+        },
+        Alteration::DropColumn {
+            column: "origin".into(),
+        },
+        Alteration::SetType {
+            column: "origin".into(),
+            column_type: ColumnType::Varchar(5),
+        },
+        Alteration::AddForeignKey {
+            key: schema.constraints.foreign_keys[0].clone(),
         },
     ]
 }

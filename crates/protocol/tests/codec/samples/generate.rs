@@ -224,7 +224,7 @@ generate_struct! {
     SequenceOwner { table, column }
     SequenceDefault { sequence, identity }
     TableConstraints { checks, foreign_keys, referenced_by }
-    ForeignKey { name, columns, parent, on_delete, on_update, deferral }
+    ForeignKey { name, columns, parent, on_delete, on_update, deferral, is_valid }
     ReferenceViolation { child, constraint, key, fault }
     CheckConstraint { name, condition, is_valid }
     FurtherCopy { name, cut }
@@ -301,7 +301,8 @@ generate_enum! {
         RenameTable { name }, RenameColumn { column, name }, RenameIndex { index, name },
         RenameConstraint { constraint, name }, SetDefault { column, default },
         SetNullable { column, nullable }, AddColumn { column }, AddCheck { check },
-        Validate { constraint }, DropConstraint { constraint },
+        Validate { constraint }, DropConstraint { constraint }, DropColumn { column },
+        SetType { column, column_type }, AddForeignKey { key },
     }
     PartitionStart { Empty, Taken, Compared }
     ServerState { Up, Down }

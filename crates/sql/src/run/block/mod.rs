@@ -13,6 +13,8 @@
 //! there, so that two transactions can add to the same number. A transaction that only reads uses
 //! one snapshot, and never fails for a conflict.
 
+mod deferral;
+mod definition;
 mod pages;
 mod references;
 mod store;
@@ -32,6 +34,8 @@ use protocol::transaction::{
     digest_of_rows,
 };
 
+use deferral::Deferrals;
+
 use super::row::row_after;
 use super::sender::{Sender, describe_pk};
 use super::sequences::draws;
@@ -41,8 +45,8 @@ use crate::plan::SessionSettings;
 use crate::statement::{Statement, TransactionMode, TransactionStatement};
 use crate::store::{SnapshotAnswer, Store, StoreError};
 
-pub(super) use store::BlockStore;
-use store::{range_changed, read_of_row};
+use store::range_changed;
+pub(super) use store::{BlockStore, read_of_row};
 
 /// The most attempts at a statement that is a transaction of its own.
 const ALONE_ATTEMPTS_MAX: usize = 100;
@@ -60,6 +64,8 @@ pub(super) struct Block<P> {
     used: bool,
     /// Whether it is for one statement alone, and ends with it.
     is_of_statement: bool,
+    /// When foreign keys are checked.
+    deferrals: Deferrals,
     /// The name of each savepoint, and the number of changes before it.
     savepoints: Vec<(String, usize)>,
     /// Why a transaction that began as one that can write only reads since.
@@ -108,6 +114,7 @@ impl<P> Block<P> {
             failed: false,
             used: false,
             is_of_statement: false,
+            deferrals: Deferrals::default(),
             savepoints: Vec::new(),
             reads_since: None,
             snapshot: None,
@@ -268,6 +275,9 @@ impl<S: Store> SqlSession<S> {
                 }
                 block.mode = *mode;
                 Ok(done("SET"))
+            }
+            TransactionStatement::SetConstraints(statement) => {
+                self.set_constraints(statement).await
             }
             TransactionStatement::Commit => self.commit().await,
             TransactionStatement::Rollback => {
@@ -581,20 +591,6 @@ impl<P> Block<P> {
     /// Checks that a statement can run in the transaction.
     fn check_statement(&self, statement: &Statement) -> Result<(), SqlError> {
         match statement {
-            Statement::CreateTable { .. }
-            | Statement::CreateIndex(_)
-            | Statement::DropIndex { .. }
-            | Statement::SetUsing(_)
-            | Statement::SetPartitions { .. }
-            | Statement::CreateSequence { .. }
-            | Statement::RestartSequence { .. }
-            | Statement::DropSequence { .. }
-            | Statement::AlterTable(_)
-            | Statement::Truncate(_)
-            | Statement::DropTable { .. } => Err(SqlError::fault(
-                TransactionFault::Open,
-                "tables, sequences and indexes cannot be changed in a transaction: COMMIT it first",
-            )),
             Statement::Select(select)
                 if self.mode == TransactionMode::ReadOnly
                     && self.reads_since.is_none()

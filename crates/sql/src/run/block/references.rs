@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use placement::{Deferral, ForeignKey, ReferentialAction, Value, encode_key, key_has_null};
+use placement::{ForeignKey, ReferentialAction, Value, encode_key, key_has_null};
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::operation::RequestResult;
@@ -53,7 +53,7 @@ impl<S: Store> BlockStore<'_, S> {
         row: &[Value],
     ) -> Result<(), SqlError> {
         let keys = child.schema.constraints.foreign_keys.iter();
-        for key in keys.filter(|key| key.deferral != Deferral::InitiallyDeferred) {
+        for key in keys.filter(|key| !self.block.is_deferred(key)) {
             let values = || key.columns.iter().map(|column| row[*column].as_ref());
             let parent = configuration.table_named(&key.parent);
             let Some(parent) = parent.filter(|_| !key_has_null(values())) else {
@@ -75,8 +75,7 @@ impl<S: Store> BlockStore<'_, S> {
     ) -> Result<(), SqlError> {
         // As in PostgreSQL, a refusal by RESTRICT is not deferred.
         let is_deferred = |key: &ForeignKey| {
-            let deferred = key.deferral == Deferral::InitiallyDeferred;
-            deferred && key.on_delete != ReferentialAction::Restrict
+            self.block.is_deferred(key) && key.on_delete != ReferentialAction::Restrict
         };
         let keys = references_to(configuration, parent.0);
         for (child, key) in keys.filter(|(_, key)| !is_deferred(key)) {

@@ -29,7 +29,7 @@ const CHANGED_ROWS_READ_MAX: usize = 500;
 #[derive(Debug)]
 pub(in crate::run) struct BlockStore<'a, S: Store> {
     store: &'a S,
-    block: &'a Block<S::Snapshot>,
+    pub(super) block: &'a Block<S::Snapshot>,
     /// Whether the statement finds rows to change them. Then a row counts only if it is not
     /// changed: the change itself must apply at the commit.
     changes: bool,
@@ -343,7 +343,7 @@ fn find(configuration: &Configuration, table: TableId) -> Result<&PlacedTable, S
 }
 
 /// Returns the read of the row with this pk.
-pub(super) fn read_of_row(
+pub(in crate::run) fn read_of_row(
     configuration: &Configuration,
     table: TableId,
     pk: &[u8],

@@ -1,0 +1,170 @@
+//! `INSERT … SELECT … FROM (VALUES …) AS t (columns) [ORDER BY column]`, which ORMs write in place
+//! of `INSERT … VALUES`. The statement inserts the same rows.
+
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{self, Expr, SelectItem, VisitMut, VisitorMut};
+
+use super::template;
+use crate::spelling::name;
+
+/// Returns the rows of a query that reads nothing but rows of constants; none for another query.
+pub(super) fn rows_of_values(query: &ast::Query) -> Option<Vec<Vec<Option<Expr>>>> {
+    let ast::SetExpr::Select(select) = &*query.body else {
+        return None;
+    };
+    if !is_plain(query) {
+        return None;
+    }
+    let [from] = &select.from[..] else {
+        return None;
+    };
+    let ast::TableFactor::Derived {
+        lateral: false,
+        subquery,
+        alias: Some(alias),
+        sample: None,
+    } = &from.relation
+    else {
+        return None;
+    };
+    let ast::SetExpr::Values(values) = &*subquery.body else {
+        return None;
+    };
+    if !from.joins.is_empty() || !is_only_values(subquery) {
+        return None;
+    }
+    let mut rows: Vec<&Vec<Expr>> = values.rows.iter().map(|row| &row.content).collect();
+    let width = rows.first()?.len();
+    let mut all = rows.iter().flat_map(|row| &**row);
+    if rows.iter().any(|row| row.len() != width) || all.any(calls_function) {
+        return None;
+    }
+    let names = (0..width).map(|position| match alias.columns.get(position) {
+        Some(column) => name(&column.name),
+        None => format!("column{}", position + 1),
+    });
+    let names: Vec<String> = names.collect();
+    let table = name(&alias.name);
+    if let Some(order) = &query.order_by {
+        sort(&mut rows, order, &names)?;
+    }
+    let inserted = rows.into_iter().map(|row| {
+        let items = select.projection.iter().map(|item| {
+            let (SelectItem::UnnamedExpr(item) | SelectItem::ExprWithAlias { expr: item, .. }) =
+                item
+            else {
+                return None;
+            };
+            let mut values = ValuesOfRow {
+                table: &table,
+                names: &names,
+                row,
+            };
+            let mut item = item.clone();
+            let replaced = VisitMut::visit(&mut item, &mut values);
+            matches!(replaced, ControlFlow::Continue(())).then_some(Some(item))
+        });
+        items.collect::<Option<Vec<Option<Expr>>>>()
+    });
+    inserted.collect()
+}
+
+/// Returns whether an expression calls a function. Its value may differ with each use.
+fn calls_function(expression: &Expr) -> bool {
+    let found = ast::visit_expressions(expression, |part| match part {
+        Expr::Function(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
+/// Returns whether a query is a `SELECT` of items, a table and an order, and has no other clause.
+fn is_plain(query: &ast::Query) -> bool {
+    let mut query = query.clone();
+    query.order_by = None;
+    if let ast::SetExpr::Select(select) = &mut *query.body {
+        select.from.clear();
+        select.projection.clear();
+        select.optimizer_hints.clear();
+    }
+    let ast::Statement::Query(mut blank) = template("SELECT 1") else {
+        unreachable!("the template selects");
+    };
+    if let ast::SetExpr::Select(select) = &mut *blank.body {
+        select.projection.clear();
+    }
+    query == *blank
+}
+
+fn is_only_values(query: &ast::Query) -> bool {
+    let mut query = query.clone();
+    if let ast::SetExpr::Values(values) = &mut *query.body {
+        values.rows.clear();
+    }
+    let ast::Statement::Query(mut blank) = template("VALUES (1)") else {
+        unreachable!("the template has values");
+    };
+    if let ast::SetExpr::Values(values) = &mut *blank.body {
+        values.rows.clear();
+    }
+    query == *blank
+}
+
+/// Sorts rows by a column of whole numbers. Returns none for another order.
+fn sort(rows: &mut [&Vec<Expr>], order: &ast::OrderBy, names: &[String]) -> Option<()> {
+    let ast::OrderByKind::Expressions(keys) = &order.kind else {
+        return None;
+    };
+    let [key] = &keys[..] else {
+        return None;
+    };
+    let Expr::Identifier(column) = &key.expr else {
+        return None;
+    };
+    let is_ascending = key.options == ast::OrderByOptions::default()
+        && key.with_fill.is_none()
+        && order.interpolate.is_none();
+    let column = names.iter().position(|known| *known == name(column));
+    let column = column.filter(|_| is_ascending)?;
+    let number = |row: &Vec<Expr>| match &row[column] {
+        Expr::Value(value) => match &value.value {
+            ast::Value::Number(text, _) => text.parse::<i64>().ok(),
+            _ => None,
+        },
+        _ => None,
+    };
+    if rows.iter().any(|row| number(row).is_none()) {
+        return None;
+    }
+    rows.sort_by_key(|row| number(row));
+    Some(())
+}
+
+/// Puts the values of a row in place of the names of its columns. Stops at any other name.
+struct ValuesOfRow<'a> {
+    table: &'a str,
+    names: &'a [String],
+    row: &'a [Expr],
+}
+
+impl VisitorMut for ValuesOfRow<'_> {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
+        let column = match &*expression {
+            Expr::Identifier(column) => column,
+            Expr::CompoundIdentifier(parts) => match &parts[..] {
+                [table, column] if name(table) == self.table => column,
+                _ => return ControlFlow::Break(()),
+            },
+            _ => return ControlFlow::Continue(()),
+        };
+        let found = self.names.iter().position(|known| *known == name(column));
+        let Some(found) = found else {
+            return ControlFlow::Break(());
+        };
+        *expression = self.row[found].clone();
+        ControlFlow::Continue(())
+    }
+}
