@@ -1,5 +1,6 @@
-//! Runs the test suites of other projects, once against PostgreSQL and once through the proxy. A
-//! test that passes without the proxy must pass through it, or be in the list of known differences.
+//! Runs the test suites of other projects, once against PostgreSQL and once through the proxy, or
+//! against a store. A test that passes against PostgreSQL must pass there, too, or be in the list of
+//! known differences.
 //!
 //! Nothing that is fetched becomes part of the repository. A suite is fetched by the tool of its
 //! language from the registry that this tool is configured with.
@@ -23,8 +24,8 @@ use crate::suites::Suite;
 /// Why a run cannot continue, for a person.
 type Failure = String;
 
-/// Runs test suites of other projects against a PostgreSQL and through the proxy, and prints the
-/// differences.
+/// Runs test suites of other projects against a PostgreSQL, and through the proxy or against a
+/// store, and prints the differences.
 #[derive(Debug, Parser)]
 #[command(bin_name = "cargo xtask foreign")]
 struct Options {
@@ -34,6 +35,9 @@ struct Options {
     /// The folder of the fetched suites, and of their output
     #[arg(long, value_name = "FOLDER", default_value = "target/foreign")]
     folder: PathBuf,
+    /// Run the suites against a store in place of the proxy
+    #[arg(long)]
+    store: bool,
     /// Print the suites and end
     #[arg(long)]
     list: bool,
@@ -60,7 +64,7 @@ fn run(options: &Options) -> Result<bool, Failure> {
         return Ok(true);
     }
     let mut reports = Vec::new();
-    for suite in chosen(&options.suites)? {
+    for suite in chosen(options)? {
         // A suite that cannot be fetched keeps none of the others from running.
         reports.push(compare(suite, options).unwrap_or_else(|failure| {
             eprintln!("{}: {failure}", suite.name);
@@ -70,7 +74,12 @@ fn run(options: &Options) -> Result<bool, Failure> {
             }
         }));
     }
-    say("\n| suite | straight, passed/failed | through the proxy | replicas afterwards |");
+    match options.store {
+        true => say("\n| suite | straight, passed/failed | the store | |"),
+        false => {
+            say("\n| suite | straight, passed/failed | through the proxy | replicas afterwards |")
+        }
+    }
     say("|---|---|---|---|");
     for report in &reports {
         say(&report.row);
@@ -78,16 +87,18 @@ fn run(options: &Options) -> Result<bool, Failure> {
     Ok(reports.iter().all(|report| report.is_as_known))
 }
 
-/// Returns the suites with these names, or all suites if no name is given.
-fn chosen(names: &[String]) -> Result<Vec<&'static Suite>, Failure> {
-    if names.is_empty() {
-        return Ok(suites::ALL.iter().collect());
+/// Returns the named suites, or all suites if none is named.
+fn chosen(options: &Options) -> Result<Vec<&'static Suite>, Failure> {
+    let runs = |suite: &&Suite| !options.store || suite.known_of_store.is_some();
+    if options.suites.is_empty() {
+        return Ok(suites::ALL.iter().filter(runs).collect());
     }
     let find = |name: &String| {
         let suite = suites::ALL.iter().find(|suite| suite.name == name);
+        let suite = suite.filter(runs);
         suite.ok_or_else(|| format!("there is no suite `{name}`: `--list` prints those there are"))
     };
-    names.iter().map(find).collect()
+    options.suites.iter().map(find).collect()
 }
 
 /// The result of one suite.
@@ -111,13 +122,22 @@ fn compare(suite: &Suite, options: &Options) -> Result<Report, Failure> {
     let straight = (suite.run)(&folder, &servers.target())?;
     drop(servers);
 
-    say(&format!("{}: through the proxy", suite.name));
-    let mut servers = servers::SuiteServers::through_proxy(&suite.needs, &folder)?;
-    let through = (suite.run)(&folder, &servers.target())?;
-    let replicas = servers.replicas();
-    drop(servers);
+    let (through, replicas, known) = match options.store {
+        false => {
+            say(&format!("{}: through the proxy", suite.name));
+            let mut servers = servers::SuiteServers::through_proxy(&suite.needs, &folder)?;
+            let through = (suite.run)(&folder, &servers.target())?;
+            (through, Some(servers.replicas()), suite.known)
+        }
+        true => {
+            say(&format!("{}: the store", suite.name));
+            let servers = servers::SuiteServers::of_store(&suite.needs, &folder)?;
+            let through = (suite.run)(&folder, &servers.target())?;
+            (through, None, suite.known_of_store.unwrap_or_default())
+        }
+    };
 
-    let known = KnownDifferences::parse(suite.known)?;
+    let known = KnownDifferences::parse(known)?;
     let differences = straight.differences(&through);
     let unknown: Vec<&String> = differences.iter().filter(|it| !known.names(it)).collect();
     for difference in &differences {
@@ -131,14 +151,16 @@ fn compare(suite: &Suite, options: &Options) -> Result<Report, Failure> {
         ));
     }
     let row = format!(
-        "| {} | {} | {} | {replicas} |",
+        "| {} | {} | {} | {} |",
         suite.about,
         sums(&straight),
-        sums(&through)
+        sums(&through),
+        replicas.as_ref().map_or(String::new(), ToString::to_string)
     );
+    let serve = replicas.is_none_or(|replicas| replicas.are_serving());
     Ok(Report {
         row,
-        is_as_known: unknown.is_empty() && replicas.are_serving() && !through.timed_out,
+        is_as_known: unknown.is_empty() && serve && !through.timed_out,
     })
 }
 

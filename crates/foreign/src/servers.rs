@@ -1,5 +1,5 @@
-//! Starts the servers that a suite runs against: one PostgreSQL alone, or the proxy in front of a
-//! primary and two replicas.
+//! Starts the servers that a suite runs against: one PostgreSQL alone, the proxy in front of a
+//! primary and two replicas, or a store.
 
 use std::fmt;
 use std::io::{BufRead, BufReader};
@@ -121,10 +121,14 @@ pub struct SuiteServers {
     database: &'static str,
     primary: Postgres,
     replicas: Vec<Postgres>,
-    proxy: Option<Proxy>,
+    /// The proxy or the store, if the suite connects to one.
+    front: Option<FrontProgram>,
 }
 
-struct Proxy {
+/// A `replex` that a suite connects to.
+struct FrontProgram {
+    /// The name of the run.
+    run: &'static str,
     child: Child,
     host: String,
     port: u16,
@@ -139,8 +143,22 @@ impl SuiteServers {
             database: needs.database,
             primary,
             replicas: Vec::new(),
-            proxy: None,
+            front: None,
         })
+    }
+
+    /// Starts a store with an empty folder. Its log goes to `folder`. The PostgreSQL server beside
+    /// it only has the programs of clients.
+    pub fn of_store(needs: &SuiteRequirements, folder: &Path) -> Result<SuiteServers, Failure> {
+        let mut servers = SuiteServers::without_proxy(needs)?;
+        let data = folder.join("store-data");
+        // Of the run before.
+        let _ = std::fs::remove_dir_all(&data);
+        let mut command = Command::new(beside("replex")?);
+        command.args(["start", "--listen", "127.0.0.1:0", "--data"]);
+        command.arg(&data);
+        servers.front = Some(FrontProgram::start("store", "sql=", command, folder)?);
+        Ok(servers)
     }
 
     /// Starts the proxy in front of a primary and replicas. Its log goes to `folder`.
@@ -154,23 +172,21 @@ impl SuiteServers {
             database: needs.database,
             primary,
             replicas: Vec::new(),
-            proxy: None,
+            front: None,
         };
         for _ in 0..REPLICAS {
             let replica = postgres(needs)?;
             make_database(&replica, needs.database)?;
             servers.replicas.push(replica);
         }
-        servers.proxy = Some(servers.start_proxy(folder)?);
+        servers.front = Some(servers.start_proxy(folder)?);
         Ok(servers)
     }
 
-    fn start_proxy(&self, folder: &Path) -> Result<Proxy, Failure> {
+    fn start_proxy(&self, folder: &Path) -> Result<FrontProgram, Failure> {
         let state = folder.join("proxy-state");
         // Of the run before.
         let _ = std::fs::remove_dir_all(&state);
-        let log = std::fs::File::create(folder.join("replex.log"));
-        let log = log.map_err(|error| error.to_string())?;
         let mut command = Command::new(beside("replex")?);
         command.args(["proxy", "--listen", "127.0.0.1:0", "--trust"]);
         command.args(["--connections", "100"]);
@@ -178,42 +194,19 @@ impl SuiteServers {
         for replica in &self.replicas {
             command.args(["--replica", &target_of(replica, self.database).url()]);
         }
-        command.env("XDG_STATE_HOME", &state).stdin(Stdio::null());
-        let child = command.stdout(Stdio::piped()).stderr(log).spawn();
-        let mut child = child.map_err(|error| format!("the proxy does not start: {error}"))?;
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("it was asked for");
-        let read = BufReader::new(stdout).read_line(&mut line);
-        let mut proxy = Proxy {
-            child,
-            host: String::new(),
-            port: 0,
-        };
-        read.map_err(|error| error.to_string())?;
-        let place = line
-            .split_whitespace()
-            .find_map(|word| word.strip_prefix("proxy="));
-        let place = place.and_then(|place| place.rsplit_once(':'));
-        let (host, port) = place.ok_or_else(|| {
-            format!(
-                "the proxy does not start: see {}",
-                folder.join("replex.log").display()
-            )
-        })?;
-        proxy.host = host.to_owned();
-        proxy.port = port.parse().map_err(|_| format!("no port in {line}"))?;
-        Ok(proxy)
+        command.env("XDG_STATE_HOME", &state);
+        FrontProgram::start("proxy", "proxy=", command, folder)
     }
 
     /// Returns the server that the suite connects to.
     pub fn target(&self) -> SuiteTarget {
         let straight = target_of(&self.primary, self.database);
-        match &self.proxy {
+        match &self.front {
             None => straight,
-            Some(proxy) => SuiteTarget {
-                host: proxy.host.clone(),
-                port: proxy.port,
-                run: "proxy",
+            Some(front) => SuiteTarget {
+                host: front.host.clone(),
+                port: front.port,
+                run: front.run,
                 ..straight
             },
         }
@@ -268,7 +261,42 @@ impl SuiteServers {
     }
 }
 
-impl Drop for Proxy {
+impl FrontProgram {
+    /// Starts a program, whose log goes to `folder`. The word with this prefix, of a line of its
+    /// output, has the address.
+    fn start(
+        run: &'static str,
+        prefix: &str,
+        mut command: Command,
+        folder: &Path,
+    ) -> Result<FrontProgram, Failure> {
+        let log = folder.join("replex.log");
+        let written = std::fs::File::create(&log).map_err(|error| error.to_string())?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let child = command.stderr(written).spawn();
+        let mut child = child.map_err(|error| format!("the {run} does not start: {error}"))?;
+        let stdout = child.stdout.take().expect("it was asked for");
+        let mut front = FrontProgram {
+            run,
+            child,
+            host: String::new(),
+            port: 0,
+        };
+        let place = BufReader::new(stdout).lines().find_map(|line| {
+            let line = line.ok()?;
+            let mut words = line.split_whitespace();
+            words.find_map(|word| word.strip_prefix(prefix).map(str::to_owned))
+        });
+        let place = place.as_deref().and_then(|place| place.rsplit_once(':'));
+        let (host, port) =
+            place.ok_or_else(|| format!("the {run} does not start: see {}", log.display()))?;
+        front.host = host.to_owned();
+        front.port = port.parse().map_err(|_| format!("no port: {port}"))?;
+        Ok(front)
+    }
+}
+
+impl Drop for FrontProgram {
     fn drop(&mut self) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid {

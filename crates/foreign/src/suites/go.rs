@@ -20,6 +20,7 @@ pub const PGX: Suite = Suite {
         settings: &[],
     },
     known: include_str!("../../known/pgx.txt"),
+    known_of_store: Some(include_str!("../../known/store-pgx.txt")),
     fetch: |folder| {
         once(folder, "source", |part| {
             let module = "go mod download -json github.com/jackc/pgx/v5@v5.7.6";

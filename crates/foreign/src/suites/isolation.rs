@@ -49,6 +49,7 @@ pub const SUITE: Suite = Suite {
         settings: &["autovacuum=off"],
     },
     known: include_str!("../../known/isolation.txt"),
+    known_of_store: None,
     fetch: |folder| {
         regress::sources(folder)?;
         once(folder, "programs", |part| compile(folder, part))

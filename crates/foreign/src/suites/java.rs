@@ -36,6 +36,7 @@ pub const PGJDBC: Suite = Suite {
         settings: &[],
     },
     known: include_str!("../../known/pgjdbc.txt"),
+    known_of_store: Some(include_str!("../../known/store-pgjdbc.txt")),
     fetch: |folder| {
         once(folder, "source", |part| {
             let copy = "mvn -q -B dependency:copy -Dtransitive=false -DoutputDirectory=.";

@@ -29,6 +29,8 @@ pub struct Suite {
     pub needs: SuiteRequirements,
     /// Differences that are known, in the form that `known` reads.
     pub known: &'static str,
+    /// The same for the store; none if the suite needs what the store does not have.
+    pub known_of_store: Option<&'static str>,
     /// Fetches the suite into its folder, unless the folder has it already.
     pub fetch: fn(folder: &Path) -> Result<(), Failure>,
     /// Runs the suite against a server.

@@ -49,6 +49,7 @@ pub const NODE_POSTGRES: Suite = Suite {
         settings: &[],
     },
     known: include_str!("../../known/node-postgres.txt"),
+    known_of_store: Some(include_str!("../../known/store-node-postgres.txt")),
     fetch: |folder| {
         git::source(
             folder,

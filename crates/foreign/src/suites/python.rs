@@ -22,6 +22,7 @@ pub const PSYCOPG2: Suite = Suite {
         settings: &[],
     },
     known: include_str!("../../known/psycopg2.txt"),
+    known_of_store: Some(include_str!("../../known/store-psycopg2.txt")),
     fetch: |folder| {
         source(folder, "psycopg2==2.9.11")?;
         environment(folder, ["psycopg2-binary==2.9.11", "pytest==8.4.2"])
@@ -45,6 +46,7 @@ pub const PSYCOPG3: Suite = Suite {
         settings: &[],
     },
     known: include_str!("../../known/psycopg3.txt"),
+    known_of_store: Some(include_str!("../../known/store-psycopg3.txt")),
     fetch: |folder| {
         git::source(folder, "https://github.com/psycopg/psycopg", "3.2.12")?;
         let tools = [
@@ -78,6 +80,7 @@ pub const ASYNCPG: Suite = Suite {
         settings: &[],
     },
     known: include_str!("../../known/asyncpg.txt"),
+    known_of_store: Some(include_str!("../../known/store-asyncpg.txt")),
     fetch: |folder| {
         source(folder, "asyncpg==0.31.0")?;
         // It is not compiled, and would be found before the installed one. It may have gone before.
@@ -110,6 +113,7 @@ pub const SQLALCHEMY: Suite = Suite {
         settings: &[],
     },
     known: include_str!("../../known/sqlalchemy.txt"),
+    known_of_store: None,
     fetch: |folder| {
         source(folder, "sqlalchemy==2.0.44")?;
         let tools = [
@@ -148,6 +152,7 @@ pub const DJANGO: Suite = Suite {
         settings: &[],
     },
     known: include_str!("../../known/django.txt"),
+    known_of_store: None,
     fetch: |folder| {
         source(folder, "django==5.2.8")?;
         let tools = [

@@ -28,6 +28,7 @@ pub const SUITE: Suite = Suite {
         settings: &["autovacuum=off"],
     },
     known: include_str!("../../known/regress.txt"),
+    known_of_store: None,
     fetch,
     run: |folder, target| {
         let source = folder.join("debian/source").join(TESTS);

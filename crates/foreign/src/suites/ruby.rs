@@ -61,6 +61,7 @@ pub const ACTIVE_RECORD: Suite = Suite {
         settings: &[],
     },
     known: include_str!("../../known/activerecord.txt"),
+    known_of_store: None,
     fetch: |folder| {
         once(folder, "debian", |part| {
             debian::unpack_installed("rails", "ruby-activerecord", part)?;

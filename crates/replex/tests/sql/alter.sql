@@ -44,11 +44,38 @@ ALTER TABLE crew RENAME TO ships;
 SHOW TABLE sailors;
 EXPLAIN SELECT id FROM sailors WHERE age = 61;
 SELECT id, remark FROM sailors WHERE age = 61;
--- Not supported.
+-- Columns go.
 ALTER TABLE sailors DROP COLUMN remark;
+SELECT * FROM sailors WHERE age = 61;
+SELECT remark FROM sailors;
+ALTER TABLE sailors DROP COLUMN id;
+ALTER TABLE sailors DROP COLUMN level, ADD level bigint DEFAULT 7;
+SHOW TABLE sailors;
+SELECT id, level FROM sailors WHERE name = 'Ann';
+ALTER TABLE sailors DROP COLUMN level, ADD level int DEFAULT 1;
+-- Types that store the same values.
+ALTER TABLE sailors ALTER name TYPE varchar(30);
+INSERT INTO sailors VALUES (9, 'A name of more than 20 chars', 40);
+ALTER TABLE sailors ALTER name TYPE varchar(10);
+DELETE FROM sailors WHERE id = 9;
+ALTER TABLE sailors ALTER name SET DATA TYPE varchar(10);
 ALTER TABLE sailors ALTER id TYPE bigint;
-ALTER TABLE sailors ADD FOREIGN KEY (id) REFERENCES sailors;
-BEGIN; ALTER TABLE sailors ADD x int; ROLLBACK;
+-- Foreign keys.
+CREATE TABLE pets (id int PRIMARY KEY, owner int);
+INSERT INTO pets VALUES (1, 1), (2, 77);
+ALTER TABLE pets ADD FOREIGN KEY (owner) REFERENCES sailors;
+ALTER TABLE pets ADD FOREIGN KEY (owner) REFERENCES sailors NOT VALID;
+INSERT INTO pets VALUES (3, 77);
+SHOW TABLE pets;
+DELETE FROM pets WHERE id = 2;
+ALTER TABLE pets VALIDATE CONSTRAINT pets_owner_fkey;
+SHOW TABLE pets;
+BEGIN; SET CONSTRAINTS ALL DEFERRED; INSERT INTO pets VALUES (3, 77); ROLLBACK;
+DROP TABLE pets;
+-- A transaction goes on after a change of tables.
+BEGIN; INSERT INTO sailors VALUES (9, 'Zoe', 50); ALTER TABLE sailors ADD x int; DELETE FROM sailors WHERE id = 9; ROLLBACK;
+SELECT * FROM sailors WHERE name = 'Zoe';
+DELETE FROM sailors WHERE id = 9;
 -- TRUNCATE.
 CREATE TABLE trips (id int PRIMARY KEY, sailor int REFERENCES sailors, INDEX by_sailor (sailor));
 INSERT INTO trips VALUES (1, 1), (2, 3);
