@@ -658,7 +658,8 @@ fn index_columns(columns: &[ast::IndexColumn]) -> Result<(Vec<String>, Vec<Direc
             Some(ast::OrderBySort::Desc) => true,
             Some(ast::OrderBySort::Using(_)) => return Err(unsupported_column(it)),
         };
-        if it.operator_class.is_some() {
+        let class = it.operator_class.as_ref().map(object_name).transpose()?;
+        if class.is_some_and(|class| !ORDERS.contains(&&*class)) {
             return Err(unsupported_column(it));
         }
         let direction = Direction {
@@ -670,6 +671,29 @@ fn index_columns(columns: &[ast::IndexColumn]) -> Result<(Vec<String>, Vec<Direc
     });
     columns.collect()
 }
+
+/// PostgreSQL's operator classes that mean the order of the store. It sorts texts by their bytes, so
+/// that it has no other order for patterns.
+const ORDERS: &[&str] = &[
+    "text_pattern_ops",
+    "varchar_pattern_ops",
+    "bpchar_pattern_ops",
+    "text_ops",
+    "varchar_ops",
+    "bpchar_ops",
+    "bool_ops",
+    "bytea_ops",
+    "int2_ops",
+    "int4_ops",
+    "int8_ops",
+    "float4_ops",
+    "float8_ops",
+    "numeric_ops",
+    "date_ops",
+    "timestamp_ops",
+    "timestamptz_ops",
+    "uuid_ops",
+];
 
 fn unsupported_column(column: &ast::IndexColumn) -> SqlError {
     SqlError::unsupported(
