@@ -25,7 +25,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use client::now_us;
-use placement::{ColumnType, Value};
+use placement::{ColumnType, TimeZone, Value};
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::identity::TableId;
 use protocol::message::FillReport;
@@ -123,6 +123,11 @@ impl<S: Store> SqlSession<S> {
     /// Returns the store of the session.
     pub fn store(&self) -> &S {
         &self.store
+    }
+
+    /// Sets the time zone of the session.
+    pub fn set_time_zone(&mut self, zone: TimeZone<'static>) {
+        self.settings.zone = zone;
     }
 
     /// Returns the settings of the session.
