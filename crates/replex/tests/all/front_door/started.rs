@@ -69,8 +69,8 @@ async fn psql_works() {
             "COPY with a file of the server is not supported",
         ),
         (
-            "SET TimeZone = 'Europe/Berlin'",
-            "\"TimeZone\" is not supported",
+            "SET DateStyle = 'German'",
+            "\"DateStyle\" is not supported",
         ),
     ] {
         let (_, stderr) = psql(address, &[statement]);
