@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use placement::{Column, ColumnDefault, ColumnType, ComputedDefault, Value};
+use placement::{Column, ColumnDefault, ColumnType, ComputedDefault, TimeZone, Value};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 /// Returns the wall clock, in microseconds since 1970.
@@ -12,22 +12,29 @@ pub fn now_us() -> i64 {
 }
 
 /// Returns the value of a column that a statement does not set. The statement began at `now_us`, in
-/// microseconds since 1970. The value of a sequence is NULL here: callers draw it.
-pub fn default_value(column: &Column, now_us: i64) -> Value {
+/// microseconds since 1970 UTC, and local times are those of `zone`. The value of a sequence is
+/// NULL here: callers draw it.
+pub fn default_value(column: &Column, now_us: i64, zone: &TimeZone<'_>) -> Value {
     let computed = match &column.default {
         None | Some(ColumnDefault::Sequence(_)) => return Value::Null,
         Some(ColumnDefault::Constant(value)) => return value.clone(),
         Some(ColumnDefault::Computed(computed)) => computed,
     };
-    let now = Value::TimestampTz(now_us);
-    let fits = "the schema was validated";
-    match computed {
-        ComputedDefault::Now => now.assigned(column.column_type).expect(fits),
-        ComputedDefault::Today => {
-            let today = now.assigned(ColumnType::Date).expect(fits);
-            today.assigned(column.column_type).expect(fits)
+    let fits = "the schema was validated, and the clock is far from the ends of time";
+    let local = Value::Timestamp(zone.local(now_us).expect(fits));
+    match (computed, column.column_type) {
+        (ComputedDefault::Now, ColumnType::TimestampTz) => Value::TimestampTz(now_us),
+        (ComputedDefault::Now, to) => local.assigned(to).expect(fits),
+        (ComputedDefault::Today, to) => {
+            let today = local.assigned(ColumnType::Date).expect(fits);
+            match (to, today.clone().assigned(ColumnType::Timestamp)) {
+                (ColumnType::TimestampTz, Ok(Value::Timestamp(midnight))) => {
+                    Value::TimestampTz(zone.moment(midnight).expect(fits))
+                }
+                _ => today.assigned(to).expect(fits),
+            }
         }
-        ComputedDefault::RandomUuid => Value::Uuid(random_uuid()),
+        (ComputedDefault::RandomUuid, _) => Value::Uuid(random_uuid()),
     }
 }
 
@@ -75,7 +82,29 @@ mod tests {
                 Value::Timestamp(DAY_US),
             ),
         ] {
-            let found = default_value(&column(column_type, default), DAY_US + 5);
+            let found = default_value(&column(column_type, default), DAY_US + 5, &TimeZone::UTC);
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn computed_defaults_are_local_times() {
+        let berlin = TimeZone::posix("CET-1").expect("it is valid");
+        const HOUR_US: i64 = 3_600_000_000;
+        for (column_type, default, expected) in [
+            (
+                ColumnType::Timestamp,
+                ComputedDefault::Now,
+                Value::Timestamp(24 * HOUR_US),
+            ),
+            (ColumnType::Date, ComputedDefault::Today, Value::Date(1)),
+            (
+                ColumnType::TimestampTz,
+                ComputedDefault::Today,
+                Value::TimestampTz(23 * HOUR_US),
+            ),
+        ] {
+            let found = default_value(&column(column_type, default), 23 * HOUR_US, &berlin);
             assert_eq!(found, expected);
         }
     }
@@ -83,7 +112,8 @@ mod tests {
     #[test]
     fn random_uuids_differ_and_have_their_version() {
         let uuid = column(ColumnType::Uuid, ComputedDefault::RandomUuid);
-        let (one, other) = (default_value(&uuid, 0), default_value(&uuid, 0));
+        let drawn = || default_value(&uuid, 0, &TimeZone::UTC);
+        let (one, other) = (drawn(), drawn());
         assert_ne!(one, other);
         let text = one.to_string();
         assert_eq!(&text[14..15], "4", "{text}");

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use placement::{
-    Column, KEY_BYTES_MAX, ReplexKind, Schema, SortColumn, Value, ascending, check_key_bytes,
-    columns_of, encode_key, encode_row,
+    Column, KEY_BYTES_MAX, ReplexKind, Schema, SortColumn, TimeZone, Value, ascending,
+    check_key_bytes, columns_of, encode_key, encode_row,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::routes;
@@ -217,7 +217,7 @@ impl Table {
         let now_us = defaults::now_us();
         let columns = self.schema().columns.iter();
         let mut values: Vec<Value> = columns
-            .map(|column| defaults::default_value(column, now_us))
+            .map(|column| defaults::default_value(column, now_us, &TimeZone::UTC))
             .collect();
         for (name, value) in named {
             values[usize::from(self.column(name)?)] = value.clone();

@@ -10,6 +10,8 @@ use crate::errors::{SYNTAX_ERROR, error, unsupported};
 pub enum SessionCommand {
     /// `SET`: a setting, and its value; none is the default.
     Set(String, Option<String>),
+    /// `SET LOCAL`: a setting, and its value until the end of the transaction; none is the default.
+    SetLocal(String, Option<String>),
     /// `SHOW` of a setting.
     Show(String),
     /// `RESET ALL`.
@@ -96,13 +98,14 @@ impl SessionCommand {
 
 /// Returns the command of a `SET`, from the words after it.
 fn set(words: &[&str]) -> Result<Option<SessionCommand>, Report> {
+    let (is_local, words) = match words {
+        ["local", rest @ ..] => (true, rest),
+        ["session", rest @ ..] if rest.first() != Some(&"characteristics") => (false, rest),
+        rest => (false, rest),
+    };
     let words = match words {
         ["transaction", ..] | ["constraints", ..] => return Ok(None),
-        ["local", ..] => {
-            let hint = "A setting holds for the session: write SET.";
-            return Err(unsupported("SET LOCAL", hint));
-        }
-        ["session", "authorization", ..] | ["role", ..] => {
+        ["authorization", ..] | ["role", ..] => {
             return Err(unsupported("another role", "There are no roles."));
         }
         [
@@ -121,7 +124,6 @@ fn set(words: &[&str]) -> Result<Option<SessionCommand>, Report> {
                 false => Ok(Some(SessionCommand::Nothing("SET"))),
             };
         }
-        ["session", rest @ ..] => rest,
         rest => rest,
     };
     let (name, value) = match words {
@@ -139,7 +141,13 @@ fn set(words: &[&str]) -> Result<Option<SessionCommand>, Report> {
         }
     };
     if matches!(&*name, "scan" | "scan_rows" | "stale_reads") {
-        return Ok(None);
+        return match is_local {
+            true => {
+                let hint = "It holds for the session: write SET.";
+                Err(unsupported(format!("SET LOCAL {name}"), hint))
+            }
+            false => Ok(None),
+        };
     }
     let value = match value {
         [] => return Err(error(SYNTAX_ERROR, "syntax error: SET has no value")),
@@ -147,7 +155,10 @@ fn set(words: &[&str]) -> Result<Option<SessionCommand>, Report> {
         ["-", number] => Some(format!("-{number}")),
         value => Some(value.join(" ").replace(" ,", ",")),
     };
-    Ok(Some(SessionCommand::Set(name, value)))
+    Ok(Some(match is_local {
+        true => SessionCommand::SetLocal(name, value),
+        false => SessionCommand::Set(name, value),
+    }))
 }
 
 #[cfg(test)]
@@ -180,6 +191,16 @@ mod tests {
             ("SET a.b = 1", set("a.b", Some("1"))),
             ("SET search_path TO DEFAULT", set("search_path", None)),
             ("SET TIME ZONE 'UTC'", set("timezone", Some("UTC"))),
+            ("SET TIME ZONE LOCAL", set("timezone", None)),
+            ("SET SESSION TIME ZONE -7", set("timezone", Some("-7"))),
+            (
+                "SET TIME ZONE INTERVAL '+02:00' HOUR TO MINUTE",
+                set("timezone", Some("interval +02:00 hour to minute")),
+            ),
+            (
+                "SET LOCAL work_mem = '1MB'",
+                SessionCommand::SetLocal("work_mem".into(), Some("1MB".into())),
+            ),
             ("SET NAMES 'utf8'", set("client_encoding", Some("utf8"))),
             ("RESET work_mem", set("work_mem", None)),
             ("RESET ALL", SessionCommand::ResetAll),
@@ -227,7 +248,7 @@ mod tests {
             ("LISTEN a", "0A000"),
             ("NOTIFY a", "0A000"),
             ("VACUUM", "0A000"),
-            ("SET LOCAL work_mem = '1MB'", "0A000"),
+            ("SET LOCAL scan = on", "0A000"),
             ("SET ROLE ann", "0A000"),
             ("SET work_mem", "42601"),
             ("SET work_mem =", "42601"),

@@ -1,6 +1,6 @@
 //! Writes defaults and conditions of tables as PostgreSQL prints them in its catalogue.
 
-use placement::{Column, ColumnDefault, ColumnType, Schema, SequenceDefault, Value};
+use placement::{Column, ColumnDefault, ColumnType, Schema, SequenceDefault, TimeZone, Value};
 use protocol::expression::{BinaryOperator, Expression, ScalarFunction, UnaryOperator};
 
 /// Returns the default of a column.
@@ -127,6 +127,17 @@ fn expression(schema: &Schema, written: &Expression) -> String {
             let operands: Vec<String> = operands.collect();
             match call.function {
                 ScalarFunction::Case => case(&operands),
+                ScalarFunction::AtZone
+                | ScalarFunction::MomentText
+                | ScalarFunction::ReadMoment => {
+                    let zone = match &call.operands[..] {
+                        [_, Expression::Literal(Value::Bytes(zone))] => TimeZone::decode(zone),
+                        _ => None,
+                    };
+                    let zone = zone.as_ref().map_or("unknown", TimeZone::name);
+                    let zone = zone.replace('\'', "''");
+                    format!("({} AT TIME ZONE '{zone}'::text)", operands[0])
+                }
                 function => format!("{}({})", function.name(), operands.join(", ")),
             }
         }

@@ -5,8 +5,8 @@ use sql::{SessionFunctions, SqlError};
 
 use pg_wire::report::Report;
 
-use crate::errors::{self, error};
-use crate::settings::SessionVariables;
+use crate::errors::error;
+use crate::settings::{SessionVariables, SettingSpan};
 
 /// The names of the functions, and the types of their results.
 const FUNCTIONS: &[(&str, ColumnType)] = &[
@@ -105,12 +105,12 @@ impl FunctionCalls<'_> {
                     value => text(value?),
                 }
             }
-            ("set_config", [Some(_), _, Some(is_local)]) if is_true(is_local) => {
-                let hint = "A setting holds for the session: pass false.";
-                Err(errors::unsupported("set_config for one transaction", hint))
-            }
-            ("set_config", [Some(setting), value, Some(_)]) => {
-                self.settings.set(setting, value.as_deref())?;
+            ("set_config", [Some(setting), value, Some(is_local)]) => {
+                let span = match is_true(is_local) {
+                    true => SettingSpan::Transaction,
+                    false => SettingSpan::Session,
+                };
+                self.settings.set_for(span, setting, value.as_deref())?;
                 text(self.settings.value(setting)?)
             }
             ("current_setting" | "set_config", arguments)
@@ -180,6 +180,7 @@ mod tests {
                 "SELECT set_config('application_name', 'a', false), current_setting('x', true)",
                 &["'a'", "NULL"],
             ),
+            ("SELECT set_config('work_mem', '1MB', true)", &["'1MB'"]),
         ] {
             assert_eq!(called(text).unwrap(), expected, "{text}");
         }
@@ -188,8 +189,8 @@ mod tests {
     #[test]
     fn calls_that_fail() {
         for (text, code) in [
-            ("SELECT set_config('TimeZone', 'CET', false)", "0A000"),
-            ("SELECT set_config('work_mem', '1MB', true)", "0A000"),
+            ("SELECT set_config('TimeZone', 'Nowhere', false)", "22023"),
+            ("SELECT set_config('DateStyle', 'German', true)", "0A000"),
             ("SELECT current_setting('missing')", "42704"),
             ("SELECT version(1)", "42883"),
         ] {

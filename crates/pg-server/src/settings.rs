@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pg_wire::report::Report;
+use placement::TimeZone;
+use sql::session_zone;
 
 use crate::errors::{INVALID_PARAMETER, UNDEFINED_OBJECT, error, unsupported};
 
@@ -40,11 +42,13 @@ enum SettingRule {
     Timeout,
     /// A list of schemas. There is one schema.
     SearchPath,
+    /// A time zone.
+    Zone,
     /// None: the setting cannot be changed.
     Never,
 }
 
-use SettingRule::{Any, Encoding, Never, OneOf, Only, SearchPath, Timeout};
+use SettingRule::{Any, Encoding, Never, OneOf, Only, SearchPath, Timeout, Zone};
 
 const LEVELS: &[&str] = &[
     "serializable",
@@ -114,11 +118,7 @@ const SETTINGS: &[SettingDefinition] = &[
     setting("standard_conforming_strings", "on", Only(YES)),
     setting("statement_timeout", "0", Timeout),
     setting("synchronous_commit", "on", Only(YES)),
-    setting(
-        "TimeZone",
-        "UTC",
-        Only(&["gmt", "etc/utc", "zulu", "universal", "0"]),
-    ),
+    setting("TimeZone", "UTC", Zone),
     setting(
         "transaction_isolation",
         "serializable",
@@ -183,6 +183,47 @@ pub struct SessionVariables {
     initial: BTreeMap<String, String>,
     /// Names of settings that have changed, and of which the client is to be notified.
     changed: Vec<&'static str>,
+    /// The time zone that the setting `TimeZone` names.
+    zone: TimeZone<'static>,
+    /// The values to go back to; none if no setting has changed since the transaction began.
+    transaction: Option<TransactionValues>,
+}
+
+/// The values that a transaction goes back to.
+#[derive(Clone, Debug)]
+struct TransactionValues {
+    /// The values before its first change of a setting.
+    before: BTreeMap<String, String>,
+    /// The values that stay after its commit: those without `SET LOCAL`.
+    kept: BTreeMap<String, String>,
+    /// The savepoints since its first change.
+    savepoints: Vec<SavedValues>,
+}
+
+/// The values at a savepoint.
+#[derive(Clone, Debug)]
+struct SavedValues {
+    savepoint: String,
+    values: BTreeMap<String, String>,
+    kept: BTreeMap<String, String>,
+}
+
+/// How long a change of a setting holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettingSpan {
+    /// Until the end of the session, if the transaction is not undone.
+    Session,
+    /// Until the end of the transaction.
+    Transaction,
+}
+
+/// How a transaction has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionEnd {
+    /// By its commit.
+    Committed,
+    /// It was undone.
+    Undone,
 }
 
 impl SessionVariables {
@@ -194,6 +235,8 @@ impl SessionVariables {
             values: BTreeMap::new(),
             initial: BTreeMap::new(),
             changed: Vec::new(),
+            zone: TimeZone::UTC,
+            transaction: None,
         }
     }
 
@@ -201,6 +244,7 @@ impl SessionVariables {
     pub fn begin(&mut self) {
         self.initial = self.values.clone();
         self.changed.clear();
+        self.transaction = None;
     }
 
     /// Returns a setting's value.
@@ -253,47 +297,146 @@ impl SessionVariables {
     /// # Errors
     /// There is no such setting, or it cannot have the value.
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), Report> {
+        self.set_for(SettingSpan::Session, name, value)
+    }
+
+    /// Sets a setting; none is its default.
+    ///
+    /// # Errors
+    /// There is no such setting, or it cannot have the value.
+    pub fn set_for(
+        &mut self,
+        span: SettingSpan,
+        name: &str,
+        value: Option<&str>,
+    ) -> Result<(), Report> {
         let name = name.to_ascii_lowercase();
-        let Some(value) = value else {
-            return self.reset(&name);
+        let value = match value {
+            Some(value) => Some(self.accepted(&name, value)?),
+            None => {
+                self.value(&name)?;
+                self.initial.get(&name).cloned()
+            }
         };
+        let transaction = self.transaction.get_or_insert_with(|| TransactionValues {
+            before: self.values.clone(),
+            kept: self.values.clone(),
+            savepoints: Vec::new(),
+        });
+        let kept = match span {
+            SettingSpan::Session => Some(&mut transaction.kept),
+            SettingSpan::Transaction => None,
+        };
+        for values in kept.into_iter().chain([&mut self.values]) {
+            match &value {
+                Some(value) => drop(values.insert(name.clone(), value.clone())),
+                None => drop(values.remove(&name)),
+            }
+        }
+        self.note(&name);
+        Ok(())
+    }
+
+    /// Returns a value as the setting keeps it.
+    fn accepted(&self, name: &str, value: &str) -> Result<String, Report> {
         if value.len() > VALUE_LEN_MAX {
             let text = format!("a value is longer than {VALUE_LEN_MAX} bytes");
             return Err(error(INVALID_PARAMETER, text));
         }
-        let value = match definition(&name) {
+        Ok(match definition(name) {
             Some(known) => known.accepted(value)?,
-            None if is_without_effect(&name) => value.to_owned(),
+            None if is_without_effect(name) => value.to_owned(),
             None if name.contains('.') => {
                 let custom = self.values.keys().filter(|known| known.contains('.'));
-                if custom.count() >= CUSTOM_MAX && !self.values.contains_key(&name) {
+                if custom.count() >= CUSTOM_MAX && !self.values.contains_key(name) {
                     let text = format!("a session has at most {CUSTOM_MAX} settings of its own");
                     return Err(error("53400", text));
                 }
                 value.to_owned()
             }
-            None => return Err(unknown(&name)),
-        };
-        self.values.insert(name.clone(), value);
-        self.note(&name);
-        Ok(())
-    }
-
-    /// Sets a setting as it was when the session has begun.
-    fn reset(&mut self, name: &str) -> Result<(), Report> {
-        self.value(name)?;
-        match self.initial.get(name) {
-            Some(value) => drop(self.values.insert(name.to_owned(), value.clone())),
-            None => drop(self.values.remove(name)),
-        }
-        self.note(name);
-        Ok(())
+            None => return Err(unknown(name)),
+        })
     }
 
     /// Sets all settings as they were when the session has begun.
     pub fn reset_all(&mut self) {
-        self.values = self.initial.clone();
-        self.changed = vec!["application_name", "client_encoding"];
+        let initial = self.initial.clone();
+        let transaction = self.transaction.get_or_insert_with(|| TransactionValues {
+            before: self.values.clone(),
+            kept: BTreeMap::new(),
+            savepoints: Vec::new(),
+        });
+        transaction.kept = initial.clone();
+        self.replace(initial);
+    }
+
+    /// Remembers the values at a savepoint.
+    pub fn save(&mut self, savepoint: &str) {
+        let Some(transaction) = &mut self.transaction else {
+            return;
+        };
+        transaction.savepoints.push(SavedValues {
+            savepoint: savepoint.to_owned(),
+            values: self.values.clone(),
+            kept: transaction.kept.clone(),
+        });
+    }
+
+    /// Forgets a savepoint and those after it. Its changes stay.
+    pub fn release(&mut self, savepoint: &str) {
+        if let Some(transaction) = &mut self.transaction {
+            let saved = transaction.savepoints.iter();
+            let found = saved.rev().position(|it| it.savepoint == savepoint);
+            let left = found.map_or(0, |found| transaction.savepoints.len() - 1 - found);
+            transaction.savepoints.truncate(left);
+        }
+    }
+
+    /// Goes back to the values at a savepoint. A savepoint that is older than the first change has
+    /// the values before it.
+    pub fn undo_to(&mut self, savepoint: &str) {
+        let Some(transaction) = &mut self.transaction else {
+            return;
+        };
+        let mut saved = transaction.savepoints.iter();
+        let values = match saved.rposition(|it| it.savepoint == savepoint) {
+            Some(found) => {
+                transaction.savepoints.truncate(found + 1);
+                let saved = &transaction.savepoints[found];
+                transaction.kept = saved.kept.clone();
+                saved.values.clone()
+            }
+            None => {
+                transaction.savepoints.clear();
+                transaction.kept = transaction.before.clone();
+                transaction.before.clone()
+            }
+        };
+        self.replace(values);
+    }
+
+    /// Ends a transaction: its local changes, and all if it is undone.
+    pub fn end_transaction(&mut self, end: TransactionEnd) {
+        if let Some(transaction) = self.transaction.take() {
+            self.replace(match end {
+                TransactionEnd::Committed => transaction.kept,
+                TransactionEnd::Undone => transaction.before,
+            });
+        }
+    }
+
+    /// Replaces all values.
+    fn replace(&mut self, values: BTreeMap<String, String>) {
+        let before = std::mem::replace(&mut self.values, values);
+        let names = before.keys().chain(self.values.keys());
+        let names = names.filter(|it| before.get(*it) != self.values.get(*it));
+        let changed: Vec<String> = names.cloned().collect();
+        changed.iter().for_each(|name| self.note(name));
+    }
+
+    /// Returns the time zone.
+    pub fn zone(&self) -> TimeZone<'static> {
+        self.zone
     }
 
     /// Returns the settings of which the client is to be notified, and forgets them.
@@ -320,10 +463,19 @@ impl SessionVariables {
         self.values.get("client_min_messages").map(String::as_str) != Some("error")
     }
 
+    /// Follows a change of a setting.
     fn note(&mut self, name: &str) {
+        if name == "timezone" {
+            let named = self.values.get(name).and_then(|it| session_zone(it));
+            self.zone = named.unwrap_or(TimeZone::UTC);
+        }
         let mut reported = REPORTED.iter();
         let reported = reported.find(|known| known.eq_ignore_ascii_case(name));
-        self.changed.extend(reported);
+        if let Some(name) = reported
+            && !self.changed.contains(name)
+        {
+            self.changed.push(name);
+        }
     }
 }
 
@@ -351,6 +503,14 @@ impl SettingDefinition {
                 Some(shown_timeout(limit))
             }
             SearchPath => is_search_path(value).then(|| value.to_owned()),
+            Zone => {
+                let Some(zone) = session_zone(value) else {
+                    let text =
+                        format!("invalid value for parameter \"{}\": \"{value}\"", self.name);
+                    return Err(error(INVALID_PARAMETER, text));
+                };
+                Some(zone.name().to_owned())
+            }
             Never => {
                 let text = format!("parameter \"{}\" cannot be changed", self.name);
                 return Err(error("55P02", text));
@@ -361,9 +521,6 @@ impl SettingDefinition {
                 OneOf(values) => format!("Write one of {}.", values.join(", ")),
                 Encoding => "Write and read UTF8.".into(),
                 SearchPath => "All tables are in the schema public.".into(),
-                _ if self.name == "TimeZone" => {
-                    "It is always UTC: timestamps have no zone, and now() is in UTC.".into()
-                }
                 _ => format!("It is always \"{}\".", self.default),
             };
             unsupported(
@@ -453,7 +610,9 @@ mod tests {
             ("Client_Encoding", "'utf-8'", "UTF8"),
             ("client_encoding", "SQL_ASCII", "SQL_ASCII"),
             ("DATESTYLE", "iso", "ISO, MDY"),
-            ("timezone", "Etc/UTC", "UTC"),
+            ("timezone", "etc/utc", "Etc/UTC"),
+            ("timezone", "-7", "<-07>+07"),
+            ("timezone", "europe/berlin", "Europe/Berlin"),
             ("extra_float_digits", "3", "3"),
             ("search_path", "public, \"$user\"", "public, \"$user\""),
             ("search_path", "", ""),
@@ -487,7 +646,7 @@ mod tests {
         for (name, value, code) in [
             ("client_encoding", "LATIN1", "0A000"),
             ("DateStyle", "German", "0A000"),
-            ("TimeZone", "Europe/Berlin", "0A000"),
+            ("TimeZone", "Europe/Nowhere", "22023"),
             ("search_path", "other", "0A000"),
             ("extra_float_digits", "0", "0A000"),
             ("lock_timeout", "5s", "0A000"),
@@ -505,6 +664,56 @@ mod tests {
             settings.set(&format!("a.b{number}"), Some("")).unwrap();
         }
         assert_eq!(settings.set("a.more", Some("")).unwrap_err().code, "53400");
+    }
+
+    #[test]
+    fn local_values_end_with_their_transaction() {
+        let mut settings = variables();
+        let zone = |settings: &SessionVariables| settings.value("TimeZone").unwrap().to_owned();
+        let set = |settings: &mut SessionVariables, span, zone| {
+            settings.set_for(span, "TimeZone", Some(zone)).unwrap();
+        };
+        let (session, local) = (SettingSpan::Session, SettingSpan::Transaction);
+        set(&mut settings, local, "Asia/Tokyo");
+        assert_eq!(settings.zone().name(), "Asia/Tokyo");
+        assert_eq!(settings.take_changed(), ["TimeZone"]);
+        settings.end_transaction(TransactionEnd::Committed);
+        assert_eq!(zone(&settings), "UTC");
+        assert_eq!(settings.zone(), TimeZone::UTC);
+        assert_eq!(settings.take_changed(), ["TimeZone"]);
+        set(&mut settings, session, "Europe/Paris");
+        set(&mut settings, local, "Asia/Tokyo");
+        settings.end_transaction(TransactionEnd::Committed);
+        assert_eq!(zone(&settings), "Europe/Paris");
+        set(&mut settings, session, "Asia/Tokyo");
+        settings.end_transaction(TransactionEnd::Undone);
+        assert_eq!(zone(&settings), "Europe/Paris");
+    }
+
+    #[test]
+    fn savepoints_have_their_values() {
+        let mut settings = variables();
+        let name =
+            |settings: &SessionVariables| settings.value("application_name").unwrap().to_owned();
+        let set = |settings: &mut SessionVariables, value| {
+            settings.set("application_name", Some(value)).unwrap();
+        };
+        settings.save("a");
+        set(&mut settings, "1");
+        settings.save("b");
+        set(&mut settings, "2");
+        settings.save("a");
+        set(&mut settings, "3");
+        settings.undo_to("a");
+        assert_eq!(name(&settings), "2");
+        settings.release("a");
+        settings.undo_to("b");
+        assert_eq!(name(&settings), "1");
+        settings.undo_to("a");
+        assert_eq!(name(&settings), "");
+        set(&mut settings, "4");
+        settings.end_transaction(TransactionEnd::Committed);
+        assert_eq!(name(&settings), "4");
     }
 
     #[test]

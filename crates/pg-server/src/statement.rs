@@ -2,7 +2,7 @@
 //! their result.
 
 use pg_catalog::{CatalogueStatement, PreparedTypes, SchemaCatalogue, SchemaDescription, Subject};
-use placement::ColumnType;
+use placement::{ColumnType, TimeZone};
 use protocol::configuration::{Configuration, PlacedTables};
 use protocol::identity::Epoch;
 use sql::statement::{CopyDirection, CopyStatement, NamedStatement, Statement};
@@ -75,11 +75,15 @@ pub struct DescribedStatement {
 }
 
 impl StatementKind {
-    /// Parses one statement of a string.
+    /// Parses one statement of a string. Constants that it stores are local times of a zone.
     ///
     /// # Errors
     /// The statement is invalid or not supported.
-    pub fn parse(piece: &UnparsedStatement<'_>, text: &str) -> Result<StatementKind, Report> {
+    pub fn parse(
+        piece: &UnparsedStatement<'_>,
+        text: &str,
+        zone: TimeZone<'static>,
+    ) -> Result<StatementKind, Report> {
         let words = piece.words();
         if let Some(command) = SessionCommand::read(&words)? {
             return Ok(StatementKind::Session(command));
@@ -102,7 +106,7 @@ impl StatementKind {
         {
             return Ok(asked);
         }
-        let parsed = piece.parse();
+        let parsed = piece.parse_in(zone);
         if is_query && let Some(asked) = without_tables(piece, parsed.as_ref()) {
             return Ok(asked);
         }

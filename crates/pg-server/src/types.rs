@@ -5,7 +5,7 @@
 mod numeric;
 
 use bytes::{BufMut, BytesMut};
-use placement::{ColumnType, DATES, Value};
+use placement::{ColumnType, DATES, TimeInput, TimeZone, Value};
 
 use pg_wire::frontend::WireFormat;
 use pg_wire::report::{Report, Severity};
@@ -134,11 +134,18 @@ impl ParameterType {
         }
     }
 
-    /// Returns the value of a parameter, which is not NULL.
+    /// Returns the value of a parameter, which is not NULL. `input` has the meaning of times as
+    /// text.
     ///
     /// # Errors
     /// The bytes are no value of the type.
-    pub fn read(self, format: WireFormat, bytes: &[u8], number: usize) -> Result<Value, Report> {
+    pub fn read(
+        self,
+        format: WireFormat,
+        bytes: &[u8],
+        number: usize,
+        input: &TimeInput<'_>,
+    ) -> Result<Value, Report> {
         match format {
             WireFormat::Text => {
                 let text = str::from_utf8(bytes).map_err(|_| errors::not_utf8(number))?;
@@ -146,7 +153,7 @@ impl ParameterType {
                 if text.contains('\0') {
                     return Err(errors::not_utf8(number));
                 }
-                self.of_text(text)
+                self.of_text(text, input)
             }
             WireFormat::Binary => match self.of_binary(bytes) {
                 None if self.is_text() => Err(errors::not_utf8(number)),
@@ -169,8 +176,8 @@ impl ParameterType {
         self.0.of_values() == ColumnType::Text
     }
 
-    fn of_text(self, text: &str) -> Result<Value, Report> {
-        Value::parse(self.0, text).map_err(|error| errors::invalid_value(&error))
+    fn of_text(self, text: &str, input: &TimeInput<'_>) -> Result<Value, Report> {
+        Value::parse_at(self.0, text, input).map_err(|error| errors::invalid_value(&error))
     }
 
     /// Returns none if the bytes are not of this type.
@@ -227,7 +234,7 @@ pub fn read_copied(column_type: ColumnType, bytes: &[u8]) -> Result<Value, Repor
     }
 }
 
-/// Appends a value that is not NULL, in a column of this type.
+/// Appends a value that is not NULL, in a column of this type. A moment as text is in a zone.
 ///
 /// # Errors
 /// The value is of another type than the column.
@@ -235,7 +242,7 @@ pub fn write(
     out: &mut BytesMut,
     value: &Value,
     column_type: Option<ColumnType>,
-    format: WireFormat,
+    (format, zone): (WireFormat, &TimeZone<'_>),
 ) -> Result<(), Report> {
     let expected = column_type.unwrap_or(ColumnType::Text);
     if value.column_type() != Some(expected.of_values()) {
@@ -247,7 +254,7 @@ pub fn write(
         return Err(errors::internal(&text));
     }
     if format == WireFormat::Text {
-        out.put_slice(expected.shown(value).as_bytes());
+        out.put_slice(expected.shown_in(value, zone).as_bytes());
         return Ok(());
     }
     match value {

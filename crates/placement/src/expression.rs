@@ -131,6 +131,14 @@ pub enum ScalarFunction {
     Right,
     /// The texts of all values that are not NULL, one after the other.
     Concat,
+    /// The local time of a moment in a zone, or the moment of a local time. The last operand is the
+    /// zone, as [`TimeZone::encode`](crate::TimeZone::encode) encodes it. It is so of the next two
+    /// functions, too.
+    AtZone,
+    /// The text of a moment in a zone.
+    MomentText,
+    /// The moment that a text names. A text without a zone names a local time of the zone.
+    ReadMoment,
 }
 
 impl ScalarFunction {
@@ -166,6 +174,9 @@ impl ScalarFunction {
             ScalarFunction::Left => "left",
             ScalarFunction::Right => "right",
             ScalarFunction::Concat => "concat",
+            ScalarFunction::AtZone => "timezone",
+            ScalarFunction::MomentText => "text",
+            ScalarFunction::ReadMoment => "timestamptz",
         }
     }
 }

@@ -15,6 +15,7 @@ mod advisor;
 mod alter;
 mod alteration;
 mod assignment;
+mod calendar;
 mod constraints;
 mod conversion;
 mod copies;
@@ -25,6 +26,7 @@ mod grid;
 mod hybrid;
 mod interpolation;
 mod key;
+mod moment;
 mod numeric;
 mod partitions;
 mod places;
@@ -44,6 +46,7 @@ pub mod tables;
 mod text;
 mod validation;
 mod value;
+mod zone;
 
 pub use advisor::{
     Amplification, SAMPLES_MAX, Spread, amplification, amplification_of, best_divisions,
@@ -70,6 +73,7 @@ pub use key::{
     KEY_BYTES_MAX, KeyError, check_key_bytes, decode_key, encode_key, encode_value, key_has_null,
     prefix_end,
 };
+pub use moment::TimeInput;
 pub use numeric::{
     NUMERIC_PRECISION_MAX, NUMERIC_SCALE_MAX, NUMERIC_WHOLE_DIGITS_MAX, Numeric, NumericError,
     NumericRef,
@@ -96,5 +100,6 @@ pub use sort::{
     sorted_range,
 };
 pub use statistics::{median, percentile, percentiles};
-pub use text::{DATES, ValueError};
+pub use text::{DATES, ValueError, moment_text};
 pub use value::{ColumnType, TEXT_LIMIT_MAX, Value, ValueRef, WHOLE_DOUBLES, round_half_even};
+pub use zone::{POSIX_ZONE_LEN_MAX, PosixZone, TimeZone, Tzif};

@@ -4,8 +4,9 @@
 //! (how it is spelt is the caller's choice), and timestamps before PostgreSQL's first one, in 4714
 //! BC. An accepted text has the meaning that it has in PostgreSQL. A zone that is written after a
 //! timestamp without one does not count, nor does a time after a date. A timestamp with a zone is
-//! shown in UTC. Other spellings of dates, intervals and words such as `now` are left out.
+//! shown in UTC, or by [`moment_text`] in another zone.
 
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,11 +14,13 @@ use core::fmt;
 use core::ops::RangeInclusive;
 use core::str::FromStr;
 
+use crate::calendar::civil_from_days;
+use crate::moment::{
+    self, MICROS_PER_DAY, MICROS_PER_SECOND, SECONDS_PER_DAY, TimeInput, WrittenMoment,
+};
 use crate::numeric::Numeric;
-use crate::value::{ColumnType, Value, ValueRef, round_half_even};
-
-const MICROS_PER_SECOND: i64 = 1_000_000;
-const SECONDS_PER_DAY: i64 = 86_400;
+use crate::value::{ColumnType, Value, ValueRef};
+use crate::zone::TimeZone;
 
 /// A string that is not a value of the requested type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +75,18 @@ impl Value {
     /// Returns the value of a text, never NULL. Spaces around it are ignored, except for texts,
     /// bytes and UUIDs. The limit of a text's length and of a number's digits is not checked,
     /// because a longer one may be compared with the column; [`Value::assigned`] checks it.
+    /// A moment without a zone is in UTC.
     pub fn parse(column_type: ColumnType, text: &str) -> Result<Value, ValueError> {
+        Value::parse_at(column_type, text, &TimeInput::UTC)
+    }
+
+    /// Returns the value of a text as [`Value::parse`] does. `input` has the zone of a moment
+    /// without one, and the meaning of `now` and of names of zones.
+    pub fn parse_at(
+        column_type: ColumnType,
+        text: &str,
+        input: &TimeInput<'_>,
+    ) -> Result<Value, ValueError> {
         let trimmed = text.trim_ascii();
         let value = match column_type {
             ColumnType::Bool => parse_bool(trimmed).map(Value::Bool),
@@ -84,9 +98,11 @@ impl Value {
             ColumnType::Text | ColumnType::Varchar(_) => Some(Value::Text(text.into())),
             ColumnType::Char(_) => Some(Value::Text(text.trim_end_matches(' ').into())),
             ColumnType::Bytes => parse_bytes(text).map(Value::Bytes),
-            ColumnType::Date => parse_date(trimmed).map(Value::Date),
-            ColumnType::Timestamp => parse_timestamp(trimmed, false).map(Value::Timestamp),
-            ColumnType::TimestampTz => parse_timestamp(trimmed, true).map(Value::TimestampTz),
+            ColumnType::Date => parse_date(trimmed, input).map(Value::Date),
+            ColumnType::Timestamp => parse_timestamp(trimmed, false, input).map(Value::Timestamp),
+            ColumnType::TimestampTz => {
+                parse_timestamp(trimmed, true, input).map(Value::TimestampTz)
+            }
             ColumnType::Uuid => parse_uuid(text).map(Value::Uuid),
             ColumnType::Numeric | ColumnType::Decimal { .. } => {
                 Numeric::parse(text).ok().map(Value::Numeric)
@@ -176,167 +192,43 @@ const TIMESTAMP_MAX: i64 = i64::MAX - 1;
 /// 5874897-12-31.
 pub const DATES: RangeInclusive<i32> = -2_440_588..=2_145_042_905;
 
-/// Parses a date, which may have a time of the day after it.
-fn parse_date(text: &str) -> Option<i32> {
-    match text.to_ascii_lowercase().as_str() {
-        "infinity" => return Some(i32::MAX),
-        "-infinity" => return Some(i32::MIN),
-        "epoch" => return Some(0),
-        _ => {}
-    }
-    let (days, _) = parse_moment(text)?;
+/// Returns the days since 1970 of a date, which may have a time of the day after it.
+fn parse_date(text: &str, input: &TimeInput<'_>) -> Option<i32> {
+    let days = match moment::read(text, input)? {
+        WrittenMoment::Infinity => return Some(i32::MAX),
+        WrittenMoment::MinusInfinity => return Some(i32::MIN),
+        WrittenMoment::Epoch => 0,
+        WrittenMoment::Now => input.zone.local(input.now_us?)?.div_euclid(MICROS_PER_DAY),
+        WrittenMoment::At(time) => time.days?,
+    };
     let days = i32::try_from(days).ok()?;
     DATES.contains(&days).then_some(days)
 }
 
 /// Returns the microseconds since 1970, in UTC if the zone counts.
-fn parse_timestamp(text: &str, zone_counts: bool) -> Option<i64> {
-    match text.to_ascii_lowercase().as_str() {
-        "infinity" => return Some(i64::MAX),
-        "-infinity" => return Some(i64::MIN),
-        "epoch" => return Some(0),
-        _ => {}
-    }
-    let (days, (micros, zone)) = parse_moment(text)?;
-    let zone = if zone_counts { zone } else { 0 };
-    let day_micros = i128::from(days) * i128::from(SECONDS_PER_DAY * MICROS_PER_SECOND);
-    let micros = i64::try_from(day_micros + i128::from(micros - zone * MICROS_PER_SECOND)).ok()?;
+fn parse_timestamp(text: &str, zone_counts: bool, input: &TimeInput<'_>) -> Option<i64> {
+    let micros = match moment::read(text, input)? {
+        WrittenMoment::Infinity => return Some(i64::MAX),
+        WrittenMoment::MinusInfinity => return Some(i64::MIN),
+        WrittenMoment::Epoch => 0,
+        WrittenMoment::Now if zone_counts => input.now_us?,
+        WrittenMoment::Now => input.zone.local(input.now_us?)?,
+        WrittenMoment::At(time) if zone_counts => time.moment(&input.zone)?,
+        WrittenMoment::At(time) => time.local()?,
+    };
     (TIMESTAMP_MIN..=TIMESTAMP_MAX)
         .contains(&micros)
         .then_some(micros)
 }
 
-/// Parses `year-month-day[( |T)hour:minute[:second[.fraction]][zone]][ BC]`, zone = `Z`, ` UTC` or
-/// `±hour[:minute[:second]]`. Returns the days since 1970, the microseconds since midnight, and the
-/// zone's seconds.
-fn parse_moment(text: &str) -> Option<(i64, (i64, i64))> {
-    let (text, before_christ) = match text.strip_suffix(" BC") {
-        Some(text) => (text, true),
-        None => (text, false),
-    };
-    let (date, time) = match text.find([' ', 'T', 't']) {
-        Some(at) => (&text[..at], Some(text[at + 1..].trim_ascii_start())),
-        None => (text, None),
-    };
-    let mut fields = date.split('-');
-    let year = i64::from(digits(fields.next()?, 4..=7)?);
-    let month = digits(fields.next()?, 1..=2)?;
-    let day = digits(fields.next()?, 1..=2)?;
-    if fields.next().is_some() || year == 0 {
-        return None;
+impl ColumnType {
+    /// Returns the text of a value as clients with this time zone see it in a column of this type.
+    pub fn shown_in<'v>(self, value: &'v Value, zone: &TimeZone<'_>) -> Cow<'v, str> {
+        match value {
+            Value::TimestampTz(at) => Cow::Owned(moment_text(*at, zone)),
+            value => self.shown(value),
+        }
     }
-    let year = if before_christ { 1 - year } else { year };
-    let days = days_from_civil(year, month, day)?;
-    let time = match time {
-        None => (0, 0),
-        Some(time) => parse_time(time)?,
-    };
-    Some((days, time))
-}
-
-/// Returns the microseconds since midnight, up to the whole day, and the seconds that the zone is
-/// ahead of UTC.
-fn parse_time(text: &str) -> Option<(i64, i64)> {
-    let zone_at = text.find(['+', '-', 'Z', 'z', ' ']).unwrap_or(text.len());
-    let (clock, zone) = text.split_at(zone_at);
-    let mut fields = clock.split(':');
-    let hour = digits(fields.next()?, 1..=2)?;
-    let minute = digits(fields.next()?, 2..=2)?;
-    let (second, fraction) = match fields.next() {
-        None => ("00", ""),
-        Some(seconds) => seconds.split_once('.').unwrap_or((seconds, "")),
-    };
-    let second = digits(second, 2..=2)?;
-    let micros = fraction_micros(fraction)?;
-    // The sixtieth second is the next minute's first one, as in PostgreSQL.
-    if fields.next().is_some() || minute > 59 || second > 60 {
-        return None;
-    }
-    let zone = parse_zone(zone.trim_ascii_start())?;
-    let seconds = i64::from(60 * (60 * hour + minute) + second);
-    let time = seconds * MICROS_PER_SECOND + micros;
-    (time <= SECONDS_PER_DAY * MICROS_PER_SECOND).then_some((time, zone))
-}
-
-/// Returns the microseconds of a fraction of a second, to the nearest, halves to the even one.
-fn fraction_micros(fraction: &str) -> Option<i64> {
-    /// More digits do not change a double.
-    const DIGITS_MAX: usize = 400;
-    if fraction.is_empty() {
-        return Some(0);
-    }
-    let all_digits = fraction.bytes().all(|byte| byte.is_ascii_digit());
-    if !all_digits || fraction.len() > DIGITS_MAX {
-        return None;
-    }
-    let seconds: f64 = format!("0.{fraction}").parse().ok()?;
-    Some(round_half_even(seconds * MICROS_PER_SECOND as f64) as i64)
-}
-
-/// Returns the seconds that a zone is ahead of UTC: of `Z`, `UTC`, `±hour`, `±hourminute` or
-/// `±hour:minute[:second]`, or of an empty text.
-fn parse_zone(zone: &str) -> Option<i64> {
-    if matches!(zone.to_ascii_uppercase().as_str(), "" | "Z" | "UTC" | "GMT") {
-        return Some(0);
-    }
-    let offset = zone.strip_prefix(['+', '-'])?;
-    let (hours, rest) = match offset.split_once(':') {
-        Some(parts) => parts,
-        None if offset.len() == 4 && offset.is_ascii() => offset.split_at(2),
-        None => (offset, "00"),
-    };
-    let (minutes, seconds) = rest.split_once(':').unwrap_or((rest, "00"));
-    let part = |text, digits_min, max| digits(text, digits_min..=2).filter(|it| *it <= max);
-    let (hours, minutes) = (part(hours, 1, 15)?, part(minutes, 2, 59)?);
-    let ahead = i64::from(3600 * hours + 60 * minutes + part(seconds, 2, 59)?);
-    Some(if zone.starts_with('-') { -ahead } else { ahead })
-}
-
-/// Returns the number that a text of only decimal digits has; none for another text, or another
-/// count of digits.
-fn digits(text: &str, count: RangeInclusive<usize>) -> Option<u32> {
-    let all_digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    if !all_digits || !count.contains(&text.len()) {
-        return None;
-    }
-    text.parse().ok()
-}
-
-/// Days since 1970-01-01 in the proleptic Gregorian calendar; `None` if there is no such day.
-fn days_from_civil(year: i64, month: u32, day: u32) -> Option<i64> {
-    let leap = year.rem_euclid(4) == 0 && (year.rem_euclid(100) != 0 || year.rem_euclid(400) == 0);
-    let month_days = match month {
-        2 => 28 + u32::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return None,
-    };
-    if day == 0 || day > month_days {
-        return None;
-    }
-    // Years that begin in March put the leap day last; 400 years are one cycle of 146,097 days.
-    let year = if month <= 2 { year - 1 } else { year };
-    let year_of_cycle = year.rem_euclid(400);
-    let month_from_march = i64::from((month + 9) % 12);
-    let day_of_year = (153 * month_from_march + 2) / 5 + i64::from(day) - 1;
-    let day_of_cycle = 365 * year_of_cycle + year_of_cycle / 4 - year_of_cycle / 100 + day_of_year;
-    Some(146_097 * year.div_euclid(400) + day_of_cycle - 719_468)
-}
-
-/// Returns the inverse of [`days_from_civil`]: (year, month, day).
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let day_of_cycle = days.rem_euclid(146_097);
-    let year_of_cycle = (day_of_cycle - day_of_cycle / 1_460 + day_of_cycle / 36_524
-        - day_of_cycle / 146_096)
-        / 365;
-    let day_of_year =
-        day_of_cycle - (365 * year_of_cycle + year_of_cycle / 4 - year_of_cycle / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = (month_from_march + 2) % 12 + 1;
-    let year = 400 * days.div_euclid(146_097) + year_of_cycle + i64::from(month <= 2);
-    (year, month, day)
 }
 
 impl fmt::Display for Value {
@@ -356,13 +248,13 @@ impl fmt::Display for ValueRef<'_> {
             ValueRef::Float64(value) => write_float(f, value, DOUBLE),
             ValueRef::Float32(value) => write_float(f, value.into(), SINGLE),
             ValueRef::Date(value) => write_date(f, value),
-            ValueRef::TimestampTz(value) => write_timestamp(f, value, "+00"),
+            ValueRef::TimestampTz(value) => write_timestamp(f, value, Some(0)),
             ValueRef::Text(value) => f.write_str(value),
             ValueRef::Bytes(value) => {
                 f.write_str("\\x")?;
                 value.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
             }
-            ValueRef::Timestamp(value) => write_timestamp(f, value, ""),
+            ValueRef::Timestamp(value) => write_timestamp(f, value, None),
             ValueRef::Numeric(value) => write!(f, "{value}"),
             ValueRef::Uuid(value) => {
                 for (index, byte) in value.iter().enumerate() {
@@ -521,35 +413,65 @@ fn write_date(f: &mut fmt::Formatter<'_>, days: i32) -> fmt::Result {
     write!(f, "{shown_year:04}-{month:02}-{day:02}{era}")
 }
 
-fn write_timestamp(f: &mut fmt::Formatter<'_>, micros: i64, zone: &str) -> fmt::Result {
+/// Writes microseconds since 1970. With a zone, local time is so many seconds ahead of them.
+fn write_timestamp(f: &mut impl fmt::Write, micros: i64, ahead: Option<i32>) -> fmt::Result {
     match micros {
         i64::MAX => return f.write_str("infinity"),
         i64::MIN => return f.write_str("-infinity"),
         _ => {}
     }
-    let seconds = micros.div_euclid(MICROS_PER_SECOND);
+    let seconds = micros.div_euclid(MICROS_PER_SECOND) + i64::from(ahead.unwrap_or(0));
     let (year, month, day) = civil_from_days(seconds.div_euclid(SECONDS_PER_DAY));
-    let second_of_day = seconds.rem_euclid(SECONDS_PER_DAY);
-    let (hour, minute, second) = (
-        second_of_day / 3600,
-        second_of_day / 60 % 60,
-        second_of_day % 60,
-    );
     let shown_year = if year > 0 { year } else { 1 - year };
-    write!(
-        f,
-        "{shown_year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}"
-    )?;
-    let fraction = micros.rem_euclid(MICROS_PER_SECOND);
-    if fraction != 0 {
-        let fraction = format!("{fraction:06}");
-        write!(f, ".{}", fraction.trim_end_matches('0'))?;
+    write!(f, "{shown_year:04}-{month:02}-{day:02} ")?;
+    let micro = micros.rem_euclid(MICROS_PER_SECOND);
+    let of_day = seconds.rem_euclid(SECONDS_PER_DAY) * MICROS_PER_SECOND + micro;
+    write_clock(f, of_day)?;
+    if let Some(ahead) = ahead {
+        write_offset(f, ahead)?;
     }
-    f.write_str(zone)?;
     if year <= 0 {
         f.write_str(" BC")?;
     }
     Ok(())
+}
+
+/// Writes microseconds since midnight.
+fn write_clock(f: &mut impl fmt::Write, micros: i64) -> fmt::Result {
+    let seconds = micros / MICROS_PER_SECOND;
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    write!(f, "{hour:02}:{minute:02}:{second:02}")?;
+    match micros % MICROS_PER_SECOND {
+        0 => Ok(()),
+        fraction => {
+            let fraction = format!("{fraction:06}");
+            write!(f, ".{}", fraction.trim_end_matches('0'))
+        }
+    }
+}
+
+/// Writes the seconds that local time is ahead of UTC: `+02`, `-03:30` or `+00:53:28`.
+fn write_offset(f: &mut impl fmt::Write, ahead: i32) -> fmt::Result {
+    let sign = if ahead < 0 { '-' } else { '+' };
+    let size = ahead.unsigned_abs();
+    let (hours, minutes, seconds) = (size / 3600, size / 60 % 60, size % 60);
+    write!(f, "{sign}{hours:02}")?;
+    if minutes != 0 || seconds != 0 {
+        write!(f, ":{minutes:02}")?;
+    }
+    if seconds != 0 {
+        write!(f, ":{seconds:02}")?;
+    }
+    Ok(())
+}
+
+/// Returns the text of a moment in a zone. The moment is in microseconds since 1970 UTC.
+pub fn moment_text(micros: i64, zone: &TimeZone<'_>) -> String {
+    let ahead = zone.ahead_at(micros.div_euclid(MICROS_PER_SECOND));
+    let mut text = String::new();
+    let written = write_timestamp(&mut text, micros, Some(ahead));
+    written.expect("a text takes everything");
+    text
 }
 
 #[cfg(test)]

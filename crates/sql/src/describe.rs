@@ -397,6 +397,7 @@ impl ParameterTypes<'_> {
         }
     }
 
+    // tidy: long — a dispatching match over the functions.
     /// Infers the operands of a call, and returns the type of its value.
     fn call(
         &mut self,
@@ -413,6 +414,14 @@ impl ParameterTypes<'_> {
         if let (ScalarFunction::Modulo, [left, right]) = (function, &call.operands[..]) {
             let (left, right) = self.pair(left, right, wanted, (scope, depth))?;
             return result_type(BinaryOperator::Modulo, left, right).map_err(failed);
+        }
+        if let (ScalarFunction::AtZone, [zone, time]) = (function, &call.operands[..]) {
+            self.infer(zone, Some(ColumnType::Text), scope, depth)?;
+            let found = self.infer(time, Some(ColumnType::TimestampTz), scope, depth)?;
+            return Ok(match found {
+                Some(ColumnType::Timestamp) => Some(ColumnType::TimestampTz),
+                _ => Some(ColumnType::Timestamp),
+            });
         }
         let count = call.operands.len();
         let is_result = |place: &usize| may_be_result(function, *place, count);

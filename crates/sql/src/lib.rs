@@ -53,6 +53,7 @@ pub mod shell;
 mod spelling;
 pub mod statement;
 mod store;
+mod zones;
 
 pub use bind::argument_values;
 pub use client::now_us;
@@ -70,3 +71,4 @@ pub use run::{
 };
 pub use session_functions::SessionFunctions;
 pub use store::{Store, StoreError};
+pub use zones::{session_zone, time_input};

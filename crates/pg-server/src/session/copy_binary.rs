@@ -14,7 +14,7 @@ use std::ops::Range;
 use bytes::{BufMut, BytesMut};
 use pg_wire::frontend::WireFormat;
 use pg_wire::report::Report;
-use placement::{ColumnType, Value};
+use placement::{ColumnType, TimeZone, Value};
 use sql::copy::{CopyTarget, LINE_LEN_MAX};
 use sql::{OutputColumn, sqlstate};
 
@@ -249,7 +249,12 @@ impl BinaryWriter {
             }
             let at = out.len();
             out.put_i32(0);
-            types::write(out, value, *column_type, WireFormat::Binary)?;
+            types::write(
+                out,
+                value,
+                *column_type,
+                (WireFormat::Binary, &TimeZone::UTC),
+            )?;
             let length = i32::try_from(out.len() - at - 4).expect("a value fits into a message");
             out[at..at + 4].copy_from_slice(&length.to_be_bytes());
         }

@@ -17,9 +17,9 @@ use pg_wire::backend;
 use pg_wire::frontend::{ClientMessage, CopyMessage, WireFormat};
 use pg_wire::report::{Report, Severity};
 use protocol::operation::Mutation;
-use sql::Store;
 use sql::copy::{CopyBatch, CopyFault, CopyReader, CopyTarget};
 use sql::statement::{CopyDirection, CopyFormat, CopyHeader, CopyStatement, Statement};
+use sql::{Store, time_input};
 use tokio::io::AsyncWrite;
 
 use super::copy_binary::BinaryReader;
@@ -88,7 +88,9 @@ impl<S: Store> ClientSession<S> {
             let text = "cannot execute COPY FROM in a read-only transaction";
             return Err(error(READ_ONLY, text).into());
         }
-        let found = CopyTarget::find(self.sql.store(), table, columns.as_deref(), &copy.options);
+        let input = time_input(self.settings.zone(), Some(sql::now_us()));
+        let store = self.sql.store();
+        let found = CopyTarget::find(store, table, columns.as_deref(), &copy.options, input);
         let target = found
             .await
             .map_err(|fault| errors::report(&fault, "", StatementScope::Statement))?;

@@ -6,7 +6,7 @@ use bytes::BytesMut;
 use pg_wire::backend;
 use pg_wire::frontend::WireFormat;
 use pg_wire::report::Report;
-use placement::Value;
+use placement::{TimeZone, Value};
 use sql::copy::CopyWriter;
 use sql::statement::{CopyDirection, CopyFormat, CopyOptions, CopyStatement, Statement};
 use sql::{OutputColumn, RowSink, SqlError, StatementOutcome, Store, StreamOutcome, sqlstate};
@@ -23,6 +23,7 @@ use crate::statement::check_columns;
 struct CopiedRows<'a, W> {
     out: &'a mut ClientOutput<W>,
     options: &'a CopyOptions,
+    zone: TimeZone<'static>,
     /// It is there after the columns have come.
     writer: Option<DataWriter>,
     count: u64,
@@ -32,7 +33,7 @@ struct CopiedRows<'a, W> {
 
 /// Writes data in the format of the statement, with the bytes that are not sent yet.
 enum DataWriter {
-    Lines(CopyWriter, Vec<u8>),
+    Lines(Box<CopyWriter>, Vec<u8>),
     Binary(BinaryWriter, BytesMut),
 }
 
@@ -54,12 +55,12 @@ impl<W> CopiedRows<'_, W> {
             return Ok(());
         }
         backend::copy_out_response(&mut self.out.buffer, count, WireFormat::Text);
-        let writer = CopyWriter::new(self.options, columns);
+        let writer = CopyWriter::new(self.options, columns, self.zone);
         let mut line = Vec::new();
         if writer.header(&mut line) {
             backend::copy_data(&mut self.out.buffer, &line);
         }
-        self.writer = Some(DataWriter::Lines(writer, line));
+        self.writer = Some(DataWriter::Lines(Box::new(writer), line));
         Ok(())
     }
 
@@ -130,6 +131,7 @@ impl<S: Store> ClientSession<S> {
         let mut rows = CopiedRows {
             out,
             options: &copy.options,
+            zone: self.settings.zone(),
             writer: None,
             count: 0,
             failure: None,

@@ -8,7 +8,7 @@ use pg_wire::message::StatementOrPortal;
 use pg_wire::report::Report;
 use placement::Value;
 use sql::statement::NamedStatement;
-use sql::{OutputColumn, Store};
+use sql::{OutputColumn, Store, time_input};
 use tokio::io::AsyncWrite;
 
 use super::catalogue::{catalogue_values, check_same, describe_answer};
@@ -74,7 +74,7 @@ impl<S: Store> ClientSession<S> {
         let pieces = sql::split(text).map_err(|fault| errors::syntax(&fault, text))?;
         let kind = match &pieces[..] {
             [] => StatementKind::Empty,
-            [piece] => StatementKind::parse(piece, text)?,
+            [piece] => StatementKind::parse(piece, text, self.settings.zone())?,
             _ => {
                 let text = "cannot insert multiple commands into a prepared statement";
                 return Err(error(SYNTAX_ERROR, text));
@@ -175,6 +175,7 @@ impl<S: Store> ClientSession<S> {
             Some(_) => catalogue_values(bind),
             None => Vec::new(),
         };
+        let input = time_input(self.settings.zone(), Some(sql::now_us()));
         let mut parameters = Vec::with_capacity(expected);
         for (position, (value, parameter)) in
             bind.values.iter().zip(&statement.parameters).enumerate()
@@ -183,7 +184,9 @@ impl<S: Store> ClientSession<S> {
                 None => Value::Null,
                 Some(bytes) => {
                     let format = bind.format(position);
-                    parameter.declared.read(format, bytes, position + 1)?
+                    parameter
+                        .declared
+                        .read(format, bytes, position + 1, &input)?
                 }
             });
         }
@@ -362,7 +365,12 @@ impl<S: Store> ClientSession<S> {
         } = &mut suspended;
         let count = limit.map_or(rows.len(), |limit| limit.min(rows.len()));
         for row in rows.by_ref().take(count) {
-            write_row(&mut out.buffer, &row, columns, formats)?;
+            write_row(
+                &mut out.buffer,
+                &row,
+                (columns, formats),
+                &self.settings.zone(),
+            )?;
             out.drain_if_long().await?;
         }
         // As PostgreSQL, which does not look whether there is a further row.

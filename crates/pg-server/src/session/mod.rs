@@ -40,7 +40,7 @@ use crate::catalogue::SharedCatalogue;
 use crate::errors::{self, FAILED_TRANSACTION, NOT_SUPPORTED, SUCCESS, error};
 use crate::functions::SessionIdentity;
 use crate::output::ClientOutput;
-use crate::settings::{REPORTED, SessionVariables};
+use crate::settings::{REPORTED, SessionVariables, TransactionEnd};
 use crate::statement::{DescribedStatement, StatementKind};
 
 use copy_in::CopyIn;
@@ -110,6 +110,8 @@ pub struct ClientSession<S: Store> {
     copy: Option<Box<CopyIn>>,
     /// Whether the open transaction ends by itself, because no BEGIN has opened it.
     is_implicit: bool,
+    /// Whether the present statement is one of several of a string.
+    is_in_string: bool,
     /// Changes with each request to cancel the present statement.
     cancels: watch::Receiver<()>,
 }
@@ -151,8 +153,10 @@ impl<S: Store> ClientSession<S> {
             }
         }
         settings.begin();
+        let mut sql = SqlSession::new(store);
+        sql.set_time_zone(settings.zone());
         Ok(ClientSession {
-            sql: SqlSession::new(store),
+            sql,
             catalogue,
             identity: SessionIdentity {
                 user: user.to_owned(),
@@ -165,6 +169,7 @@ impl<S: Store> ClientSession<S> {
             pending: None,
             copy: None,
             is_implicit: false,
+            is_in_string: false,
             cancels,
         })
     }
@@ -253,6 +258,10 @@ impl<S: Store> ClientSession<S> {
 
     /// Appends ReadyForQuery with the state of the transaction.
     pub fn ready(&mut self, out: &mut ClientOutput<impl AsyncWrite + Unpin>) {
+        self.is_in_string = false;
+        if self.sql.transaction().is_none() {
+            self.end_settings(TransactionEnd::Committed);
+        }
         for name in self.settings.take_changed() {
             let value = self.settings.value(name);
             backend::parameter_status(&mut out.buffer, name, value.expect("it is a setting"));
@@ -312,6 +321,9 @@ impl<S: Store> ClientSession<S> {
             let rollback = Statement::Transaction(TransactionStatement::Rollback);
             let undone = self.sql.run(&rollback, &[]).await;
             undone.expect("a rollback sends nothing, and cannot fail");
+        }
+        if self.sql.transaction().is_none() {
+            self.end_settings(TransactionEnd::Undone);
         }
     }
 

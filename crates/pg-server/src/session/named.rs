@@ -60,7 +60,7 @@ impl<S: Store> ClientSession<S> {
                 let types = statement.parameters.iter();
                 let types = types.map(|it| it.declared.0);
                 let types: Vec<ColumnType> = types.collect();
-                let values = argument_values(arguments, &types);
+                let values = argument_values(arguments, &types, self.settings.zone());
                 let values =
                     values.map_err(|fault| errors::report(&fault, text, StatementScope::Statement));
                 let values = values?;

@@ -4,7 +4,7 @@ use bytes::BytesMut;
 use pg_wire::backend::{self, ColumnDescription, RowWriter};
 use pg_wire::frontend::{WireFormat, format_of};
 use pg_wire::report::Report;
-use placement::Value;
+use placement::{TimeZone, Value};
 use sql::OutputColumn;
 use tokio::io::AsyncWrite;
 
@@ -51,15 +51,15 @@ pub(super) fn as_described(
     }
 }
 
-/// Appends a row.
+/// Appends a row, whose columns have these formats. Moments are shown in a zone.
 ///
 /// # Errors
 /// A value is of another type than its column. Nothing of the row is appended.
 pub(super) fn write_row(
     out: &mut BytesMut,
     row: &[Value],
-    columns: &[OutputColumn],
-    formats: &[WireFormat],
+    (columns, formats): (&[OutputColumn], &[WireFormat]),
+    zone: &TimeZone<'_>,
 ) -> Result<(), Report> {
     let start = out.len();
     let count = u16::try_from(columns.len()).expect("columns are bounded when they are described");
@@ -72,7 +72,7 @@ pub(super) fn write_row(
         }
         let format = format_of(formats, position);
         writer.value(|out| {
-            let written = types::write(out, value, column.column_type, format);
+            let written = types::write(out, value, column.column_type, (format, zone));
             failed = std::mem::replace(&mut failed, Ok(())).and(written);
         });
     }

@@ -11,7 +11,7 @@ use bytes::BytesMut;
 use pg_wire::backend;
 use pg_wire::frontend::WireFormat;
 use pg_wire::report::{Report, Severity};
-use placement::{ColumnType, Value};
+use placement::{ColumnType, TimeZone, Value};
 use protocol::configuration::Configuration;
 use sql::statement::{Statement, TransactionStatement};
 use sql::{
@@ -30,6 +30,7 @@ use crate::errors::{
 };
 use crate::functions::FunctionCalls;
 use crate::output::ClientOutput;
+use crate::settings::{SettingSpan, TransactionEnd};
 use crate::statement::{StatementKind, StoredStatement, check_columns};
 
 /// How a statement has ended.
@@ -98,6 +99,7 @@ struct ClientRows<'a, W> {
     out: &'a mut ClientOutput<W>,
     described: Option<&'a [OutputColumn]>,
     formats: &'a [WireFormat],
+    zone: TimeZone<'static>,
     columns: Vec<OutputColumn>,
     count: usize,
     /// Why the client takes no more rows.
@@ -109,9 +111,11 @@ impl<'a, W> ClientRows<'a, W> {
         out: &'a mut ClientOutput<W>,
         described: Option<&'a [OutputColumn]>,
         formats: &'a [WireFormat],
+        zone: TimeZone<'static>,
     ) -> ClientRows<'a, W> {
         ClientRows {
             out,
+            zone,
             described,
             formats,
             columns: Vec::new(),
@@ -144,7 +148,12 @@ impl<W: AsyncWrite + Unpin + Send> RowSink for ClientRows<'_, W> {
     }
 
     fn row(&mut self, row: &[Value]) -> Result<(), SqlError> {
-        let written = write_row(&mut self.out.buffer, row, &self.columns, self.formats);
+        let written = write_row(
+            &mut self.out.buffer,
+            row,
+            (&self.columns, self.formats),
+            &self.zone,
+        );
         written.map_err(|report| self.end(report))?;
         self.count += 1;
         Ok(())
@@ -171,7 +180,9 @@ impl<S: Store> ClientSession<S> {
     ) -> Result<Ran, AnswerFailure> {
         let stored = match kind {
             StatementKind::Empty => return Ok(Ran::Empty),
-            StatementKind::Session(command) => return Ok(self.command(command)?),
+            StatementKind::Session(command) => {
+                return Ok(self.command(command, &mut out.buffer)?);
+            }
             StatementKind::Copy(copy) => {
                 let copied = Box::pin(self.copy_out(copy, text, out));
                 return copied.await.map(Ran::Done);
@@ -192,7 +203,7 @@ impl<S: Store> ClientSession<S> {
         let may_change = (kind.writes() && self.sql.transaction().is_none()) || kind.defines();
         let outcome = match wanted {
             RowsWanted::Streamed { described, formats } if is_select(&statement) => {
-                let rows = ClientRows::new(out, described, formats);
+                let rows = ClientRows::new(out, described, formats, self.settings.zone());
                 self.stream(&statement, parameters, text, rows).await
             }
             _ => {
@@ -248,6 +259,7 @@ impl<S: Store> ClientSession<S> {
             Some(report) => report,
             None => errors::report(&fault, text, StatementScope::Statement),
         })?;
+        self.sql.set_time_zone(self.settings.zone());
         Ok(called.unwrap_or_else(|| statement.clone()))
     }
 
@@ -289,6 +301,7 @@ impl<S: Store> ClientSession<S> {
             self.is_implicit = false;
         }
         let limit = self.settings.statement_timeout();
+        let has_failed = self.sql.transaction() == Some(true);
         let running = self.sql.run(statement, parameters);
         let ended = match is_commit {
             true => Ok(running.await),
@@ -298,9 +311,18 @@ impl<S: Store> ClientSession<S> {
             true => StatementScope::Commit,
             false => StatementScope::Statement,
         };
-        if control.is_some() {
-            let is_committed = is_commit && matches!(&ended, Ok(Ok(_)));
-            self.end_cursors(is_committed);
+        if let Some(control) = control {
+            let is_done = matches!(&ended, Ok(Ok(_)));
+            self.end_cursors(is_commit && is_done);
+            if is_done {
+                self.follow_transaction(control);
+            }
+            if self.sql.transaction().is_none() {
+                self.end_settings(match is_commit && is_done && !has_failed {
+                    true => TransactionEnd::Committed,
+                    false => TransactionEnd::Undone,
+                });
+            }
         }
         match ended {
             Ok(outcome) => outcome.map_err(|fault| errors::report(&fault, text, scope)),
@@ -318,6 +340,25 @@ impl<S: Store> ClientSession<S> {
         }
     }
 
+    /// Saves the settings, or goes back to saved ones, with the savepoints of the transaction.
+    fn follow_transaction(&mut self, control: &TransactionStatement) {
+        match control {
+            TransactionStatement::Savepoint(name) => self.settings.save(name),
+            TransactionStatement::Release(name) => self.settings.release(name),
+            TransactionStatement::RollbackTo(name) => {
+                self.settings.undo_to(name);
+                self.sql.set_time_zone(self.settings.zone());
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the changes of settings of a transaction that has ended.
+    pub(super) fn end_settings(&mut self, end: TransactionEnd) {
+        self.settings.end_transaction(end);
+        self.sql.set_time_zone(self.settings.zone());
+    }
+
     /// Ends the cursors of a transaction that has ended, except those that outlive its commit.
     fn end_cursors(&mut self, is_committed: bool) {
         if self.sql.transaction().is_some() {
@@ -330,10 +371,20 @@ impl<S: Store> ClientSession<S> {
         }
     }
 
-    fn command(&mut self, command: &SessionCommand) -> Result<Ran, Report> {
-        Ok(match command {
+    /// Runs a statement about the session. Its warnings are in `out`.
+    fn command(&mut self, command: &SessionCommand, out: &mut BytesMut) -> Result<Ran, Report> {
+        let ran = match command {
             SessionCommand::Set(name, value) => {
                 self.settings.set(name, value.as_deref())?;
+                Ran::Done("SET".into())
+            }
+            SessionCommand::SetLocal(name, value) => {
+                let span = SettingSpan::Transaction;
+                self.settings.set_for(span, name, value.as_deref())?;
+                if self.sql.transaction().is_none() && !self.is_in_string {
+                    let text = "SET LOCAL can only be used in transaction blocks";
+                    self.write_notice(Severity::Warning, "25P01", text, out);
+                }
                 Ran::Done("SET".into())
             }
             SessionCommand::ResetAll => {
@@ -385,7 +436,9 @@ impl<S: Store> ClientSession<S> {
                 Ran::Done("DEALLOCATE".into())
             }
             SessionCommand::Nothing(tag) => Ran::Done((*tag).into()),
-        })
+        };
+        self.sql.set_time_zone(self.settings.zone());
+        Ok(ran)
     }
 
     /// Returns the warning of a statement that does not fit the state of the transaction.

@@ -35,7 +35,7 @@ impl<S: Store> ClientSession<S> {
         let mut kinds = Vec::with_capacity(pieces.len());
         for piece in &pieces {
             // Nothing runs if one of the statements is invalid.
-            kinds.push(StatementKind::parse(piece, text)?);
+            kinds.push(StatementKind::parse(piece, text, self.settings.zone())?);
         }
         drop(pieces);
         if kinds.is_empty() {
@@ -57,6 +57,7 @@ impl<S: Store> ClientSession<S> {
         mut string: StatementString,
         out: &mut ClientOutput<W>,
     ) -> Result<(), AnswerFailure> {
+        self.is_in_string = string.kinds.len() > 1;
         while let Some(kind) = string.kinds.get(string.next) {
             string.next += 1;
             self.check_not_failed(kind)?;
@@ -101,7 +102,8 @@ impl<S: Store> ClientSession<S> {
                 describe_columns(out, &rows.columns, &[]);
                 let count = rows.rows.len();
                 for row in rows.rows {
-                    write_row(&mut out.buffer, &row, &rows.columns, &[])?;
+                    let columns = (&rows.columns[..], &[][..]);
+                    write_row(&mut out.buffer, &row, columns, &self.settings.zone())?;
                     out.drain_if_long().await?;
                 }
                 backend::command_complete(&mut out.buffer, &rows_tag(&word, count));

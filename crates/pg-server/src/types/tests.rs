@@ -1,6 +1,6 @@
 //! Tests values in both formats.
 
-use placement::Numeric;
+use placement::{Numeric, TimeInput, TimeZone};
 use proptest::prelude::*;
 
 use super::*;
@@ -8,13 +8,19 @@ use super::*;
 fn read(oid: u32, format: WireFormat, bytes: &[u8]) -> Result<Value, String> {
     let declared = ParameterType::of(oid).unwrap().unwrap();
     declared
-        .read(format, bytes, 1)
+        .read(format, bytes, 1, &TimeInput::UTC)
         .map_err(|report| report.code)
 }
 
 fn written(value: &Value, format: WireFormat) -> Vec<u8> {
     let mut out = BytesMut::new();
-    write(&mut out, value, value.column_type(), format).unwrap();
+    write(
+        &mut out,
+        value,
+        value.column_type(),
+        (format, &TimeZone::UTC),
+    )
+    .unwrap();
     out.to_vec()
 }
 
@@ -129,13 +135,19 @@ fn limited_texts_are_padded_and_described() {
     let mut out = BytesMut::new();
     let value = Value::Text("\u{e4}".into());
     for format in [WireFormat::Text, WireFormat::Binary] {
-        write(&mut out, &value, Some(ColumnType::Char(3)), format).unwrap();
+        write(
+            &mut out,
+            &value,
+            Some(ColumnType::Char(3)),
+            (format, &TimeZone::UTC),
+        )
+        .unwrap();
     }
     write(
         &mut out,
         &value,
         Some(ColumnType::Varchar(3)),
-        WireFormat::Text,
+        (WireFormat::Text, &TimeZone::UTC),
     )
     .unwrap();
     assert_eq!(out, "\u{e4}  \u{e4}  \u{e4}");
@@ -157,7 +169,7 @@ fn a_value_of_another_type_is_not_written() {
         &mut out,
         &value,
         Some(ColumnType::Int64),
-        WireFormat::Binary,
+        (WireFormat::Binary, &TimeZone::UTC),
     );
     assert_eq!(written.unwrap_err().code, "XX000");
 }

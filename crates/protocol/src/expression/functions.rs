@@ -12,6 +12,7 @@ use placement::{
 
 use super::arithmetic::arithmetic;
 use super::budget::Budget;
+use super::time;
 use super::types::{order, result_type};
 use super::{BinaryOperator, ExpressionError, ScalarFunction};
 
@@ -84,6 +85,9 @@ pub(super) fn function_type(
         ScalarFunction::Position => (Int32, fits(&[Text, Text])),
         ScalarFunction::Left | ScalarFunction::Right => (Text, fits(&[Text, Int32])),
         ScalarFunction::Concat => (Text, !operands.is_empty()),
+        ScalarFunction::AtZone | ScalarFunction::MomentText | ScalarFunction::ReadMoment => {
+            return time::result_type(function, operands).ok_or(wrong);
+        }
     };
     fits.then_some(Some(result)).ok_or(wrong)
 }
@@ -140,6 +144,9 @@ pub(super) fn call(
         return Ok(Value::Null);
     }
     match *values {
+        [time, ValueRef::Bytes(zone)] if time::takes_zone(function) => {
+            time::in_zone(function, time, zone)
+        }
         [ValueRef::Text(text)] => of_text(function, text),
         [ValueRef::Bytes(bytes)]
             if matches!(

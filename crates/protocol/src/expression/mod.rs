@@ -16,6 +16,7 @@ mod functions;
 mod like;
 #[cfg(test)]
 mod tests;
+mod time;
 mod types;
 
 use core::fmt;
@@ -118,6 +119,8 @@ pub enum ExpressionError {
     Underflow,
     /// Division by zero.
     DivisionByZero,
+    /// Bytes that are no time zone.
+    NoZone,
     /// A `LIKE` pattern that ends in its escape character.
     PatternEnd,
     /// A string or bytes value that is longer than a row may be.
@@ -230,6 +233,9 @@ impl fmt::Display for ExpressionError {
             ExpressionError::DivisionByZero => {
                 write!(f, "division by zero: give a divisor other than 0")
             }
+            ExpressionError::NoZone => {
+                write!(f, "the operand is no time zone: name one that is")
+            }
             ExpressionError::PatternEnd => write!(
                 f,
                 "the LIKE pattern ends in its escape character: write \\\\ for a backslash"
@@ -293,5 +299,5 @@ wire_enum!(ScalarFunction {
     7 => Length, 8 => OctetLength, 9 => Abs, 10 => Round, 11 => Floor, 12 => Ceil, 13 => Trunc,
     14 => Substring, 15 => Trim, 16 => TrimStart, 17 => TrimEnd, 18 => Replace, 19 => Position,
     20 => Left, 21 => Right, 22 => Concat, 23 => Sign, 24 => Modulo, 25 => DivideWhole, 26 => Scale,
-    27 => ScaleMin, 28 => TrimScale,
+    27 => ScaleMin, 28 => TrimScale, 29 => AtZone, 30 => MomentText, 31 => ReadMoment,
 });

@@ -44,6 +44,7 @@ const FUNCTIONS: &[(&str, ScalarFunction)] = &[
     ("strpos", ScalarFunction::Position),
     ("substr", ScalarFunction::Substring),
     ("substring", ScalarFunction::Substring),
+    ("timezone", ScalarFunction::AtZone),
     ("trim_scale", ScalarFunction::TrimScale),
     ("trunc", ScalarFunction::Trunc),
     ("upper", ScalarFunction::Upper),
@@ -65,6 +66,7 @@ pub(super) fn names() -> String {
     names.join(", ")
 }
 
+// tidy: long — a dispatching match over the forms of calls.
 /// Returns the call that an expression is; none if it is no call of one of these functions.
 pub(crate) fn written_call(expression: &Expr) -> Option<WrittenCall<'_>> {
     let call = |function, operands| {
@@ -129,6 +131,10 @@ pub(crate) fn written_call(expression: &Expr) -> Option<WrittenCall<'_>> {
             let operands = [&**expr, from].into_iter().chain(count);
             call(ScalarFunction::Substring, operands.collect())
         }
+        Expr::AtTimeZone {
+            timestamp,
+            time_zone,
+        } => call(ScalarFunction::AtZone, vec![time_zone, timestamp]),
         Expr::Position { expr, r#in } => call(ScalarFunction::Position, vec![r#in, expr]),
         Expr::Ceil { expr, field } if is_plain(field) => call(ScalarFunction::Ceil, vec![expr]),
         Expr::Floor { expr, field } if is_plain(field) => call(ScalarFunction::Floor, vec![expr]),
@@ -320,6 +326,9 @@ impl Scope<'_> {
                 _ => operand,
             });
         }
+        if function == ScalarFunction::AtZone {
+            return self.bind_at_zone(bound, source);
+        }
         if function == ScalarFunction::NullIf {
             return self.bind_null_if(bound, source);
         }
@@ -433,7 +442,13 @@ impl Scope<'_> {
             wanted => wanted,
         };
         let Some(wanted) = wanted else {
-            return Ok(self.resolve(operand, None, source)?.0);
+            let (operand, found) = self.resolve(operand, None, source)?;
+            return match (function, found) {
+                (ScalarFunction::Concat, Some(from @ ColumnType::TimestampTz)) => {
+                    self.converted(operand, (from, ColumnType::Text), source)
+                }
+                _ => Ok(operand),
+            };
         };
         let (operand, found) = self.resolve(operand, Some(wanted), source)?;
         let converts = match (wanted, found) {
@@ -459,13 +474,11 @@ impl Scope<'_> {
             }
             bound => self.resolve(bound, Some(to), source)?,
         };
-        let is_other = found.is_some_and(|found| found.of_values() != to.of_values());
-        match expression {
-            expression if !is_other => Ok(expression),
-            Expression::Literal(value) => {
-                Ok(Expression::Literal(literal::cast(&value, to, source)?))
+        match found {
+            Some(found) if found.of_values() != to.of_values() => {
+                self.converted(expression, (found, to), source)
             }
-            expression => Ok(converted(expression, to)),
+            _ => Ok(expression),
         }
     }
 }

@@ -1,24 +1,42 @@
 //! Converts literals and casts of constants to values, by PostgreSQL's rules.
 
-use placement::{ColumnType, ConversionError, Numeric, Value, ValueError};
+use placement::{ColumnType, ConversionError, Numeric, TimeInput, Value, ValueError};
 use protocol::expression::ExpressionError;
 use sqlparser::ast::Expr;
 
 use super::expression_error;
 use crate::error::{SqlError, sqlstate};
 
-/// Returns the value of a quoted literal.
+/// Returns the value of a quoted literal. `input` has the meaning of times.
+pub(super) fn quoted_at(
+    text: &str,
+    column_type: ColumnType,
+    place: &str,
+    input: &TimeInput<'_>,
+) -> Result<Value, SqlError> {
+    let place = place.to_string();
+    let value = Value::parse_at(column_type, text, input);
+    value.map_err(|error| SqlError::Literal { place, error })
+}
+
+/// Returns the value of a literal that is no time.
 pub(super) fn quoted(text: &str, column_type: ColumnType, place: &str) -> Result<Value, SqlError> {
     let place = place.to_string();
     Value::parse(column_type, text).map_err(|error| SqlError::Literal { place, error })
 }
 
-/// Returns the text as a column of this type stores it.
+/// Returns the text as a column of this type stores it. `input` has the meaning of times.
 ///
 /// # Errors
 /// It is no value of the type, or too long for it.
-pub(crate) fn stored(text: &str, column_type: ColumnType, place: &str) -> Result<Value, SqlError> {
-    fitted(quoted(text, column_type, place)?, column_type, place)
+pub(crate) fn stored(
+    text: &str,
+    column_type: ColumnType,
+    place: &str,
+    input: &TimeInput<'_>,
+) -> Result<Value, SqlError> {
+    let value = quoted_at(text, column_type, place, input)?;
+    fitted(value, column_type, place)
 }
 
 /// Returns a value of a column's type as the column stores it.

@@ -11,8 +11,9 @@ mod call;
 mod like;
 mod literal;
 mod operators;
+mod zone;
 
-use placement::{Column, ColumnType, ComputedDefault, Schema, Value, is_castable};
+use placement::{Column, ColumnType, ComputedDefault, Schema, TimeZone, Value, is_castable};
 use protocol::expression::{self, Expression, ExpressionError, Scope as Names, UnaryOperator};
 use sqlparser::ast::{self, Expr};
 
@@ -30,7 +31,7 @@ pub(crate) use call::{
 pub(crate) use literal::{fitted, number_type, stored};
 pub(crate) use operators::{binary_operator, chain};
 
-use literal::{cast, default_type, quoted, rounded, spelt, typed_number};
+use literal::{default_type, quoted, rounded, spelt, typed_number};
 
 /// How deep an expression may nest before the store refuses it anyway.
 const DEPTH_MAX: usize = 64;
@@ -51,6 +52,10 @@ pub(crate) struct Scope<'a> {
     pub parameters: &'a [Value],
     /// The value of `now()`, in microseconds since 1970 UTC; none if no statement is running.
     pub now_us: Option<i64>,
+    /// The time zone of the session.
+    pub zone: TimeZone<'static>,
+    /// Whether the expression is stored, so that it cannot depend on the session.
+    pub is_stored: bool,
 }
 
 /// An expression whose type may still depend on the other operand.
@@ -76,22 +81,34 @@ pub(crate) fn unknown_column(schema: &Schema, column: &str) -> SqlError {
     }
 }
 
-/// Returns the value of an expression without columns, converted to this type.
+/// Returns the value of an expression without columns, converted to this type. Local times are
+/// those of a zone.
 pub(crate) fn constant(
     expression: &Expr,
     column_type: ColumnType,
     place: &str,
+    zone: TimeZone<'static>,
 ) -> Result<Value, SqlError> {
-    Scope::CONSTANTS.value(expression, column_type, place)
+    let scope = Scope {
+        zone,
+        ..Scope::CONSTANTS
+    };
+    scope.value(expression, column_type, place)
 }
 
-/// Returns the values of the arguments of an `EXECUTE`, as of these types.
+/// Returns the values of the arguments of an `EXECUTE`, as of these types. Local times are those of
+/// a zone.
 ///
 /// # Errors
 /// An argument is no constant, or no value of its type.
-pub fn argument_values(arguments: &[Expr], types: &[ColumnType]) -> Result<Vec<Value>, SqlError> {
+pub fn argument_values(
+    arguments: &[Expr],
+    types: &[ColumnType],
+    zone: TimeZone<'static>,
+) -> Result<Vec<Value>, SqlError> {
     let scope = Scope {
         now_us: Some(client::now_us()),
+        zone,
         ..Scope::CONSTANTS
     };
     let values = arguments.iter().zip(types).enumerate();
@@ -135,6 +152,8 @@ impl<'a> Scope<'a> {
         groups: None,
         parameters: &[],
         now_us: None,
+        zone: TimeZone::UTC,
+        is_stored: false,
     };
 
     /// Returns a condition as a list of conjuncts, without those that are always true.
@@ -240,14 +259,19 @@ impl<'a> Scope<'a> {
             // PostgreSQL assigns anything to a text column.
             Bound::Number(number) if is_text => Expression::Literal(spelt(&number, place)?),
             Bound::Typed(Expression::Literal(value), Some(_)) if is_text => {
-                Expression::Literal(cast(&value, ColumnType::Text, expression)?)
+                Expression::Literal(self.cast(&value, ColumnType::Text, expression)?)
             }
             Bound::Typed(inner, Some(found))
                 if is_text && found.of_values() != ColumnType::Text =>
             {
-                converted(inner, ColumnType::Text)
+                self.converted(inner, (found, ColumnType::Text), expression)?
             }
-            Bound::Quoted(text) => Expression::Literal(quoted(&text, column_type, place)?),
+            Bound::Typed(inner, Some(found))
+                if column_type.is_time() && found.is_time() && found != column_type =>
+            {
+                self.converted(inner, (found, column_type), expression)?
+            }
+            Bound::Quoted(text) => Expression::Literal(self.quoted(&text, column_type, place)?),
             bound => self.resolve(bound, Some(column_type), expression)?.0,
         };
         expression::check_assignable(column_type, &bound, self.columns(), self.names()).map_err(
@@ -287,7 +311,7 @@ impl<'a> Scope<'a> {
             Expr::TypedString(typed) => {
                 let text = typed.value.clone().into_string().unwrap_or_default();
                 let column_type = column_type(&typed.data_type)?;
-                let value = quoted(&text, column_type, "")?;
+                let value = self.quoted(&text, column_type, "")?;
                 Ok(Bound::Typed(Expression::Literal(value), Some(column_type)))
             }
             Expr::Cast {
@@ -403,25 +427,26 @@ impl<'a> Scope<'a> {
     fn bind_cast(&self, inner: Bound, to: ColumnType, source: &Expr) -> Result<Bound, SqlError> {
         let place = "";
         let value = match inner {
-            Bound::Quoted(text) => cast(&quoted(&text, to, place)?, to, source)?,
+            Bound::Quoted(text) => self.cast(&self.quoted(&text, to, place)?, to, source)?,
             Bound::Number(number) => match to {
                 to if to.is_integer() => rounded(&number, to, place)?,
                 to if to.of_values() == ColumnType::Text => {
-                    cast(&spelt(&number, place)?, to, source)?
+                    self.cast(&spelt(&number, place)?, to, source)?
                 }
                 ColumnType::Float32 => quoted(&number, to, place)?,
                 // PostgreSQL converts an integer, and refuses a bigint.
                 ColumnType::Bool if number.parse::<i32>().is_ok() => {
                     Value::Bool(number.parse() != Ok(0))
                 }
-                _ => cast(&typed_number(&number, Some(to), place)?, to, source)?,
+                _ => self.cast(&typed_number(&number, Some(to), place)?, to, source)?,
             },
-            Bound::Typed(Expression::Literal(value), _) => cast(&value, to, source)?,
+            Bound::Typed(Expression::Literal(value), _) => self.cast(&value, to, source)?,
             Bound::Typed(inner, found) if found.is_none_or(|it| it == to) => {
                 return Ok(Bound::Typed(inner, Some(to)));
             }
             Bound::Typed(inner, Some(found)) if is_castable(found, to) => {
-                return Ok(Bound::Typed(converted(inner, to), Some(to)));
+                let inner = self.converted(inner, (found, to), source)?;
+                return Ok(Bound::Typed(inner, Some(to)));
             }
             Bound::Typed(_, found) => {
                 let from = found.unwrap_or(to);
@@ -459,8 +484,7 @@ impl<'a> Scope<'a> {
                     "write a constant, and now() in the statement that inserts the row",
                 ));
             };
-            let now = Value::TimestampTz(now_us).assigned(to);
-            let now = now.map_err(|_| expression_error(source, ExpressionError::Overflow))?;
+            let now = self.cast(&Value::TimestampTz(now_us), to, source)?;
             return Ok(Bound::Typed(Expression::Literal(now), Some(to)));
         }
         if written_aggregate(source)?.is_some() {
@@ -509,7 +533,7 @@ impl<'a> Scope<'a> {
             Bound::Typed(expression, found) => return Ok((expression, found)),
             Bound::Quoted(text) => {
                 let column_type = context.unwrap_or(ColumnType::Text);
-                quoted(&text, column_type, &format!("in {source}"))?
+                self.quoted(&text, column_type, &format!("in {source}"))?
             }
             Bound::Number(number) => typed_number(&number, context, &format!("in {source}"))?,
         };

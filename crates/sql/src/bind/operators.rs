@@ -501,10 +501,11 @@ impl Scope<'_> {
                 resolved => Ok(resolved),
             }
         };
-        Ok((
+        let operands = (
             resolved(left, right_context)?,
             resolved(right, left_context)?,
-        ))
+        );
+        self.in_one_zone(operands, (left_context, right_context), source)
     }
 }
 

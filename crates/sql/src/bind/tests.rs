@@ -300,7 +300,7 @@ fn parameters_stand_for_values() {
 #[test]
 fn values_for_columns_convert_as_on_assignment() {
     let value = |text: &str, column_type| {
-        constant(&parsed(text), column_type, "column x").map_err(|it| it.to_string())
+        constant(&parsed(text), column_type, "column x", TimeZone::UTC).map_err(|it| it.to_string())
     };
     assert_eq!(value("2.5", ColumnType::Int64), Ok(Value::Int64(3)));
     assert_eq!(value("1", ColumnType::Float64), Ok(Value::Float64(1.0)));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use placement::{ColumnType, Value};
+use placement::{ColumnType, TimeInput, Value};
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::identity::{Epoch, TableId};
@@ -26,6 +26,8 @@ pub struct CopyTarget {
     /// A row of defaults.
     defaults: DefaultRow,
     options: CopyOptions,
+    /// The zone of times without one.
+    input: TimeInput<'static>,
 }
 
 /// The reason why the fields of a line are no row, and where in the line.
@@ -48,7 +50,7 @@ impl From<SqlError> for CopyFault {
 
 impl CopyTarget {
     /// Finds the table and its columns. Asks the coordinator for the newest configuration if the
-    /// table is unknown.
+    /// table is unknown. `input` has the meaning of times in the fields.
     ///
     /// # Errors
     /// The table or a column does not exist, or a column is named twice.
@@ -57,6 +59,7 @@ impl CopyTarget {
         table: &str,
         names: Option<&[String]>,
         options: &CopyOptions,
+        input: TimeInput<'static>,
     ) -> Result<CopyTarget, SqlError> {
         let configuration = known_table(store, table).await?;
         let found = configuration.table_named(table);
@@ -87,12 +90,13 @@ impl CopyTarget {
                 }
             }
         }
-        let defaults = DefaultRow::new(schema, &columns);
+        let defaults = DefaultRow::new(schema, &columns, &input.zone);
         Ok(CopyTarget {
             table: found.id,
             columns,
             defaults,
             options: options.clone(),
+            input,
             configuration,
         })
     }
@@ -204,7 +208,8 @@ impl CopyTarget {
             values.push(match field {
                 None => Value::Null,
                 Some(text) => {
-                    let value = stored(&text, column_type, &format!("column {name}"));
+                    let place = format!("column {name}");
+                    let value = stored(&text, column_type, &place, &self.input);
                     value.map_err(|error| CopyFault {
                         error,
                         column: Some(Box::new((name.to_owned(), text))),

@@ -1,6 +1,6 @@
 //! Writes rows as lines of a `COPY`.
 
-use placement::{ColumnType, Value};
+use placement::{ColumnType, TimeZone, Value};
 
 use crate::run::OutputColumn;
 use crate::statement::{CopyFormat, CopyHeader, CopyOptions};
@@ -10,6 +10,7 @@ use crate::statement::{CopyFormat, CopyHeader, CopyOptions};
 pub struct CopyWriter {
     options: CopyOptions,
     columns: Vec<CopyColumn>,
+    zone: TimeZone<'static>,
 }
 
 #[derive(Debug)]
@@ -21,8 +22,13 @@ struct CopyColumn {
 }
 
 impl CopyWriter {
-    /// Returns a writer of rows with these columns. The format of the options is a text.
-    pub fn new(options: &CopyOptions, columns: &[OutputColumn]) -> CopyWriter {
+    /// Returns a writer of rows with these columns, which shows moments in a zone. The format of
+    /// the options is a text.
+    pub fn new(
+        options: &CopyOptions,
+        columns: &[OutputColumn],
+        zone: TimeZone<'static>,
+    ) -> CopyWriter {
         assert_ne!(options.format, CopyFormat::Binary, "it has no lines");
         let columns = columns.iter().map(|column| CopyColumn {
             name: column.name.clone(),
@@ -32,6 +38,7 @@ impl CopyWriter {
         CopyWriter {
             columns: columns.collect(),
             options: options.clone(),
+            zone,
         }
     }
 
@@ -56,7 +63,7 @@ impl CopyWriter {
             match value {
                 Value::Null => out.extend_from_slice(self.options.null.as_bytes()),
                 value => {
-                    let text = column.column_type.shown(value);
+                    let text = column.column_type.shown_in(value, &self.zone);
                     self.field(&text, column.is_quoted, out);
                 }
             }

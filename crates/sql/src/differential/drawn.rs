@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{drawn_functions, drawn_groups, drawn_numeric, drawn_types};
+use super::{drawn_functions, drawn_groups, drawn_numeric, drawn_types, drawn_zones};
 
 /// The statements that create the table for the drawn statements, in both languages.
 pub(super) const SETUP: &str = "
@@ -56,6 +56,7 @@ pub(super) fn statements() -> Vec<String> {
     drawn_functions::statements(&mut draw, &mut all);
     drawn_groups::statements(&mut draw, &mut all);
     drawn_numeric::statements(&mut draw, &mut all);
+    all.extend(drawn_zones::statements());
     let mut seen = BTreeSet::new();
     all.retain(|it| seen.insert(it.clone()));
     all

@@ -17,6 +17,7 @@ mod drawn_functions;
 mod drawn_groups;
 mod drawn_numeric;
 mod drawn_types;
+mod drawn_zones;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,7 +25,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use placement::{ColumnType, Value};
+use placement::{ColumnType, TimeZone, Value};
 
 use crate::model::{Model, block_on};
 use crate::run::{OutputColumn, SqlSession, StatementOutcome};
@@ -34,6 +35,21 @@ const ERROR: &str = "ERROR";
 const GOLDEN: &str = include_str!("golden.tsv");
 /// A line that psql prints after each answer.
 const MARK: &str = "@@";
+
+/// A statement that begins so runs in the time zone in the quotes after it.
+const IN_ZONE: &str = "SET timezone = '";
+
+/// Returns the time zone in which a statement runs, and the statement itself.
+fn zoned(statement: &str) -> (TimeZone<'static>, &str) {
+    let Some((zone, statement)) = statement
+        .strip_prefix(IN_ZONE)
+        .and_then(|rest| rest.split_once("'; "))
+    else {
+        return (TimeZone::UTC, statement);
+    };
+    let zone = crate::session_zone(zone).unwrap_or_else(|| panic!("{zone} is a zone"));
+    (zone, statement)
+}
 
 /// One line of the golden file.
 struct GoldenLine<'a> {
@@ -54,6 +70,8 @@ fn known() -> BTreeMap<&'static str, GoldenLine<'static>> {
 
 /// Returns the store's answer: rows as psql prints them, one after the other.
 fn answer(session: &mut SqlSession<Model>, statement: &str) -> String {
+    let (zone, statement) = zoned(statement);
+    session.set_time_zone(zone);
     let outcomes = match block_on(session.run_text(statement)) {
         Ok(outcomes) => outcomes,
         Err(_) => return ERROR.to_string(),
@@ -65,7 +83,7 @@ fn answer(session: &mut SqlSession<Model>, statement: &str) -> String {
         Value::Null => "NULL".to_string(),
         value => {
             let column_type = column.column_type.unwrap_or(ColumnType::Text);
-            column_type.shown(value).into_owned()
+            column_type.shown_in(value, &zone).into_owned()
         }
     };
     let columns = &rows.columns;
@@ -84,8 +102,11 @@ fn asked(connection: &str, setup: &str, statements: &[String]) -> Vec<String> {
     script += "COMMIT;\n";
     for statement in statements {
         writeln!(script, "{statement};\n\\echo {MARK} :ERROR").unwrap();
+        if statement.starts_with(IN_ZONE) {
+            script += "SET timezone = 'UTC';\n";
+        }
     }
-    script += "DROP TABLE IF EXISTS d, e, f, g, g_empty;\n";
+    script += "DROP TABLE IF EXISTS d, e, f, g, g_empty, z;\n";
     let mut psql = Command::new("psql")
         .args([
             "-X",
@@ -133,6 +154,7 @@ fn answers_equal_those_of_postgresql() {
         drawn_types::SETUP,
         drawn_groups::SETUP,
         drawn_numeric::SETUP,
+        drawn_zones::SETUP,
     ];
     let setup = setup.concat();
     let mut session = Model::session(&format!("{setup} SET scan = on;"));

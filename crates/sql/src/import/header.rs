@@ -1,7 +1,7 @@
 //! Parses the first line of a CSV file, which names the column of each field, and converts a line
 //! to a row.
 
-use placement::{ColumnType, Value};
+use placement::{ColumnType, TimeZone, Value};
 use protocol::codec::Bytes;
 use protocol::configuration::PlacedTable;
 use protocol::expression::{Assignment, Expression};
@@ -11,6 +11,7 @@ use super::{ImportConflict, ImportOptions};
 use crate::bind::{stored, unknown_column};
 use crate::error::SqlError;
 use crate::plan::{DefaultRow, encode};
+use crate::zones::time_input;
 
 /// The columns of the fields, from the first line.
 pub(super) struct Header<'a> {
@@ -56,7 +57,7 @@ impl<'a> Header<'a> {
         }
         Ok(Header {
             table,
-            defaults: DefaultRow::new(schema, &columns),
+            defaults: DefaultRow::new(schema, &columns, &TimeZone::UTC),
             columns,
             on_conflict: options.on_conflict,
             null: options.null.as_deref(),
@@ -131,6 +132,7 @@ impl<'a> Header<'a> {
                 place()
             )));
         }
-        stored(text, column.column_type, &place())
+        let input = time_input(TimeZone::UTC, None);
+        stored(text, column.column_type, &place(), &input)
     }
 }

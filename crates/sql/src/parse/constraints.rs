@@ -5,7 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use placement::{CheckConstraint, Constraint, Deferral, Expression, ReferentialAction, Schema};
+use placement::{
+    CheckConstraint, Constraint, Deferral, Expression, ReferentialAction, Schema, TimeZone,
+};
 use sqlparser::ast;
 
 use super::{made_up_name, object_name};
@@ -15,10 +17,11 @@ use crate::spelling::name;
 use crate::statement::{NewCheck, Reference};
 
 /// Adds the CHECK constraints of a table, whose columns are known. A constraint without a name gets
-/// the one that PostgreSQL gives it.
+/// the one that PostgreSQL gives it. Constants are local times of a zone.
 pub(super) fn add_checks(
     schema: &mut Schema,
     checks: Vec<ast::CheckConstraint>,
+    zone: TimeZone<'static>,
 ) -> Result<(), SqlError> {
     let mut taken = BTreeSet::new();
     let mut added = Vec::with_capacity(checks.len());
@@ -29,7 +32,7 @@ pub(super) fn add_checks(
                 "write CHECK (condition) and nothing behind it",
             ));
         }
-        let condition = bound(schema, &check.expr)?;
+        let condition = bound(schema, &check.expr, zone)?;
         let check_name = match &check.name {
             Some(given) => name(given),
             None => generated_name(schema, &condition, &taken),
@@ -55,9 +58,15 @@ pub(super) fn add_checks(
 }
 
 /// Returns a condition of a CHECK constraint over the columns of a table.
-fn bound(schema: &Schema, check: &ast::Expr) -> Result<Expression, SqlError> {
+fn bound(
+    schema: &Schema,
+    check: &ast::Expr,
+    zone: TimeZone<'static>,
+) -> Result<Expression, SqlError> {
     let scope = Scope {
         schema: Some(schema),
+        zone,
+        is_stored: true,
         ..Scope::CONSTANTS
     };
     scope.check(check).map_err(|error| match error {
@@ -71,8 +80,12 @@ fn bound(schema: &Schema, check: &ast::Expr) -> Result<Expression, SqlError> {
 }
 
 /// Returns a CHECK constraint that is added to a table. All rows are not known to satisfy it.
-pub(crate) fn added_check(schema: &Schema, check: &NewCheck) -> Result<CheckConstraint, SqlError> {
-    let condition = bound(schema, &check.condition)?;
+pub(crate) fn added_check(
+    schema: &Schema,
+    check: &NewCheck,
+    zone: TimeZone<'static>,
+) -> Result<CheckConstraint, SqlError> {
+    let condition = bound(schema, &check.condition, zone)?;
     let taken = constraint_names(schema);
     let name = match &check.name {
         None => generated_name(schema, &condition, &taken),

@@ -246,7 +246,11 @@ impl<'a> Words<'a> {
         }
         self.next += 1;
         let line = self.piece.line;
-        match parse_piece(self.text, &StatementTokens { tokens, line })? {
+        match parse_piece(
+            self.text,
+            &StatementTokens { tokens, line },
+            placement::TimeZone::UTC,
+        )? {
             Statement::Select(select) => Ok(Source::Query(Box::new(select))),
             _ => Err(SqlError::unsupported(
                 "COPY of this statement",

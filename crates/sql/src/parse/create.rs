@@ -7,7 +7,7 @@
 use client::PARTITIONS_DEFAULT;
 use placement::{
     Column, ColumnDefault, ColumnType, ComputedDefault, Constraint, Durability, HIDDEN_KEY,
-    IdentityKind, Schema, TableConstraints, Value,
+    IdentityKind, Schema, TableConstraints, TimeZone, Value,
 };
 use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use sqlparser::ast::{self, ColumnOption, TableConstraint};
@@ -36,10 +36,11 @@ struct FoundConstraints {
 /// The number of tolerated failures, unless the statement sets it.
 pub const FAILURES_TOLERATED_DEFAULT: u8 = 1;
 
-/// Parses `CREATE TABLE`.
+/// Parses `CREATE TABLE`. Constants in it are local times of a zone.
 pub(super) fn table(
     mut create: ast::CreateTable,
     identities: IdentityOptions,
+    zone: TimeZone<'static>,
 ) -> Result<Statement, SqlError> {
     let table = object_name(&create.name)?;
     let columns = std::mem::take(&mut create.columns);
@@ -71,7 +72,7 @@ pub(super) fn table(
     let mut found = FoundConstraints::default();
     let mut identities = identities.into_iter();
     for definition in columns {
-        column(&mut schema, definition, &mut found, &mut identities)?;
+        column(&mut schema, definition, &mut found, &mut identities, zone)?;
     }
     if let Some(column) = schema.columns.iter().find(|column| column.is_hidden()) {
         let name = &column.name;
@@ -86,7 +87,7 @@ pub(super) fn table(
     if schema.primary_key.is_empty() {
         add_hidden_key(&mut schema);
     }
-    constraints::add_checks(&mut schema, found.checks)?;
+    constraints::add_checks(&mut schema, found.checks, zone)?;
     for column in schema.primary_key.clone() {
         schema.columns[column].nullable = false;
     }
@@ -169,6 +170,7 @@ fn column(
     definition: ast::ColumnDef,
     found: &mut FoundConstraints,
     identities: &mut impl Iterator<Item = Option<SequenceOptions>>,
+    zone: TimeZone<'static>,
 ) -> Result<(), SqlError> {
     let column = name(&definition.name);
     let serial = serial::serial_type(&definition.data_type);
@@ -189,7 +191,7 @@ fn column(
             ColumnOption::NotNull => own.set_nullable(&mut nulls, false)?,
             ColumnOption::Default(expression) => {
                 own.check_only_default()?;
-                default = Some(column_default((&column, column_type), &expression)?);
+                default = Some(column_default((&column, column_type), &expression, zone)?);
             }
             ColumnOption::Generated {
                 generated_as: kind @ (ast::GeneratedAs::Always | ast::GeneratedAs::ByDefault),
@@ -266,10 +268,11 @@ fn column(
     Ok(())
 }
 
-/// Returns the default that an expression stands for.
+/// Returns the default that an expression stands for. A constant is a local time of a zone.
 pub(crate) fn column_default(
     (column, column_type): (&str, ColumnType),
     expression: &ast::Expr,
+    zone: TimeZone<'static>,
 ) -> Result<ColumnDefault, SqlError> {
     if let Some(sequence) = serial::drawn_default(expression)? {
         return Ok(ColumnDefault::Sequence(sequence));
@@ -281,7 +284,7 @@ pub(crate) fn column_default(
         return Ok(ColumnDefault::Computed(computed));
     }
     let place = format!("the default of column {column}");
-    let value = bind::constant(expression, column_type, &place)?;
+    let value = bind::constant(expression, column_type, &place, zone)?;
     Ok(ColumnDefault::Constant(value))
 }
 
@@ -298,11 +301,18 @@ pub(crate) struct AddedColumn {
 pub(crate) fn added_column(
     schema: &Schema,
     definition: ast::ColumnDef,
+    zone: TimeZone<'static>,
 ) -> Result<AddedColumn, SqlError> {
     let text = definition.to_string();
     let mut with = schema.clone();
     let mut found = FoundConstraints::default();
-    column(&mut with, definition, &mut found, &mut std::iter::empty())?;
+    column(
+        &mut with,
+        definition,
+        &mut found,
+        &mut std::iter::empty(),
+        zone,
+    )?;
     if !found.serials.is_empty() {
         return Err(SqlError::unsupported(
             format!("\"{text}\" of ADD COLUMN, with another value in each row"),

@@ -21,6 +21,7 @@ mod session;
 mod transaction;
 mod values;
 
+use placement::TimeZone;
 use protocol::expression::NODES_MAX;
 
 pub(crate) use constraints::{added_check, constraint_exists, constraint_names};
@@ -119,7 +120,16 @@ impl UnparsedStatement<'_> {
     /// # Errors
     /// The statement is invalid, or the store does not support it.
     pub fn parse(&self) -> Result<Statement, SqlError> {
-        parse_piece(self.text, &self.tokens)
+        self.parse_in(TimeZone::UTC)
+    }
+
+    /// Parses the statement. Constants that it stores, such as the defaults of a table, are local
+    /// times of a zone.
+    ///
+    /// # Errors
+    /// The statement is invalid, or the store does not support it.
+    pub fn parse_in(&self, zone: TimeZone<'static>) -> Result<Statement, SqlError> {
+        parse_piece(self.text, &self.tokens, zone)
     }
 }
 
@@ -144,7 +154,7 @@ pub fn parse(text: &str) -> Result<Vec<ParsedStatement>, ParseError> {
     for piece in pieces {
         let line = piece.line;
         let fail = |error| ParseError { error, line };
-        let statement = parse_piece(text, &piece).map_err(fail)?;
+        let statement = parse_piece(text, &piece, TimeZone::UTC).map_err(fail)?;
         match (all.last_mut().map(|it| &mut it.statement), statement) {
             (
                 Some(Statement::CreateTable {
@@ -178,7 +188,11 @@ fn check_operators(piece: &StatementTokens) -> Result<(), SqlError> {
     ))
 }
 
-fn parse_piece(text: &str, piece: &StatementTokens) -> Result<Statement, SqlError> {
+fn parse_piece(
+    text: &str,
+    piece: &StatementTokens,
+    zone: TimeZone<'static>,
+) -> Result<Statement, SqlError> {
     check_operators(piece)?;
     let words = session::words(&piece.tokens);
     match words.first().map(String::as_str) {
@@ -205,7 +219,7 @@ fn parse_piece(text: &str, piece: &StatementTokens) -> Result<Statement, SqlErro
     let statement = parse_tokens(text, tokens)?;
     let scan = script::asks_for_scan(&piece.tokens);
     let mut statement = match statement {
-        ast::Statement::CreateTable(table) => create::table(table, identities)?,
+        ast::Statement::CreateTable(table) => create::table(table, identities, zone)?,
         statement => convert(statement, scan)?,
     };
     if let Statement::Insert(insert) = &mut statement {
@@ -246,7 +260,7 @@ fn explain(text: &str, piece: &StatementTokens, words: &[String]) -> Result<Stat
         tokens,
         line: piece.line,
     };
-    match parse_piece(text, &piece)? {
+    match parse_piece(text, &piece, TimeZone::UTC)? {
         statement @ (Statement::Insert(_)
         | Statement::Select(_)
         | Statement::Update(_)

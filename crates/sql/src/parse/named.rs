@@ -186,7 +186,7 @@ fn after(piece: &UnparsedStatement<'_>, word: usize) -> Result<Statement, SqlErr
     let rest = cut(piece, |at| at..end, word);
     match rest.tokens.is_empty() {
         true => Err(syntax("there is no statement")),
-        false => parse_piece(piece.text, &rest),
+        false => parse_piece(piece.text, &rest, placement::TimeZone::UTC),
     }
 }
 

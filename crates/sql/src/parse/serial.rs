@@ -1,7 +1,7 @@
 //! The columns whose default comes from a sequence: `serial`, identity columns, and `DEFAULT
 //! nextval('name')`.
 
-use placement::{ColumnType, IdentityKind, NAME_BYTES_MAX, Sequence, SequenceDefault};
+use placement::{ColumnType, IdentityKind, NAME_BYTES_MAX, Sequence, SequenceDefault, TimeZone};
 use sqlparser::ast::{self, Expr};
 
 use crate::error::{SqlError, sqlstate};
@@ -34,7 +34,12 @@ pub(super) fn drawn_default(expression: &Expr) -> Result<Option<SequenceDefault>
     else {
         return Ok(None);
     };
-    let name = crate::bind::constant(argument, ColumnType::Text, "the name of a sequence")?;
+    let name = crate::bind::constant(
+        argument,
+        ColumnType::Text,
+        "the name of a sequence",
+        TimeZone::UTC,
+    )?;
     Ok(Some(SequenceDefault {
         sequence: relation_name(&name.to_string())?,
         identity: None,

@@ -354,7 +354,8 @@ impl Change<'_, '_> {
         let found = self.column(column)?;
         self.check_is_no_identity(found)?;
         let named = (column, found.column_type);
-        let default = default.map(|expression| column_default(named, expression));
+        let default =
+            default.map(|expression| column_default(named, expression, self.context.settings.zone));
         let default = default.transpose()?;
         if let Some(ColumnDefault::Sequence(default)) = &default {
             sequence_named(self.context.configuration, &default.sequence)?;
@@ -410,20 +411,21 @@ impl Change<'_, '_> {
     }
 
     fn add_column(&mut self, definition: sqlparser::ast::ColumnDef) -> Result<(), SqlError> {
+        let zone = self.context.settings.zone;
         let AddedColumn {
             mut column,
             checks,
             unique,
             references,
-        } = added_column(&self.schema, definition)?;
+        } = added_column(&self.schema, definition, zone)?;
         let name = column.name.clone();
         column.missing = match &column.default {
             Some(ColumnDefault::Constant(Value::Null)) | None => None,
             Some(ColumnDefault::Constant(value)) => Some(value.clone()),
             // As in PostgreSQL, it is the time of the statement.
-            Some(ColumnDefault::Computed(ComputedDefault::Now | ComputedDefault::Today)) => {
-                Some(default_value(&column, self.context.now_us))
-            }
+            Some(ColumnDefault::Computed(ComputedDefault::Now | ComputedDefault::Today)) => Some(
+                default_value(&column, self.context.now_us, &self.context.settings.zone),
+            ),
             Some(_) => {
                 return Err(SqlError::unsupported(
                     format!("ADD COLUMN {name} with a default that is another value in each row"),
@@ -567,7 +569,7 @@ impl Change<'_, '_> {
     }
 
     fn add_check(&mut self, check: &NewCheck) -> Result<(), SqlError> {
-        let mut added = added_check(&self.schema, check)?;
+        let mut added = added_check(&self.schema, check, self.context.settings.zone)?;
         if !check.validates {
             return self.alter(Alteration::AddCheck { check: added });
         }

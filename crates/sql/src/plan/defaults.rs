@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use client::{default_value, now_us};
-use placement::{Column, ColumnDefault, ComputedDefault, Schema, Value};
+use placement::{Column, ColumnDefault, ComputedDefault, Schema, TimeZone, Value};
 use protocol::configuration::Configuration;
 
 use super::sequence::sequence_named;
@@ -35,11 +35,12 @@ struct DrawnColumn {
 }
 
 impl DefaultRow {
-    /// Returns the defaults of a table. The columns in `given` get other values.
-    pub fn new(schema: &Schema, given: &[usize]) -> DefaultRow {
+    /// Returns the defaults of a table. The columns in `given` get other values. Local times are
+    /// those of `zone`.
+    pub fn new(schema: &Schema, given: &[usize], zone: &TimeZone<'_>) -> DefaultRow {
         let now_us = now_us();
         let columns = schema.columns.iter();
-        let values = columns.clone().map(|it| default_value(it, now_us));
+        let values = columns.clone().map(|it| default_value(it, now_us, zone));
         let is_open = |(position, _): &(usize, &Column)| !given.contains(position);
         let open = || columns.clone().enumerate().filter(is_open);
         let random = ColumnDefault::Computed(ComputedDefault::RandomUuid);
@@ -99,7 +100,7 @@ impl DefaultRow {
     pub fn row(&mut self) -> Result<Vec<Value>, SqlError> {
         let mut values = self.values.clone();
         for (position, column) in &self.random {
-            values[*position] = default_value(column, 0);
+            values[*position] = default_value(column, 0, &TimeZone::UTC);
         }
         for drawn in &mut self.drawn {
             let value = drawn.values.pop_front().expect("callers draw values first");
@@ -131,7 +132,7 @@ mod tests {
             panic!("it creates a table");
         };
         // The file has the second column.
-        let mut defaults = DefaultRow::new(&schema, &[1]);
+        let mut defaults = DefaultRow::new(&schema, &[1], &TimeZone::UTC);
         let (one, other) = (defaults.row().unwrap(), defaults.row().unwrap());
         assert_ne!(one[0], other[0]);
         assert_eq!(one[1..], other[1..]);

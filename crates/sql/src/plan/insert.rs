@@ -369,7 +369,11 @@ fn new_value(column: &Column, scope: &Scope<'_>) -> Result<Value, SqlError> {
             "update row by row, with values of the client",
         ));
     }
-    Ok(default_value(column, scope.now_us.unwrap_or_default()))
+    Ok(default_value(
+        column,
+        scope.now_us.unwrap_or_default(),
+        &scope.zone,
+    ))
 }
 
 fn row_values(
@@ -398,7 +402,7 @@ fn row_values(
     }
     let now_us = scope.now_us.unwrap_or_default();
     let mut values: Vec<Value> = (0..schema.columns.len())
-        .map(|it| default_value(&schema.columns[it], now_us))
+        .map(|it| default_value(&schema.columns[it], now_us, &scope.zone))
         .collect();
     for (position, value) in columns.iter().zip(given) {
         let Some(value) = value else { continue };

@@ -27,7 +27,7 @@ pub(crate) mod text;
 use std::fmt;
 use std::sync::Arc;
 
-use placement::{ColumnType, Schema, Value};
+use placement::{ColumnType, Schema, TimeZone, Value};
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::expression::{self, Assignment, Expression, ExpressionError, Scope as Names};
 use protocol::identity::TableId;
@@ -61,6 +61,8 @@ pub struct SessionSettings {
     pub scan_rows: u64,
     /// Whether reads may miss operations in progress (R10).
     pub stale_reads: bool,
+    /// The time zone of local times.
+    pub zone: TimeZone<'static>,
 }
 
 impl Default for SessionSettings {
@@ -69,6 +71,7 @@ impl Default for SessionSettings {
             scan: false,
             scan_rows: SCAN_ROWS,
             stale_reads: false,
+            zone: TimeZone::UTC,
         }
     }
 }
@@ -743,6 +746,8 @@ impl<'a> Context<'a> {
             groups: None,
             parameters: self.parameters,
             now_us: Some(self.now_us),
+            zone: self.settings.zone,
+            is_stored: false,
         }
     }
 }

@@ -22,6 +22,7 @@ pub(super) fn plan(select: &Select, context: &Context<'_>) -> Result<StatementPl
         None => Scope {
             parameters: context.parameters,
             now_us: Some(context.now_us),
+            zone: context.settings.zone,
             ..Scope::CONSTANTS
         },
     };

@@ -1,6 +1,6 @@
 //! Prints expressions, keys and ranges as SQL, for `EXPLAIN` and for errors.
 
-use placement::{Schema, Value};
+use placement::{Schema, TimeZone, Value};
 use protocol::expression::{BinaryOperator, Expression, ScalarFunction, UnaryOperator};
 
 use super::access::ValueRange;
@@ -89,6 +89,16 @@ pub(crate) fn expression(schema: &Schema, expression: &Expression) -> String {
             let operands: Vec<String> = operands.collect();
             match call.function {
                 ScalarFunction::Case => case(&operands),
+                ScalarFunction::AtZone
+                | ScalarFunction::MomentText
+                | ScalarFunction::ReadMoment => {
+                    let zone = match &call.operands[..] {
+                        [_, Expression::Literal(Value::Bytes(zone))] => TimeZone::decode(zone),
+                        _ => None,
+                    };
+                    let zone = zone.as_ref().map_or("unknown", TimeZone::name);
+                    format!("{}({}, '{zone}')", call.function.name(), operands[0])
+                }
                 function => format!("{}({})", function.name(), operands.join(", ")),
             }
         }

@@ -26,7 +26,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use client::now_us;
-use placement::{Alteration, ColumnType, Value};
+use placement::{Alteration, ColumnType, TimeZone, Value};
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::identity::TableId;
 use protocol::message::FillReport;
@@ -126,6 +126,11 @@ impl<S: Store> SqlSession<S> {
     /// Returns the store of the session.
     pub fn store(&self) -> &S {
         &self.store
+    }
+
+    /// Sets the time zone of the session.
+    pub fn set_time_zone(&mut self, zone: TimeZone<'static>) {
+        self.settings.zone = zone;
     }
 
     /// Returns the settings of the session.

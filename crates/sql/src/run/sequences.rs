@@ -317,6 +317,7 @@ impl<S: Store> SequenceCalls<'_, S> {
         let scope = Scope {
             parameters: self.context.parameters,
             now_us: Some(self.context.now_us),
+            zone: self.context.settings.zone,
             ..Scope::CONSTANTS
         };
         let types = function.argument_types().iter();

@@ -211,7 +211,7 @@ proptest! {
             column_type: None,
         });
         let columns: Vec<OutputColumn> = columns.collect();
-        let writer = CopyWriter::new(&options, &columns);
+        let writer = CopyWriter::new(&options, &columns, placement::TimeZone::UTC);
         let mut written = Vec::new();
         for row in &rows {
             let value = |field: &Option<String>| match field {

@@ -1,0 +1,198 @@
+//! Conversions of times that depend on the session's time zone.
+//!
+//! The rules of the zone become a part of the expression, because servers know no session. In UTC
+//! the plain casts and comparisons are the same, and indexes serve them. A stored condition cannot
+//! depend on a session.
+
+use placement::{ColumnType, TimeInput, TimeZone, Value};
+use protocol::expression::{self, Expression, ExpressionError, FunctionCall, ScalarFunction};
+use sqlparser::ast::Expr;
+
+use super::{Bound, Scope, converted, expression_error, literal};
+use crate::error::{SqlError, sqlstate};
+use crate::zones::{time_input, zone_named};
+
+/// Returns whether a conversion depends on the time zone.
+fn depends_on_zone(from: ColumnType, to: ColumnType) -> bool {
+    let is_local = |it| {
+        matches!(
+            it,
+            ColumnType::Date | ColumnType::Timestamp | ColumnType::Text
+        )
+    };
+    match (from.of_values(), to.of_values()) {
+        (ColumnType::TimestampTz, other) | (other, ColumnType::TimestampTz) => is_local(other),
+        _ => false,
+    }
+}
+
+/// Returns the call of a function of a time and a zone.
+fn call(function: ScalarFunction, time: Expression, zone: &TimeZone<'_>) -> Expression {
+    let zone = Expression::Literal(Value::Bytes(zone.encode()));
+    let operands = vec![time, zone];
+    Expression::Call(Box::new(FunctionCall { function, operands }))
+}
+
+/// Returns a conversion between times, or between a time and a text, by the rules of a zone.
+fn in_zone(
+    inner: Expression,
+    (from, to): (ColumnType, ColumnType),
+    zone: &TimeZone<'_>,
+) -> Expression {
+    match (from.of_values(), to.of_values()) {
+        (ColumnType::TimestampTz, ColumnType::Text) => {
+            let text = call(ScalarFunction::MomentText, inner, zone);
+            match to {
+                ColumnType::Text => text,
+                limited => converted(text, limited),
+            }
+        }
+        (ColumnType::TimestampTz, ColumnType::Date) => {
+            converted(call(ScalarFunction::AtZone, inner, zone), to)
+        }
+        (ColumnType::Text, _) => call(ScalarFunction::ReadMoment, inner, zone),
+        (ColumnType::Date, _) => {
+            let midnight = converted(inner, ColumnType::Timestamp);
+            call(ScalarFunction::AtZone, midnight, zone)
+        }
+        _ => call(ScalarFunction::AtZone, inner, zone),
+    }
+}
+
+impl Scope<'_> {
+    /// Returns the context in which texts are read as times.
+    pub(super) fn input(&self) -> TimeInput<'static> {
+        time_input(self.zone, self.now_us)
+    }
+
+    /// Returns the value of a quoted literal.
+    pub(super) fn quoted(
+        &self,
+        text: &str,
+        column_type: ColumnType,
+        place: &str,
+    ) -> Result<Value, SqlError> {
+        literal::quoted_at(text, column_type, place, &self.input())
+    }
+
+    /// Returns a constant converted to another type.
+    pub(super) fn cast(
+        &self,
+        value: &Value,
+        to: ColumnType,
+        source: &Expr,
+    ) -> Result<Value, SqlError> {
+        match value {
+            Value::Text(text) if to.is_time() => self.quoted(text, to, &format!("in {source}")),
+            value => match value.column_type() {
+                Some(from) if depends_on_zone(from, to) => {
+                    let constant = Expression::Literal(value.clone());
+                    evaluated(&in_zone(constant, (from, to), &self.zone), source)
+                }
+                _ => literal::cast(value, to, source),
+            },
+        }
+    }
+
+    /// Returns an expression of a type converted to another one.
+    ///
+    /// # Errors
+    /// The conversion depends on the session's time zone, and the expression is stored.
+    pub(super) fn converted(
+        &self,
+        inner: Expression,
+        (from, to): (ColumnType, ColumnType),
+        source: &Expr,
+    ) -> Result<Expression, SqlError> {
+        if let Expression::Literal(value) = &inner {
+            return Ok(Expression::Literal(self.cast(value, to, source)?));
+        }
+        if !depends_on_zone(from, to) {
+            return Ok(converted(inner, to));
+        }
+        self.refuse_if_stored(source)?;
+        Ok(match self.zone.is_utc() {
+            true => converted(inner, to),
+            false => in_zone(inner, (from, to), &self.zone),
+        })
+    }
+
+    /// Returns the operands of a comparison, a local time as a moment if the other one is a moment.
+    pub(super) fn in_one_zone(
+        &self,
+        (left, right): (Expression, Expression),
+        types: (Option<ColumnType>, Option<ColumnType>),
+        source: &Expr,
+    ) -> Result<(Expression, Expression), SqlError> {
+        let moment = ColumnType::TimestampTz;
+        let is_local = |it| matches!(it, ColumnType::Date | ColumnType::Timestamp);
+        let (is_left, from) = match types {
+            (Some(local), Some(ColumnType::TimestampTz)) if is_local(local) => (true, local),
+            (Some(ColumnType::TimestampTz), Some(local)) if is_local(local) => (false, local),
+            _ => return Ok((left, right)),
+        };
+        let is_constant = |it: &Expression| matches!(it, Expression::Literal(_));
+        if !is_constant(&left) && !is_constant(&right) {
+            self.refuse_if_stored(source)?;
+        }
+        if self.zone.is_utc() {
+            return Ok((left, right));
+        }
+        Ok(match is_left {
+            true => (self.converted(left, (from, moment), source)?, right),
+            false => (left, self.converted(right, (from, moment), source)?),
+        })
+    }
+
+    fn refuse_if_stored(&self, source: &Expr) -> Result<(), SqlError> {
+        if !self.is_stored {
+            return Ok(());
+        }
+        Err(SqlError::unsupported(
+            format!("\"{source}\", which depends on the time zone of the session,"),
+            "name the zone by AT TIME ZONE",
+        ))
+    }
+
+    /// Binds `timezone(zone, time)`, which `time AT TIME ZONE zone` is, too.
+    pub(super) fn bind_at_zone(
+        &self,
+        operands: Vec<Bound>,
+        source: &Expr,
+    ) -> Result<Bound, SqlError> {
+        let function = ScalarFunction::AtZone;
+        let wrong = || expression_error(source, ExpressionError::WrongOperands { function });
+        let Ok([zone, time]) = <[Bound; 2]>::try_from(operands) else {
+            return Err(wrong());
+        };
+        let (zone, _) = self.resolve(zone, Some(ColumnType::Text), source)?;
+        let zone = match zone {
+            Expression::Literal(Value::Text(name)) => zone_named(&name).ok_or_else(|| {
+                SqlError::with_state(
+                    sqlstate::INVALID_VALUE,
+                    format!("time zone \"{name}\" not recognized"),
+                )
+            })?,
+            _ => {
+                return Err(SqlError::unsupported(
+                    format!("the zone of \"{source}\""),
+                    "write the name of a time zone as a constant",
+                ));
+            }
+        };
+        let moment = ColumnType::TimestampTz;
+        let (time, found) = self.resolve(time, Some(moment), source)?;
+        let time = match found {
+            // PostgreSQL prefers the moment of its midnight.
+            Some(from @ ColumnType::Date) => self.converted(time, (from, moment), source)?,
+            _ => time,
+        };
+        self.compound(call(function, time, &zone), source)
+    }
+}
+
+/// Returns the value of an expression without columns.
+fn evaluated(expression: &Expression, source: &Expr) -> Result<Value, SqlError> {
+    let value = expression::evaluate(expression, &Vec::new(), None);
+    value.map_err(|error| expression_error(source, error))
+}
