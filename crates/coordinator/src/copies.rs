@@ -570,8 +570,8 @@ fn check_references_served(table: &PlacedTable, without: &str) -> Result<(), Ref
     })
 }
 
-/// Returns the name of a foreign key of a schema that no copy serves. `table` has these copies, some
-/// of which may be in the making.
+/// Returns the name of a foreign key of a schema that no copy serves. `table` has the copies of the
+/// schema, some of which may be in the making.
 pub(super) fn unserved(table: &PlacedTable, mut schema: Schema) -> Option<String> {
     let building = table
         .layout

@@ -1,6 +1,6 @@
 //! Runs the test suites of other projects, once against PostgreSQL and once through the proxy, or
-//! against a store. A test that passes against PostgreSQL must pass there, too, or be in the list of
-//! known differences.
+//! against a store. A test that passes against PostgreSQL must pass there as well, or be in the
+//! list of known differences.
 //!
 //! Nothing that is fetched becomes part of the repository. A suite is fetched by the tool of its
 //! language from the registry that this tool is configured with.

@@ -241,6 +241,12 @@ pub struct SyntaxError {
 }
 
 impl SqlError {
+    /// Returns the error for a table that was dropped while the statement ran.
+    pub(crate) fn dropped_meanwhile(table: &str) -> SqlError {
+        let message = format!("table {table} was dropped meanwhile");
+        SqlError::with_state(sqlstate::UNDEFINED_TABLE, message)
+    }
+
     /// Returns the error for SQL that the store does not support.
     pub(crate) fn unsupported(what: impl Into<String>, remedy: impl Into<String>) -> SqlError {
         SqlError::Unsupported {

@@ -166,7 +166,7 @@ fn action(
         DropColumn {
             column_names,
             if_exists,
-            // What is in the table goes with the column anyway, and nothing else depends on it.
+            // Indexes and constraints go with the column anyway. Nothing else depends on it.
             drop_behavior: _,
             has_column_keyword: _,
         } if column_names.len() == 1 => AlterAction::DropColumn {

@@ -672,8 +672,8 @@ fn index_columns(columns: &[ast::IndexColumn]) -> Result<(Vec<String>, Vec<Direc
     columns.collect()
 }
 
-/// PostgreSQL's operator classes that mean the order of the store. It sorts texts by their bytes, so
-/// that it has no other order for patterns.
+/// PostgreSQL's operator classes that mean the order of the store. The store sorts texts by their
+/// bytes, so patterns need no other order.
 const ORDERS: &[&str] = &[
     "text_pattern_ops",
     "varchar_pattern_ops",

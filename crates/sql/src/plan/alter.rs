@@ -35,7 +35,7 @@ pub struct AlterPlan {
     pub table: String,
     /// psql's command tag.
     pub tag: &'static str,
-    /// What goes first: foreign keys whose index goes.
+    /// The changes before all others: foreign keys go whose index goes.
     pub first: Vec<Alteration>,
     /// The indexes and further copies that go then.
     pub dropped_copies: Vec<String>,
@@ -43,7 +43,7 @@ pub struct AlterPlan {
     pub requirements: Vec<Requirement>,
     /// The change.
     pub alterations: Vec<Alteration>,
-    /// What is made after the change, one after the other.
+    /// The steps after the change, one after the other.
     pub further: Vec<FurtherStep>,
     /// The sequences that go last, because their columns have gone.
     pub dropped_sequences: Vec<String>,

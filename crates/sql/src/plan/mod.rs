@@ -12,6 +12,7 @@ mod alter;
 mod change;
 mod cost;
 mod defaults;
+mod drop;
 mod explain;
 mod facts;
 mod group;
@@ -39,6 +40,7 @@ pub(crate) use access_path::too_large;
 pub use alter::{AddedReference, AlterPlan, FurtherStep, Requirement};
 pub use cost::{EstimatedChoice, ReadEstimate};
 pub(crate) use defaults::DefaultRow;
+pub use drop::SeveredReference;
 pub use facts::RangeEnd;
 pub(crate) use insert::encode;
 pub(crate) use reading::{rows_of_columns, whole_table};
@@ -221,17 +223,6 @@ pub enum StatementPlan {
     SetAlready,
     /// Does nothing, because the requested state exists already. Contains its description.
     Already(String),
-}
-
-/// A foreign key that is dropped because the table to which it refers is dropped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeveredReference {
-    /// The table that refers.
-    pub child: String,
-    /// The name of the foreign key.
-    pub constraint: String,
-    /// Whether this table stays.
-    pub stays: bool,
 }
 
 /// A read of rows of one table, from one replex.
@@ -501,16 +492,7 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPla
             names,
             if_exists,
             cascade,
-        } => {
-            sequence::check_tables(names, context.configuration)?;
-            let mut names = drop_order(names, context.configuration);
-            sequence::users_first(&mut names, context.configuration);
-            Ok(StatementPlan::DropTable {
-                severed: severed(&names, *cascade, context.configuration),
-                names,
-                if_exists: *if_exists,
-            })
-        }
+        } => drop::tables(names, *if_exists, *cascade, context.configuration),
         Statement::Insert(statement) => insert::plan(statement, context).map(StatementPlan::Insert),
         Statement::InsertRows(rows) => insert::plan_rows(rows, context).map(StatementPlan::Insert),
         Statement::Select(statement) => {
@@ -757,67 +739,6 @@ impl<'a> Context<'a> {
 pub(crate) fn has_dense(schema: &Schema) -> bool {
     let dense = Some(placement::Constraint::Dense);
     schema.indexes.iter().any(|it| it.constraint == dense)
-}
-
-/// Returns tables in an order in which each can be dropped: one that refers to another before it.
-/// The first ones are missing, then come those that cannot be dropped, so that an error comes
-/// before anything is dropped.
-fn drop_order(names: &[String], configuration: &Configuration) -> Vec<String> {
-    let mut left: Vec<&String> = Vec::with_capacity(names.len());
-    for name in names {
-        if !left.contains(&name) {
-            left.push(name);
-        }
-    }
-    // The tables that refer to one; none if it does not exist.
-    let children = |name: &String| {
-        let table = configuration.table_named(name)?;
-        Some(&table.schema.constraints.referenced_by)
-    };
-    left.sort_by_key(|name| {
-        let goes = |children: &Vec<String>| children.iter().all(|child| names.contains(child));
-        children(name).map(goes)
-    });
-    let mut order = Vec::with_capacity(left.len());
-    while !left.is_empty() {
-        let is_free = |name: &&String| {
-            let children = children(name).into_iter().flatten();
-            let mut others = children.filter(|child| *child != *name);
-            !others.any(|child| left.contains(&child))
-        };
-        let next = left.iter().position(is_free).unwrap_or(0);
-        order.push(left.remove(next).clone());
-    }
-    order
-}
-
-/// Returns the foreign keys that are dropped before tables, which are in the order in which they are
-/// dropped: of tables that refer to each other, and with `CASCADE` of tables that stay.
-fn severed(
-    names: &[String],
-    cascade: bool,
-    configuration: &Configuration,
-) -> Vec<SeveredReference> {
-    let position = |name: &String| names.iter().position(|it| it == name);
-    let mut severed = Vec::new();
-    for child in configuration.tables.iter() {
-        for key in &child.schema.constraints.foreign_keys {
-            let (own, parent) = (position(&child.schema.name), position(&key.parent));
-            let is_severed = match (own, parent) {
-                (_, None) => false,
-                (None, Some(_)) => cascade,
-                (Some(own), Some(parent)) => own > parent,
-            };
-            if is_severed {
-                severed.push(SeveredReference {
-                    child: child.schema.name.clone(),
-                    constraint: key.name.clone(),
-                    stays: own.is_none(),
-                });
-            }
-        }
-    }
-    severed
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use protocol::message::FillReport;
 
 use super::copies::CopyProgressBar;
 use super::{Attempt, ReadContext, SNAPSHOT_ATTEMPTS_MAX, StatementOutcome, done, foreign_key};
-use crate::error::{SqlError, sqlstate};
+use crate::error::SqlError;
 use crate::parse::with_index;
 use crate::plan::{AlterPlan, FurtherStep, Requirement};
 use crate::store::Store;
@@ -48,6 +48,27 @@ pub(super) async fn run<S: Store>(
         let dropped = store.drop_copy(&table, &copy, false).await;
         dropped.map_err(Attempt::of_definition)?;
     }
+    change(reading, &table, &requirements, alterations).await?;
+    for step in further {
+        // It is not run again: the steps before it are done.
+        let made = make(reading, &table, step).await;
+        made.map_err(|failed| Attempt::from(SqlError::from(failed)))?;
+    }
+    for sequence in dropped_sequences {
+        let dropped = store.drop_table(&sequence, true).await;
+        dropped.map_err(Attempt::of_definition)?;
+    }
+    Ok(done(tag))
+}
+
+/// Changes the definition in one step, once all rows satisfy the requirements.
+async fn change<S: Store>(
+    reading: &ReadContext<'_, S>,
+    table: &str,
+    requirements: &[Requirement],
+    alterations: Vec<Alteration>,
+) -> Result<(), Attempt> {
+    let store = reading.store;
     let bound = requirements.iter().filter(|it| !it.is_known);
     let bound: Vec<Alteration> = bound
         .map(|it| Alteration::AddCheck {
@@ -62,38 +83,29 @@ pub(super) async fn run<S: Store>(
         })
         .collect();
     if !bound.is_empty() {
-        let changed = store.alter_table(&table, bound).await;
+        let changed = store.alter_table(table, bound).await;
         changed.map_err(Attempt::of_definition)?;
     }
     let changed = async {
         if !requirements.is_empty() {
             let newest = store.configuration();
-            check(reading, &newest, &table, &requirements).await?;
+            check(reading, &newest, table, requirements).await?;
         }
         if !alterations.is_empty() {
-            let changed = store.alter_table(&table, alterations).await;
+            let changed = store.alter_table(table, alterations).await;
             changed.map_err(Attempt::of_definition)?;
         }
         Ok::<(), Attempt>(())
     };
     if let Err(failed) = changed.await {
         if !undone.is_empty() {
-            let removed = store.alter_table(&table, undone).await;
+            let removed = store.alter_table(table, undone).await;
             removed.map_err(Attempt::of_definition)?;
         }
         // It is not run again: it is no longer certain that nothing was done.
         return Err(SqlError::from(failed).into());
     }
-    for step in further {
-        // It is not run again: the steps before it are done.
-        let made = make(reading, &table, step).await;
-        made.map_err(|failed| Attempt::from(SqlError::from(failed)))?;
-    }
-    for sequence in dropped_sequences {
-        let dropped = store.drop_table(&sequence, true).await;
-        dropped.map_err(Attempt::of_definition)?;
-    }
-    Ok(done(tag))
+    Ok(())
 }
 
 async fn make<S: Store>(
@@ -106,7 +118,9 @@ async fn make<S: Store>(
         FurtherStep::Validated(key) => foreign_key::validate(reading, table, &key).await,
         FurtherStep::Unique(index) => {
             let newest = reading.store.refresh().await?;
-            let known = newest.table_named(table).ok_or_else(|| dropped(table))?;
+            let known = newest
+                .table_named(table)
+                .ok_or_else(|| SqlError::dropped_meanwhile(table))?;
             let bar = CopyProgressBar::new(&index.name);
             let show = |fill: &FillReport| bar.show(fill);
             let wanted = with_index(&known.schema, &index)?;
@@ -114,12 +128,6 @@ async fn make<S: Store>(
             made.map_err(Attempt::of_definition)
         }
     }
-}
-
-/// Returns the error for a table that is gone.
-pub(super) fn dropped(table: &str) -> SqlError {
-    let message = format!("table {table} was dropped meanwhile");
-    SqlError::with_state(sqlstate::UNDEFINED_TABLE, message)
 }
 
 /// Checks that all rows of a table satisfy the requirements.
@@ -155,7 +163,7 @@ async fn violates<S: Store>(
             ..*reading
         };
         let Some(found) = configuration.table_named(table) else {
-            return Err(dropped(table).into());
+            return Err(SqlError::dropped_meanwhile(table).into());
         };
         match reading.select(requirement.search(found)).await {
             Err(Attempt::SnapshotEnded(_) | Attempt::Stale(_))

@@ -489,6 +489,7 @@ fn tables_that_refer_to_each_other_are_dropped() {
          CREATE TABLE c (id int PRIMARY KEY, a int REFERENCES a);
          INSERT INTO a VALUES (1); INSERT INTO c VALUES (1, 1)",
     );
+    session.take_notices();
     done(session, "DROP TABLE b, a CASCADE");
     assert_eq!(
         session.take_notices(),

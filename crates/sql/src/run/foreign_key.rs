@@ -12,7 +12,6 @@ use protocol::configuration::{Configuration, PlacedTable};
 use protocol::operation::RequestResult;
 use protocol::transaction::{AbortReason, ReferenceFault, ReferenceViolation, TransactionResult};
 
-use super::alter::dropped;
 use super::block::read_of_row;
 use super::children::children;
 use super::copies::CopyProgressBar;
@@ -200,5 +199,5 @@ fn violated<S: Store>(
 
 fn named<'c>(configuration: &'c Configuration, table: &str) -> Result<&'c PlacedTable, Attempt> {
     let found = configuration.table_named(table);
-    found.ok_or_else(|| dropped(table).into())
+    found.ok_or_else(|| SqlError::dropped_meanwhile(table).into())
 }

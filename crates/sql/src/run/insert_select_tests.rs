@@ -1,7 +1,7 @@
 //! Tests `INSERT … SELECT`.
 
 use super::sequence_tests::check;
-use super::tests::{error, rows};
+use super::tests::error;
 use crate::model::{Model, block_on};
 
 const SETUP: &str = "CREATE TABLE a (id int PRIMARY KEY, n bigint, s text);
@@ -147,24 +147,25 @@ fn rows_of_constants_are_inserted_in_their_order() {
     let session = &mut Model::session(
         "CREATE TABLE t (id serial PRIMARY KEY, name varchar(9), n int DEFAULT 7)",
     );
-    for (text, expected) in [
-        (
-            "INSERT INTO t (name, n) SELECT p0::VARCHAR, p1 FROM (VALUES ('b', 2, 1), ('a', 1, 0)) \
+    check(
+        session,
+        &[
+            (
+                "INSERT INTO t (name, n) SELECT p0::VARCHAR, p1 FROM (VALUES ('b', 2, 1), ('a', 1, 0)) \
              AS imp_sen(p0, p1, sen_counter) ORDER BY sen_counter RETURNING t.id, t.name",
-            &["1|a", "2|b"][..],
-        ),
-        (
-            "INSERT INTO t (name) SELECT v.column1 FROM (VALUES ('c'), (NULL)) v RETURNING id, n",
-            &["3|7", "4|7"],
-        ),
-        (
-            "INSERT INTO t (name, n) SELECT name, -(n + 1) FROM (VALUES ('d', 4)) AS v (name, n) \
+                "1 a, 2 b",
+            ),
+            (
+                "INSERT INTO t (name) SELECT v.column1 FROM (VALUES ('c'), (NULL)) v RETURNING id, n",
+                "3 7, 4 7",
+            ),
+            (
+                "INSERT INTO t (name, n) SELECT name, -(n + 1) FROM (VALUES ('d', 4)) AS v (name, n) \
              RETURNING name, n",
-            &["d|-5"],
-        ),
-    ] {
-        assert_eq!(rows(session, text), expected, "{text}");
-    }
+                "d -5",
+            ),
+        ],
+    );
     for text in [
         "INSERT INTO t (name) SELECT b FROM (VALUES ('x')) AS v (a)",
         "INSERT INTO t (name) SELECT a FROM (VALUES ('x'), ('y')) AS v (a) ORDER BY a",

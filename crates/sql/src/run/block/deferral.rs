@@ -42,7 +42,7 @@ impl Deferrals {
 }
 
 impl<S: Store> SqlSession<S> {
-    /// Runs `SET CONSTRAINTS`. What is no longer deferred is checked at once.
+    /// Runs `SET CONSTRAINTS`. Foreign keys that are no longer deferred are checked at once.
     pub(super) async fn set_constraints(
         &mut self,
         statement: &SetConstraints,
