@@ -68,10 +68,7 @@ async fn psql_works() {
             "COPY fish FROM '/tmp/fish'",
             "COPY with a file of the server is not supported",
         ),
-        (
-            "SET DateStyle = 'German'",
-            "\"DateStyle\" is not supported",
-        ),
+        ("SET DateStyle = 'German'", "\"DateStyle\" is not supported"),
     ] {
         let (_, stderr) = psql(address, &[statement]);
         assert!(stderr.contains(expected), "{statement}: {stderr}");
