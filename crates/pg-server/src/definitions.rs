@@ -138,6 +138,9 @@ fn expression(schema: &Schema, written: &Expression) -> String {
                     let zone = zone.replace('\'', "''");
                     format!("({} AT TIME ZONE '{zone}'::text)", operands[0])
                 }
+                ScalarFunction::Extract => {
+                    format!("EXTRACT({} FROM {})", operands[0], operands[1])
+                }
                 function => format!("{}({})", function.name(), operands.join(", ")),
             }
         }

@@ -282,7 +282,7 @@ fn of_expression(fault: &ExpressionError) -> &'static str {
         ExpressionError::DivisionByZero => "22012",
         ExpressionError::PatternEnd => "22025",
         ExpressionError::TooLong { .. } => MESSAGE_TOO_LONG,
-        ExpressionError::NoZone => INVALID_PARAMETER,
+        ExpressionError::NoZone | ExpressionError::UnknownField => INVALID_PARAMETER,
         ExpressionError::TooDeep | ExpressionError::TooCostly => "54001",
     }
 }

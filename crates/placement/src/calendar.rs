@@ -1,7 +1,7 @@
 //! The proleptic Gregorian calendar: days since 1970 and their years, months and days.
 
 /// Returns the days since 1970-01-01; none if there is no such day.
-pub(crate) fn days_from_civil(year: i64, month: u32, day: u32) -> Option<i64> {
+pub fn days_from_civil(year: i64, month: u32, day: u32) -> Option<i64> {
     let leap = year.rem_euclid(4) == 0 && (year.rem_euclid(100) != 0 || year.rem_euclid(400) == 0);
     let month_days = match month {
         2 => 28 + u32::from(leap),
@@ -22,7 +22,7 @@ pub(crate) fn days_from_civil(year: i64, month: u32, day: u32) -> Option<i64> {
 }
 
 /// Returns the inverse of [`days_from_civil`]: (year, month, day).
-pub(crate) fn civil_from_days(days: i64) -> (i64, i64, i64) {
+pub fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let day_of_cycle = days.rem_euclid(146_097);
     let year_of_cycle = (day_of_cycle - day_of_cycle / 1_460 + day_of_cycle / 36_524

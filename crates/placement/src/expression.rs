@@ -139,6 +139,14 @@ pub enum ScalarFunction {
     MomentText,
     /// The moment that a text names. A text without a zone names a local time of the zone.
     ReadMoment,
+    /// A time without the fields below the named one. A third operand is the zone of a moment,
+    /// encoded as of [`ScalarFunction::AtZone`]; without it the zone is UTC. It is so of the next
+    /// two functions, too.
+    DateTrunc,
+    /// A field of a time, as a numeric.
+    Extract,
+    /// A field of a time, as a double.
+    DatePart,
 }
 
 impl ScalarFunction {
@@ -177,6 +185,9 @@ impl ScalarFunction {
             ScalarFunction::AtZone => "timezone",
             ScalarFunction::MomentText => "text",
             ScalarFunction::ReadMoment => "timestamptz",
+            ScalarFunction::DateTrunc => "date_trunc",
+            ScalarFunction::Extract => "extract",
+            ScalarFunction::DatePart => "date_part",
         }
     }
 }

@@ -54,6 +54,7 @@ pub use advisor::{
 };
 pub use alteration::Alteration;
 pub use assignment::{AssignmentError, assign};
+pub use calendar::{civil_from_days, days_from_civil};
 pub use constraints::{
     CHECKS_MAX, CheckConstraint, Deferral, FOREIGN_KEYS_MAX, ForeignKey, REFERENCED_BY_MAX,
     ReferentialAction, TableConstraints, check_violation_text,

@@ -423,6 +423,27 @@ impl ParameterTypes<'_> {
                 _ => Some(ColumnType::Timestamp),
             });
         }
+        if let ScalarFunction::DateTrunc | ScalarFunction::Extract | ScalarFunction::DatePart =
+            function
+        {
+            let mut time = None;
+            for (place, operand) in call.operands.iter().enumerate() {
+                let is_time = call.field.is_some() || place == 1;
+                let wanted = if is_time {
+                    ColumnType::TimestampTz
+                } else {
+                    ColumnType::Text
+                };
+                let found = self.infer(operand, Some(wanted), scope, depth)?;
+                time = if is_time { found } else { time };
+            }
+            return Ok(Some(match (function, time) {
+                (ScalarFunction::DateTrunc, Some(ColumnType::Timestamp)) => ColumnType::Timestamp,
+                (ScalarFunction::DateTrunc, _) => ColumnType::TimestampTz,
+                (ScalarFunction::DatePart, _) => ColumnType::Float64,
+                _ => ColumnType::Numeric,
+            }));
+        }
         let count = call.operands.len();
         let is_result = |place: &usize| may_be_result(function, *place, count);
         // The first value that has a type gives it to the parameters.

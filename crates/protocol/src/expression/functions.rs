@@ -7,15 +7,18 @@ use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
 
 use placement::{
-    ColumnType, NumericRef, ROW_BYTES_MAX, Value, ValueRef, WHOLE_DOUBLES, round_half_even,
+    ColumnType, NumericRef, ROW_BYTES_MAX, TimeZone, Value, ValueRef, WHOLE_DOUBLES,
+    round_half_even,
 };
 
 use super::arithmetic::arithmetic;
 use super::budget::Budget;
+use super::fields;
 use super::time;
 use super::types::{order, result_type};
 use super::{BinaryOperator, ExpressionError, ScalarFunction};
 
+// tidy: long — a dispatching match over the functions.
 /// Returns the type of a function's results; none if they are always NULL. The types of the
 /// operands are none where they are always NULL.
 ///
@@ -88,6 +91,9 @@ pub(super) fn function_type(
         ScalarFunction::AtZone | ScalarFunction::MomentText | ScalarFunction::ReadMoment => {
             return time::result_type(function, operands).ok_or(wrong);
         }
+        ScalarFunction::DateTrunc | ScalarFunction::Extract | ScalarFunction::DatePart => {
+            return time::field_type(function, operands).map(Some).ok_or(wrong);
+        }
     };
     fits.then_some(Some(result)).ok_or(wrong)
 }
@@ -146,6 +152,13 @@ pub(super) fn call(
     match *values {
         [time, ValueRef::Bytes(zone)] if time::takes_zone(function) => {
             time::in_zone(function, time, zone)
+        }
+        [ValueRef::Text(field), time] if time::names_field(function) => {
+            fields::call(function, field, time, &TimeZone::UTC)
+        }
+        [ValueRef::Text(field), time, ValueRef::Bytes(zone)] if time::names_field(function) => {
+            let zone = TimeZone::decode(zone).ok_or(ExpressionError::NoZone)?;
+            fields::call(function, field, time, &zone)
         }
         [ValueRef::Text(text)] => of_text(function, text),
         [ValueRef::Bytes(bytes)]

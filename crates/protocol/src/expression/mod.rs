@@ -12,6 +12,7 @@ mod arithmetic;
 mod budget;
 mod check;
 mod evaluate;
+mod fields;
 mod functions;
 mod like;
 #[cfg(test)]
@@ -121,6 +122,8 @@ pub enum ExpressionError {
     DivisionByZero,
     /// Bytes that are no time zone.
     NoZone,
+    /// The name of a field that a type of times does not have.
+    UnknownField,
     /// A `LIKE` pattern that ends in its escape character.
     PatternEnd,
     /// A string or bytes value that is longer than a row may be.
@@ -233,6 +236,10 @@ impl fmt::Display for ExpressionError {
             ExpressionError::DivisionByZero => {
                 write!(f, "division by zero: give a divisor other than 0")
             }
+            ExpressionError::UnknownField => write!(
+                f,
+                "this type of times has no such field: name one such as year, month, day or hour"
+            ),
             ExpressionError::NoZone => {
                 write!(f, "the operand is no time zone: name one that is")
             }
@@ -300,4 +307,5 @@ wire_enum!(ScalarFunction {
     14 => Substring, 15 => Trim, 16 => TrimStart, 17 => TrimEnd, 18 => Replace, 19 => Position,
     20 => Left, 21 => Right, 22 => Concat, 23 => Sign, 24 => Modulo, 25 => DivideWhole, 26 => Scale,
     27 => ScaleMin, 28 => TrimScale, 29 => AtZone, 30 => MomentText, 31 => ReadMoment,
+    32 => DateTrunc, 33 => Extract, 34 => DatePart,
 });

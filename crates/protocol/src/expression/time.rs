@@ -39,6 +39,38 @@ pub(super) fn result_type(
     })
 }
 
+/// Returns whether the first operand of a function is the name of a field.
+pub(super) fn names_field(function: ScalarFunction) -> bool {
+    matches!(
+        function,
+        ScalarFunction::DateTrunc | ScalarFunction::Extract | ScalarFunction::DatePart
+    )
+}
+
+/// Returns the type of the results of a function of a field; none if it does not take such
+/// operands.
+pub(super) fn field_type(
+    function: ScalarFunction,
+    operands: &[Option<ColumnType>],
+) -> Option<ColumnType> {
+    let (field, time) = match *operands {
+        [field, time] => (field, time),
+        [
+            field,
+            time @ Some(ColumnType::TimestampTz),
+            Some(ColumnType::Bytes),
+        ] => (field, time),
+        _ => return None,
+    };
+    let is_text = matches!(field, None | Some(ColumnType::Text));
+    let time = time.filter(|it| is_text && it.is_time())?;
+    match function {
+        ScalarFunction::DateTrunc => (time != ColumnType::Date).then_some(time),
+        ScalarFunction::DatePart => Some(ColumnType::Float64),
+        _ => Some(ColumnType::Numeric),
+    }
+}
+
 /// Returns the value of a function of a time and an encoded zone, which are not NULL.
 pub(super) fn in_zone(
     function: ScalarFunction,

@@ -23,6 +23,8 @@ const FUNCTIONS: &[(&str, ScalarFunction)] = &[
     ("character_length", ScalarFunction::Length),
     ("coalesce", ScalarFunction::Coalesce),
     ("concat", ScalarFunction::Concat),
+    ("date_part", ScalarFunction::DatePart),
+    ("date_trunc", ScalarFunction::DateTrunc),
     ("div", ScalarFunction::DivideWhole),
     ("floor", ScalarFunction::Floor),
     ("greatest", ScalarFunction::Greatest),
@@ -58,6 +60,8 @@ pub(crate) struct WrittenCall<'e> {
     pub operands: Vec<&'e Expr>,
     /// The operand that a `CASE` compares with its conditions.
     pub compared: Option<&'e Expr>,
+    /// The name of the field that an `EXTRACT` returns.
+    pub field: Option<String>,
 }
 
 /// Returns the names of all functions.
@@ -74,6 +78,7 @@ pub(crate) fn written_call(expression: &Expr) -> Option<WrittenCall<'_>> {
             function,
             operands,
             compared: None,
+            field: None,
         })
     };
     match expression {
@@ -102,6 +107,7 @@ pub(crate) fn written_call(expression: &Expr) -> Option<WrittenCall<'_>> {
                 function: ScalarFunction::Case,
                 operands,
                 compared: operand.as_deref(),
+                field: None,
             })
         }
         Expr::Trim {
@@ -131,6 +137,12 @@ pub(crate) fn written_call(expression: &Expr) -> Option<WrittenCall<'_>> {
             let operands = [&**expr, from].into_iter().chain(count);
             call(ScalarFunction::Substring, operands.collect())
         }
+        Expr::Extract { field, expr, .. } => Some(WrittenCall {
+            function: ScalarFunction::Extract,
+            operands: vec![expr],
+            compared: None,
+            field: Some(field.to_string().trim_matches(['\'', '"']).to_owned()),
+        }),
         Expr::AtTimeZone {
             timestamp,
             time_zone,
@@ -306,6 +318,7 @@ fn refuse_mixed_chars<'b>(
 }
 
 impl Scope<'_> {
+    // tidy: long — some functions give their operands types by rules of their own.
     /// Binds a call.
     pub(super) fn bind_call(
         &self,
@@ -325,6 +338,14 @@ impl Scope<'_> {
                 }
                 _ => operand,
             });
+        }
+        if matches!(
+            function,
+            ScalarFunction::DateTrunc | ScalarFunction::Extract | ScalarFunction::DatePart
+        ) {
+            let field = call.field.clone().map(Bound::Quoted);
+            let operands = field.into_iter().chain(bound).collect();
+            return self.bind_field(function, operands, source);
         }
         if function == ScalarFunction::AtZone {
             return self.bind_at_zone(bound, source);

@@ -154,6 +154,72 @@ impl Scope<'_> {
         ))
     }
 
+    /// Returns the zone that a constant names.
+    fn named_zone(&self, zone: Bound, source: &Expr) -> Result<TimeZone<'static>, SqlError> {
+        match self.resolve(zone, Some(ColumnType::Text), source)?.0 {
+            Expression::Literal(Value::Text(name)) => zone_named(&name).ok_or_else(|| {
+                SqlError::with_state(
+                    sqlstate::INVALID_VALUE,
+                    format!("time zone \"{name}\" not recognized"),
+                )
+            }),
+            _ => Err(SqlError::unsupported(
+                format!("the zone of \"{source}\""),
+                "write the name of a time zone as a constant",
+            )),
+        }
+    }
+
+    /// Binds a function of the name of a field, a time, and perhaps a zone. A moment has the fields
+    /// of its local time in that zone, or else in the session's.
+    pub(super) fn bind_field(
+        &self,
+        function: ScalarFunction,
+        operands: Vec<Bound>,
+        source: &Expr,
+    ) -> Result<Bound, SqlError> {
+        let wrong = || expression_error(source, ExpressionError::WrongOperands { function });
+        let mut operands = operands.into_iter();
+        let (field, time) = (operands.next(), operands.next());
+        let (Some(field), Some(time)) = (field, time) else {
+            return Err(wrong());
+        };
+        let named = operands.next().map(|it| self.named_zone(it, source));
+        let named = named.transpose()?;
+        let takes_zone = function == ScalarFunction::DateTrunc;
+        if operands.next().is_some() || named.is_some() && !takes_zone {
+            return Err(wrong());
+        }
+        // In PostgreSQL a time without a type could be an interval, too.
+        let found = match (&time, named) {
+            (Bound::Quoted(_), None) => return Err(wrong()),
+            _ => time.context(),
+        };
+        let (field, _) = self.resolve(field, Some(ColumnType::Text), source)?;
+        let moment = ColumnType::TimestampTz;
+        let (time, found) = match (self.resolve(time, Some(moment), source)?.0, found) {
+            (time, Some(from @ ColumnType::Date)) if takes_zone => {
+                (self.converted(time, (from, moment), source)?, Some(moment))
+            }
+            (time, found) => (time, found),
+        };
+        if named.is_some() && found.is_some_and(|it| it != moment) {
+            return Err(wrong());
+        }
+        let mut operands = vec![field, time];
+        if found == Some(moment) || named.is_some() {
+            if named.is_none() && !matches!(operands[1], Expression::Literal(_)) {
+                self.refuse_if_stored(source)?;
+            }
+            let zone = named.unwrap_or(self.zone);
+            if !zone.is_utc() {
+                operands.push(Expression::Literal(Value::Bytes(zone.encode())));
+            }
+        }
+        let call = Expression::Call(Box::new(FunctionCall { function, operands }));
+        self.compound(call, source)
+    }
+
     /// Binds `timezone(zone, time)`, which `time AT TIME ZONE zone` is, too.
     pub(super) fn bind_at_zone(
         &self,
@@ -165,21 +231,7 @@ impl Scope<'_> {
         let Ok([zone, time]) = <[Bound; 2]>::try_from(operands) else {
             return Err(wrong());
         };
-        let (zone, _) = self.resolve(zone, Some(ColumnType::Text), source)?;
-        let zone = match zone {
-            Expression::Literal(Value::Text(name)) => zone_named(&name).ok_or_else(|| {
-                SqlError::with_state(
-                    sqlstate::INVALID_VALUE,
-                    format!("time zone \"{name}\" not recognized"),
-                )
-            })?,
-            _ => {
-                return Err(SqlError::unsupported(
-                    format!("the zone of \"{source}\""),
-                    "write the name of a time zone as a constant",
-                ));
-            }
-        };
+        let zone = self.named_zone(zone, source)?;
         let moment = ColumnType::TimestampTz;
         let (time, found) = self.resolve(time, Some(moment), source)?;
         let time = match found {

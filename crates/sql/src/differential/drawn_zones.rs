@@ -85,6 +85,33 @@ const OVER_ROWS: &[&str] = &[
     "tz IS DISTINCT FROM ts",
 ];
 
+/// Fields of times.
+const FIELDS: &[&str] = &[
+    "microseconds",
+    "milliseconds",
+    "second",
+    "minute",
+    "hour",
+    "day",
+    "week",
+    "month",
+    "quarter",
+    "year",
+    "decade",
+    "century",
+    "millennium",
+    "isoyear",
+    "dow",
+    "isodow",
+    "doy",
+    "epoch",
+    "timezone",
+    "timezone_hour",
+    "timezone_minute",
+    "YEARS",
+    "nonsense",
+];
+
 const CONDITIONS: &[&str] = &[
     "tz = '2024-03-31 02:30'",
     "tz < '2024-03-31'",
@@ -216,6 +243,7 @@ pub(super) fn statements() -> Vec<String> {
         add("SELECT tz::date, count(*) FROM z GROUP BY tz::date ORDER BY 1".into());
         add("SELECT max(tz), min(tz) FROM z".into());
     }
+    fields(&mut statements);
     for text in WRITTEN {
         for column_type in ["date", "timestamp", "timestamptz"] {
             statements.push(format!("SELECT {column_type} '{text}'"));
@@ -230,11 +258,49 @@ pub(super) fn statements() -> Vec<String> {
         "SELECT timezone('UTC', 1)",
         "SELECT (now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' = now()",
         "SELECT timestamptz 'now' = now(), timestamptz 'today' <= now(), date 'tomorrow' > 'today'",
+        "SELECT id FROM z WHERE date_trunc('month', tz) = '2024-10-01' ORDER BY id",
+        "SELECT id FROM z WHERE extract(year FROM d) = 2024 AND extract(month FROM d) < 10 ORDER BY id",
+        "SELECT extract(year FROM '2024-01-01')",
+        "SELECT date_trunc('day', '2024-01-01')",
         "SELECT date 'today' = current_date, timestamp 'yesterday' < localtimestamp",
     ] {
         statements.push(wrong.into());
     }
     statements
+}
+
+/// Adds statements about the fields of times.
+fn fields(statements: &mut Vec<String>) {
+    for zone in ["UTC", "Europe/Berlin", "America/St_Johns"] {
+        for field in FIELDS {
+            for time in ["tz", "ts", "d"] {
+                for function in [
+                    format!("extract({field} FROM {time})"),
+                    format!("date_part('{field}', {time})"),
+                    format!("date_trunc('{field}', {time})"),
+                    format!("date_trunc('{field}', {time}, 'Asia/Kolkata')"),
+                ] {
+                    statements.push(format!(
+                        "SET timezone = '{zone}'; SELECT id, {function} FROM z ORDER BY id"
+                    ));
+                }
+            }
+            for local in [
+                "2004-12-31 23:59:59.999",
+                "2000-01-01",
+                "0001-12-31 BC",
+                "0101-01-01 BC",
+            ] {
+                statements.push(format!(
+                    "SET timezone = '{zone}'; SELECT extract({field} FROM timestamp '{local}'), \
+                     date_part('{field}', timestamp '{local}')"
+                ));
+                statements.push(format!(
+                    "SET timezone = '{zone}'; SELECT date_trunc('{field}', timestamptz '{local}')"
+                ));
+            }
+        }
+    }
 }
 
 /// Returns the name of a zone, of a number of hours a POSIX string.

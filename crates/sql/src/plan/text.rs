@@ -99,7 +99,17 @@ pub(crate) fn expression(schema: &Schema, expression: &Expression) -> String {
                     let zone = zone.as_ref().map_or("unknown", TimeZone::name);
                     format!("{}({}, '{zone}')", call.function.name(), operands[0])
                 }
-                function => format!("{}({})", function.name(), operands.join(", ")),
+                function => {
+                    let operands = match call.operands.last() {
+                        Some(Expression::Literal(Value::Bytes(zone))) if operands.len() == 3 => {
+                            let zone = TimeZone::decode(zone);
+                            let name = zone.as_ref().map_or("unknown", TimeZone::name);
+                            format!("{}, {}, '{name}'", operands[0], operands[1])
+                        }
+                        _ => operands.join(", "),
+                    };
+                    format!("{}({operands})", function.name())
+                }
             }
         }
     }

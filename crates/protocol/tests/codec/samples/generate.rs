@@ -329,7 +329,7 @@ generate_enum! {
     ScalarFunction {
         Coalesce, Case, NullIf, Greatest, Least, Lower, Upper, Length, OctetLength, Abs, Round, Floor,
         Ceil, Trunc, Substring, Trim, TrimStart, TrimEnd, Replace, Position, Left, Right, Concat,
-        AtZone, MomentText, ReadMoment,
+        AtZone, MomentText, ReadMoment, DateTrunc, Extract, DatePart,
         Sign, Modulo, DivideWhole, Scale, ScaleMin, TrimScale,
     }
     BinaryOperator {
