@@ -6,6 +6,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::json_function::JsonFunction;
 use crate::value::{ColumnType, Value};
 
 /// A tree over the columns of one row.
@@ -131,6 +132,8 @@ pub enum ScalarFunction {
     Right,
     /// The texts of all values that are not NULL, one after the other.
     Concat,
+    /// A function of JSON.
+    Json(JsonFunction),
 }
 
 impl ScalarFunction {
@@ -166,6 +169,7 @@ impl ScalarFunction {
             ScalarFunction::Left => "left",
             ScalarFunction::Right => "right",
             ScalarFunction::Concat => "concat",
+            ScalarFunction::Json(function) => function.name(),
         }
     }
 }
@@ -199,10 +203,20 @@ pub enum BinaryOperator {
     Divide,
     /// Remainder; by zero is an error.
     Modulo,
-    /// The concatenation of two strings or byte strings.
+    /// The concatenation of two strings, byte strings or values of `jsonb`.
     Concatenate,
     /// Text matches a pattern with `%` and `_`.
     Like,
+    /// The part of JSON that a key or a position names.
+    JsonMember,
+    /// The text of the part of JSON that a key or a position names.
+    JsonMemberText,
+    /// The left operand has all parts of the right one.
+    Contains,
+    /// The right operand has all parts of the left one.
+    ContainedBy,
+    /// A `jsonb` has a key.
+    HasKey,
 }
 
 impl BinaryOperator {
@@ -237,6 +251,11 @@ impl BinaryOperator {
             BinaryOperator::Modulo => "%",
             BinaryOperator::Concatenate => "||",
             BinaryOperator::Like => "LIKE",
+            BinaryOperator::JsonMember => "->",
+            BinaryOperator::JsonMemberText => "->>",
+            BinaryOperator::Contains => "@>",
+            BinaryOperator::ContainedBy => "<@",
+            BinaryOperator::HasKey => "?",
         }
     }
 }

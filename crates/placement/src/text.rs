@@ -7,12 +7,13 @@
 //! shown in UTC. Other spellings of dates, intervals and words such as `now` are left out.
 
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::RangeInclusive;
 use core::str::FromStr;
 
+use crate::json::{Json, JsonError, check_json};
 use crate::numeric::Numeric;
 use crate::value::{ColumnType, Value, ValueRef, round_half_even};
 
@@ -24,12 +25,26 @@ const SECONDS_PER_DAY: i64 = 86_400;
 pub struct ValueError {
     /// The requested type.
     pub column_type: ColumnType,
-    /// The string, truncated if it is long.
+    /// The string, truncated if it is long. That of JSON is whole, so that its fault is found in
+    /// it.
     pub text: String,
+}
+
+impl ValueError {
+    /// Returns why the string is no JSON; none if it is, or should be of another type.
+    pub fn json_fault(&self) -> Option<JsonError> {
+        match self.column_type {
+            ColumnType::Json => check_json(&self.text).err(),
+            ColumnType::Jsonb => Json::parse(&self.text).err(),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for ValueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN_MAX: usize = 80;
+        let shown: String = self.text.chars().take(SHOWN_MAX).collect();
         let example = match self.column_type {
             ColumnType::Bool => "true or false",
             ColumnType::Int16 => "a whole number from -32768 to 32767",
@@ -57,11 +72,12 @@ impl fmt::Display for ValueError {
                 "a number of at most 131072 digits before the point and 16383 after it, NaN, \
                  Infinity or -Infinity"
             }
+            ColumnType::Json | ColumnType::Jsonb => "JSON as in {\"a\": [1, true, null]}",
         };
         write!(
             f,
-            "{:?} is not of type {}: write {example}",
-            self.text, self.column_type
+            "{shown:?} is not of type {}: write {example}",
+            self.column_type
         )
     }
 }
@@ -91,10 +107,21 @@ impl Value {
             ColumnType::Numeric | ColumnType::Decimal { .. } => {
                 Numeric::parse(text).ok().map(Value::Numeric)
             }
+            ColumnType::Json => {
+                let is_json = check_json(text).is_ok();
+                is_json.then(|| Value::Json(text.into()))
+            }
+            ColumnType::Jsonb => {
+                let tree = Json::parse(text).ok();
+                tree.map(|it| Value::Jsonb(it.to_string()))
+            }
         };
         value.ok_or_else(|| ValueError {
             column_type,
-            text: text.chars().take(80).collect(),
+            text: match column_type {
+                ColumnType::Json | ColumnType::Jsonb => text.into(),
+                _ => text.chars().take(80).collect(),
+            },
         })
     }
 }
@@ -364,6 +391,7 @@ impl fmt::Display for ValueRef<'_> {
             }
             ValueRef::Timestamp(value) => write_timestamp(f, value, ""),
             ValueRef::Numeric(value) => write!(f, "{value}"),
+            ValueRef::Json(value) | ValueRef::Jsonb(value) => f.write_str(value),
             ValueRef::Uuid(value) => {
                 for (index, byte) in value.iter().enumerate() {
                     let hyphen = if matches!(index, 4 | 6 | 8 | 10) {

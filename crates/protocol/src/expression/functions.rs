@@ -13,13 +13,14 @@ use placement::{
 use super::arithmetic::arithmetic;
 use super::budget::Budget;
 use super::types::{order, result_type};
-use super::{BinaryOperator, ExpressionError, ScalarFunction};
+use super::{BinaryOperator, ExpressionError, ScalarFunction, json};
 
 /// Returns the type of a function's results; none if they are always NULL. The types of the
 /// operands are none where they are always NULL.
 ///
 /// # Errors
 /// The function does not take such operands.
+// tidy: long — a dispatching match over the functions.
 pub(super) fn function_type(
     function: ScalarFunction,
     operands: &[Option<ColumnType>],
@@ -32,8 +33,11 @@ pub(super) fn function_type(
         operands.len() == wanted.len() && pairs.clone().all(|(found, wanted)| is(*found, *wanted))
     };
     let (result, fits) = match function {
-        ScalarFunction::Coalesce | ScalarFunction::Greatest | ScalarFunction::Least => {
-            return common(operands.iter().copied()).ok_or(wrong);
+        ScalarFunction::Coalesce => return common(operands.iter().copied()).ok_or(wrong),
+        ScalarFunction::Greatest | ScalarFunction::Least => {
+            let common = common(operands.iter().copied());
+            let has_order = |it: &Option<ColumnType>| it.is_none_or(ColumnType::has_order);
+            return common.filter(has_order).ok_or(wrong);
         }
         ScalarFunction::Case => {
             let (pairs, otherwise) = operands.as_chunks::<2>();
@@ -84,6 +88,10 @@ pub(super) fn function_type(
         ScalarFunction::Position => (Int32, fits(&[Text, Text])),
         ScalarFunction::Left | ScalarFunction::Right => (Text, fits(&[Text, Int32])),
         ScalarFunction::Concat => (Text, !operands.is_empty()),
+        ScalarFunction::Json(function) => {
+            let found = json::function_type(function, operands);
+            return found.map(Some).ok_or(wrong);
+        }
     };
     fits.then_some(Some(result)).ok_or(wrong)
 }
@@ -106,6 +114,9 @@ pub(super) fn call(
     values: &[ValueRef<'_>],
     budget: &mut Budget,
 ) -> Result<Value, ExpressionError> {
+    if let ScalarFunction::Json(function) = function {
+        return json::call(function, values, budget);
+    }
     let wrong = ExpressionError::WrongOperands { function };
     for value in values {
         if let ValueRef::Text(text) = value {

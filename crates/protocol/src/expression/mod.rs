@@ -13,6 +13,7 @@ mod budget;
 mod check;
 mod evaluate;
 mod functions;
+mod json;
 mod like;
 #[cfg(test)]
 mod tests;
@@ -20,7 +21,7 @@ mod types;
 
 use core::fmt;
 
-use placement::{ColumnType, NumericError, ROW_BYTES_MAX};
+use placement::{ColumnType, JsonError, JsonFunction, NumericError, ROW_BYTES_MAX};
 
 use crate::codec::{DEPTH_MAX, wire_enum, wire_struct};
 
@@ -120,6 +121,8 @@ pub enum ExpressionError {
     DivisionByZero,
     /// A `LIKE` pattern that ends in its escape character.
     PatternEnd,
+    /// A fault of JSON.
+    Json(JsonError),
     /// A string or bytes value that is longer than a row may be.
     TooLong {
         /// The length in bytes.
@@ -234,6 +237,7 @@ impl fmt::Display for ExpressionError {
                 f,
                 "the LIKE pattern ends in its escape character: write \\\\ for a backslash"
             ),
+            ExpressionError::Json(error) => write!(f, "{error}"),
             ExpressionError::TooLong { bytes } => write!(
                 f,
                 "the result has {bytes} bytes, a row holds at most {ROW_BYTES_MAX}: shorten its \
@@ -278,6 +282,7 @@ wire_enum!(BinaryOperator {
     0 => And, 1 => Or, 2 => Equal, 3 => NotEqual, 4 => Less, 5 => LessEqual, 6 => Greater,
     7 => GreaterEqual, 8 => Add, 9 => Subtract, 10 => Multiply, 11 => Divide, 12 => Modulo,
     13 => Concatenate, 14 => Like,
+    32 => JsonMember, 33 => JsonMemberText, 34 => Contains, 35 => ContainedBy, 36 => HasKey,
 });
 wire_enum!(Expression {
     0 => Column(column),
@@ -293,5 +298,13 @@ wire_enum!(ScalarFunction {
     7 => Length, 8 => OctetLength, 9 => Abs, 10 => Round, 11 => Floor, 12 => Ceil, 13 => Trunc,
     14 => Substring, 15 => Trim, 16 => TrimStart, 17 => TrimEnd, 18 => Replace, 19 => Position,
     20 => Left, 21 => Right, 22 => Concat, 23 => Sign, 24 => Modulo, 25 => DivideWhole, 26 => Scale,
-    27 => ScaleMin, 28 => TrimScale,
+    27 => ScaleMin, 28 => TrimScale, 64 => Json(function),
+});
+wire_enum!(JsonFunction {
+    0 => JsonTypeof, 1 => JsonbTypeof, 2 => JsonArrayLength, 3 => JsonbArrayLength,
+    4 => JsonBuildObject, 5 => JsonbBuildObject, 6 => JsonBuildArray, 7 => JsonbBuildArray,
+    8 => ToJson, 9 => ToJsonb, 10 => JsonbStripNulls, 11 => JsonbPretty, 12 => JsonExtractPath,
+    13 => JsonExtractPathText, 14 => JsonbExtractPath, 15 => JsonbExtractPathText,
+    16 => JsonbExists, 17 => JsonbSet, 18 => JsonbDeletePath, 19 => JsonbExistsAny,
+    20 => JsonbExistsAll,
 });
