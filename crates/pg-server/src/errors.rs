@@ -2,7 +2,9 @@
 //!
 //! An error has the SQLSTATE that PostgreSQL's has for the same statement. Its text is the store's.
 
-use placement::{ColumnType, Numeric, NumericError, RowError, ValueError, check_violation_text};
+use placement::{
+    ColumnType, JsonError, Numeric, NumericError, RowError, ValueError, check_violation_text,
+};
 use protocol::expression::ExpressionError;
 use sql::{SqlError, StatementProgress, SyntaxError, TransactionFault, sqlstate};
 
@@ -135,6 +137,7 @@ pub fn invalid_value(fault: &ValueError) -> Report {
             }
         }
         found if found.is_numeric() && Numeric::parse(text) != Err(NumericError::Syntax) => "22003",
+        _ if let Some(fault) = fault.json_fault() => of_json(fault),
         ColumnType::Bytes if text.starts_with("\\x") => INVALID_PARAMETER,
         _ => "22P02",
     };
@@ -273,6 +276,7 @@ fn of_expression(fault: &ExpressionError) -> &'static str {
         ExpressionError::NotBoolean { .. } | ExpressionError::NotAssignable { .. } => "42804",
         ExpressionError::NotCastable { .. } => sqlstate::CANNOT_CAST,
         ExpressionError::NotOfType { .. } => "22P02",
+        ExpressionError::Json(error) => of_json(*error),
         ExpressionError::TooManyCharacters { .. } => sqlstate::TRUNCATION,
         ExpressionError::Overflow
         | ExpressionError::Underflow
@@ -284,6 +288,22 @@ fn of_expression(fault: &ExpressionError) -> &'static str {
         ExpressionError::TooLong { .. } => MESSAGE_TOO_LONG,
         ExpressionError::NoZone | ExpressionError::UnknownField => INVALID_PARAMETER,
         ExpressionError::TooDeep | ExpressionError::TooCostly => "54001",
+    }
+}
+
+fn of_json(fault: JsonError) -> &'static str {
+    match fault {
+        JsonError::Syntax | JsonError::NoPosition => "22P02",
+        JsonError::ZeroCharacter => "22P05",
+        JsonError::NumberRange => sqlstate::OUT_OF_RANGE,
+        JsonError::TooDeep => "54001",
+        JsonError::NullStep => "22004",
+        JsonError::OtherKind
+        | JsonError::NoArray
+        | JsonError::NotRemovable
+        | JsonError::NotSettable
+        | JsonError::KeyAlone
+        | JsonError::NoKey => INVALID_PARAMETER,
     }
 }
 
@@ -300,7 +320,9 @@ fn of_refusal(message: &str) -> &'static str {
     ];
     let about_types = ColumnType::ALL.map(|column_type| ExpressionError::NotOfType { column_type });
     let not_finite = ColumnType::ALL.map(|column_type| ExpressionError::NotFinite { column_type });
-    let mut faults = faults.into_iter().chain(about_types).chain(not_finite);
+    let of_json = JsonError::ALL.map(ExpressionError::Json);
+    let faults = faults.into_iter().chain(about_types).chain(not_finite);
+    let mut faults = faults.chain(of_json);
     let fault = faults.find(|fault| message.contains(&fault.to_string()));
     match fault {
         Some(fault) => of_expression(&fault),

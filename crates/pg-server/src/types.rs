@@ -20,6 +20,9 @@ const EPOCH_2000_DAYS: i32 = 10_957;
 const TIMESTAMP_MIN_US: i64 = -211_813_488_000_000_000;
 const TIMESTAMP_END_US: i64 = 9_223_371_331_200_000_000;
 
+/// The first byte of a `jsonb` in binary.
+const JSONB_VERSION: u8 = 1;
+
 /// The type of a parameter: declared by the client, or inferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParameterType(pub ColumnType);
@@ -42,6 +45,8 @@ const DECLARED: &[(u32, ColumnType)] = &[
     (1184, ColumnType::TimestampTz),
     (1700, ColumnType::Numeric),
     (2950, ColumnType::Uuid),
+    (114, ColumnType::Json),
+    (3802, ColumnType::Jsonb),
 ];
 
 /// PostgreSQL's OID of the type of a literal without a type.
@@ -65,6 +70,8 @@ pub fn oid(column_type: Option<ColumnType>) -> u32 {
         Some(ColumnType::TimestampTz) => 1184,
         Some(ColumnType::Numeric | ColumnType::Decimal { .. }) => 1700,
         Some(ColumnType::Uuid) => 2950,
+        Some(ColumnType::Json) => 114,
+        Some(ColumnType::Jsonb) => 3802,
     }
 }
 
@@ -87,7 +94,9 @@ pub fn length(column_type: Option<ColumnType>) -> i16 {
             | ColumnType::Char(_)
             | ColumnType::Bytes
             | ColumnType::Numeric
-            | ColumnType::Decimal { .. },
+            | ColumnType::Decimal { .. }
+            | ColumnType::Json
+            | ColumnType::Jsonb,
         )
         | None => -1,
     }
@@ -180,6 +189,10 @@ impl ParameterType {
         Value::parse_at(self.0, text, input).map_err(|error| errors::invalid_value(&error))
     }
 
+    fn of_json(self, text: &str) -> Result<Value, Report> {
+        Value::parse(self.0, text).map_err(|error| errors::invalid_value(&error))
+    }
+
     /// Returns none if the bytes are not of this type.
     fn of_binary(self, bytes: &[u8]) -> Option<Result<Value, Report>> {
         let value = match self.0 {
@@ -215,6 +228,11 @@ impl ParameterType {
                 let value = numeric::read(bytes)?;
                 return Some(value.map(Value::Numeric));
             }
+            ColumnType::Json => return Some(self.of_json(json_text(bytes)?)),
+            ColumnType::Jsonb => match bytes {
+                [JSONB_VERSION, text @ ..] => return Some(self.of_json(json_text(text)?)),
+                _ => return None,
+            },
         };
         Some(Ok(value))
     }
@@ -276,8 +294,19 @@ pub fn write(
         }
         Value::Uuid(bytes) => out.put_slice(bytes),
         Value::Numeric(value) => numeric::write(out, value.as_ref()),
+        Value::Json(text) => out.put_slice(text.as_bytes()),
+        Value::Jsonb(text) => {
+            out.put_u8(JSONB_VERSION);
+            out.put_slice(text.as_bytes());
+        }
     }
     Ok(())
+}
+
+/// Returns the text of JSON in binary; none if it is not UTF-8, or has a zero byte.
+fn json_text(bytes: &[u8]) -> Option<&str> {
+    let text = str::from_utf8(bytes).ok()?;
+    (!text.contains('\0')).then_some(text)
 }
 
 /// Returns the microseconds since 1970 of a timestamp in binary.

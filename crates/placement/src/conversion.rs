@@ -4,6 +4,7 @@
 use alloc::format;
 use alloc::string::ToString;
 
+use crate::json::{Json, JsonError};
 use crate::numeric::{Numeric, NumericRef};
 use crate::text::ValueError;
 use crate::value::{ColumnType, Value, ValueRef, round_half_even};
@@ -25,6 +26,8 @@ pub enum ConversionError {
     TooManyDigits,
     /// NaN or an infinity where a type has only numbers.
     NotFinite,
+    /// A fault of JSON.
+    Json(JsonError),
 }
 
 /// Returns whether values of a type can be assigned to a column.
@@ -33,6 +36,11 @@ pub fn is_assignable(column: ColumnType, found: ColumnType) -> bool {
     column == found
         || column.is_number() && found.is_number()
         || column.is_time() && found.is_time()
+        || is_json(column) && is_json(found)
+}
+
+fn is_json(column_type: ColumnType) -> bool {
+    matches!(column_type, ColumnType::Json | ColumnType::Jsonb)
 }
 
 /// Returns whether an explicit cast converts values of one type to another.
@@ -43,8 +51,11 @@ pub fn is_castable(from: ColumnType, to: ColumnType) -> bool {
         || to == ColumnType::Text
         || matches!(
             (from, to),
-            (ColumnType::Bool, ColumnType::Int32) | (ColumnType::Int32, ColumnType::Bool)
+            (ColumnType::Bool, ColumnType::Int32)
+                | (ColumnType::Int32, ColumnType::Bool)
+                | (ColumnType::Jsonb, ColumnType::Bool)
         )
+        || from == ColumnType::Jsonb && to.is_number()
 }
 
 impl Value {
@@ -121,6 +132,11 @@ impl Value {
     /// Converts a number to a number, or a time to a time.
     fn converted(self, to: ColumnType) -> Result<Value, ConversionError> {
         let value = self.as_ref();
+        if let ValueRef::Jsonb(text) = value
+            && to != ColumnType::Json
+        {
+            return of_jsonb(text, to);
+        }
         if to.is_numeric() {
             let numeric = numeric_of(value).ok_or(ConversionError::NoConversion)?;
             let ColumnType::Decimal { precision, scale } = to else {
@@ -152,6 +168,10 @@ impl Value {
             }
             (Value::Timestamp(at), ColumnType::TimestampTz) => Ok(Value::TimestampTz(at)),
             (Value::TimestampTz(at), ColumnType::Timestamp) => Ok(Value::Timestamp(at)),
+            (Value::Jsonb(text), ColumnType::Json) => Ok(Value::Json(text)),
+            (Value::Json(text), ColumnType::Jsonb) => {
+                Value::parse(to, &text).map_err(ConversionError::NotOfType)
+            }
             _ => Err(ConversionError::NoConversion),
         }
     }
@@ -165,6 +185,15 @@ pub fn numeric_of(value: ValueRef<'_>) -> Option<Numeric> {
         ValueRef::Float64(value) => Some(Numeric::from_double(value)),
         ValueRef::Float32(value) => Some(Numeric::from_single(value)),
         value => value.integer().map(Numeric::from),
+    }
+}
+
+/// Returns the number or the truth value that a `jsonb` is.
+fn of_jsonb(text: &str, to: ColumnType) -> Result<Value, ConversionError> {
+    match Json::parse(text).map_err(ConversionError::Json)? {
+        Json::Bool(value) if to == ColumnType::Bool => Ok(Value::Bool(value)),
+        Json::Number(value) if to.is_number() => Value::Numeric(value).cast(to),
+        _ => Err(ConversionError::Json(JsonError::OtherKind)),
     }
 }
 

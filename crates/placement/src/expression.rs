@@ -6,6 +6,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::json_function::JsonFunction;
 use crate::value::{ColumnType, Value};
 
 /// A tree over the columns of one row.
@@ -147,6 +148,8 @@ pub enum ScalarFunction {
     Extract,
     /// A field of a time, as a double.
     DatePart,
+    /// A function of JSON.
+    Json(JsonFunction),
 }
 
 impl ScalarFunction {
@@ -188,6 +191,7 @@ impl ScalarFunction {
             ScalarFunction::DateTrunc => "date_trunc",
             ScalarFunction::Extract => "extract",
             ScalarFunction::DatePart => "date_part",
+            ScalarFunction::Json(function) => function.name(),
         }
     }
 }
@@ -221,10 +225,20 @@ pub enum BinaryOperator {
     Divide,
     /// Remainder; by zero is an error.
     Modulo,
-    /// The concatenation of two strings or byte strings.
+    /// The concatenation of two strings, byte strings or values of `jsonb`.
     Concatenate,
     /// Text matches a pattern with `%` and `_`.
     Like,
+    /// The part of JSON that a key or a position names.
+    JsonMember,
+    /// The text of the part of JSON that a key or a position names.
+    JsonMemberText,
+    /// The left operand has all parts of the right one.
+    Contains,
+    /// The right operand has all parts of the left one.
+    ContainedBy,
+    /// A `jsonb` has a key.
+    HasKey,
 }
 
 impl BinaryOperator {
@@ -259,6 +273,11 @@ impl BinaryOperator {
             BinaryOperator::Modulo => "%",
             BinaryOperator::Concatenate => "||",
             BinaryOperator::Like => "LIKE",
+            BinaryOperator::JsonMember => "->",
+            BinaryOperator::JsonMemberText => "->>",
+            BinaryOperator::Contains => "@>",
+            BinaryOperator::ContainedBy => "<@",
+            BinaryOperator::HasKey => "?",
         }
     }
 }

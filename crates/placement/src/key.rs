@@ -14,14 +14,17 @@
 //! | text, bytes | each `00` as `00 ff`, then `00 01` |
 //! | uuid | 16 bytes |
 //! | numeric | see `numeric::key` |
+//! | json | as text; no key of a table has it |
+//! | jsonb | see `json::key` |
 //!
 //! The types are not in the bytes: the decoder brings them. Equal numbers have equal bytes, however
 //! many bits their types have.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::json::{Json, check_json};
 use crate::numeric::Numeric;
 use crate::value::{ColumnType, Value, ValueRef, float_from_order_bits, float_order_bits};
 
@@ -163,6 +166,11 @@ pub(crate) fn encode_value_to(out: &mut impl Sink, value: ValueRef<'_>) {
             out.write(&[MARK_VALUE]);
             value.write_key(|bytes| out.write(bytes));
         }
+        ValueRef::Json(value) => encode_bytes_to(out, value.as_bytes()),
+        ValueRef::Jsonb(value) => {
+            out.write(&[MARK_VALUE]);
+            Json::stored(value).write_key(&mut |bytes| out.write(bytes));
+        }
     }
 }
 
@@ -269,6 +277,15 @@ pub(crate) fn decode_value(
             let limited = limited.filter(|it| *it == value);
             Ok(Value::Numeric(limited.unwrap_or(value)))
         }
+        ColumnType::Json => match String::from_utf8(decode_bytes(rest, column)?) {
+            Ok(text) if check_json(&text).is_ok() => Ok(Value::Json(text)),
+            _ => Err(malformed),
+        },
+        ColumnType::Jsonb => match Json::read_key(rest) {
+            Ok(tree) => Ok(Value::Jsonb(tree.to_string())),
+            Err(true) => Err(truncated),
+            Err(false) => Err(malformed),
+        },
     }
 }
 
@@ -297,7 +314,6 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::ToString;
     use alloc::vec;
 
     #[test]

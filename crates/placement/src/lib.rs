@@ -25,6 +25,8 @@ mod further;
 mod grid;
 mod hybrid;
 mod interpolation;
+mod json;
+mod json_function;
 mod key;
 mod moment;
 mod numeric;
@@ -70,6 +72,11 @@ pub use further::{Cut, Dimension, FurtherCopy, Share};
 pub use grid::{Axis, KeySpace, Layout, Replex, ReplexKind};
 pub use hybrid::GridError;
 pub use interpolation::{key_between, part_before};
+pub use json::{
+    JSON_DEPTH_MAX, Json, JsonError, JsonPart, PathEdit, check_json, json_kind, json_parts,
+    stored_jsonb, write_json_string,
+};
+pub use json_function::JsonFunction;
 pub use key::{
     KEY_BYTES_MAX, KeyError, check_key_bytes, decode_key, encode_key, encode_value, key_has_null,
     prefix_end,

@@ -23,6 +23,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::json::{check_json, stored_jsonb};
 use crate::numeric::NumericRef;
 use crate::schema::Column;
 use crate::value::{ColumnType, Value, ValueRef};
@@ -203,6 +204,9 @@ fn encode_values<'a>(
             ValueRef::Bytes(value) => out.extend_from_slice(value),
             ValueRef::Uuid(value) => out.extend_from_slice(&value),
             ValueRef::Numeric(value) => out.extend_from_slice(value.as_bytes()),
+            ValueRef::Json(value) | ValueRef::Jsonb(value) => {
+                out.extend_from_slice(value.as_bytes());
+            }
         }
     }
     assert_eq!(out.len(), bytes, "the size computed is the size written");
@@ -272,6 +276,7 @@ fn value_bytes(value: ValueRef<'_>) -> usize {
         ValueRef::Bytes(value) => value.len(),
         ValueRef::Uuid(_) => 16,
         ValueRef::Numeric(value) => value.as_bytes().len(),
+        ValueRef::Json(value) | ValueRef::Jsonb(value) => value.len(),
     }
 }
 
@@ -315,6 +320,10 @@ impl<'a> RowView<'a> {
                     .is_some_and(|value| column.column_type.admits(ValueRef::Numeric(value))),
                 ColumnType::Bytes => true,
                 ColumnType::Uuid => field.len() == 16,
+                ColumnType::Json => {
+                    core::str::from_utf8(field).is_ok_and(|it| check_json(it).is_ok())
+                }
+                ColumnType::Jsonb => core::str::from_utf8(field).is_ok_and(stored_jsonb),
             };
             if !fits {
                 return Err(malformed);
@@ -408,6 +417,8 @@ impl<'a> RowView<'a> {
             ColumnType::Numeric | ColumnType::Decimal { .. } => {
                 ValueRef::Numeric(NumericRef::checked_before(field))
             }
+            ColumnType::Json => ValueRef::Json(core::str::from_utf8(field).expect(CHECKED)),
+            ColumnType::Jsonb => ValueRef::Jsonb(core::str::from_utf8(field).expect(CHECKED)),
         }
     }
 

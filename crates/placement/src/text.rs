@@ -8,13 +8,14 @@
 
 use alloc::borrow::Cow;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::RangeInclusive;
 use core::str::FromStr;
 
 use crate::calendar::civil_from_days;
+use crate::json::{Json, JsonError, check_json};
 use crate::moment::{
     self, MICROS_PER_DAY, MICROS_PER_SECOND, SECONDS_PER_DAY, TimeInput, WrittenMoment,
 };
@@ -27,12 +28,26 @@ use crate::zone::TimeZone;
 pub struct ValueError {
     /// The requested type.
     pub column_type: ColumnType,
-    /// The string, truncated if it is long.
+    /// The string, truncated if it is long. That of JSON is whole, so that its fault is found in
+    /// it.
     pub text: String,
+}
+
+impl ValueError {
+    /// Returns why the string is no JSON; none if it is, or should be of another type.
+    pub fn json_fault(&self) -> Option<JsonError> {
+        match self.column_type {
+            ColumnType::Json => check_json(&self.text).err(),
+            ColumnType::Jsonb => Json::parse(&self.text).err(),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for ValueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN_MAX: usize = 80;
+        let shown: String = self.text.chars().take(SHOWN_MAX).collect();
         let example = match self.column_type {
             ColumnType::Bool => "true or false",
             ColumnType::Int16 => "a whole number from -32768 to 32767",
@@ -60,11 +75,12 @@ impl fmt::Display for ValueError {
                 "a number of at most 131072 digits before the point and 16383 after it, NaN, \
                  Infinity or -Infinity"
             }
+            ColumnType::Json | ColumnType::Jsonb => "JSON as in {\"a\": [1, true, null]}",
         };
         write!(
             f,
-            "{:?} is not of type {}: write {example}",
-            self.text, self.column_type
+            "{shown:?} is not of type {}: write {example}",
+            self.column_type
         )
     }
 }
@@ -107,10 +123,21 @@ impl Value {
             ColumnType::Numeric | ColumnType::Decimal { .. } => {
                 Numeric::parse(text).ok().map(Value::Numeric)
             }
+            ColumnType::Json => {
+                let is_json = check_json(text).is_ok();
+                is_json.then(|| Value::Json(text.into()))
+            }
+            ColumnType::Jsonb => {
+                let tree = Json::parse(text).ok();
+                tree.map(|it| Value::Jsonb(it.to_string()))
+            }
         };
         value.ok_or_else(|| ValueError {
             column_type,
-            text: text.chars().take(80).collect(),
+            text: match column_type {
+                ColumnType::Json | ColumnType::Jsonb => text.into(),
+                _ => text.chars().take(80).collect(),
+            },
         })
     }
 }
@@ -256,6 +283,7 @@ impl fmt::Display for ValueRef<'_> {
             }
             ValueRef::Timestamp(value) => write_timestamp(f, value, None),
             ValueRef::Numeric(value) => write!(f, "{value}"),
+            ValueRef::Json(value) | ValueRef::Jsonb(value) => f.write_str(value),
             ValueRef::Uuid(value) => {
                 for (index, byte) in value.iter().enumerate() {
                     let hyphen = if matches!(index, 4 | 6 | 8 | 10) {

@@ -225,6 +225,14 @@ impl Schema {
                 "{what} of table {table} names column {} twice: name it once",
                 self.columns[*column].name
             );
+            let column = &self.columns[*column];
+            ensure!(
+                column.column_type.has_order(),
+                "{what} of table {table} names column {}, but values of type {} have no order: \
+                 declare it jsonb",
+                column.name,
+                column.column_type
+            );
         }
         Ok(())
     }

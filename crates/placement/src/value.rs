@@ -13,6 +13,7 @@ use core::cmp::Ordering;
 use core::fmt;
 use core::hash::{Hash, Hasher};
 
+use crate::json::Json;
 use crate::numeric::{NUMERIC_PRECISION_MAX, Numeric, NumericRef};
 
 /// The type of a column.
@@ -58,6 +59,10 @@ pub enum ColumnType {
         /// From -[`NUMERIC_PRECISION_MAX`] to [`NUMERIC_PRECISION_MAX`].
         scale: i16,
     },
+    /// JSON as it was written. Its values have no order.
+    Json,
+    /// JSON without its spaces and its order of keys; see [`Json`](crate::Json).
+    Jsonb,
 }
 
 /// The most characters of a text with a limit, as in PostgreSQL.
@@ -65,7 +70,7 @@ pub const TEXT_LIMIT_MAX: u32 = 10_485_760;
 
 impl ColumnType {
     /// All types without a length.
-    pub const ALL: [ColumnType; 13] = [
+    pub const ALL: [ColumnType; 15] = [
         ColumnType::Bool,
         ColumnType::Int16,
         ColumnType::Int32,
@@ -79,6 +84,8 @@ impl ColumnType {
         ColumnType::Timestamp,
         ColumnType::TimestampTz,
         ColumnType::Uuid,
+        ColumnType::Json,
+        ColumnType::Jsonb,
     ];
 
     /// Returns the type's name in SQL, without its length.
@@ -99,6 +106,8 @@ impl ColumnType {
             ColumnType::TimestampTz => "timestamptz",
             ColumnType::Uuid => "uuid",
             ColumnType::Numeric | ColumnType::Decimal { .. } => "numeric",
+            ColumnType::Json => "json",
+            ColumnType::Jsonb => "jsonb",
         }
     }
 
@@ -155,6 +164,8 @@ impl ColumnType {
             ("timestamptz" | "timestamp with time zone", None) => ColumnType::TimestampTz,
             ("uuid", None) => ColumnType::Uuid,
             ("numeric" | "decimal" | "dec", None) => ColumnType::Numeric,
+            ("json", None) => ColumnType::Json,
+            ("jsonb", None) => ColumnType::Jsonb,
             _ => return None,
         })
     }
@@ -254,6 +265,12 @@ impl ColumnType {
         )
     }
 
+    /// Returns whether values of the type can be equal or one before the other, so that the type
+    /// can be that of a key.
+    pub fn has_order(self) -> bool {
+        self != ColumnType::Json
+    }
+
     /// Returns whether a value of the type without its limit is within the limit: at most so many
     /// characters, or digits.
     pub fn admits(self, value: ValueRef<'_>) -> bool {
@@ -313,6 +330,10 @@ pub enum Value {
     TimestampTz(i64),
     /// See [`ColumnType::Numeric`].
     Numeric(Numeric),
+    /// See [`ColumnType::Json`]. The text is valid JSON.
+    Json(String),
+    /// See [`ColumnType::Jsonb`]. The text is that of a [`Json`].
+    Jsonb(String),
 }
 
 /// A value that borrows its bytes from an encoded row or from a [`Value`].
@@ -346,6 +367,10 @@ pub enum ValueRef<'a> {
     TimestampTz(i64),
     /// See [`ColumnType::Numeric`].
     Numeric(NumericRef<'a>),
+    /// See [`Value::Json`].
+    Json(&'a str),
+    /// See [`Value::Jsonb`].
+    Jsonb(&'a str),
 }
 
 impl Value {
@@ -366,6 +391,8 @@ impl Value {
             Value::Date(value) => ValueRef::Date(*value),
             Value::TimestampTz(value) => ValueRef::TimestampTz(*value),
             Value::Numeric(value) => ValueRef::Numeric(value.as_ref()),
+            Value::Json(value) => ValueRef::Json(value),
+            Value::Jsonb(value) => ValueRef::Jsonb(value),
         }
     }
 
@@ -402,6 +429,8 @@ impl ValueRef<'_> {
             ValueRef::Date(value) => Value::Date(value),
             ValueRef::TimestampTz(value) => Value::TimestampTz(value),
             ValueRef::Numeric(value) => Value::Numeric(value.to_owned()),
+            ValueRef::Json(value) => Value::Json(value.into()),
+            ValueRef::Jsonb(value) => Value::Jsonb(value.into()),
         }
     }
 
@@ -422,6 +451,8 @@ impl ValueRef<'_> {
             ValueRef::Date(_) => ColumnType::Date,
             ValueRef::TimestampTz(_) => ColumnType::TimestampTz,
             ValueRef::Numeric(_) => ColumnType::Numeric,
+            ValueRef::Json(_) => ColumnType::Json,
+            ValueRef::Jsonb(_) => ColumnType::Jsonb,
         })
     }
 
@@ -437,6 +468,7 @@ impl ValueRef<'_> {
             (ValueRef::Numeric(a), ValueRef::Numeric(b)) => a.as_bytes() == b.as_bytes(),
             (ValueRef::Float64(a), ValueRef::Float64(b)) => a.to_bits() == b.to_bits(),
             (ValueRef::Float32(a), ValueRef::Float32(b)) => a.to_bits() == b.to_bits(),
+            (ValueRef::Jsonb(a), ValueRef::Jsonb(b)) => a == b,
             (a, b) => a.column_type() == b.column_type() && a == b,
         }
     }
@@ -523,6 +555,10 @@ impl Ord for ValueRef<'_> {
             (ValueRef::Date(a), ValueRef::Date(b)) => a.cmp(&b),
             (ValueRef::TimestampTz(a), ValueRef::TimestampTz(b)) => a.cmp(&b),
             (ValueRef::Numeric(a), ValueRef::Numeric(b)) => a.cmp(&b),
+            // SQL does not compare them; the order makes that of all values total.
+            (ValueRef::Json(a), ValueRef::Json(b)) => a.cmp(b),
+            (ValueRef::Jsonb(a), ValueRef::Jsonb(b)) if a == b => Ordering::Equal,
+            (ValueRef::Jsonb(a), ValueRef::Jsonb(b)) => Json::stored(a).cmp(&Json::stored(b)),
             (ValueRef::Null, ValueRef::Null) => Ordering::Equal,
             (ValueRef::Null, _) => Ordering::Greater,
             (_, ValueRef::Null) => Ordering::Less,
@@ -555,6 +591,10 @@ impl Hash for ValueRef<'_> {
             ValueRef::Bytes(value) => value.hash(state),
             ValueRef::Uuid(value) => value.hash(state),
             ValueRef::Numeric(value) => value.hash(state),
+            ValueRef::Json(value) => value.hash(state),
+            ValueRef::Jsonb(value) => {
+                Json::stored(value).write_key(&mut |bytes| state.write(bytes));
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use placement::{NumericRef, Value};
+use placement::{NumericRef, Value, check_json, stored_jsonb};
 
 /// An error in decoding. Sending the same bytes again does not help.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -441,6 +441,9 @@ impl Wire for Value {
                 out.push(13);
                 encode_bytes(value.as_bytes(), out);
             }
+            // 14 and 15 are those of the time of day and of intervals.
+            Value::Json(value) => encode_tagged(16, value, out),
+            Value::Jsonb(value) => encode_tagged(17, value, out),
         }
     }
 
@@ -466,7 +469,20 @@ impl Wire for Value {
                 Some(value) => Value::Numeric(value.to_owned()),
                 None => return Err(DecodeError::Invalid("numeric")),
             },
+            16 => Value::Json(json(reader, |it| check_json(it).is_ok())?),
+            17 => Value::Jsonb(json(reader, stored_jsonb)?),
             _ => return Err(DecodeError::Invalid("value")),
         })
+    }
+}
+
+fn json(
+    reader: &mut Reader<'_>,
+    is_valid: impl FnOnce(&str) -> bool,
+) -> Result<String, DecodeError> {
+    let text = String::decode(reader)?;
+    match is_valid(&text) {
+        true => Ok(text),
+        false => Err(DecodeError::Invalid("JSON")),
     }
 }

@@ -11,8 +11,9 @@ use protocol::expression::{BinaryOperator, ScalarFunction, result_type};
 use sqlparser::ast::{self, Expr};
 
 use crate::bind::{
-    Scope, WrittenCall, aggregate_type, binary_operator, chain, common_type, may_be_result,
-    null_if_type, number_type, operand_type, takes_doubles, written_aggregate, written_call,
+    PathCall, PathOperation, Scope, WrittenCall, aggregate_type, binary_operator, chain,
+    common_type, may_be_result, null_if_type, number_type, operand_type, path_call, path_parts,
+    takes_doubles, written_aggregate, written_call,
 };
 use crate::error::{SqlError, sqlstate};
 use crate::plan::{Context, SessionSettings, WithoutStatistics};
@@ -278,6 +279,9 @@ impl ParameterTypes<'_> {
         }
         let next = depth + 1;
         let is = |found: ColumnType| Ok(Some(found));
+        if let Some(call) = path_call(expression) {
+            return self.path_call(&call, scope, next);
+        }
         if let Some(call) = written_call(expression) {
             return self.call(&call, (expression, wanted), scope, next);
         }
@@ -334,6 +338,28 @@ impl ParameterTypes<'_> {
                 is(ColumnType::Bool)
             }
             Expr::BinaryOp { left, op, right } => match op {
+                ast::BinaryOperator::Arrow
+                | ast::BinaryOperator::LongArrow
+                | ast::BinaryOperator::Question
+                | ast::BinaryOperator::Minus
+                    if *op != ast::BinaryOperator::Minus
+                        || self.is_jsonb(left, (scope, next))? =>
+                {
+                    let left = self.infer(left, Some(ColumnType::Jsonb), scope, next)?;
+                    let right = self.infer(right, Some(ColumnType::Text), scope, next)?;
+                    let operator = binary_operator(op, expression)?;
+                    result_type(operator, left, right).map_err(|error| SqlError::Expression {
+                        text: expression.to_string(),
+                        error,
+                    })
+                }
+                ast::BinaryOperator::StringConcat
+                    if self.is_jsonb(left, (scope, next))?
+                        || self.is_jsonb(right, (scope, next))? =>
+                {
+                    self.pair(left, right, None, (scope, next))?;
+                    is(ColumnType::Jsonb)
+                }
                 ast::BinaryOperator::Plus
                 | ast::BinaryOperator::Minus
                 | ast::BinaryOperator::Multiply
@@ -491,8 +517,47 @@ impl ParameterTypes<'_> {
                 })
             }
             ScalarFunction::DivideWhole | ScalarFunction::TrimScale => Some(ColumnType::Numeric),
+            ScalarFunction::Json(function) => Some(function.result_type()),
             _ => Some(ColumnType::Text),
         })
+    }
+
+    /// Infers the operands of an operation with a path, and returns the type of its value.
+    fn path_call(
+        &mut self,
+        call: &PathCall<'_>,
+        scope: &Scope<'_>,
+        depth: usize,
+    ) -> Result<Option<ColumnType>, SqlError> {
+        let json = Some(ColumnType::Jsonb);
+        let target = self.infer(call.target, json, scope, depth)?;
+        for part in path_parts(call.path) {
+            self.infer(part, Some(ColumnType::Text), scope, depth)?;
+        }
+        for (other, wanted) in call
+            .others
+            .iter()
+            .zip([ColumnType::Jsonb, ColumnType::Bool])
+        {
+            self.infer(other, Some(wanted), scope, depth)?;
+        }
+        Ok(match call.operation {
+            PathOperation::Extract => target.or(json),
+            PathOperation::ExtractText => Some(ColumnType::Text),
+            PathOperation::Function(function) => Some(function.result_type()),
+        })
+    }
+
+    /// Returns whether an operand with a type of its own is a `jsonb`.
+    fn is_jsonb(
+        &mut self,
+        operand: &Expr,
+        (scope, depth): (&Scope<'_>, usize),
+    ) -> Result<bool, SqlError> {
+        if is_open(operand) {
+            return Ok(false);
+        }
+        Ok(self.infer(operand, None, scope, depth)? == Some(ColumnType::Jsonb))
     }
 
     /// Infers two operands, of which each gives its type to a parameter that is the other one.

@@ -324,6 +324,8 @@ pub mod sqlstate {
     pub const DEPENDENT_OBJECTS: &str = "2BP01";
     /// The escape of a pattern is invalid.
     pub const INVALID_ESCAPE: &str = "22025";
+    /// A text is no value of its type.
+    pub const INVALID_TEXT: &str = "22P02";
     /// A setting or an option cannot have this value.
     pub const INVALID_VALUE: &str = "22023";
     /// The lines of a COPY are not in its format.

@@ -208,6 +208,7 @@ fn json(column: &OutputColumn, value: &Value) -> String {
         Value::Float32(value) if value.is_finite() => value.to_string(),
         Value::Float64(value) if value.is_finite() => value.to_string(),
         Value::Numeric(value) if value.as_ref().is_finite() => value.to_string(),
+        Value::Json(text) | Value::Jsonb(text) => text.clone(),
         other => serde_json::Value::String(shown(column, other).into_owned()).to_string(),
     }
 }

@@ -70,7 +70,7 @@ fn type_to_write_instead(written: &str) -> String {
         "timestamptz" | "timestamp with time zone" => "timestamptz, which keeps microseconds",
         "timestamp" | "timestamp without time zone" => "timestamp, which keeps microseconds",
         "time" | "timetz" | "interval" => "bigint and count microseconds",
-        "json" | "jsonb" | "xml" => "text",
+        "xml" => "text",
         _ => {
             let names: Vec<&str> = ColumnType::ALL.iter().map(|it| it.name()).collect();
             return format!(

@@ -36,7 +36,22 @@ fn oids_belong_to_their_types() {
     }
     assert_eq!(ParameterType::of(0).unwrap(), None);
     assert_eq!(ParameterType::of(705).unwrap(), None);
-    assert_eq!(ParameterType::of(3802).unwrap_err().code, NOT_SUPPORTED);
+    assert_eq!(ParameterType::of(142).unwrap_err().code, NOT_SUPPORTED);
+}
+
+#[test]
+fn jsonb_in_binary_has_a_version() {
+    let binary = |bytes: &[u8]| read(3802, WireFormat::Binary, bytes);
+    let value = Value::Jsonb("{\"a\": 1}".into());
+    assert_eq!(binary(b"\x01{\"a\":1}"), Ok(value.clone()));
+    assert_eq!(written(&value, WireFormat::Binary), b"\x01{\"a\": 1}");
+    assert_eq!(binary(b"\x02{}"), Err("22P03".into()));
+    assert_eq!(binary(b"{}"), Err("22P03".into()));
+    assert_eq!(text(3802, "{"), Err("22P02".into()));
+    assert_eq!(text(3802, "\"\\u0000\""), Err("22P05".into()));
+    assert_eq!(text(3802, "1e200000"), Err("22003".into()));
+    let plain = Value::Json(" {\"a\" :1}".into());
+    assert_eq!(read(114, WireFormat::Binary, b" {\"a\" :1}"), Ok(plain));
 }
 
 #[test]
@@ -194,6 +209,8 @@ fn values() -> impl Strategy<Value = Value> {
         (-200_000_000_000_000_000_i64..8_000_000_000_000_000_000).prop_map(Value::TimestampTz),
         "-?[0-9]{1,30}(\\.[0-9]{1,30})?|-?0\\.0{0,9}[0-9]|NaN|-?Infinity"
             .prop_map(|it| Value::Numeric(Numeric::parse(&it).unwrap())),
+        "-?[1-9]{1,9}| [{]\"a\":  [1-9][}]|\\[\\]".prop_map(Value::Json),
+        "-?[1-9]{1,9}|[{]\"a\": [1-9][}]|\\[\\]".prop_map(Value::Jsonb),
     ]
 }
 

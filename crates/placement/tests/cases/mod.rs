@@ -100,7 +100,36 @@ pub fn value(column_type: ColumnType) -> BoxedStrategy<Value> {
                 Value::Numeric(it).assigned(column_type).ok()
             })
             .boxed(),
+        ColumnType::Json => json().prop_map(Value::Json).boxed(),
+        ColumnType::Jsonb => json()
+            .prop_filter_map("it is no jsonb", move |it| {
+                Value::parse(column_type, &it).ok()
+            })
+            .boxed(),
     }
+}
+
+/// The text of a `json` of a few levels.
+fn json() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        Just("null".to_string()),
+        Just("true".to_string()),
+        Just("-1.50".to_string()),
+        any::<i64>().prop_map(|it| it.to_string()),
+        "\"[ab\u{e9}]{0,3}\"".prop_map(|it| it),
+    ];
+    leaf.prop_recursive(3, 12, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3)
+                .prop_map(|it| format!("[{}]", it.join(", "))),
+            prop::collection::vec(("[ab]{0,2}", inner), 0..3).prop_map(|pairs| {
+                let pairs = pairs
+                    .iter()
+                    .map(|(key, value)| format!("\"{key}\": {value}"));
+                format!("{{{}}}", pairs.collect::<Vec<_>>().join(", "))
+            }),
+        ]
+    })
 }
 
 /// From PostgreSQL's first timestamp on; the ends of the integers are its infinities.

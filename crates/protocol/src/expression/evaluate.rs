@@ -16,7 +16,8 @@ use super::arithmetic::{arithmetic, wrong_types};
 use super::budget::Budget;
 use super::types::order;
 use super::{
-    BinaryOperator, Expression, ExpressionError, ScalarFunction, UnaryOperator, functions, like,
+    BinaryOperator, Expression, ExpressionError, ScalarFunction, UnaryOperator, functions, json,
+    like,
 };
 use crate::codec::DEPTH_MAX;
 
@@ -72,7 +73,11 @@ fn conversion_error(error: ConversionError, column_type: ColumnType) -> Expressi
     match error {
         ConversionError::TooManyCharacters => ExpressionError::TooManyCharacters { column_type },
         ConversionError::TooManyDigits => ExpressionError::TooManyDigits { column_type },
-        ConversionError::NotOfType(_) => ExpressionError::NotOfType { column_type },
+        ConversionError::NotOfType(error) => match error.json_fault() {
+            Some(fault) => ExpressionError::Json(fault),
+            None => ExpressionError::NotOfType { column_type },
+        },
+        ConversionError::Json(error) => ExpressionError::Json(error),
         ConversionError::NotFinite => ExpressionError::NotFinite { column_type },
         ConversionError::OutOfRange | ConversionError::NoConversion => ExpressionError::Overflow,
     }
@@ -168,7 +173,8 @@ impl<'a> Evaluator<'a> {
             Expression::Literal(value) => value.as_ref(),
             Expression::Unary(UnaryOperator::Cast(to), operand) => {
                 let value = self.value(operand, depth + 1)?.into_value();
-                if to.is_numeric() || matches!(value, Value::Numeric(_)) {
+                let is_jsonb = matches!(value, Value::Jsonb(_));
+                if to.is_numeric() || matches!(value, Value::Numeric(_)) || is_jsonb {
                     self.budget.spend_for_digits(&[value.as_ref()])?;
                 }
                 let found = value.column_type();
@@ -273,6 +279,9 @@ impl<'a> Evaluator<'a> {
             return Ok(Operand::Borrowed(ValueRef::Null));
         }
         self.budget.spend_for_digits(&[left, right])?;
+        if let Some(value) = json::operator(operator, left, right, &mut self.budget)? {
+            return Ok(Operand::Owned(value));
+        }
         let value = match operator {
             BinaryOperator::And | BinaryOperator::Or => {
                 unreachable!("conjunctions and disjunctions have returned")
@@ -291,7 +300,8 @@ impl<'a> Evaluator<'a> {
             | BinaryOperator::Modulo => {
                 return arithmetic(operator, left, right).map(Operand::Owned);
             }
-            _ => ValueRef::Bool(comparison(operator, left, right)?),
+            _ if operator.is_comparison() => ValueRef::Bool(comparison(operator, left, right)?),
+            _ => return Err(wrong_types(operator, left, right)),
         };
         Ok(Operand::Borrowed(value))
     }

@@ -16,7 +16,7 @@ use super::budget::Budget;
 use super::fields;
 use super::time;
 use super::types::{order, result_type};
-use super::{BinaryOperator, ExpressionError, ScalarFunction};
+use super::{BinaryOperator, ExpressionError, ScalarFunction, json};
 
 // tidy: long — a dispatching match over the functions.
 /// Returns the type of a function's results; none if they are always NULL. The types of the
@@ -24,6 +24,7 @@ use super::{BinaryOperator, ExpressionError, ScalarFunction};
 ///
 /// # Errors
 /// The function does not take such operands.
+// tidy: long — a dispatching match over the functions.
 pub(super) fn function_type(
     function: ScalarFunction,
     operands: &[Option<ColumnType>],
@@ -36,8 +37,11 @@ pub(super) fn function_type(
         operands.len() == wanted.len() && pairs.clone().all(|(found, wanted)| is(*found, *wanted))
     };
     let (result, fits) = match function {
-        ScalarFunction::Coalesce | ScalarFunction::Greatest | ScalarFunction::Least => {
-            return common(operands.iter().copied()).ok_or(wrong);
+        ScalarFunction::Coalesce => return common(operands.iter().copied()).ok_or(wrong),
+        ScalarFunction::Greatest | ScalarFunction::Least => {
+            let common = common(operands.iter().copied());
+            let has_order = |it: &Option<ColumnType>| it.is_none_or(ColumnType::has_order);
+            return common.filter(has_order).ok_or(wrong);
         }
         ScalarFunction::Case => {
             let (pairs, otherwise) = operands.as_chunks::<2>();
@@ -94,6 +98,10 @@ pub(super) fn function_type(
         ScalarFunction::DateTrunc | ScalarFunction::Extract | ScalarFunction::DatePart => {
             return time::field_type(function, operands).map(Some).ok_or(wrong);
         }
+        ScalarFunction::Json(function) => {
+            let found = json::function_type(function, operands);
+            return found.map(Some).ok_or(wrong);
+        }
     };
     fits.then_some(Some(result)).ok_or(wrong)
 }
@@ -116,6 +124,9 @@ pub(super) fn call(
     values: &[ValueRef<'_>],
     budget: &mut Budget,
 ) -> Result<Value, ExpressionError> {
+    if let ScalarFunction::Json(function) = function {
+        return json::call(function, values, budget);
+    }
     let wrong = ExpressionError::WrongOperands { function };
     for value in values {
         if let ValueRef::Text(text) = value {

@@ -14,6 +14,7 @@ mod check;
 mod evaluate;
 mod fields;
 mod functions;
+mod json;
 mod like;
 #[cfg(test)]
 mod tests;
@@ -22,7 +23,7 @@ mod types;
 
 use core::fmt;
 
-use placement::{ColumnType, NumericError, ROW_BYTES_MAX};
+use placement::{ColumnType, JsonError, JsonFunction, NumericError, ROW_BYTES_MAX};
 
 use crate::codec::{DEPTH_MAX, wire_enum, wire_struct};
 
@@ -126,6 +127,8 @@ pub enum ExpressionError {
     UnknownField,
     /// A `LIKE` pattern that ends in its escape character.
     PatternEnd,
+    /// A fault of JSON.
+    Json(JsonError),
     /// A string or bytes value that is longer than a row may be.
     TooLong {
         /// The length in bytes.
@@ -247,6 +250,7 @@ impl fmt::Display for ExpressionError {
                 f,
                 "the LIKE pattern ends in its escape character: write \\\\ for a backslash"
             ),
+            ExpressionError::Json(error) => write!(f, "{error}"),
             ExpressionError::TooLong { bytes } => write!(
                 f,
                 "the result has {bytes} bytes, a row holds at most {ROW_BYTES_MAX}: shorten its \
@@ -291,6 +295,7 @@ wire_enum!(BinaryOperator {
     0 => And, 1 => Or, 2 => Equal, 3 => NotEqual, 4 => Less, 5 => LessEqual, 6 => Greater,
     7 => GreaterEqual, 8 => Add, 9 => Subtract, 10 => Multiply, 11 => Divide, 12 => Modulo,
     13 => Concatenate, 14 => Like,
+    32 => JsonMember, 33 => JsonMemberText, 34 => Contains, 35 => ContainedBy, 36 => HasKey,
 });
 wire_enum!(Expression {
     0 => Column(column),
@@ -308,4 +313,13 @@ wire_enum!(ScalarFunction {
     20 => Left, 21 => Right, 22 => Concat, 23 => Sign, 24 => Modulo, 25 => DivideWhole, 26 => Scale,
     27 => ScaleMin, 28 => TrimScale, 29 => AtZone, 30 => MomentText, 31 => ReadMoment,
     32 => DateTrunc, 33 => Extract, 34 => DatePart,
+    64 => Json(function),
+});
+wire_enum!(JsonFunction {
+    0 => JsonTypeof, 1 => JsonbTypeof, 2 => JsonArrayLength, 3 => JsonbArrayLength,
+    4 => JsonBuildObject, 5 => JsonbBuildObject, 6 => JsonBuildArray, 7 => JsonbBuildArray,
+    8 => ToJson, 9 => ToJsonb, 10 => JsonbStripNulls, 11 => JsonbPretty, 12 => JsonExtractPath,
+    13 => JsonExtractPathText, 14 => JsonbExtractPath, 15 => JsonbExtractPathText,
+    16 => JsonbExists, 17 => JsonbSet, 18 => JsonbDeletePath, 19 => JsonbExistsAny,
+    20 => JsonbExistsAll,
 });

@@ -474,7 +474,24 @@ fn any_value() -> impl Strategy<Value = Value> {
             "-?Infinity"
         ]
         .prop_map(|text| Value::Numeric(Numeric::parse(&text).unwrap())),
+        any_json().prop_map(Value::Json),
+        any_json().prop_map(|it| Value::parse(ColumnType::Jsonb, &it).unwrap()),
     ]
+}
+
+fn any_json() -> impl Strategy<Value = String> {
+    const TEXTS: [&str; 9] = [
+        "1",
+        "-1.50",
+        "true",
+        "null",
+        "\"a\"",
+        "[]",
+        "[1, \"a\"]",
+        "{\"a\": [1]}",
+        " {}",
+    ];
+    proptest::sample::select(&TEXTS[..]).prop_map(String::from)
 }
 
 /// An operator with one operand. Casts are as likely as all others.
@@ -489,20 +506,33 @@ fn any_unary() -> impl Strategy<Value = One> {
     ]
 }
 
+/// The tag of an operator with two operands.
+fn any_two() -> impl Strategy<Value = u8> {
+    prop_oneof![3 => 0..15u8, 1 => 32..37u8]
+}
+
+/// The tags of a function.
+fn any_function() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        (0..29u8).prop_map(|tag| vec![tag]),
+        (0..21u8).prop_map(|tag| vec![64, tag]),
+    ]
+}
+
 fn any_expression() -> impl Strategy<Value = Expression> {
     let leaf = prop_oneof![
-        (0..14u16).prop_map(Expression::Column),
-        (0..14u16).prop_map(Expression::Excluded),
+        (0..16u16).prop_map(Expression::Column),
+        (0..16u16).prop_map(Expression::Excluded),
         any_value().prop_map(Expression::Literal),
     ];
     leaf.prop_recursive(5, 40, 2, |inner| {
         prop_oneof![
             (any_unary(), inner.clone()).prop_map(|(operator, operand)| one(operator, operand)),
-            (0..15u8, inner.clone(), inner.clone()).prop_map(|(tag, left, right)| {
+            (any_two(), inner.clone(), inner.clone()).prop_map(|(tag, left, right)| {
                 two(Two::decode_all(&[tag]).unwrap(), left, right)
             }),
-            (0..29u8, proptest::collection::vec(inner, 0..4)).prop_map(|(tag, operands)| {
-                let function = ScalarFunction::decode_all(&[tag]).unwrap();
+            (any_function(), proptest::collection::vec(inner, 0..4)).prop_map(|(tag, operands)| {
+                let function = ScalarFunction::decode_all(&tag).unwrap();
                 Expression::Call(Box::new(FunctionCall { function, operands }))
             }),
         ]
@@ -517,7 +547,7 @@ proptest! {
     #[test]
     fn checked_expressions_fail_only_by_value(
         expression in any_expression(),
-        seed in proptest::collection::vec(any_value(), 26),
+        seed in proptest::collection::vec(any_value(), 30),
     ) {
         let columns = columns();
         let fits = |offset: usize| {
@@ -527,7 +557,7 @@ proptest! {
             };
             columns.iter().enumerate().map(value).collect::<Vec<_>>()
         };
-        let (row, excluded) = (fits(0), fits(13));
+        let (row, excluded) = (fits(0), fits(15));
         if let Ok(column_type) = check(&expression, &columns, Scope::RowAndExcluded) {
             match evaluate(&expression, &row, Some(&excluded)) {
                 Ok(value) => prop_assert!(
@@ -545,6 +575,7 @@ proptest! {
                         | ExpressionError::NumericOverflow
                         | ExpressionError::TooManyDigits { .. }
                         | ExpressionError::NotFinite { .. }
+                        | ExpressionError::Json(_)
                 ), "{}", error),
             }
         }

@@ -5,7 +5,7 @@ use core::cmp::Ordering;
 
 use placement::{ColumnType, ValueRef, moment_of, numeric_of};
 
-use super::{BinaryOperator, ExpressionError};
+use super::{BinaryOperator, ExpressionError, json};
 
 /// Returns the type of the results of an operator with two operands; none if they are always NULL.
 /// The types of the operands are none where they are always NULL.
@@ -25,6 +25,9 @@ pub fn result_type(
     });
     let both = |admits: fn(ColumnType) -> bool| left.is_none_or(admits) && right.is_none_or(admits);
     let same = left.is_none() || right.is_none() || left == right;
+    if let Some(found) = json::operator_type(operator, left, right) {
+        return Ok(Some(found));
+    }
     match operator {
         BinaryOperator::And | BinaryOperator::Or => {
             boolean(left)?;
@@ -37,7 +40,8 @@ pub fn result_type(
         | BinaryOperator::LessEqual
         | BinaryOperator::Greater
         | BinaryOperator::GreaterEqual => {
-            if same || both(ColumnType::is_number) || both(ColumnType::is_time) {
+            let has_order = both(ColumnType::has_order);
+            if same && has_order || both(ColumnType::is_number) || both(ColumnType::is_time) {
                 Ok(Some(ColumnType::Bool))
             } else {
                 wrong
@@ -70,7 +74,12 @@ pub fn result_type(
             }
         }
         BinaryOperator::Like if both(|it| it == ColumnType::Text) => Ok(Some(ColumnType::Bool)),
-        BinaryOperator::Like => wrong,
+        BinaryOperator::Like
+        | BinaryOperator::JsonMember
+        | BinaryOperator::JsonMemberText
+        | BinaryOperator::Contains
+        | BinaryOperator::ContainedBy
+        | BinaryOperator::HasKey => wrong,
     }
 }
 

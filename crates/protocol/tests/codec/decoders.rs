@@ -28,6 +28,8 @@ fn of_all_types() -> Vec<Value> {
         ColumnType::Timestamp => Value::Timestamp(1),
         ColumnType::TimestampTz => Value::TimestampTz(-1),
         ColumnType::Numeric => Value::Numeric(Numeric::from(-150)),
+        ColumnType::Json => Value::Json(" {}".into()),
+        ColumnType::Jsonb => Value::Jsonb("{\"a\": 1.0}".into()),
         _ => Value::Null,
     };
     ColumnType::ALL.iter().map(value).collect()

@@ -241,7 +241,7 @@ pub(crate) fn aggregate_type(
         AggregateFunction::Count => Ok(ColumnType::Int64),
         AggregateFunction::Min | AggregateFunction::Max => match argument {
             None | Some(ColumnType::Varchar(_)) => Ok(ColumnType::Text),
-            Some(ColumnType::Bool) => Err(refused()),
+            Some(ColumnType::Bool | ColumnType::Json | ColumnType::Jsonb) => Err(refused()),
             Some(ColumnType::Decimal { .. }) => Ok(ColumnType::Numeric),
             Some(found) => Ok(found),
         },
@@ -261,6 +261,20 @@ pub(crate) fn aggregate_type(
             Some(found) if found.is_number() => Ok(ColumnType::Numeric),
             _ => Err(refused()),
         },
+    }
+}
+
+/// Checks that values of a type can be ordered and grouped.
+///
+/// # Errors
+/// They cannot.
+pub(crate) fn check_order(column_type: Option<ColumnType>) -> Result<(), SqlError> {
+    match column_type.filter(|it| !it.has_order()) {
+        None => Ok(()),
+        Some(found) => Err(SqlError::with_state(
+            sqlstate::UNDEFINED_FUNCTION,
+            format!("values of type {found} have no order and no equality: convert them to jsonb"),
+        )),
     }
 }
 
@@ -289,6 +303,9 @@ impl Scope<'_> {
         }
         let argument = written.argument.map(|it| rows.output(it)).transpose()?;
         let argument_type = argument.as_ref().and_then(|(_, found)| *found);
+        if written.distinct {
+            check_order(argument_type)?;
+        }
         let filter = written.filter.map(|it| rows.condition(it)).transpose()?;
         Ok(BoundAggregate {
             function: written.function,

@@ -3,7 +3,7 @@
 //! Operands of which one becomes the result get one type, as in PostgreSQL: the widest of numbers,
 //! the one that knows most of times.
 
-use placement::{ColumnType, Value};
+use placement::{ColumnType, JsonFunction, Value};
 use protocol::expression::{
     BinaryOperator, Expression, ExpressionError, FunctionCall, ScalarFunction, common_number,
 };
@@ -66,12 +66,16 @@ pub(crate) struct WrittenCall<'e> {
 
 /// Returns the names of all functions.
 pub(super) fn names() -> String {
-    let names: Vec<&str> = FUNCTIONS.iter().map(|(name, _)| *name).collect();
+    let names = FUNCTIONS.iter().map(|(name, _)| *name);
+    let names: Vec<&str> = names
+        .chain(JsonFunction::ALL.map(JsonFunction::name))
+        .collect();
     names.join(", ")
 }
 
 // tidy: long — a dispatching match over the forms of calls.
 /// Returns the call that an expression is; none if it is no call of one of these functions.
+// tidy: long — one arm per form of a call.
 pub(crate) fn written_call(expression: &Expr) -> Option<WrittenCall<'_>> {
     let call = |function, operands| {
         Some(WrittenCall {
@@ -90,9 +94,23 @@ pub(crate) fn written_call(expression: &Expr) -> Option<WrittenCall<'_>> {
                 [schema, called] if schema == "pg_catalog" => called,
                 _ => return None,
             };
+            let mut of_json = JsonFunction::ALL.into_iter();
+            if let Some(found) = of_json.find(|it| it.name() == called && !it.takes_path()) {
+                let operands = arguments(function)?;
+                let operands_min = match found {
+                    found if found.builds() => 0,
+                    // Only an operator has a path without a step.
+                    found if found.takes(1) && found.takes(2) => 2,
+                    _ => 1,
+                };
+                let is_call = operands.len() >= operands_min;
+                let written = call(ScalarFunction::Json(found), operands);
+                return written.filter(|_| is_call);
+            }
             let mut known = FUNCTIONS.iter();
             let (_, found) = known.find(|(known, _)| known == called)?;
-            call(*found, arguments(function)?)
+            let operands = arguments(function).filter(|it| !it.is_empty())?;
+            call(*found, operands)
         }
         Expr::Case {
             operand,
@@ -160,7 +178,7 @@ fn is_plain(field: &ast::CeilFloorKind) -> bool {
 }
 
 /// Returns the arguments of a call that has nothing else.
-fn arguments(function: &ast::Function) -> Option<Vec<&Expr>> {
+pub(super) fn arguments(function: &ast::Function) -> Option<Vec<&Expr>> {
     let ast::FunctionArguments::List(list) = &function.args else {
         return None;
     };
@@ -169,14 +187,15 @@ fn arguments(function: &ast::Function) -> Option<Vec<&Expr>> {
         && function.within_group.is_empty()
         && list.duplicate_treatment.is_none()
         && list.clauses.is_empty();
-    let arguments = list.args.iter().filter(|_| is_plain);
+    if !is_plain {
+        return None;
+    }
+    let arguments = list.args.iter();
     let arguments = arguments.map(|argument| match argument {
         ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(argument)) => Some(argument),
         _ => None,
     });
-    arguments
-        .collect::<Option<Vec<&Expr>>>()
-        .filter(|it| !it.is_empty())
+    arguments.collect()
 }
 
 /// Returns the type that an operand of a function must have, or gets if it has none; none if it may
@@ -208,6 +227,7 @@ pub(crate) fn operand_type(
             _ => Some(ColumnType::Int32),
         },
         ScalarFunction::Case if place.is_multiple_of(2) => Some(ColumnType::Bool),
+        ScalarFunction::Json(function) => function.operand_type(place),
         _ => None,
     }
 }
@@ -444,7 +464,7 @@ impl Scope<'_> {
     ) -> Result<Expression, SqlError> {
         if matches!(
             function,
-            ScalarFunction::Concat | ScalarFunction::OctetLength
+            ScalarFunction::Concat | ScalarFunction::OctetLength | ScalarFunction::Json(_)
         ) && let Bound::Typed(_, Some(found @ ColumnType::Char(_))) = operand
         {
             return Err(SqlError::unsupported(
@@ -453,7 +473,13 @@ impl Scope<'_> {
             ));
         }
         // PostgreSQL has several for a value without a type, and prefers none.
-        if function == ScalarFunction::Trunc && count == 1 && operand.context().is_none() {
+        let is_open = operand.context().is_none();
+        let needs_type = match function {
+            ScalarFunction::Trunc => count == 1,
+            ScalarFunction::Json(JsonFunction::ToJson | JsonFunction::ToJsonb) => true,
+            _ => false,
+        };
+        if needs_type && is_open {
             let error = ExpressionError::WrongOperands { function };
             return Err(expression_error(source, error));
         }

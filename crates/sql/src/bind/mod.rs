@@ -8,6 +8,7 @@
 
 mod aggregate;
 mod call;
+mod json_path;
 mod like;
 mod literal;
 mod operators;
@@ -21,13 +22,14 @@ use crate::error::{SqlError, sqlstate};
 use crate::sequence_call::SequenceFunction;
 use crate::spelling::{column_type, name};
 pub(crate) use aggregate::{
-    BoundAggregate, GroupRow, WalkEnd, aggregate_type, has_aggregate, refuse_aggregates, too_deep,
-    walk, written_aggregate,
+    BoundAggregate, GroupRow, WalkEnd, aggregate_type, check_order, has_aggregate,
+    refuse_aggregates, too_deep, walk, written_aggregate,
 };
 pub(crate) use call::{
     WrittenCall, common_type, may_be_result, null_if_type, operand_type, takes_doubles,
     written_call,
 };
+pub(crate) use json_path::{PathCall, PathOperation, path_call, path_parts};
 pub(crate) use literal::{fitted, number_type, stored};
 pub(crate) use operators::{binary_operator, chain};
 
@@ -296,6 +298,9 @@ impl<'a> Scope<'a> {
             && let Some(bound) = self.bind_of_group(groups, expression, depth)?
         {
             return Ok(bound);
+        }
+        if let Some(call) = path_call(expression) {
+            return self.bind_path_call(&call, expression, depth);
         }
         if let Some(call) = written_call(expression) {
             return self.bind_call(&call, expression, depth);

@@ -422,6 +422,22 @@ impl Scope<'_> {
                     self.resolve(right, text, source)?.0,
                 )
             }
+            BinaryOperator::JsonMember
+            | BinaryOperator::JsonMemberText
+            | BinaryOperator::HasKey
+            | BinaryOperator::Subtract
+                if operator != BinaryOperator::Subtract || is_jsonb(&left) =>
+            {
+                let text = Some(ColumnType::Text);
+                let left = match self.resolve(left, None, source)? {
+                    // The type of a NULL is that of its cast.
+                    (null @ Expression::Literal(Value::Null), Some(found)) => {
+                        converted(null, found)
+                    }
+                    (left, _) => left,
+                };
+                (left, self.resolve(right, text, source)?.0)
+            }
             BinaryOperator::Concatenate => {
                 let context = |bound: &Bound| bound.context().map(ColumnType::of_values);
                 let (of_left, of_right) = (context(&left), context(&right));
@@ -509,6 +525,10 @@ impl Scope<'_> {
     }
 }
 
+fn is_jsonb(bound: &Bound) -> bool {
+    matches!(bound, Bound::Typed(_, Some(ColumnType::Jsonb)))
+}
+
 /// Returns the operands of a comparison. Beside a `char`, the spaces at the end of a `varchar` do
 /// not count, as in PostgreSQL; those of a `text` do.
 fn without_spaces(left: Bound, right: Bound) -> (Bound, Bound) {
@@ -586,10 +606,16 @@ pub(crate) fn binary_operator(
         ast::BinaryOperator::Divide => BinaryOperator::Divide,
         ast::BinaryOperator::Modulo => BinaryOperator::Modulo,
         ast::BinaryOperator::StringConcat => BinaryOperator::Concatenate,
+        ast::BinaryOperator::Arrow => BinaryOperator::JsonMember,
+        ast::BinaryOperator::LongArrow => BinaryOperator::JsonMemberText,
+        ast::BinaryOperator::AtArrow => BinaryOperator::Contains,
+        ast::BinaryOperator::ArrowAt => BinaryOperator::ContainedBy,
+        ast::BinaryOperator::Question => BinaryOperator::HasKey,
         other => {
             return Err(SqlError::unsupported(
                 format!("the operator {other} of {source}"),
-                "the operators are comparisons, LIKE, AND, OR, NOT, + - * / % and ||",
+                "the operators are comparisons, LIKE, AND, OR, NOT, + - * / % ||, and of JSON \
+                 -> ->> #> #>> @> <@ ? ?| ?& and #-",
             ));
         }
     })

@@ -26,6 +26,11 @@ pub(super) const SETUP: &str = "
 pub(super) struct Draw(u64);
 
 impl Draw {
+    /// Returns the choices of a seed.
+    pub(super) fn of_seed(seed: u64) -> Draw {
+        Draw(seed)
+    }
+
     pub(super) fn of<'t>(&mut self, texts: &[&'t str]) -> &'t str {
         texts[(self.next() >> 33) as usize % texts.len()]
     }

@@ -1,10 +1,10 @@
 //! Compares our SQL with PostgreSQL's. Literals, casts, operators, conditions and orders are
 //! generated, and their answers are those of PostgreSQL 15.
 //!
-//! `golden.tsv` holds each statement and PostgreSQL's answer, so that the comparison needs no
-//! database. A statement may be refused here that PostgreSQL answers, which its third column
-//! records; another answer, or one where PostgreSQL has none, is a fault. To ask a database again,
-//! in a cluster with `--locale=C`:
+//! `golden.tsv` and `golden_json.tsv` hold each statement and PostgreSQL's answer, so that the
+//! comparison needs no database. A statement may be refused here that PostgreSQL answers, which its
+//! third column records; another answer, or one where PostgreSQL has none, is a fault. To ask a
+//! database again, in a cluster with `--locale=C`:
 //!
 //! ```sh
 //! REPLEX_POSTGRES='host=127.0.0.1 user=postgres' cargo test -p sql differential
@@ -15,6 +15,7 @@
 mod drawn;
 mod drawn_functions;
 mod drawn_groups;
+mod drawn_json;
 mod drawn_numeric;
 mod drawn_types;
 mod drawn_zones;
@@ -32,7 +33,16 @@ use crate::run::{OutputColumn, SqlSession, StatementOutcome};
 
 /// The answer of a statement that fails.
 const ERROR: &str = "ERROR";
-const GOLDEN: &str = include_str!("golden.tsv");
+const GOLDEN: Golden = Golden {
+    name: "golden.tsv",
+    text: include_str!("golden.tsv"),
+    tables: "d, e, f, g, g_empty, z",
+};
+const GOLDEN_JSON: Golden = Golden {
+    name: "golden_json.tsv",
+    text: include_str!("golden_json.tsv"),
+    tables: drawn_json::TABLES,
+};
 /// A line that psql prints after each answer.
 const MARK: &str = "@@";
 
@@ -51,14 +61,22 @@ fn zoned(statement: &str) -> (TimeZone<'static>, &str) {
     (zone, statement)
 }
 
+/// A golden file.
+struct Golden {
+    name: &'static str,
+    text: &'static str,
+    /// The tables that its statements read, to be dropped in PostgreSQL.
+    tables: &'static str,
+}
+
 /// One line of the golden file.
 struct GoldenLine<'a> {
     answer: &'a str,
     is_refused: bool,
 }
 
-fn known() -> BTreeMap<&'static str, GoldenLine<'static>> {
-    let lines = GOLDEN.lines().map(|line| {
+fn known(golden: &Golden) -> BTreeMap<&'static str, GoldenLine<'static>> {
+    let lines = golden.text.lines().map(|line| {
         let mut fields = line.split('\t');
         let mut field = || fields.next().unwrap_or("");
         let (statement, answer, refused) = (field(), field(), field());
@@ -83,7 +101,8 @@ fn answer(session: &mut SqlSession<Model>, statement: &str) -> String {
         Value::Null => "NULL".to_string(),
         value => {
             let column_type = column.column_type.unwrap_or(ColumnType::Text);
-            column_type.shown_in(value, &zone).into_owned()
+            // psql prints its lines one by one, as it does rows.
+            column_type.shown_in(value, &zone).replace('\n', "/")
         }
     };
     let columns = &rows.columns;
@@ -96,7 +115,7 @@ fn answer(session: &mut SqlSession<Model>, statement: &str) -> String {
 }
 
 /// Returns PostgreSQL's answer to each statement.
-fn asked(connection: &str, setup: &str, statements: &[String]) -> Vec<String> {
+fn asked(connection: &str, tables: &str, setup: &str, statements: &[String]) -> Vec<String> {
     let mut script =
         format!("SET client_min_messages = error;\nSET timezone = 'UTC';\nBEGIN;\n{setup}\n");
     script += "COMMIT;\n";
@@ -106,7 +125,7 @@ fn asked(connection: &str, setup: &str, statements: &[String]) -> Vec<String> {
             script += "SET timezone = 'UTC';\n";
         }
     }
-    script += "DROP TABLE IF EXISTS d, e, f, g, g_empty, z;\n";
+    writeln!(script, "DROP TABLE IF EXISTS {tables};").unwrap();
     let mut psql = Command::new("psql")
         .args([
             "-X",
@@ -156,7 +175,15 @@ fn answers_equal_those_of_postgresql() {
         drawn_numeric::SETUP,
         drawn_zones::SETUP,
     ];
-    let setup = setup.concat();
+    compare(&GOLDEN, &setup.concat(), &statements);
+}
+
+#[test]
+fn answers_about_json_equal_those_of_postgresql() {
+    compare(&GOLDEN_JSON, drawn_json::SETUP, &drawn_json::statements());
+}
+
+fn compare(golden: &Golden, setup: &str, statements: &[String]) {
     let mut session = Model::session(&format!("{setup} SET scan = on;"));
     let ours: Vec<String> = statements
         .iter()
@@ -164,7 +191,7 @@ fn answers_equal_those_of_postgresql() {
         .collect();
     let theirs = std::env::var("REPLEX_POSTGRES")
         .ok()
-        .map(|connection| asked(&connection, &setup, &statements));
+        .map(|connection| asked(&connection, golden.tables, setup, statements));
     if let Some(theirs) = &theirs
         && std::env::var_os("REPLEX_UPDATE").is_some()
     {
@@ -177,10 +204,11 @@ fn answers_equal_those_of_postgresql() {
             };
             writeln!(text, "{statement}\t{theirs}{refused}").unwrap();
         }
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/differential/golden.tsv");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/differential");
+        let path = folder.join(golden.name);
         std::fs::write(path, text).unwrap();
     }
-    let known = known();
+    let known = known(golden);
     let mut faults = Vec::new();
     for (number, (statement, ours)) in statements.iter().zip(&ours).enumerate() {
         let fault = match (known.get(statement.as_str()), &theirs) {
@@ -189,7 +217,7 @@ fn answers_equal_those_of_postgresql() {
             }
             (Some(known), None) if known.is_refused && ours == ERROR => continue,
             (Some(known), None) if ours != known.answer => format!("expected {}", known.answer),
-            (None, None) => "it is not in golden.tsv".to_string(),
+            (None, None) => format!("it is not in {}", golden.name),
             _ => continue,
         };
         faults.push(format!("{statement}: {ours}, {fault}"));

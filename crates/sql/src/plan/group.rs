@@ -22,8 +22,8 @@ use super::outputs::{output_items, sort_keys};
 use super::reading::Scan;
 use super::{AggregatePlan, Context, OutputItem, SortKey, aggregate, text};
 use crate::bind::{
-    GroupRow, Scope, WalkEnd, has_aggregate, refuse_aggregates, too_deep, unknown_column, walk,
-    written_aggregate,
+    GroupRow, Scope, WalkEnd, check_order, has_aggregate, refuse_aggregates, too_deep,
+    unknown_column, walk, written_aggregate,
 };
 use crate::error::{SqlError, sqlstate};
 use crate::spelling::name;
@@ -65,6 +65,9 @@ pub(super) fn plan(
         let items = output_items(&select.items, &groups)?;
         let order = sort_keys(&select.order, &items, &select.items, &groups)?;
         if select.distinct {
+            for item in &items {
+                check_order(item.column_type)?;
+            }
             let mut keys = order.iter().map(|key| &key.expression);
             if !keys.all(|key| items.iter().any(|item| item.expression == *key)) {
                 return Err(order_of_distinct());
@@ -108,6 +111,7 @@ fn group_row(select: &Select, scope: &Scope<'_>) -> Result<GroupRow, SqlError> {
         let (key, found) = scope.output(written)?;
         let is_constant = matches!(key, Expression::Literal(_));
         if !is_constant && !row.keys.contains(&key) {
+            check_order(found)?;
             add_key(&mut row, key, found, scope.schema);
         }
     }
@@ -210,6 +214,7 @@ fn distinct_rows(
     let mut items = output_items(&select.items, scope)?;
     let mut order = sort_keys(&select.order, &items, &select.items, scope)?;
     for item in &mut items {
+        check_order(item.column_type)?;
         let known = row.keys.iter().position(|key| *key == item.expression);
         let position = known.unwrap_or_else(|| {
             let key = item.expression.clone();

@@ -4,7 +4,7 @@ use protocol::expression::Expression;
 use sqlparser::ast::{self, Expr};
 
 use super::{OutputItem, SortKey};
-use crate::bind::Scope;
+use crate::bind::{Scope, check_order};
 use crate::error::{SqlError, sqlstate};
 use crate::spelling::name;
 use crate::statement::{OrderItem, SelectItem};
@@ -72,7 +72,7 @@ pub(super) fn sort_keys(
                 _ => None,
             })
         };
-        let expression = match &item.expression {
+        let (expression, column_type) = match &item.expression {
             Expr::Value(value) => match &value.value {
                 ast::Value::Number(number, _) => {
                     let output = number.parse::<usize>().ok();
@@ -86,16 +86,17 @@ pub(super) fn sort_keys(
                             ),
                         )
                     })?;
-                    output.expression.clone()
+                    (output.expression.clone(), output.column_type)
                 }
-                _ => scope.output(&item.expression)?.0,
+                _ => scope.output(&item.expression)?,
             },
             Expr::Identifier(identifier) => match by_name(identifier) {
-                Some(expression) => scope.output(expression)?.0,
-                None => scope.output(&item.expression)?.0,
+                Some(expression) => scope.output(expression)?,
+                None => scope.output(&item.expression)?,
             },
-            expression => scope.output(expression)?.0,
+            expression => scope.output(expression)?,
         };
+        check_order(column_type)?;
         Ok(SortKey {
             expression,
             descending: item.descending,

@@ -1,6 +1,6 @@
 //! Prints expressions, keys and ranges as SQL, for `EXPLAIN` and for errors.
 
-use placement::{Schema, TimeZone, Value};
+use placement::{JsonFunction, Schema, TimeZone, Value};
 use protocol::expression::{BinaryOperator, Expression, ScalarFunction, UnaryOperator};
 
 use super::access::ValueRange;
@@ -19,7 +19,9 @@ pub fn literal(value: &Value) -> String {
         // PostgreSQL has no literal of them without quotes.
         Value::Numeric(number) if !number.as_ref().is_finite() => format!("'{number}'"),
         Value::Numeric(number) => number.to_string(),
-        Value::Text(text) => format!("'{}'", text.replace('\'', "''")),
+        Value::Text(text) | Value::Json(text) | Value::Jsonb(text) => {
+            format!("'{}'", text.replace('\'', "''"))
+        }
         Value::Bytes(_)
         | Value::Date(_)
         | Value::Timestamp(_)
@@ -99,6 +101,9 @@ pub(crate) fn expression(schema: &Schema, expression: &Expression) -> String {
                     let zone = zone.as_ref().map_or("unknown", TimeZone::name);
                     format!("{}({}, '{zone}')", call.function.name(), operands[0])
                 }
+                ScalarFunction::Json(function) if function.takes_path() => {
+                    with_path(function, &operands)
+                }
                 function => {
                     let operands = match call.operands.last() {
                         Some(Expression::Literal(Value::Bytes(zone))) if operands.len() == 3 => {
@@ -112,6 +117,21 @@ pub(crate) fn expression(schema: &Schema, expression: &Expression) -> String {
                 }
             }
         }
+    }
+}
+
+/// Returns the text of a function whose last operands are the steps of a path.
+fn with_path(function: JsonFunction, operands: &[String]) -> String {
+    let name = function.name();
+    match (function, operands) {
+        (JsonFunction::JsonbSet, [target, value, is_added, steps @ ..]) => {
+            let steps = steps.join(", ");
+            format!("{name}({target}, ARRAY[{steps}]::text[], {value}, {is_added})")
+        }
+        (_, [target, steps @ ..]) => {
+            format!("{name}({target}, ARRAY[{}]::text[])", steps.join(", "))
+        }
+        (_, []) => format!("{name}()"),
     }
 }
 

@@ -452,7 +452,7 @@ generate_enum! {
 
 impl Generate for Value {
     fn generate(source: &mut Source<'_>) -> Self {
-        match source.below(19) {
+        match source.below(21) {
             0 => Value::Null,
             // A condition is one.
             1 | 13..=17 => Value::Bool(Generate::generate(source)),
@@ -467,6 +467,8 @@ impl Generate for Value {
             10 => Value::Float32(f32::from_le_bytes(source.array())),
             11 => Value::Date(Generate::generate(source)),
             18 => Value::Numeric(numeric(source)),
+            19 => Value::Json(format!(" [{}]", i64::generate(source))),
+            20 => Value::Jsonb(format!("{{\"a\": {}}}", i64::generate(source))),
             _ => Value::TimestampTz(Generate::generate(source)),
         }
     }
