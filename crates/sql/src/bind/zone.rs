@@ -148,9 +148,12 @@ impl Scope<'_> {
         if !self.is_stored {
             return Ok(());
         }
-        Err(SqlError::unsupported(
-            format!("\"{source}\", which depends on the time zone of the session,"),
-            "name the zone by AT TIME ZONE",
+        Err(SqlError::with_state(
+            sqlstate::UNSUPPORTED,
+            format!(
+                "\"{source}\" depends on the time zone of the session, and a condition that is \
+                 stored cannot: name the zone by AT TIME ZONE"
+            ),
         ))
     }
 

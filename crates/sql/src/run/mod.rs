@@ -612,3 +612,5 @@ mod sequence_tests;
 mod size_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod zone_tests;
