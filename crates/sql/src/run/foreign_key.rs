@@ -36,7 +36,7 @@ pub(super) async fn add<S: Store>(
     let schema = &named(&configuration, table)?.schema;
     let made = match schema.serves(&added.key) {
         true => None,
-        false => Some(make_index(reading, schema, &added.key).await?),
+        false => Some(make_index(store, schema, &added.key).await?),
     };
     let bound = async {
         let key = ForeignKey {
@@ -57,13 +57,17 @@ pub(super) async fn add<S: Store>(
         checked
     };
     if let Err(failed) = bound.await {
-        if let Some(index) = made {
+        if let Some((index, _)) = made {
             let dropped = store.drop_copy(table, &index, true).await;
             dropped.map_err(Attempt::of_definition)?;
         }
         // It is not run again: it is no longer certain that nothing was done.
         return Err(SqlError::from(failed).into());
     }
+    let notices = reading.notices.lock();
+    notices
+        .expect("nothing panics while it is held")
+        .extend(made.map(|(_, notice)| notice));
     Ok(())
 }
 
@@ -154,23 +158,20 @@ async fn check<S: Store>(
     Ok(())
 }
 
+/// Makes an index for a foreign key. Returns its name and a notice.
 async fn make_index<S: Store>(
-    reading: &ReadContext<'_, S>,
+    store: &S,
     schema: &Schema,
     key: &ForeignKey,
-) -> Result<String, Attempt> {
+) -> Result<(String, String), Attempt> {
     let (index, notice) = index_for_reference(schema, key);
     let name = index.name.clone();
     let mut wanted = schema.clone();
     wanted.indexes.push(index);
     let bar = CopyProgressBar::new(&name);
-    let made = reading.store.add_copy(wanted, &|fill| bar.show(fill)).await;
+    let made = store.add_copy(wanted, &|fill| bar.show(fill)).await;
     made.map_err(Attempt::of_definition)?;
-    let notices = reading.notices.lock();
-    notices
-        .expect("nothing panics while it is held")
-        .push(notice);
-    Ok(name)
+    Ok((name, notice))
 }
 
 fn violated<S: Store>(
