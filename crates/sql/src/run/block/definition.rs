@@ -34,18 +34,18 @@ impl<S: Store> SqlSession<S> {
         let commits = self.changes_so_far() > 0;
         let savepoints = block.savepoints.iter().map(|(name, _)| (name.clone(), 0));
         let next = Block {
-            // Until the statement has succeeded: it may fail, or be canceled.
+            // Until the statement has succeeded: it may fail, or be canceled, also while the
+            // changes before it are being committed.
             failed: true,
             used: true,
             deferrals: block.deferrals.clone(),
             savepoints: savepoints.collect(),
             ..Block::new(TransactionMode::ReadWrite)
         };
-        let committed = self.commit().await;
-        self.block = Some(next);
-        committed?;
+        let before = self.block.replace(next).expect("callers have one");
+        self.commit_block(before).await?;
         let outcome = self.run_at_once(statement, parameters).await?;
-        let block = self.block.as_mut().expect("it was just put there");
+        let block = self.block.as_mut().expect("it was put there");
         block.failed = false;
         self.notice(if commits { COMMITTED } else { AT_ONCE }.into());
         Ok(outcome)

@@ -464,6 +464,10 @@ impl<S: Store> SqlSession<S> {
             self.notice("no transaction is open, and nothing was committed".into());
             return Ok(done("COMMIT"));
         };
+        self.commit_block(block).await
+    }
+
+    async fn commit_block(&self, block: Block<S::Snapshot>) -> Result<StatementOutcome, SqlError> {
         if block.failed {
             return Ok(done("ROLLBACK"));
         }
