@@ -30,9 +30,16 @@ pub(crate) fn column_type(data_type: &ast::DataType) -> Result<ColumnType, SqlEr
                 sqlstate::INVALID_VALUE,
                 format!("{written}: the length of {name} is from 1 to {TEXT_LIMIT_MAX}"),
             ),
-            None => {
+            None if is_of_postgresql(&lower) => {
                 SqlError::unsupported(format!("the type {written}"), type_to_write_instead(&lower))
             }
+            None => SqlError::with_state(
+                sqlstate::UNDEFINED_OBJECT,
+                format!(
+                    "type \"{lower}\" does not exist: {}",
+                    type_to_write_instead(&lower)
+                ),
+            ),
         }
     })
 }
@@ -59,6 +66,75 @@ fn limited(written: &str) -> Option<&str> {
 
 /// Returns the type to write instead of a type of PostgreSQL that the store does not have. A type
 /// that would take other values, or order them otherwise, does not stand in for it.
+/// Returns whether PostgreSQL has a type, or another database that people come from.
+fn is_of_postgresql(written: &str) -> bool {
+    const TYPES: &[&str] = &[
+        "bit",
+        "bit varying",
+        "box",
+        "char",
+        "cid",
+        "cidr",
+        "circle",
+        "datemultirange",
+        "daterange",
+        "inet",
+        "int4multirange",
+        "int4range",
+        "int8multirange",
+        "int8range",
+        "interval",
+        "jsonpath",
+        "line",
+        "longtext",
+        "lseg",
+        "macaddr",
+        "macaddr8",
+        "mediumint",
+        "money",
+        "name",
+        "nummultirange",
+        "numrange",
+        "nvarchar",
+        "oid",
+        "path",
+        "pg_lsn",
+        "point",
+        "polygon",
+        "record",
+        "refcursor",
+        "regclass",
+        "regproc",
+        "regrole",
+        "regtype",
+        "serial",
+        "bigserial",
+        "smallserial",
+        "tid",
+        "time",
+        "timestamp",
+        "timestamptz",
+        "timetz",
+        "tinyint",
+        "tinytext",
+        "tsmultirange",
+        "tsquery",
+        "tsrange",
+        "tstzmultirange",
+        "tstzrange",
+        "tsvector",
+        "txid_snapshot",
+        "uuid",
+        "varbit",
+        "xid",
+        "xml",
+    ];
+    let bare = written.split(['(', '[']).next().unwrap_or(written).trim();
+    let bare = bare.strip_suffix(" without time zone").unwrap_or(bare);
+    let bare = bare.strip_suffix(" with time zone").unwrap_or(bare);
+    written.contains('[') || written.contains('(') || TYPES.contains(&bare)
+}
+
 fn type_to_write_instead(written: &str) -> String {
     let bare = written.split(['(', '[']).next().unwrap_or(written).trim();
     let remedy = match bare {

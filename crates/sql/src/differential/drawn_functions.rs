@@ -7,6 +7,8 @@ pub(super) fn statements(draw: &mut Draw, all: &mut Vec<String>) {
     of_numbers(all);
     choices(draw, all);
     rows(draw, all);
+    arrays(all);
+    without_case(all);
 }
 
 // tidy: long — a list of parts, and how they are put together
@@ -204,6 +206,74 @@ fn choices(draw: &mut Draw, all: &mut Vec<String>) {
         "CASE WHEN true THEN 'a' END = 'a'",
     ] {
         all.push(format!("SELECT {text}"));
+    }
+}
+
+/// Arrays that are written out, of which a value is one or none.
+fn arrays(all: &mut Vec<String>) {
+    let values = ["1", "NULL", "3::smallint", "'a'::text", "7::bigint"];
+    let arrays = [
+        "'{}'",
+        "'{1,2}'",
+        "'{1,NULL}'",
+        "'{NULL}'",
+        "'{ 1 , 3 }'",
+        "'{7}'",
+        "'{x}'",
+        "'{1'",
+        "ARRAY[1,2]",
+        "ARRAY[NULL,3]",
+        "ARRAY[1,3,7]",
+    ];
+    for value in values {
+        for array in arrays {
+            if value.contains("text") && array.starts_with("ARRAY") {
+                continue;
+            }
+            all.push(format!("SELECT {value} = ANY ({array})"));
+            all.push(format!("SELECT {value} <> ALL ({array})"));
+        }
+    }
+    for array in [
+        "'{a}'",
+        "'{\"a\"}'",
+        "'{b,\"a b\"}'",
+        "'{\"a\\\"\"}'",
+        "'{NULL,\"NULL\"}'",
+        "'{A}'::text[]",
+        "ARRAY['a','b']",
+        "ARRAY['b']::text[]",
+    ] {
+        for text in ["'a'::text", "'a b'::text", "'NULL'::text", "'b'::varchar"] {
+            all.push(format!("SELECT {text} = ANY ({array})"));
+            all.push(format!("SELECT {text} = SOME ({array})"));
+            all.push(format!("SELECT {text} <> ALL ({array})"));
+        }
+    }
+    for condition in [
+        "i = ANY ('{7,1,-3}')",
+        "i <> ALL (ARRAY[7,1])",
+        "v = ANY ('{a,b}')",
+    ] {
+        all.push(format!("SELECT id FROM e WHERE {condition} ORDER BY id"));
+    }
+}
+
+/// `ILIKE` of texts of ASCII: other letters depend on PostgreSQL's locale.
+fn without_case(all: &mut Vec<String>) {
+    let texts = ["''", "'a'", "'AbC'", "'a_b'", "'100%'", "'A\\b'", "NULL"];
+    let patterns = [
+        "''", "'A'", "'%b%'", "'_B_'", "'ABC'", "'a\\_B'", "'A\\\\B'", "'100\\%'", "NULL", "'%'",
+    ];
+    for text in texts {
+        for pattern in patterns {
+            all.push(format!("SELECT {text} ILIKE {pattern}"));
+            all.push(format!("SELECT {text} NOT ILIKE {pattern}"));
+        }
+        all.push(format!("SELECT {text} ILIKE 'A!_B' ESCAPE '!'"));
+    }
+    for condition in ["v ILIKE 'A%'", "s NOT ILIKE '%B%'", "lower(s) ILIKE 'A'"] {
+        all.push(format!("SELECT id FROM e WHERE {condition} ORDER BY id"));
     }
 }
 

@@ -33,6 +33,8 @@ pub(super) fn index(
     let (names, directions) = index_columns(&std::mem::take(&mut create.columns))?;
     let given = create.name.take().as_ref().map(object_name).transpose()?;
     let unique = std::mem::take(&mut create.unique);
+    // Every index is made while its table is in use.
+    create.concurrently = false;
     let if_not_exists = std::mem::take(&mut create.if_not_exists);
     let options = std::mem::take(&mut create.with);
     let using = create.using.take().map(|it| it.to_string());

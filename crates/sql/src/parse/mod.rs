@@ -15,6 +15,7 @@ mod create_index;
 mod indexes;
 mod named;
 mod query;
+mod rewrite;
 mod sequence;
 mod serial;
 mod session;
@@ -306,7 +307,8 @@ fn parse_tokens(text: &str, tokens: Vec<TokenWithSpan>) -> Result<ast::Statement
         script::syntax_error(text, at.unwrap_or(end), message)
     };
     let mut parser = Parser::new(&PostgreSqlDialect {}).with_tokens_with_locations(tokens);
-    let statement = parser.parse_statement().map_err(fail)?;
+    let mut statement = parser.parse_statement().map_err(fail)?;
+    rewrite::rewrite(&mut statement);
     let rest = parser.peek_token();
     if rest.token != Token::EOF {
         let message = format!("expected: end of statement, found: {}", rest.token);

@@ -4,6 +4,7 @@
 mod catalogue;
 mod copy;
 mod definitions;
+mod differences;
 mod drawn_values;
 mod driver;
 mod hostile;
