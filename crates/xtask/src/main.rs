@@ -120,10 +120,11 @@ pub const COMMANDS: &[XtaskCommand] = &[
     XtaskCommand {
         name: "foreign",
         summary: "Run test suites of other projects straight and through the proxy, and compare",
-        help: "Usage: cargo xtask foreign [SUITE…] [--list]\n\n\
+        help: "Usage: cargo xtask foreign [SUITE…] [--store] [--list]\n\n\
                Fetches each suite with the tool of its language (apt-get, pip, go, mvn, npm; for two\n\
                of them git) into target/foreign, runs it against a PostgreSQL and through the proxy\n\
-               in front of one with two replicas, and prints the differences. Differences that are known\n\
+               in front of one with two replicas, or with --store against a store, and prints the\n\
+               differences. Differences that are known\n\
                are in crates/foreign/known, each with its reason; any other fails the run. Takes from\n\
                one minute to an hour for each suite, and is not part of `cargo xtask ci`.",
         run: foreign,
