@@ -11,7 +11,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use placement::{Alteration, Schema};
+use placement::Alteration;
 use protocol::codec::Wire;
 use protocol::configuration::{ALTERATION_NAME, PlacedTable, TRUNCATION_NAME};
 use protocol::identity::{CoreId, Epoch, TableId};
@@ -169,14 +169,16 @@ impl Coordinator {
         let related: BTreeSet<&String> = parents.chain(&constraints.referenced_by).collect();
         let refers = |parent: &String| referred.iter().any(|key| key.parent == *parent);
         let mut changed = changed.clone();
-        note_child(&mut changed.schema, &new, refers(&new));
+        let by = &mut changed.schema.constraints.referenced_by;
+        note_child(by, &new, refers(&new));
         for name in related.into_iter().filter(|name| *name != old) {
             let id = configuration.table_named(name).map(|table| table.id);
             let Some(mut table) = id.and_then(|id| configuration.table(id)).cloned() else {
                 continue;
             };
             table.schema.rename_referred(old, &new);
-            note_child(&mut table.schema, &new, refers(name));
+            let by = &mut table.schema.constraints.referenced_by;
+            note_child(by, &new, refers(name));
             if configuration.table(table.id) != Some(&table) {
                 configuration.tables.put(table);
             }
@@ -237,11 +239,10 @@ impl Coordinator {
 }
 
 /// Puts a table among those that refer to another one, or removes it from them.
-fn note_child(parent: &mut Schema, child: &String, refers: bool) {
-    let by = &mut parent.constraints.referenced_by;
+pub(super) fn note_child(by: &mut Vec<String>, child: &str, refers: bool) {
     by.retain(|known| known != child);
     if refers {
-        by.push(child.clone());
+        by.push(child.into());
         by.sort_unstable();
     }
 }

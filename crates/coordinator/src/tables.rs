@@ -20,6 +20,7 @@ use protocol::expression::check_constraints;
 use protocol::identity::{CoreId, Epoch, ServerId, TableId};
 use protocol::message::CoordinatorReply;
 
+use super::alterations::note_child;
 use super::{
     CONFIGURATION_BYTES_MAX, Coordinator, CoordinatorOutput, Outcome, Refused, TABLES_MAX,
     WAITING_MAX,
@@ -78,10 +79,7 @@ impl Coordinator {
         }
         output.notes.extend(notes);
         let id = TableId(self.state.next_table - 1);
-        cores.extend(self.change_parents(&parents, |by| {
-            by.push(name.clone());
-            by.sort_unstable();
-        }));
+        cores.extend(self.change_parents(&parents, |by| note_child(by, &name, true)));
         self.reconfigure(output);
         Ok(self.done(cores, Some(id)))
     }
@@ -106,7 +104,7 @@ impl Coordinator {
         let mut parents = self.check_unreferenced(table)?;
         parents.remove(name);
         let dropped = self.check_unused(table)?;
-        let mut cores = self.change_parents(&parents, |by| by.retain(|child| child != name));
+        let mut cores = self.change_parents(&parents, |by| note_child(by, name, false));
         for id in &dropped {
             let removed = self.state.configuration.tables.remove(*id);
             let table = removed.expect("it was just found");

@@ -45,9 +45,9 @@ pub(super) fn insert(mut insert: ast::Insert, scan: bool) -> Result<Insert, SqlE
     let (rows, select) = match source {
         // `INSERT INTO t DEFAULT VALUES`
         None => (vec![Vec::new()], None),
-        Some(source) => match *source.body {
+        Some(mut source) => match *source.body {
             ast::SetExpr::Values(_) => (rows(*source)?, None),
-            _ => match rows_of_values(&source) {
+            _ => match rows_of_values(&mut source) {
                 Some(rows) => (rows, None),
                 None => (Vec::new(), Some(Box::new(select(*source, scan)?))),
             },

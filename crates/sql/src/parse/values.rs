@@ -8,14 +8,42 @@ use sqlparser::ast::{self, Expr, SelectItem, VisitMut, VisitorMut};
 use super::template;
 use crate::spelling::name;
 
+/// The rows after `VALUES`.
+type ValuesRows = Vec<ast::Parens<Vec<Expr>>>;
+
 /// Returns the rows of a query that reads nothing but rows of constants; none for another query.
-pub(super) fn rows_of_values(query: &ast::Query) -> Option<Vec<Vec<Option<Expr>>>> {
+pub(super) fn rows_of_values(query: &mut ast::Query) -> Option<Vec<Vec<Option<Expr>>>> {
+    // They may be thousands, so the rest of the query is looked at without them.
+    let rows = std::mem::take(rows_of_table(query)?);
+    let inserted = inserted(query, &rows);
+    if inserted.is_none() {
+        *rows_of_table(query)? = rows;
+    }
+    inserted
+}
+
+/// Returns the rows of the `VALUES` that are the only table of a query.
+fn rows_of_table(query: &mut ast::Query) -> Option<&mut ValuesRows> {
+    let ast::SetExpr::Select(select) = &mut *query.body else {
+        return None;
+    };
+    let [from] = &mut select.from[..] else {
+        return None;
+    };
+    let ast::TableFactor::Derived { subquery, .. } = &mut from.relation else {
+        return None;
+    };
+    match &mut *subquery.body {
+        ast::SetExpr::Values(values) => Some(&mut values.rows),
+        _ => None,
+    }
+}
+
+/// Returns the rows that a query inserts whose table has these rows; none for another query.
+fn inserted(query: &ast::Query, rows: &ValuesRows) -> Option<Vec<Vec<Option<Expr>>>> {
     let ast::SetExpr::Select(select) = &*query.body else {
         return None;
     };
-    if !is_plain(query) {
-        return None;
-    }
     let [from] = &select.from[..] else {
         return None;
     };
@@ -28,13 +56,10 @@ pub(super) fn rows_of_values(query: &ast::Query) -> Option<Vec<Vec<Option<Expr>>
     else {
         return None;
     };
-    let ast::SetExpr::Values(values) = &*subquery.body else {
-        return None;
-    };
-    if !from.joins.is_empty() || !is_only_values(subquery) {
+    if !from.joins.is_empty() || !is_plain(query) || !is_only_values(subquery) {
         return None;
     }
-    let mut rows: Vec<&Vec<Expr>> = values.rows.iter().map(|row| &row.content).collect();
+    let mut rows: Vec<&Vec<Expr>> = rows.iter().map(|row| &row.content).collect();
     let width = rows.first()?.len();
     let mut all = rows.iter().flat_map(|row| &**row);
     if rows.iter().any(|row| row.len() != width) || all.any(calls_function) {
@@ -97,18 +122,15 @@ fn is_plain(query: &ast::Query) -> bool {
     query == *blank
 }
 
+/// Returns whether a query is `VALUES` alone. Its rows were taken out.
 fn is_only_values(query: &ast::Query) -> bool {
-    let mut query = query.clone();
-    if let ast::SetExpr::Values(values) = &mut *query.body {
-        values.rows.clear();
-    }
     let ast::Statement::Query(mut blank) = template("VALUES (1)") else {
         unreachable!("the template has values");
     };
     if let ast::SetExpr::Values(values) = &mut *blank.body {
         values.rows.clear();
     }
-    query == *blank
+    *query == *blank
 }
 
 /// Sorts rows by a column of whole numbers. Returns none for another order.

@@ -398,9 +398,7 @@ impl Change<'_, '_> {
         if !nullable {
             let table = &self.schema.name;
             let error = null_values(table, column);
-            let number = position.and_then(|it| u16::try_from(it).ok());
-            let number = number.expect("a table has at most 1,600 columns");
-            let own = Box::new(Expression::Column(number));
+            let own = Box::new(self.value_of(column));
             let condition = Expression::Unary(UnaryOperator::IsNotNull, own);
             self.require(format!("{table}_{column}_not_null"), condition, error)?;
         }
@@ -525,7 +523,6 @@ impl Change<'_, '_> {
     }
 
     fn set_type(&mut self, name: &str, wanted: ColumnType) -> Result<(), SqlError> {
-        let position = self.schema.column_index(name);
         let before = self.column(name)?.column_type;
         if before == wanted {
             return Ok(());
@@ -550,11 +547,9 @@ impl Change<'_, '_> {
                 sqlstate::TRUNCATION,
                 format!("value too long for type character varying({limit})"),
             );
-            let number = position.and_then(|it| u16::try_from(it).ok());
-            let number = number.expect("a table has at most 1,600 columns");
             let length = Expression::Call(Box::new(FunctionCall {
                 function: ScalarFunction::Length,
-                operands: vec![Expression::Column(number)],
+                operands: vec![self.value_of(name)],
             }));
             let limit = Expression::Literal(Value::Int32(limit.cast_signed()));
             let condition =
@@ -732,6 +727,13 @@ impl Change<'_, '_> {
         let found = columns.find(|(_, column)| column.name == name);
         let (_, column) = found.ok_or_else(|| unknown_column(&self.schema, name))?;
         Ok(column)
+    }
+
+    /// Returns the value of a column of the table in its row.
+    fn value_of(&self, column: &str) -> Expression {
+        let position = self.schema.column_index(column);
+        let number = position.and_then(|it| u16::try_from(it).ok());
+        Expression::Column(number.expect("a table has at most 1,600 columns"))
     }
 
     fn violated(&self, check: &CheckConstraint) -> SqlError {

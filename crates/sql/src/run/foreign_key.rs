@@ -7,16 +7,14 @@ use std::collections::BTreeSet;
 
 use futures_util::stream::{self, StreamExt};
 use placement::{Alteration, ForeignKey, Schema, encode_key, key_has_null};
-use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PlacedTable};
-use protocol::operation::RequestResult;
-use protocol::transaction::{AbortReason, ReferenceFault, ReferenceViolation, TransactionResult};
+use protocol::transaction::ReferenceFault;
 
 use super::block::read_of_row;
 use super::children::children;
 use super::copies::CopyProgressBar;
 use super::read::Flow;
-use super::sender::Sender;
+use super::sender::reference_violated;
 use super::{Attempt, ReadContext, SNAPSHOT_ATTEMPTS_MAX};
 use crate::error::{SqlError, sqlstate};
 use crate::plan::{AddedReference, index_for_reference, rows_of_columns};
@@ -152,7 +150,8 @@ async fn check<S: Store>(
         // The row that referred to it may have been changed or removed since, and may not.
         let left = children(store, (parent, &pk), (child, key), Some(1)).await?;
         if !left.is_empty() && !exists(pk.clone()).await?.0 {
-            return Err(violated(&reading, (child, key), pk));
+            let fault = ReferenceFault::NoParent;
+            return Err(reference_violated(store, (child, key), pk, fault));
         }
     }
     Ok(())
@@ -172,30 +171,6 @@ async fn make_index<S: Store>(
     let made = store.add_copy(wanted, &|fill| bar.show(fill)).await;
     made.map_err(Attempt::of_definition)?;
     Ok((name, notice))
-}
-
-fn violated<S: Store>(
-    reading: &ReadContext<'_, S>,
-    (child, key): (&PlacedTable, &ForeignKey),
-    pk: Vec<u8>,
-) -> Attempt {
-    let violation = ReferenceViolation {
-        child: child.id,
-        constraint: key.name.clone(),
-        key: Bytes(pk),
-        fault: ReferenceFault::NoParent,
-    };
-    let aborted = TransactionResult::Aborted {
-        table: child.id,
-        reason: AbortReason::ReferenceViolated(violation),
-    };
-    let sender = Sender {
-        store: reading.store,
-        table: child,
-        planned: child.epoch,
-    };
-    let refused = sender.changed(RequestResult::Transaction(aborted));
-    refused.expect_err("a violation is an error")
 }
 
 fn named<'c>(configuration: &'c Configuration, table: &str) -> Result<&'c PlacedTable, Attempt> {

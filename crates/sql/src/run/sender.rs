@@ -1,10 +1,11 @@
 //! Sends single mutations of one table, and returns the outcome of each.
 
-use placement::{ColumnType, ReplexKind, SortColumn, columns_of, decode_sorted};
+use placement::{ColumnType, ForeignKey, ReplexKind, SortColumn, columns_of, decode_sorted};
+use protocol::codec::Bytes;
 use protocol::configuration::PlacedTable;
 use protocol::identity::Epoch;
 use protocol::operation::{Mutation, RequestResult};
-use protocol::transaction::{AbortReason, TransactionResult};
+use protocol::transaction::{AbortReason, ReferenceFault, ReferenceViolation, TransactionResult};
 
 use super::Attempt;
 use crate::error::{ForeignKeyViolation, SqlError, StatementProgress};
@@ -142,4 +143,30 @@ fn describe_key(table: &PlacedTable, replex: usize, key: &[u8]) -> String {
         Ok(values) => text::key(&name, &table.schema, &columns, &values),
         Err(_) => name,
     }
+}
+
+/// Returns the error for a foreign key that rows violate. `pk` is the parent's.
+pub(super) fn reference_violated<S: Store>(
+    store: &S,
+    (child, key): (&PlacedTable, &ForeignKey),
+    pk: Vec<u8>,
+    fault: ReferenceFault,
+) -> Attempt {
+    let violation = ReferenceViolation {
+        child: child.id,
+        constraint: key.name.clone(),
+        key: Bytes(pk),
+        fault,
+    };
+    let aborted = TransactionResult::Aborted {
+        table: child.id,
+        reason: AbortReason::ReferenceViolated(violation),
+    };
+    let sender = Sender {
+        store,
+        table: child,
+        planned: child.epoch,
+    };
+    let refused = sender.changed(RequestResult::Transaction(aborted));
+    refused.expect_err("a violation is an error")
 }

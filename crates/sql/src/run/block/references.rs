@@ -7,18 +7,13 @@
 use std::collections::BTreeSet;
 
 use placement::{ForeignKey, ReferentialAction, Value, encode_key, key_has_null};
-use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PlacedTable};
-use protocol::operation::RequestResult;
-use protocol::transaction::{
-    AbortReason, ReferenceFault, ReferenceViolation, TransactionChange, TransactionResult,
-};
+use protocol::transaction::{ReferenceFault, TransactionChange};
 
 use super::{BlockStore, RowName};
 use crate::error::SqlError;
-use crate::run::Attempt;
 use crate::run::children::{children, references_to};
-use crate::run::sender::Sender;
+use crate::run::sender::reference_violated;
 use crate::store::Store;
 
 impl<S: Store> BlockStore<'_, S> {
@@ -62,7 +57,7 @@ impl<S: Store> BlockStore<'_, S> {
             let pk = encode_key(values());
             if self.row(parent, &pk).await?.is_none() {
                 let fault = ReferenceFault::NoParent;
-                return self.violated((child, key), &pk, fault);
+                return Err(reference_violated(self, (child, key), pk, fault).into());
             }
         }
         Ok(())
@@ -82,34 +77,10 @@ impl<S: Store> BlockStore<'_, S> {
             let found = children(self, parent, (child, key), Some(1)).await;
             if !found.map_err(SqlError::from)?.is_empty() {
                 let fault = ReferenceFault::HasChildren;
-                return self.violated((child, key), parent.1, fault);
+                let pk = parent.1.to_vec();
+                return Err(reference_violated(self, (child, key), pk, fault).into());
             }
         }
         Ok(())
-    }
-
-    fn violated(
-        &self,
-        (child, key): (&PlacedTable, &ForeignKey),
-        pk: &[u8],
-        fault: ReferenceFault,
-    ) -> Result<(), SqlError> {
-        let violation = ReferenceViolation {
-            child: child.id,
-            constraint: key.name.clone(),
-            key: Bytes(pk.to_vec()),
-            fault,
-        };
-        let aborted = TransactionResult::Aborted {
-            table: child.id,
-            reason: AbortReason::ReferenceViolated(violation),
-        };
-        let sender = Sender {
-            store: self,
-            table: child,
-            planned: child.epoch,
-        };
-        let refused = sender.changed(RequestResult::Transaction(aborted));
-        refused.map(|_| ()).map_err(|error: Attempt| error.into())
     }
 }
