@@ -171,6 +171,7 @@ impl Coordinator {
                 failures_tolerated: u32::from(table.schema.failures_tolerated),
                 placement: &table.bare_placement(),
                 servers: &takers,
+                counted: &takers,
             };
             let cells = relocation.placement.cells_outside(&takers);
             if !cells.is_empty() && relocation.clear(&cells, &mut loads).is_none() {
@@ -258,7 +259,10 @@ impl Coordinator {
                 .flat_map(PlacedTable::places);
             places.all(|(_, place)| place.state == PartitionState::Serving)
         };
-        if is_rebuilt && self.moves.looked_at != configuration.epoch {
+        if !is_rebuilt && self.moves.looked_at != configuration.epoch {
+            self.begin_refills(output);
+            self.moves.looked_at = self.state.configuration.epoch;
+        } else if is_rebuilt && self.moves.looked_at != configuration.epoch {
             self.begin_moves(output);
         } else if is_rebuilt && self.ranges.is_due {
             self.begin_transfers(output);
@@ -366,6 +370,7 @@ impl Coordinator {
             failures_tolerated: u32::from(table.schema.failures_tolerated),
             placement: &before,
             servers: takers,
+            counted: &all,
         };
         let cells = before.cells_outside(&staying);
         let tolerated =

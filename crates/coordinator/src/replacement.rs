@@ -27,6 +27,7 @@ impl Coordinator {
         if servers.is_empty() {
             servers = self.servers_up(removed);
         }
+        let counted = self.servers_up(removed);
         let full = self.without_room();
         let has_room = |server: &&placement::PartitionHost| !full.contains(&ServerId(server.id));
         let roomy: alloc::vec::Vec<_> = servers.iter().filter(has_room).cloned().collect();
@@ -51,6 +52,7 @@ impl Coordinator {
                 failures_tolerated: u32::from(table.schema.failures_tolerated),
                 placement: &table.bare_placement(),
                 servers: &servers,
+                counted: &counted,
             };
             let (placement, tolerated) = relocate(&relocation, &roomy, &lost, &mut loads);
             for (replex, number) in &lost {

@@ -363,6 +363,7 @@ impl Coordinator {
             self.void_places(*id, &voided, epoch, output);
             let lost: BTreeSet<ServerId> = removed.difference(&voided).copied().collect();
             self.replace(*id, &lost, epoch, output);
+            self.refill_elsewhere(*id, epoch, output);
             replaced.extend(lost);
         }
         let names = self.table_names(ended.keys());

@@ -27,8 +27,10 @@ pub struct Relocation<'a> {
     pub failures_tolerated: u32,
     /// The present placement.
     pub placement: &'a Placement,
-    /// Servers that may hold partitions.
+    /// Servers that may take partitions.
     pub servers: &'a [PartitionHost],
+    /// Servers whose partitions count as copies: those that may take some, and others that are up.
+    pub counted: &'a [PartitionHost],
 }
 
 impl Placement {
@@ -81,7 +83,7 @@ type Candidates<'a> = &'a dyn Fn(Cell) -> Vec<&'a PartitionHost>;
 impl Relocation<'_> {
     /// Returns the number of failures that a placement survives.
     pub fn tolerated(&self, placement: &Placement) -> u32 {
-        prove(self.layout, placement, self.servers).failures_tolerated()
+        prove(self.layout, placement, self.counted).failures_tolerated()
     }
 
     /// Returns the placement with these partitions on other cores, and the number of failures that
@@ -145,7 +147,7 @@ impl Relocation<'_> {
             let servers = candidates((*replex, *number));
             let twins = self.layout.twins(*replex, *number as u32);
             let places = servers.iter().flat_map(|server| {
-                let beside = placement.count_beside(&twins, self.servers, server.id);
+                let beside = placement.count_beside(&twins, self.counted, server.id);
                 let shared = (beside, shared(server.id));
                 places_of(server).map(move |place| (shared, place))
             });
@@ -271,7 +273,7 @@ impl Relocation<'_> {
     /// failure domain.
     fn beside_twins(&self, (replex, number): Cell) -> impl Fn(u32) -> usize {
         let twins = self.layout.twins(replex, number as u32);
-        move |server| self.placement.count_beside(&twins, self.servers, server)
+        move |server| self.placement.count_beside(&twins, self.counted, server)
     }
 }
 

@@ -198,6 +198,7 @@ fn copies_of_entries_are_in_different_failure_domains() {
         failures_tolerated: 2,
         placement: &moved,
         servers: &four,
+        counted: &four,
     };
     let mut loads = moved.loads(&layout);
     let (cell, to) = relocation
@@ -216,6 +217,7 @@ fn copies_of_entries_are_in_different_failure_domains() {
     let relocation = Relocation {
         placement: &placement,
         servers: &left,
+        counted: &left,
         ..relocation
     };
     let cells = placement.cells_outside(&left);

@@ -50,6 +50,12 @@ pub(super) fn all_beat(scene: &mut Scene) {
 /// Sends heartbeats of a server's cores, which have sealed all tables to be sealed, and filled all
 /// partitions that they receive.
 fn beat(scene: &mut Scene, server: &Server) {
+    beat_with(scene, server, true);
+}
+
+/// Sends heartbeats of a server's cores, which have sealed all tables to be sealed, and filled all
+/// partitions that they receive, or none.
+pub(super) fn beat_with(scene: &mut Scene, server: &Server, is_filled: bool) {
     for core in 0..2 {
         let core = CoreId {
             server: server.id,
@@ -62,7 +68,10 @@ fn beat(scene: &mut Scene, server: &Server) {
             epoch: configuration.epoch,
             sent_us: 17,
             durable: Position(0),
-            filled: received_by(configuration, core),
+            filled: match is_filled {
+                true => received_by(configuration, core),
+                false => Vec::new(),
+            },
             fills: Vec::new(),
             seals: resolved(configuration),
             room: match scene.full.contains(&server.id.0) {

@@ -202,12 +202,20 @@ impl CoreMachine {
     pub(crate) fn ask_givers(&mut self, now: ClockReading, output: &mut CoreOutput) -> Option<u64> {
         let (now_us, retry_us) = (now.monotonic_us, self.limits.retry_us);
         let mut due_us: Option<u64> = None;
-        if self.space.own() != Room::Free && !self.takings.0.is_empty() {
-            // There will be space again.
-            return Some(now_us + retry_us);
-        }
         for (of, taking) in &mut self.takings.0 {
             if matches!(taking.stage, Stage::Ending(_)) || self.view.stands_still(of.table) {
+                continue;
+            }
+            // A partition that was handed over lacks the last changes at most, and nothing serves
+            // it without them. The reserve is for writes like these.
+            let place = self.view.place(*of);
+            let needed = match place.is_some_and(|place| place.core == self.identity.core) {
+                true => Room::Reserve,
+                false => Room::Free,
+            };
+            if self.space.own() > needed {
+                // There will be space again, or the move is cancelled.
+                due_us = Some(due_us.map_or(now_us + retry_us, |it| it.min(now_us + retry_us)));
                 continue;
             }
             let next_us = taking.timer.due_us(retry_us).max(taking.not_before_us);
@@ -215,7 +223,6 @@ impl CoreMachine {
                 next_us
             } else {
                 taking.timer.ask(now_us);
-                let place = self.view.place(*of);
                 if let Some(to) = place.and_then(|place| place.giver()) {
                     output.sends.push(PeerSend {
                         to,
