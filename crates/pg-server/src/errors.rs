@@ -3,7 +3,8 @@
 //! An error has the SQLSTATE that PostgreSQL's has for the same statement. Its text is the store's.
 
 use placement::{
-    ColumnType, JsonError, Numeric, NumericError, RowError, ValueError, check_violation_text,
+    ColumnType, FunctionError, JsonError, Numeric, NumericError, RowError, ValueError,
+    check_violation_text,
 };
 use protocol::expression::ExpressionError;
 use sql::{SqlError, StatementProgress, SyntaxError, TransactionFault, sqlstate};
@@ -277,6 +278,7 @@ fn of_expression(fault: &ExpressionError) -> &'static str {
         ExpressionError::NotCastable { .. } => sqlstate::CANNOT_CAST,
         ExpressionError::NotOfType { .. } => "22P02",
         ExpressionError::Json(error) => of_json(*error),
+        ExpressionError::Function(error) => error.sqlstate(),
         ExpressionError::TooManyCharacters { .. } => sqlstate::TRUNCATION,
         ExpressionError::Overflow
         | ExpressionError::Underflow
@@ -322,7 +324,8 @@ fn of_refusal(message: &str) -> &'static str {
     let not_finite = ColumnType::ALL.map(|column_type| ExpressionError::NotFinite { column_type });
     let of_json = JsonError::ALL.map(ExpressionError::Json);
     let faults = faults.into_iter().chain(about_types).chain(not_finite);
-    let mut faults = faults.chain(of_json);
+    let of_functions = FunctionError::ALL.map(ExpressionError::Function);
+    let mut faults = faults.chain(of_json).chain(of_functions);
     let fault = faults.find(|fault| message.contains(&fault.to_string()));
     match fault {
         Some(fault) => of_expression(&fault),

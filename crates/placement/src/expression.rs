@@ -7,6 +7,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::json_function::JsonFunction;
+use crate::math_function::MathFunction;
+use crate::text_function::TextFunction;
 use crate::value::{ColumnType, Value};
 
 /// A tree over the columns of one row.
@@ -150,6 +152,10 @@ pub enum ScalarFunction {
     DatePart,
     /// A function of JSON.
     Json(JsonFunction),
+    /// A further function of texts and bytes.
+    Text(TextFunction),
+    /// A function of real numbers.
+    Math(MathFunction),
 }
 
 impl ScalarFunction {
@@ -192,6 +198,8 @@ impl ScalarFunction {
             ScalarFunction::Extract => "extract",
             ScalarFunction::DatePart => "date_part",
             ScalarFunction::Json(function) => function.name(),
+            ScalarFunction::Text(function) => function.name(),
+            ScalarFunction::Math(function) => function.name(),
         }
     }
 }

@@ -21,6 +21,7 @@ mod conversion;
 mod copies;
 mod cover;
 mod expression;
+mod function_error;
 mod further;
 mod grid;
 mod hybrid;
@@ -28,6 +29,7 @@ mod interpolation;
 mod json;
 mod json_function;
 mod key;
+mod math_function;
 mod moment;
 mod numeric;
 mod partitions;
@@ -46,6 +48,7 @@ mod sort;
 mod statistics;
 pub mod tables;
 mod text;
+mod text_function;
 mod validation;
 mod value;
 mod zone;
@@ -68,6 +71,7 @@ pub use cover::{
     COVER_STEPS_MAX, Cover, CoverCosts, CoverMember, RowAccess, access, cover, cover_constraints,
 };
 pub use expression::{BinaryOperator, Expression, FunctionCall, ScalarFunction, UnaryOperator};
+pub use function_error::FunctionError;
 pub use further::{Cut, Dimension, FurtherCopy, Share};
 pub use grid::{Axis, KeySpace, Layout, Replex, ReplexKind};
 pub use hybrid::GridError;
@@ -81,6 +85,7 @@ pub use key::{
     KEY_BYTES_MAX, KeyError, check_key_bytes, decode_key, encode_key, encode_value, key_has_null,
     prefix_end,
 };
+pub use math_function::MathFunction;
 pub use moment::TimeInput;
 pub use numeric::{
     NUMERIC_PRECISION_MAX, NUMERIC_SCALE_MAX, NUMERIC_WHOLE_DIGITS_MAX, Numeric, NumericError,
@@ -108,6 +113,7 @@ pub use sort::{
     sorted_range,
 };
 pub use statistics::{median, percentile, percentiles};
-pub use text::{DATES, ValueError, moment_text};
+pub use text::{DATES, ValueError, moment_text, unescaped_bytes};
+pub use text_function::TextFunction;
 pub use value::{ColumnType, TEXT_LIMIT_MAX, Value, ValueRef, WHOLE_DOUBLES, round_half_even};
 pub use zone::{POSIX_ZONE_LEN_MAX, PosixZone, TimeZone, Tzif};

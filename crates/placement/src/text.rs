@@ -60,7 +60,7 @@ impl fmt::Display for ValueError {
                 "a number between 5e-324 and 1.8e308 or its negative, 0, NaN, Infinity or -Infinity"
             }
             ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) => "UTF-8 text",
-            ColumnType::Bytes => "\\x and pairs of hexadecimal digits",
+            ColumnType::Bytes => "\\x and pairs of hexadecimal digits, or text",
             ColumnType::Date => "year-month-day as in 2013-01-01, infinity or -infinity",
             ColumnType::Timestamp => {
                 "year-month-day hour:minute:second as in 2013-01-01 05:15:00.25, infinity or \
@@ -170,7 +170,9 @@ fn parse_float<F: FromStr + Into<f64> + Copy>(text: &str) -> Option<F> {
 }
 
 fn parse_bytes(text: &str) -> Option<Vec<u8>> {
-    let digits = text.strip_prefix("\\x")?;
+    let Some(digits) = text.strip_prefix("\\x") else {
+        return unescaped_bytes(text);
+    };
     let mut bytes = Vec::with_capacity(digits.len() / 2);
     let mut digits = digits.bytes();
     while let Some(high) = digits.next() {
@@ -179,6 +181,36 @@ fn parse_bytes(text: &str) -> Option<Vec<u8>> {
             continue;
         }
         bytes.push(hex_digit(high)? << 4 | hex_digit(digits.next()?)?);
+    }
+    Some(bytes)
+}
+
+/// Returns the bytes of a text in PostgreSQL's format `escape`: `\\` is a backslash, `\000` to
+/// `\377` a byte in octal digits, and everything else stands for itself. Returns none for another
+/// escape.
+pub fn unescaped_bytes(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut left = text.as_bytes();
+    while let [first, rest @ ..] = left {
+        let (rest, byte) = match (first, rest) {
+            (b'\\', [b'\\', rest @ ..]) => (rest, b'\\'),
+            (
+                b'\\',
+                [
+                    high @ b'0'..=b'3',
+                    middle @ b'0'..=b'7',
+                    low @ b'0'..=b'7',
+                    rest @ ..,
+                ],
+            ) => (
+                rest,
+                (high - b'0') * 64 + (middle - b'0') * 8 + (low - b'0'),
+            ),
+            (b'\\', _) => return None,
+            (byte, rest) => (rest, *byte),
+        };
+        bytes.push(byte);
+        left = rest;
     }
     Some(bytes)
 }
@@ -584,7 +616,7 @@ mod tests {
         assert_eq!(round(ColumnType::Int64, "9223372036854775808"), None);
         assert_eq!(round(ColumnType::Bool, "maybe"), None);
         assert_eq!(round(ColumnType::Bytes, "\\x123"), None);
-        assert_eq!(round(ColumnType::Bytes, "1234"), None);
+        assert_eq!(round(ColumnType::Bytes, "\\12"), None);
         assert_eq!(
             round(ColumnType::Uuid, "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a1"),
             None

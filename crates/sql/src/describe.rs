@@ -518,6 +518,8 @@ impl ParameterTypes<'_> {
             }
             ScalarFunction::DivideWhole | ScalarFunction::TrimScale => Some(ColumnType::Numeric),
             ScalarFunction::Json(function) => Some(function.result_type()),
+            ScalarFunction::Text(function) => Some(function.result_type()),
+            ScalarFunction::Math(_) => Some(ColumnType::Float64),
             _ => Some(ColumnType::Text),
         })
     }

@@ -99,6 +99,8 @@ pub const ASYNCPG: Suite = Suite {
             "--import-mode=append",
             "tests",
             "--ignore=tests/test__sourcecode.py",
+            // A test that recurses too deeply makes pytest itself end, where it shows the source.
+            "--tb=native",
         ]);
         pytest.envs(target.environment());
         judge(&mut pytest, (folder, target), MOST, outcomes)

@@ -91,6 +91,38 @@ impl NumericRef<'_> {
         })
     }
 
+    /// Returns the square root, rounded to the scale that PostgreSQL gives it: at least 16
+    /// significant digits, and no scale below that of the number. Returns none for a number below 0.
+    ///
+    /// # Errors
+    /// The result has too many digits.
+    pub fn square_root(self) -> Option<Result<Numeric, NumericError>> {
+        if self.signum().is_some_and(|sign| sign < 0) {
+            return None;
+        }
+        let Some(number) = self.decimal() else {
+            return Some(Ok(self.to_owned()));
+        };
+        let (_, groups) = number.first_group();
+        // The digits of the root before the point, estimated by its groups.
+        let whole = match groups >= 0 {
+            true => (groups + 1) * 2 - 1,
+            false => 1 - (1 - 4 * groups) / 2,
+        };
+        let scale = (SIGNIFICANT_DIGITS_MIN - whole).max(number.scale.into());
+        let scale = scale.clamp(0, NUMERIC_PRECISION_MAX.into());
+        let scale = u32::try_from(scale).expect("it is clamped");
+        // With one digit more than the root has, which decides how it is rounded: no root of a
+        // fraction ends in a half.
+        let wide = number.rescaled(2 * (scale as i32 + 1), Rounding::Truncate);
+        let root = Decimal {
+            unscaled: wide.unscaled.sqrt(),
+            scale: scale + 1,
+        };
+        let rounded = root.rescaled(scale as i32, Rounding::HalfAwayFromZero);
+        Some(Numeric::of(&rounded))
+    }
+
     /// Returns the quotient without its fraction.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use super::budget::Budget;
 use super::fields;
 use super::time;
 use super::types::{order, result_type};
-use super::{BinaryOperator, ExpressionError, ScalarFunction, json};
+use super::{BinaryOperator, ExpressionError, ScalarFunction, json, math, text};
 
 // tidy: long — a dispatching match over the functions.
 /// Returns the type of a function's results; none if they are always NULL. The types of the
@@ -102,6 +102,14 @@ pub(super) fn function_type(
             let found = json::function_type(function, operands);
             return found.map(Some).ok_or(wrong);
         }
+        ScalarFunction::Text(function) => {
+            let found = text::function_type(function, operands);
+            return found.map(Some).ok_or(wrong);
+        }
+        ScalarFunction::Math(function) => {
+            let found = math::function_type(function, operands);
+            return found.map(Some).ok_or(wrong);
+        }
     };
     fits.then_some(Some(result)).ok_or(wrong)
 }
@@ -138,6 +146,8 @@ pub(super) fn call(
         }
     }
     match function {
+        ScalarFunction::Text(function) => return text::call(function, values, budget),
+        ScalarFunction::Math(function) => return math::call(function, values),
         ScalarFunction::Greatest => {
             return extreme(values, core::cmp::Ordering::Greater)?.ok_or(wrong);
         }
@@ -263,7 +273,7 @@ fn of_text(function: ScalarFunction, text: &str) -> Result<Value, ExpressionErro
 }
 
 /// Returns the other form of a letter, if it is one letter.
-fn single(letter: char, mut other: impl Iterator<Item = char>) -> char {
+pub(super) fn single(letter: char, mut other: impl Iterator<Item = char>) -> char {
     match (other.next(), other.next()) {
         (Some(other), None) => other,
         _ => letter,
@@ -393,12 +403,12 @@ fn replaced(text: &str, from: &str, to: &str) -> Result<Value, ExpressionError> 
     Ok(Value::Text(text.replace(from, to)))
 }
 
-fn length(count: usize) -> Result<Value, ExpressionError> {
+pub(super) fn length(count: usize) -> Result<Value, ExpressionError> {
     let count = i32::try_from(count).map_err(|_| ExpressionError::Overflow)?;
     Ok(Value::Int32(count))
 }
 
-fn check_room(bytes: usize) -> Result<(), ExpressionError> {
+pub(super) fn check_room(bytes: usize) -> Result<(), ExpressionError> {
     match bytes > ROW_BYTES_MAX {
         true => Err(ExpressionError::TooLong { bytes }),
         false => Ok(()),

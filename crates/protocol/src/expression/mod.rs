@@ -16,14 +16,19 @@ mod fields;
 mod functions;
 mod json;
 mod like;
+mod math;
 #[cfg(test)]
 mod tests;
+mod text;
 mod time;
 mod types;
 
 use core::fmt;
 
-use placement::{ColumnType, JsonError, JsonFunction, NumericError, ROW_BYTES_MAX};
+use placement::{
+    ColumnType, FunctionError, JsonError, JsonFunction, MathFunction, NumericError, ROW_BYTES_MAX,
+    TextFunction,
+};
 
 use crate::codec::{DEPTH_MAX, wire_enum, wire_struct};
 
@@ -129,6 +134,8 @@ pub enum ExpressionError {
     PatternEnd,
     /// A fault of JSON.
     Json(JsonError),
+    /// A function has no value for its operands.
+    Function(FunctionError),
     /// A string or bytes value that is longer than a row may be.
     TooLong {
         /// The length in bytes.
@@ -251,6 +258,7 @@ impl fmt::Display for ExpressionError {
                 "the LIKE pattern ends in its escape character: write \\\\ for a backslash"
             ),
             ExpressionError::Json(error) => write!(f, "{error}"),
+            ExpressionError::Function(error) => write!(f, "{error}"),
             ExpressionError::TooLong { bytes } => write!(
                 f,
                 "the result has {bytes} bytes, a row holds at most {ROW_BYTES_MAX}: shorten its \
@@ -271,6 +279,12 @@ impl fmt::Display for ExpressionError {
 }
 
 impl core::error::Error for ExpressionError {}
+
+impl From<FunctionError> for ExpressionError {
+    fn from(error: FunctionError) -> ExpressionError {
+        ExpressionError::Function(error)
+    }
+}
 
 impl From<NumericError> for ExpressionError {
     fn from(error: NumericError) -> ExpressionError {
@@ -313,7 +327,18 @@ wire_enum!(ScalarFunction {
     20 => Left, 21 => Right, 22 => Concat, 23 => Sign, 24 => Modulo, 25 => DivideWhole, 26 => Scale,
     27 => ScaleMin, 28 => TrimScale, 29 => AtZone, 30 => MomentText, 31 => ReadMoment,
     32 => DateTrunc, 33 => Extract, 34 => DatePart,
-    64 => Json(function),
+    64 => Json(function), 65 => Text(function), 66 => Math(function),
+});
+wire_enum!(TextFunction {
+    0 => Ascii, 1 => BitLength, 2 => Chr, 3 => ConcatWs, 4 => Decode, 5 => Encode, 6 => Initcap,
+    7 => Lpad, 8 => Md5, 9 => QuoteLiteral, 10 => Repeat, 11 => Reverse, 12 => Rpad, 13 => Sha224,
+    14 => Sha256, 15 => Sha384, 16 => Sha512, 17 => SplitPart, 18 => StartsWith, 19 => ToHex,
+    20 => Translate,
+});
+wire_enum!(MathFunction {
+    0 => Acos, 1 => Asin, 2 => Atan, 3 => Atan2, 4 => Cbrt, 5 => Cos, 6 => Cot, 7 => Degrees,
+    8 => Exp, 9 => Ln, 10 => Log, 11 => Log10, 12 => Pi, 13 => Power, 14 => Radians, 15 => Sin,
+    16 => Sqrt, 17 => Tan,
 });
 wire_enum!(JsonFunction {
     0 => JsonTypeof, 1 => JsonbTypeof, 2 => JsonArrayLength, 3 => JsonbArrayLength,

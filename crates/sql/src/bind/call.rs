@@ -3,7 +3,7 @@
 //! Operands of which one becomes the result get one type, as in PostgreSQL: the widest of numbers,
 //! the one that knows most of times.
 
-use placement::{ColumnType, JsonFunction, Value};
+use placement::{ColumnType, JsonFunction, MathFunction, TextFunction, Value};
 use protocol::expression::{
     BinaryOperator, Expression, ExpressionError, FunctionCall, ScalarFunction, common_number,
 };
@@ -69,8 +69,21 @@ pub(super) fn names() -> String {
     let names = FUNCTIONS.iter().map(|(name, _)| *name);
     let names: Vec<&str> = names
         .chain(JsonFunction::ALL.map(JsonFunction::name))
+        .chain(TextFunction::ALL.map(TextFunction::name))
+        .chain(MathFunction::ALL.map(MathFunction::name))
         .collect();
     names.join(", ")
+}
+
+/// Returns the further function with a name.
+fn further(called: &str) -> Option<ScalarFunction> {
+    let mut texts = TextFunction::ALL.into_iter();
+    let text = texts.find(|it| it.name() == called);
+    let called = if called == "pow" { "power" } else { called };
+    let mut numbers = MathFunction::ALL.into_iter();
+    let number = numbers.find(|it| it.name() == called);
+    text.map(ScalarFunction::Text)
+        .or(number.map(ScalarFunction::Math))
 }
 
 // tidy: long — a dispatching match over the forms of calls.
@@ -106,6 +119,9 @@ pub(crate) fn written_call(expression: &Expr) -> Option<WrittenCall<'_>> {
                 let is_call = operands.len() >= operands_min;
                 let written = call(ScalarFunction::Json(found), operands);
                 return written.filter(|_| is_call);
+            }
+            if let Some(found) = further(called) {
+                return call(found, arguments(function)?);
             }
             let mut known = FUNCTIONS.iter();
             let (_, found) = known.find(|(known, _)| known == called)?;
@@ -165,6 +181,11 @@ pub(crate) fn written_call(expression: &Expr) -> Option<WrittenCall<'_>> {
             timestamp,
             time_zone,
         } => call(ScalarFunction::AtZone, vec![time_zone, timestamp]),
+        Expr::BinaryOp {
+            left,
+            op: ast::BinaryOperator::PGExp,
+            right,
+        } => call(ScalarFunction::Math(MathFunction::Power), vec![left, right]),
         Expr::Position { expr, r#in } => call(ScalarFunction::Position, vec![r#in, expr]),
         Expr::Ceil { expr, field } if is_plain(field) => call(ScalarFunction::Ceil, vec![expr]),
         Expr::Floor { expr, field } if is_plain(field) => call(ScalarFunction::Floor, vec![expr]),
@@ -228,6 +249,8 @@ pub(crate) fn operand_type(
         },
         ScalarFunction::Case if place.is_multiple_of(2) => Some(ColumnType::Bool),
         ScalarFunction::Json(function) => function.operand_type(place),
+        ScalarFunction::Text(function) => function.operand_type(place),
+        ScalarFunction::Math(_) => Some(ColumnType::Float64),
         _ => None,
     }
 }
@@ -242,6 +265,7 @@ pub(crate) fn takes_doubles(function: ScalarFunction) -> bool {
             | ScalarFunction::Ceil
             | ScalarFunction::Trunc
             | ScalarFunction::Sign
+            | ScalarFunction::Math(MathFunction::Sqrt)
     )
 }
 
@@ -337,6 +361,21 @@ fn refuse_mixed_chars<'b>(
     }
 }
 
+/// Refuses a function whose result is a numeric in PostgreSQL, where the store has none.
+fn refuse_numerics(function: MathFunction, bound: &[Bound], source: &Expr) -> Result<(), SqlError> {
+    let types = || bound.iter().filter_map(Bound::context);
+    let is_numeric = types().any(ColumnType::is_numeric) && !types().any(ColumnType::is_float);
+    let is_known = function == MathFunction::Sqrt || !function.is_of_numerics();
+    let has_base = function == MathFunction::Log && bound.len() == 2;
+    match has_base || (is_numeric && !is_known) {
+        true => Err(SqlError::unsupported(
+            format!("\"{source}\", whose result is a numeric"),
+            "convert the operands to double precision; log(b, x) is ln(x) / ln(b)",
+        )),
+        false => Ok(()),
+    }
+}
+
 impl Scope<'_> {
     // tidy: long — some functions give their operands types by rules of their own.
     /// Binds a call.
@@ -382,6 +421,9 @@ impl Scope<'_> {
             let operands = vec![left, right];
             let call = Expression::Call(Box::new(FunctionCall { function, operands }));
             return self.compound(call, source);
+        }
+        if let ScalarFunction::Math(function) = function {
+            refuse_numerics(function, &bound, source)?;
         }
         let count = bound.len();
         let is_result = |place: &usize| may_be_result(function, *place, count);
@@ -464,7 +506,10 @@ impl Scope<'_> {
     ) -> Result<Expression, SqlError> {
         if matches!(
             function,
-            ScalarFunction::Concat | ScalarFunction::OctetLength | ScalarFunction::Json(_)
+            ScalarFunction::Concat
+                | ScalarFunction::OctetLength
+                | ScalarFunction::Json(_)
+                | ScalarFunction::Text(TextFunction::ConcatWs)
         ) && let Bound::Typed(_, Some(found @ ColumnType::Char(_))) = operand
         {
             return Err(SqlError::unsupported(
@@ -476,7 +521,8 @@ impl Scope<'_> {
         let is_open = operand.context().is_none();
         let needs_type = match function {
             ScalarFunction::Trunc => count == 1,
-            ScalarFunction::Json(JsonFunction::ToJson | JsonFunction::ToJsonb) => true,
+            ScalarFunction::Json(JsonFunction::ToJson | JsonFunction::ToJsonb)
+            | ScalarFunction::Text(TextFunction::ToHex) => true,
             _ => false,
         };
         if needs_type && is_open {
@@ -485,15 +531,18 @@ impl Scope<'_> {
         }
         let is_numeric = operand.context().is_some_and(ColumnType::is_numeric);
         let wanted = match operand_type(function, place, count) {
-            Some(ColumnType::Float64) if is_numeric => Some(ColumnType::Numeric),
+            Some(ColumnType::Float64) if is_numeric && takes_doubles(function) => {
+                Some(ColumnType::Numeric)
+            }
             wanted => wanted,
         };
         let Some(wanted) = wanted else {
             let (operand, found) = self.resolve(operand, None, source)?;
             return match (function, found) {
-                (ScalarFunction::Concat, Some(from @ ColumnType::TimestampTz)) => {
-                    self.converted(operand, (from, ColumnType::Text), source)
-                }
+                (
+                    ScalarFunction::Concat | ScalarFunction::Text(TextFunction::ConcatWs),
+                    Some(from @ ColumnType::TimestampTz),
+                ) => self.converted(operand, (from, ColumnType::Text), source),
                 _ => Ok(operand),
             };
         };

@@ -212,6 +212,16 @@ impl Scope<'_> {
         source: &Expr,
         depth: usize,
     ) -> Result<Bound, SqlError> {
+        if let Expr::BinaryOp {
+            op: ast::BinaryOperator::PGExp,
+            ..
+        } = operand
+        {
+            return Err(SqlError::unsupported(
+                format!("\"{source}\""),
+                "PostgreSQL applies the sign before the power: write (-a) ^ b or -(a ^ b)",
+            ));
+        }
         let bound = self.bind(operand, depth + 1)?;
         match (operator, bound) {
             (ast::UnaryOperator::Plus, bound @ Bound::Number(_)) => Ok(bound),

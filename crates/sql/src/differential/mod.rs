@@ -1,7 +1,7 @@
 //! Compares our SQL with PostgreSQL's. Literals, casts, operators, conditions and orders are
 //! generated, and their answers are those of PostgreSQL 15.
 //!
-//! `golden.tsv` and `golden_json.tsv` hold each statement and PostgreSQL's answer, so that the
+//! `golden.tsv` and the other files beside it hold each statement and PostgreSQL's answer, so that the
 //! comparison needs no database. A statement may be refused here that PostgreSQL answers, which its
 //! third column records; another answer, or one where PostgreSQL has none, is a fault. To ask a
 //! database again, in a cluster with `--locale=C`:
@@ -14,6 +14,7 @@
 
 mod drawn;
 mod drawn_functions;
+mod drawn_further;
 mod drawn_groups;
 mod drawn_json;
 mod drawn_numeric;
@@ -42,6 +43,11 @@ const GOLDEN_JSON: Golden = Golden {
     name: "golden_json.tsv",
     text: include_str!("golden_json.tsv"),
     tables: drawn_json::TABLES,
+};
+const GOLDEN_FURTHER: Golden = Golden {
+    name: "golden_further.tsv",
+    text: include_str!("golden_further.tsv"),
+    tables: drawn_further::TABLES,
 };
 /// A line that psql prints after each answer.
 const MARK: &str = "@@";
@@ -181,6 +187,12 @@ fn answers_equal_those_of_postgresql() {
 #[test]
 fn answers_about_json_equal_those_of_postgresql() {
     compare(&GOLDEN_JSON, drawn_json::SETUP, &drawn_json::statements());
+}
+
+#[test]
+fn answers_of_further_functions_equal_those_of_postgresql() {
+    let statements = drawn_further::statements();
+    compare(&GOLDEN_FURTHER, drawn_further::SETUP, &statements);
 }
 
 fn compare(golden: &Golden, setup: &str, statements: &[String]) {
