@@ -2,6 +2,7 @@
 //! objects that its names and numbers stand for.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::datum::Datum;
@@ -161,6 +162,8 @@ pub(crate) fn index_key(value: &Datum) -> Datum {
 pub(crate) struct Calls<'a> {
     pub catalogue: &'a SchemaCatalogue,
     pub session: &'a SessionDescription,
+    /// The time for which the statement sleeps, in microseconds.
+    pub sleep_us: &'a AtomicU64,
 }
 
 impl Calls<'_> {

@@ -27,7 +27,7 @@ mod types;
 mod wire;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use sqlparser::ast;
 
@@ -99,6 +99,9 @@ pub struct CatalogueExecution<'a> {
     pub binary: &'a [bool],
     /// Ends the execution once it is true.
     pub canceled: &'a AtomicBool,
+    /// The time for which the statement sleeps is added to this, in microseconds. The caller waits
+    /// for that time before it returns the rows, so that no thread sleeps.
+    pub sleep_us: &'a AtomicU64,
 }
 
 impl CatalogueStatement {
@@ -117,13 +120,25 @@ impl CatalogueStatement {
         declared: &[Option<Oid>],
         catalogue: &SchemaCatalogue,
     ) -> Result<PreparedTypes, CatalogueError> {
-        let mut binder = Binder::new(declared, catalogue);
+        let mut binder = self.binder(declared, catalogue)?;
         let bound = binder.statement(&self.query)?;
         let parameters = binder.parameters.into_iter();
         Ok(PreparedTypes {
             parameters: parameters.map(|it| it.unwrap_or(types::TEXT)).collect(),
             columns: columns(&bound),
         })
+    }
+
+    fn binder<'c>(
+        &self,
+        declared: &[Option<Oid>],
+        catalogue: &'c SchemaCatalogue,
+    ) -> Result<Binder<'c>, CatalogueError> {
+        let binder = Binder::new(declared, catalogue);
+        match self.subject() {
+            Subject::Nothing => binder.strict(),
+            _ => Ok(binder),
+        }
     }
 
     /// Executes the statement. Returns its columns and rows.
@@ -135,11 +150,18 @@ impl CatalogueStatement {
         execution: CatalogueExecution<'_>,
     ) -> Result<(Vec<ResultColumn>, Vec<EncodedRow>), CatalogueError> {
         let CatalogueExecution {
-            catalogue, session, ..
+            catalogue,
+            session,
+            sleep_us,
+            ..
         } = execution;
-        let calls = Calls { catalogue, session };
+        let calls = Calls {
+            catalogue,
+            session,
+            sleep_us,
+        };
         let declared: Vec<Option<Oid>> = execution.types.iter().copied().map(Some).collect();
-        let mut binder = Binder::new(&declared, catalogue);
+        let mut binder = self.binder(&declared, catalogue)?;
         let bound = binder.statement(&self.query)?;
         let mut parameters = Vec::with_capacity(execution.parameters.len());
         for (position, value) in execution.parameters.iter().enumerate() {

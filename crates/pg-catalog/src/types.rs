@@ -37,6 +37,7 @@ pub(crate) const REGOPERATOR: Oid = 2204;
 pub(crate) const REGCLASS: Oid = 2205;
 pub(crate) const REGTYPE: Oid = 2206;
 pub(crate) const RECORD: Oid = 2249;
+pub(crate) const VOID: Oid = 2278;
 pub(crate) const ANY: Oid = 2276;
 pub(crate) const ANYARRAY: Oid = 2277;
 pub(crate) const ANYELEMENT: Oid = 2283;
@@ -217,6 +218,16 @@ pub(crate) fn is_number(oid: Oid) -> bool {
 /// Returns whether the type is one of texts, so that operators on texts take its values.
 pub(crate) fn is_text(oid: Oid) -> bool {
     matches!(oid, TEXT | NAME | VARCHAR | BPCHAR | CHAR | UNKNOWN)
+}
+
+/// Returns whether values of the type are represented as what they are. Those of others are only
+/// texts, which are not checked, compared or sent as PostgreSQL's values are.
+pub(crate) fn is_exact(oid: Oid) -> bool {
+    match kind(oid) {
+        Kind::Text => is_text(oid) || oid == JSON,
+        Kind::Array => element(oid).is_none_or(is_exact),
+        _ => true,
+    }
 }
 
 /// Returns the type of an array's items.

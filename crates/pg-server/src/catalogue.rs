@@ -7,8 +7,9 @@
 //! each server and stay the same when a server restarts.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use pg_auth::admission::ClientAdmission;
 use pg_catalog::{
@@ -121,21 +122,31 @@ impl SharedCatalogue {
         request: CatalogueRequest,
     ) -> Result<(Vec<ResultColumn>, Vec<EncodedRow>), Report> {
         let permit = self.permits.acquire().await;
-        let _permit = permit.expect("the semaphore is never closed");
+        let permit = permit.expect("the semaphore is never closed");
         let canceled = CancelOnDrop(Arc::new(AtomicBool::new(false)));
         let flag = Arc::clone(&canceled.0);
         let running = tokio::task::spawn_blocking(move || {
-            request.statement.execute(CatalogueExecution {
+            let sleep_us = AtomicU64::new(0);
+            let rows = request.statement.execute(CatalogueExecution {
                 catalogue: &catalogue,
                 session: &request.session,
                 types: &request.types,
                 parameters: &request.parameters,
                 binary: &request.binary,
                 canceled: &flag,
-            })
+                sleep_us: &sleep_us,
+            });
+            (rows, Duration::from_micros(sleep_us.into_inner()))
         });
-        match running.await {
-            Ok(ended) => ended.map_err(|fault| report(&fault)),
+        let ended = running.await;
+        drop(permit);
+        match ended {
+            Ok((rows, sleep)) => {
+                if !sleep.is_zero() {
+                    tokio::time::sleep(sleep).await;
+                }
+                rows.map_err(|fault| report(&fault))
+            }
             Err(_) => Err(errors::internal(
                 "a statement about the catalogue has panicked",
             )),

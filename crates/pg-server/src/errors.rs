@@ -183,11 +183,18 @@ pub fn report(fault: &SqlError, text: &str, scope: StatementScope) -> Report {
     match fault {
         SqlError::Syntax(fault) => syntax(fault, text),
         SqlError::Unsupported { what, remedy } => unsupported(what, remedy),
-        SqlError::UnknownTable { .. } => plain("42P01"),
-        SqlError::UnknownColumn { table, column, .. } => plain("42703").about(ReportObject {
-            column: column.clone(),
-            ..about(table, String::new())
-        }),
+        // Clients look for these words.
+        SqlError::UnknownTable { table, .. } => {
+            error("42P01", format!("relation \"{table}\" does not exist")).hint(&fault.to_string())
+        }
+        SqlError::UnknownColumn { table, column, .. } => {
+            error("42703", format!("column \"{column}\" does not exist"))
+                .hint(&fault.to_string())
+                .about(ReportObject {
+                    column: column.clone(),
+                    ..about(table, String::new())
+                })
+        }
         SqlError::Schema(_) => plain("42P16"),
         SqlError::Literal { error, .. } => Report {
             message: fault.to_string(),

@@ -306,6 +306,8 @@ pub mod sqlstate {
     pub const UNDEFINED_PARAMETER: &str = "42P02";
     /// A clause names what it cannot name, or is no constant where only one may stand.
     pub const INVALID_REFERENCE: &str = "42P10";
+    /// There is no column of this name.
+    pub const UNDEFINED_COLUMN: &str = "42703";
     /// The definition of a table is invalid.
     pub const INVALID_DEFINITION: &str = "42P16";
     /// The columns of a foreign key do not fit those to which they refer.

@@ -30,6 +30,18 @@ const COLUMNS_MAX: usize = 1664;
 /// The most parameters: as many as a message of PostgreSQL's protocol can have.
 const PARAMETERS_MAX: usize = 65_535;
 
+/// Refuses a type whose values are only texts here.
+fn check_exact(type_oid: Oid) -> Result<(), CatalogueError> {
+    match types::is_exact(type_oid) {
+        true => Ok(()),
+        false => {
+            let name = types::sql_name(type_oid);
+            let text = format!("the type {name} is not supported");
+            Err(CatalogueError::new("0A000", text))
+        }
+    }
+}
+
 /// An expression with its type.
 #[derive(Debug)]
 pub(crate) struct Typed {
@@ -126,6 +138,8 @@ pub(crate) struct Binder<'c> {
     ctes: Vec<CteName>,
     next_id: usize,
     depth: usize,
+    /// Whether casts to types that are only texts here are refused.
+    is_strict: bool,
 }
 
 impl<'c> Binder<'c> {
@@ -138,7 +152,21 @@ impl<'c> Binder<'c> {
             ctes: Vec::new(),
             next_id: 0,
             depth: 0,
+            is_strict: false,
         }
+    }
+
+    /// Refuses types whose values are only texts here, for a statement that is not about the
+    /// catalogue: its client expects values of the type.
+    ///
+    /// # Errors
+    /// A parameter was declared to be of such a type.
+    pub(crate) fn strict(mut self) -> Result<Binder<'c>, CatalogueError> {
+        for declared in self.parameters.iter().flatten() {
+            check_exact(*declared)?;
+        }
+        self.is_strict = true;
+        Ok(self)
     }
 
     fn id(&mut self) -> usize {

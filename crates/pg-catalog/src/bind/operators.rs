@@ -351,6 +351,9 @@ impl Binder<'_> {
         if from == to {
             return Ok(typed);
         }
+        if self.is_strict {
+            super::check_exact(to)?;
+        }
         if from == types::UNKNOWN {
             match typed.node {
                 Node::Parameter(position) => {

@@ -1,13 +1,21 @@
 //! Functions about the session and its server.
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use super::{Called, Function, int_of, lenient, null, oid_of, strict, text_of};
 use crate::catalogue::Calls;
 use crate::datum::Datum;
 use crate::error::CatalogueError;
-use crate::types::{BOOL, FLOAT8, INT4, INT8, NAME, NAME_ARRAY, OID, TEXT, TIMESTAMPTZ, XID8};
+use crate::types::{
+    BOOL, FLOAT8, INT4, INT8, NAME, NAME_ARRAY, OID, TEXT, TIMESTAMPTZ, VOID, XID8,
+};
 
 /// PostgreSQL's number of the encoding UTF8.
 const UTF8: i64 = 6;
+
+/// The longest sleep of one call, in seconds: a year.
+const SLEEP_MAX_S: f64 = 31_536_000.0;
 
 pub(super) const FUNCTIONS: &[Function] = &[
     strict("version", &[], TEXT, |calls, _| {
@@ -75,6 +83,14 @@ pub(super) const FUNCTIONS: &[Function] = &[
     strict("clock_timestamp", &[], TIMESTAMPTZ, now),
     strict("pg_postmaster_start_time", &[], TIMESTAMPTZ, started),
     strict("pg_conf_load_time", &[], TIMESTAMPTZ, started),
+    strict("pg_sleep", &[FLOAT8], VOID, |calls, arguments| {
+        let seconds = arguments[0].as_float().unwrap_or_default();
+        let sleep =
+            Duration::try_from_secs_f64(seconds.clamp(0.0, SLEEP_MAX_S)).unwrap_or_default();
+        let sleep_us = u64::try_from(sleep.as_micros()).unwrap_or(u64::MAX);
+        calls.sleep_us.fetch_add(sleep_us, Ordering::Relaxed);
+        Ok(Datum::text(""))
+    }),
     // A connection's addresses are not part of the description.
     strict("inet_client_port", &[], INT4, |_, _| null()),
     strict("inet_server_port", &[], INT4, |_, _| null()),

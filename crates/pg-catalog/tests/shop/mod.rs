@@ -1,6 +1,6 @@
 //! A small schema, and the answers of statements over it as psql prints them.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use pg_catalog::{
     CatalogueExecution, CatalogueStatement, CheckDescription, DescribedColumn,
@@ -186,6 +186,7 @@ pub fn answer(catalogue: &SchemaCatalogue, statement: &str) -> String {
             types: &[],
             parameters: &[],
             binary: &[],
+            sleep_us: &AtomicU64::new(0),
             canceled: &AtomicBool::new(false),
         })
     });

@@ -86,7 +86,10 @@ impl<S: Store> ClientSession<S> {
                 self.declare(name, *is_held, (kind, text), (rows, word))?;
                 Ok(Ran::Done("DECLARE CURSOR".into()))
             }
-            NamedStatement::Fetch { name, rows, moves } => Ok(self.fetch(name, *rows, *moves)?),
+            NamedStatement::Fetch { name, rows, moves } => {
+                self.begin_portal(name, out).await?;
+                Ok(self.fetch(name, *rows, *moves)?)
+            }
             NamedStatement::Close(None) => {
                 self.portals.clear();
                 Ok(Ran::Done("CLOSE CURSOR ALL".into()))
@@ -134,6 +137,40 @@ impl<S: Store> ClientSession<S> {
         Ok(())
     }
 
+    /// Runs the statement of a portal that a message Bind has made, and keeps its rows. Does
+    /// nothing if the portal has begun, or is about the catalogue.
+    async fn begin_portal<W: AsyncWrite + Unpin + Send>(
+        &mut self,
+        name: &str,
+        out: &mut ClientOutput<W>,
+    ) -> Result<(), AnswerFailure> {
+        let Some(portal) = self.portals.get_mut(name) else {
+            return Ok(());
+        };
+        let is_ready = matches!(portal.progress, PortalProgress::Ready);
+        if !is_ready || matches!(portal.statement.kind, StatementKind::Catalogue(_)) {
+            return Ok(());
+        }
+        portal.progress = PortalProgress::Done;
+        let (statement, parameters) = (Arc::clone(&portal.statement), portal.parameters.clone());
+        let values = (&parameters[..], RowsWanted::Held);
+        let ran = Box::pin(self.run(&statement.kind, &statement.text, values, out)).await?;
+        let Ran::Rows(rows, word) = ran else {
+            return Ok(());
+        };
+        let bytes = rows.rows.iter().map(|row| row_bytes(row)).sum();
+        self.check_held(bytes)?;
+        if let Some(portal) = self.portals.get_mut(name) {
+            portal.progress = PortalProgress::Suspended(SuspendedRows {
+                columns: rows.columns,
+                rows: rows.rows.into_iter(),
+                bytes,
+                word,
+            });
+        }
+        Ok(())
+    }
+
     /// Returns or skips rows of a cursor.
     fn fetch(
         &mut self,
@@ -156,12 +193,11 @@ impl<S: Store> ClientSession<S> {
                 let rows: Vec<Vec<Value>> = rows.by_ref().take(most).collect();
                 (columns.clone(), rows)
             }
-            PortalProgress::Ready => {
-                let text = format!("portal \"{name}\" has not begun");
-                let hint = "Send an Execute for it, or declare a cursor.";
-                return Err(error("0A000", text).hint(hint).into());
+            PortalProgress::SuspendedAnswer(rows) if moves => {
+                let skipped = rows.by_ref().take(most).count();
+                return Ok(Ran::Done(format!("MOVE {skipped}")));
             }
-            PortalProgress::SuspendedAnswer(_) => {
+            PortalProgress::Ready | PortalProgress::SuspendedAnswer(_) => {
                 let text = format!("FETCH from portal \"{name}\", which is about the catalogue,");
                 let hint = "Send an Execute for it.";
                 return Err(errors::unsupported(text, hint).into());

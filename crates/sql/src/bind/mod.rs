@@ -235,10 +235,10 @@ impl<'a> Scope<'a> {
                 .column_index(name)
                 .ok_or_else(|| unknown_column(schema, name)),
             None => Err(SqlError::with_state(
-                sqlstate::INVALID_REFERENCE,
+                sqlstate::UNDEFINED_COLUMN,
                 format!(
-                    "{name} names a column where only constants may stand: write a constant, in \
-                 single quotes if it is text"
+                    "column \"{name}\" does not exist: no column can stand here, so write a \
+                     constant, in single quotes if it is text"
                 ),
             )),
         }

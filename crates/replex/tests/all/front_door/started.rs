@@ -50,7 +50,7 @@ async fn psql_works() {
             "INSERT INTO fish VALUES (1, 'eel', 0)",
             "duplicate key value violates",
         ),
-        ("SELECT * FROM birds", "there is no table birds"),
+        ("SELECT * FROM birds", "relation \"birds\" does not exist"),
         (
             "SELECT name FROM fish WHERE",
             "LINE 1: SELECT name FROM fish WHERE",
