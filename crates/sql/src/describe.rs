@@ -373,9 +373,17 @@ impl ParameterTypes<'_> {
                     })
                 }
                 ast::BinaryOperator::StringConcat => {
-                    self.infer(left, Some(ColumnType::Text), scope, next)?;
-                    self.infer(right, Some(ColumnType::Text), scope, next)?;
-                    is(ColumnType::Text)
+                    let is_bytes = |found| found == Some(ColumnType::Bytes);
+                    let left = self.infer(left, Some(ColumnType::Text), scope, next)?;
+                    let wanted = match is_bytes(left) {
+                        true => ColumnType::Bytes,
+                        false => ColumnType::Text,
+                    };
+                    let right = self.infer(right, Some(wanted), scope, next)?;
+                    is(match is_bytes(left) && is_bytes(right) {
+                        true => ColumnType::Bytes,
+                        false => ColumnType::Text,
+                    })
                 }
                 _ => {
                     self.pair(left, right, None, (scope, next))?;

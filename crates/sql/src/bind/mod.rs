@@ -445,6 +445,12 @@ impl<'a> Scope<'a> {
                 }
                 _ => self.cast(&typed_number(&number, Some(to), place)?, to, source)?,
             },
+            Bound::Typed(_, Some(ColumnType::Char(_))) if to == ColumnType::Bytes => {
+                return Err(SqlError::unsupported(
+                    format!("\"{source}\" of a char"),
+                    "PostgreSQL converts the spaces at its end, too: convert it to text first",
+                ));
+            }
             Bound::Typed(Expression::Literal(value), _) => self.cast(&value, to, source)?,
             Bound::Typed(inner, found) if found.is_none_or(|it| it == to) => {
                 return Ok(Bound::Typed(inner, Some(to)));

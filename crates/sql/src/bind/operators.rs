@@ -67,6 +67,11 @@ pub(crate) fn chain<'e>(expression: &'e Expr, operator: &ast::BinaryOperator) ->
     operands
 }
 
+/// Returns whether `||` joins two values of a type other than text.
+fn has_own_join(column_type: &ColumnType) -> bool {
+    matches!(column_type, ColumnType::Bytes | ColumnType::Jsonb)
+}
+
 /// Appends the conjuncts of a condition to a list.
 pub(super) fn split_conjunction(condition: Expression, conjuncts: &mut Vec<Expression>) {
     match condition {
@@ -449,12 +454,28 @@ impl Scope<'_> {
                 (left, self.resolve(right, text, source)?.0)
             }
             BinaryOperator::Concatenate => {
-                let context = |bound: &Bound| bound.context().map(ColumnType::of_values);
+                // Beside a value of another type, a literal is a text.
+                let context = |bound: &Bound| {
+                    let found = bound.context().map(ColumnType::of_values);
+                    found.filter(has_own_join).or(Some(ColumnType::Text))
+                };
                 let (of_left, of_right) = (context(&left), context(&right));
-                (
-                    self.resolve(left, of_right, source)?.0,
-                    self.resolve(right, of_left, source)?.0,
-                )
+                let left = self.resolve(left, of_right, source)?;
+                let right = self.resolve(right, of_left, source)?;
+                let is_text = |it: Option<ColumnType>| {
+                    it.is_some_and(|it| it.of_values() == ColumnType::Text)
+                };
+                let (of_left, of_right) = (left.1, right.1);
+                // Any value can be appended to a text, or a text to it.
+                let joined = |(operand, found): (Expression, Option<ColumnType>), other| match found
+                {
+                    Some(found) if is_text(Some(found)) => Ok(operand),
+                    Some(found) if is_text(other) || (other.is_none() && !has_own_join(&found)) => {
+                        self.converted(operand, (found, ColumnType::Text), source)
+                    }
+                    _ => Ok(operand),
+                };
+                (joined(left, of_right)?, joined(right, of_left)?)
             }
             _ if operator.is_comparison() => {
                 let (left, right) = without_spaces(left, right);

@@ -106,12 +106,59 @@ const NUMERICS: [&str; 22] = [
 pub(super) fn statements() -> Vec<String> {
     let mut draw = Draw::of_seed(0x0066_7572);
     let mut all = Vec::new();
+    joined(&mut all);
     of_texts(&mut all);
     of_parts(&mut draw, &mut all);
     of_bytes(&mut all);
     of_numbers(&mut draw, &mut all);
     of_rows(&mut all);
     all
+}
+
+/// Two values with `||` between them.
+fn joined(all: &mut Vec<String>) {
+    let values = [
+        "'a'",
+        "'b'::text",
+        "''",
+        "NULL",
+        "NULL::integer",
+        "1",
+        "-2.50",
+        "3::smallint",
+        "1e20::double precision",
+        "true",
+        "'2020-02-03'::date",
+        "'2020-02-03 04:05:06'::timestamp",
+        "'c'::varchar(3)",
+        "'d '::char(4)",
+        "'\\x41'::bytea",
+        "'{\"a\": 1}'::jsonb",
+        "'[2]'::json",
+        "'00000000-0000-0000-0000-000000000001'::uuid",
+    ];
+    for left in values {
+        for right in values {
+            all.push(format!("SELECT {left} || {right}"));
+            all.push(format!("SELECT ({left} || {right}) || 'x'"));
+        }
+    }
+    for expression in [
+        "t || id",
+        "id || t",
+        "'no. ' || id || ', ' || l",
+        "f || ''",
+        "n || t",
+        "b || b",
+        "t || b",
+        "b || 'a'",
+        "id || l",
+    ] {
+        all.push(format!("SELECT id, {expression} FROM ft ORDER BY id"));
+        all.push(format!(
+            "SELECT id FROM ft WHERE {expression} <> 'x' ORDER BY id"
+        ));
+    }
 }
 
 fn of_texts(all: &mut Vec<String>) {
@@ -206,7 +253,7 @@ fn of_bytes(all: &mut Vec<String>) {
     }
     for text in [
         "", "4", "48", "4 8", "48 69", "4G", "0x48", "SGk=", "SGkh", "SGk", "S", "SG==", "S===",
-        "SGk=SGk=", "SG\nk=", "SGl=", "====", "a", r"\\", r"\", r"\101", r"\400", r"\1", r"a\\b",
+        "SGk=SGk=", "SG k=", "SGl=", "====", "a", r"\\", r"\", r"\101", r"\400", r"\1", r"a\\b",
         "ä", "*",
     ] {
         for encoding in ["hex", "base64", "escape"] {

@@ -47,7 +47,7 @@ pub(super) fn insert(mut insert: ast::Insert, scan: bool) -> Result<Insert, SqlE
         None => (vec![Vec::new()], None),
         Some(mut source) => match *source.body {
             ast::SetExpr::Values(_) => (rows(*source)?, None),
-            _ => match rows_of_values(&mut source) {
+            _ => match rows_of_values(&mut source)? {
                 Some(rows) => (rows, None),
                 None => (Vec::new(), Some(Box::new(select(*source, scan)?))),
             },

@@ -1,18 +1,33 @@
 //! `INSERT … SELECT … FROM (VALUES …) AS t (columns) [ORDER BY column]`, which ORMs write in place
-//! of `INSERT … VALUES`. The statement inserts the same rows.
+//! of `INSERT … VALUES`, and `INSERT … SELECT … FROM generate_series(first, last)`. The statement
+//! inserts the same rows.
 
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{self, Expr, SelectItem, VisitMut, VisitorMut};
 
 use super::template;
+use crate::error::{SqlError, sqlstate};
 use crate::spelling::name;
+
+/// The most numbers of a series. Each becomes a row of the parsed statement.
+const SERIES_MAX: i128 = 100_000;
 
 /// The rows after `VALUES`.
 type ValuesRows = Vec<ast::Parens<Vec<Expr>>>;
 
 /// Returns the rows of a query that reads nothing but rows of constants; none for another query.
-pub(super) fn rows_of_values(query: &mut ast::Query) -> Option<Vec<Vec<Option<Expr>>>> {
+///
+/// # Errors
+/// The constants are a series of too many numbers.
+pub(super) fn rows_of_values(
+    query: &mut ast::Query,
+) -> Result<Option<Vec<Vec<Option<Expr>>>>, SqlError> {
+    write_out_series(query)?;
+    Ok(rows_of_constants(query))
+}
+
+fn rows_of_constants(query: &mut ast::Query) -> Option<Vec<Vec<Option<Expr>>>> {
     // They may be thousands, so the rest of the query is looked at without them.
     let rows = std::mem::take(rows_of_table(query)?);
     let inserted = inserted(query, &rows);
@@ -20,6 +35,120 @@ pub(super) fn rows_of_values(query: &mut ast::Query) -> Option<Vec<Vec<Option<Ex
         *rows_of_table(query)? = rows;
     }
     inserted
+}
+
+/// Puts `VALUES` with the same rows in place of a series of numbers that is the only table of a
+/// query.
+fn write_out_series(query: &mut ast::Query) -> Result<(), SqlError> {
+    let ast::SetExpr::Select(select) = &mut *query.body else {
+        return Ok(());
+    };
+    let [from] = &mut select.from[..] else {
+        return Ok(());
+    };
+    let Some((bounds, alias)) = series(&from.relation) else {
+        return Ok(());
+    };
+    let [first, last, step] = bounds;
+    if step == 0 {
+        return Err(SqlError::with_state(
+            sqlstate::INVALID_VALUE,
+            "step size cannot equal zero: give a step above or below 0",
+        ));
+    }
+    let (way, step) = (i128::from(last) - i128::from(first), i128::from(step));
+    let count = match way == 0 || (way > 0) == (step > 0) {
+        true => way / step + 1,
+        false => 0,
+    };
+    if count > SERIES_MAX {
+        return Err(SqlError::with_state(
+            sqlstate::LIMIT,
+            format!(
+                "a series of {count} numbers is inserted at once: at most {SERIES_MAX} may be, \
+                     so insert it in parts"
+            ),
+        ));
+    }
+    let numbers = (0..count).map(|place| i128::from(first) + place * step);
+    let rows = numbers.map(|number| ast::Parens {
+        opening_token: ast::helpers::attached_token::AttachedToken::empty(),
+        content: vec![Expr::value(ast::Value::Number(number.to_string(), false))],
+        closing_token: ast::helpers::attached_token::AttachedToken::empty(),
+    });
+    let ast::Statement::Query(mut subquery) = template("VALUES (1)") else {
+        unreachable!("the template has values");
+    };
+    if let ast::SetExpr::Values(values) = &mut *subquery.body {
+        values.rows = rows.collect();
+    }
+    from.relation = ast::TableFactor::Derived {
+        lateral: false,
+        subquery,
+        alias: Some(alias),
+        sample: None,
+    };
+    Ok(())
+}
+
+/// Returns the first and the last number and the step of a table that is a series of constant
+/// numbers, and the alias that gives it and its column their names.
+fn series(table: &ast::TableFactor) -> Option<([i64; 3], ast::TableAlias)> {
+    let ast::TableFactor::Table {
+        name: function,
+        alias,
+        args: Some(arguments),
+        with_ordinality: false,
+        sample: None,
+        ..
+    } = table
+    else {
+        return None;
+    };
+    let [function] = &function.0[..] else {
+        return None;
+    };
+    let function = function
+        .as_ident()
+        .filter(|it| name(it) == "generate_series")?;
+    let numbers = arguments.args.iter().map(|argument| match argument {
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(it)) => whole(it),
+        _ => None,
+    });
+    let bounds = match numbers.collect::<Option<Vec<i64>>>()?[..] {
+        [first, last] => [first, last, 1],
+        [first, last, step] => [first, last, step],
+        _ => return None,
+    };
+    let mut alias = alias.clone().unwrap_or_else(|| ast::TableAlias {
+        explicit: true,
+        name: function.clone(),
+        columns: Vec::new(),
+        at: None,
+    });
+    if alias.columns.is_empty() {
+        alias.columns.push(ast::TableAliasColumnDef {
+            name: alias.name.clone(),
+            data_type: None,
+        });
+    }
+    Some((bounds, alias))
+}
+
+/// Returns the whole number that an expression is.
+fn whole(expression: &Expr) -> Option<i64> {
+    match expression {
+        Expr::Value(value) => match &value.value {
+            ast::Value::Number(text, _) => text.parse().ok(),
+            _ => None,
+        },
+        Expr::UnaryOp {
+            op: ast::UnaryOperator::Minus,
+            expr,
+        } => whole(expr)?.checked_neg(),
+        Expr::Nested(inner) => whole(inner),
+        _ => None,
+    }
 }
 
 /// Returns the rows of the `VALUES` that are the only table of a query.
@@ -60,7 +189,7 @@ fn inserted(query: &ast::Query, rows: &ValuesRows) -> Option<Vec<Vec<Option<Expr
         return None;
     }
     let mut rows: Vec<&Vec<Expr>> = rows.iter().map(|row| &row.content).collect();
-    let width = rows.first()?.len();
+    let width = rows.first().map_or(alias.columns.len(), |row| row.len());
     let mut all = rows.iter().flat_map(|row| &**row);
     if rows.iter().any(|row| row.len() != width) || all.any(calls_function) {
         return None;

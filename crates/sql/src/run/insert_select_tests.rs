@@ -143,6 +143,61 @@ fn too_many_rows_are_refused_before_one_is_written() {
 }
 
 #[test]
+fn a_series_of_numbers_is_inserted() {
+    let session = &mut Model::session("CREATE TABLE t (id int PRIMARY KEY, name text, n int)");
+    check(
+        session,
+        &[
+            (
+                "INSERT INTO t (id, name) SELECT i, 'no. ' || i FROM generate_series(1, 3) AS i \
+             RETURNING id, name",
+                "1 no. 1, 2 no. 2, 3 no. 3",
+            ),
+            (
+                "INSERT INTO t (id, n) SELECT g.n, -n / 2 FROM generate_series(10, -4, -7) g(n) \
+             RETURNING id, n",
+                "10 -5, 3 -1, -4 2",
+            ),
+            (
+                "INSERT INTO t (id) SELECT generate_series + 20 FROM generate_series(1, 2) \
+             ON CONFLICT DO NOTHING RETURNING id",
+                "21, 22",
+            ),
+            (
+                "INSERT INTO t (id) SELECT i FROM generate_series(5, 4) i",
+                "INSERT 0 0",
+            ),
+            (
+                "INSERT INTO t (id) SELECT i FROM generate_series(5, 4, 2) i",
+                "INSERT 0 0",
+            ),
+        ],
+    );
+    for (text, why) in [
+        (
+            "INSERT INTO t (id) SELECT i FROM generate_series(1, 2, 0) i",
+            "cannot equal zero",
+        ),
+        (
+            "INSERT INTO t (id) SELECT i FROM generate_series(-9223372036854775807, \
+             9223372036854775807) i",
+            "insert it in parts",
+        ),
+        (
+            "INSERT INTO t (id) SELECT j FROM generate_series(1, 2) i",
+            "not supported",
+        ),
+        (
+            "INSERT INTO t (id) SELECT i FROM generate_series(1, 2) i WHERE i > 1",
+            "not supported",
+        ),
+    ] {
+        let refused = error(session, text);
+        assert!(refused.contains(why), "{text}: {refused}");
+    }
+}
+
+#[test]
 fn rows_of_constants_are_inserted_in_their_order() {
     let session = &mut Model::session(
         "CREATE TABLE t (id serial PRIMARY KEY, name varchar(9), n int DEFAULT 7)",

@@ -181,7 +181,7 @@ fn typed_errors_have_no_place() {
     assert!(
         String::from_utf8(err)
             .unwrap()
-            .starts_with("ERROR: x names a column")
+            .starts_with("ERROR: column \"x\" does not exist")
     );
     assert!(
         String::from_utf8(out)
@@ -238,7 +238,7 @@ fn a_script_in_pieces_ends_at_its_first_error_and_names_its_line() {
     let written = fed(&["SELECT 1;\n\nSELECT 2;\n", "\nSELECT x;\n", "SELECT 3;\n"]);
     assert_eq!(written.len(), 2);
     assert!(
-        written[1].contains("stdin:5: ERROR: x names a column"),
+        written[1].contains("stdin:5: ERROR: column \"x\" does not exist"),
         "{written:?}"
     );
     let written = fed(&["SELECT 1;\n\n", "\nSELECT 1 2;\n", "SELECT 3;\n"]);
