@@ -220,8 +220,8 @@ pub(crate) fn is_text(oid: Oid) -> bool {
     matches!(oid, TEXT | NAME | VARCHAR | BPCHAR | CHAR | UNKNOWN)
 }
 
-/// Returns whether values of the type are represented as what they are. Those of others are only
-/// texts, which are not checked, compared or sent as PostgreSQL's values are.
+/// Returns whether values of the type are represented as what they are. The
+/// values of others are only texts, which are not checked, compared or sent as PostgreSQL does it.
 pub(crate) fn is_exact(oid: Oid) -> bool {
     match kind(oid) {
         Kind::Text => is_text(oid) || oid == JSON,

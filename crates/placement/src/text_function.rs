@@ -11,7 +11,7 @@ pub enum TextFunction {
     BitLength,
     /// The character with a number.
     Chr,
-    /// All texts after the first one, with the first one between them. Those that are NULL are left
+    /// All texts after the first one, with the first one between them. Texts that are NULL are left
     /// out.
     ConcatWs,
     /// The bytes that a text in a named encoding stands for.

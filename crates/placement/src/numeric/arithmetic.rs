@@ -92,7 +92,8 @@ impl NumericRef<'_> {
     }
 
     /// Returns the square root, rounded to the scale that PostgreSQL gives it: at least 16
-    /// significant digits, and no scale below that of the number. Returns none for a number below 0.
+    /// significant digits, and no scale below that of the number. There is none of a number below
+    /// 0.
     ///
     /// # Errors
     /// The result has too many digits.

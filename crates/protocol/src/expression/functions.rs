@@ -7,13 +7,13 @@ use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
 
 use placement::{
-    ColumnType, NumericRef, ROW_BYTES_MAX, TimeZone, Value, ValueRef, WHOLE_DOUBLES,
-    round_half_even,
+    ColumnType, NumericRef, TimeZone, Value, ValueRef, WHOLE_DOUBLES, round_half_even,
 };
 
 use super::arithmetic::arithmetic;
 use super::budget::Budget;
 use super::fields;
+use super::results::{check_room, length, single};
 use super::time;
 use super::types::{order, result_type};
 use super::{BinaryOperator, ExpressionError, ScalarFunction, json, math, text};
@@ -272,14 +272,6 @@ fn of_text(function: ScalarFunction, text: &str) -> Result<Value, ExpressionErro
     })
 }
 
-/// Returns the other form of a letter, if it is one letter.
-pub(super) fn single(letter: char, mut other: impl Iterator<Item = char>) -> char {
-    match (other.next(), other.next()) {
-        (Some(other), None) => other,
-        _ => letter,
-    }
-}
-
 fn of_number(function: ScalarFunction, number: ValueRef<'_>) -> Result<Value, ExpressionError> {
     let overflow = ExpressionError::Overflow;
     Ok(match (function, number) {
@@ -401,16 +393,4 @@ fn replaced(text: &str, from: &str, to: &str) -> Result<Value, ExpressionError> 
     let times = text.matches(from).count();
     check_room(text.len() - times * from.len() + times * to.len())?;
     Ok(Value::Text(text.replace(from, to)))
-}
-
-pub(super) fn length(count: usize) -> Result<Value, ExpressionError> {
-    let count = i32::try_from(count).map_err(|_| ExpressionError::Overflow)?;
-    Ok(Value::Int32(count))
-}
-
-pub(super) fn check_room(bytes: usize) -> Result<(), ExpressionError> {
-    match bytes > ROW_BYTES_MAX {
-        true => Err(ExpressionError::TooLong { bytes }),
-        false => Ok(()),
-    }
 }

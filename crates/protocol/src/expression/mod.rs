@@ -17,6 +17,7 @@ mod functions;
 mod json;
 mod like;
 mod math;
+mod results;
 #[cfg(test)]
 mod tests;
 mod text;

@@ -12,7 +12,7 @@ use md5::Digest;
 use placement::{ColumnType, FunctionError, TextFunction, Value, ValueRef, unescaped_bytes};
 
 use super::budget::Budget;
-use super::functions::{check_room, length, single};
+use super::results::{check_room, length, single};
 use super::{ExpressionError, ScalarFunction};
 
 /// Characters of a line of Base64, as in MIME.

@@ -453,30 +453,7 @@ impl Scope<'_> {
                 };
                 (left, self.resolve(right, text, source)?.0)
             }
-            BinaryOperator::Concatenate => {
-                // Beside a value of another type, a literal is a text.
-                let context = |bound: &Bound| {
-                    let found = bound.context().map(ColumnType::of_values);
-                    found.filter(has_own_join).or(Some(ColumnType::Text))
-                };
-                let (of_left, of_right) = (context(&left), context(&right));
-                let left = self.resolve(left, of_right, source)?;
-                let right = self.resolve(right, of_left, source)?;
-                let is_text = |it: Option<ColumnType>| {
-                    it.is_some_and(|it| it.of_values() == ColumnType::Text)
-                };
-                let (of_left, of_right) = (left.1, right.1);
-                // Any value can be appended to a text, or a text to it.
-                let joined = |(operand, found): (Expression, Option<ColumnType>), other| match found
-                {
-                    Some(found) if is_text(Some(found)) => Ok(operand),
-                    Some(found) if is_text(other) || (other.is_none() && !has_own_join(&found)) => {
-                        self.converted(operand, (found, ColumnType::Text), source)
-                    }
-                    _ => Ok(operand),
-                };
-                (joined(left, of_right)?, joined(right, of_left)?)
-            }
+            BinaryOperator::Concatenate => self.concatenated(left, right, source)?,
             _ if operator.is_comparison() => {
                 let (left, right) = without_spaces(left, right);
                 self.operands(left, right, source)?
@@ -487,6 +464,35 @@ impl Scope<'_> {
             Expression::Binary(operator, Box::new(left), Box::new(right)),
             source,
         )
+    }
+
+    /// Returns the operands of `||`.
+    fn concatenated(
+        &self,
+        left: Bound,
+        right: Bound,
+        source: &Expr,
+    ) -> Result<(Expression, Expression), SqlError> {
+        // Beside a value of another type, a literal is a text.
+        let context = |bound: &Bound| {
+            let found = bound.context().map(ColumnType::of_values);
+            found.filter(has_own_join).or(Some(ColumnType::Text))
+        };
+        let (of_left, of_right) = (context(&left), context(&right));
+        let left = self.resolve(left, of_right, source)?;
+        let right = self.resolve(right, of_left, source)?;
+        let is_text =
+            |it: Option<ColumnType>| it.is_some_and(|it| it.of_values() == ColumnType::Text);
+        let (of_left, of_right) = (left.1, right.1);
+        // Any value can be appended to a text, or a text to it.
+        let joined = |(operand, found): (Expression, Option<ColumnType>), other| match found {
+            Some(found) if is_text(Some(found)) => Ok(operand),
+            Some(found) if is_text(other) || (other.is_none() && !has_own_join(&found)) => {
+                self.converted(operand, (found, ColumnType::Text), source)
+            }
+            _ => Ok(operand),
+        };
+        Ok((joined(left, of_right)?, joined(right, of_left)?))
     }
 
     /// Returns an integer compared with a number that need not be one, as decimal numbers compare.

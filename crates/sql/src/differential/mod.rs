@@ -1,9 +1,9 @@
 //! Compares our SQL with PostgreSQL's. Literals, casts, operators, conditions and orders are
 //! generated, and their answers are those of PostgreSQL 15.
 //!
-//! `golden.tsv` and the other files beside it hold each statement and PostgreSQL's answer, so that the
-//! comparison needs no database. A statement may be refused here that PostgreSQL answers, which its
-//! third column records; another answer, or one where PostgreSQL has none, is a fault. To ask a
+//! `golden.tsv` and the other files beside it hold each statement and PostgreSQL's answer, so that
+//! the comparison needs no database. A statement may be refused here that PostgreSQL answers, which
+//! its third column records; another answer, or one where PostgreSQL has none, is a fault. To ask a
 //! database again, in a cluster with `--locale=C`:
 //!
 //! ```sh
