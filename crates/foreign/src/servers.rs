@@ -18,6 +18,8 @@ const REPLICAS: usize = 2;
 const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(600);
 /// A table that is created after a suite, to find out when replicas have every commit.
 const LAST_TABLE: &str = "public.foreign_last_table";
+/// The name of the run against a store.
+const STORE_RUN: &str = "store";
 /// The pause between two checks of whether replicas have every commit.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -72,6 +74,18 @@ impl SuiteTarget {
         psql.args(["-X", "-q", "-A", "-F", "\t", "-P", "footer=off"]);
         psql.args([&self.url(), "-c", statement]);
         program::run(&mut psql)
+    }
+
+    /// Runs a statement that prepares a suite. Does nothing against a store: it has no such
+    /// objects, and their tests fail there.
+    ///
+    /// # Errors
+    /// The statement fails.
+    pub fn prepare(&self, statement: &str) -> Result<(), Failure> {
+        match self.run {
+            STORE_RUN => Ok(()),
+            _ => self.psql(statement).map(drop),
+        }
     }
 
     /// Returns the environment variables for programs that use libpq.
@@ -157,7 +171,7 @@ impl SuiteServers {
         let mut command = Command::new(beside("replex")?);
         command.args(["start", "--listen", "127.0.0.1:0", "--data"]);
         command.arg(&data);
-        servers.front = Some(FrontProgram::start("store", "sql=", command, folder)?);
+        servers.front = Some(FrontProgram::start(STORE_RUN, "sql=", command, folder)?);
         Ok(servers)
     }
 

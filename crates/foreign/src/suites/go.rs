@@ -41,7 +41,7 @@ pub const PGX: Suite = Suite {
             "DROP DOMAIN IF EXISTS uint64",
             "CREATE DOMAIN uint64 AS numeric(20,0)",
         ] {
-            target.psql(statement)?;
+            target.prepare(statement)?;
         }
         let mut go = program::words(
             "go test -json -count=1 -p 1 ./...",

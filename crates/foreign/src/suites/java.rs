@@ -70,7 +70,7 @@ fn prepare(target: &SuiteTarget) -> Result<(), Failure> {
         "CREATE EXTENSION IF NOT EXISTS citext",
         "CREATE EXTENSION IF NOT EXISTS \"uuid-ossp\"",
     ] {
-        target.psql(statement)?;
+        target.prepare(statement)?;
     }
     Ok(())
 }

@@ -28,7 +28,7 @@ pub const PSYCOPG2: Suite = Suite {
         environment(folder, ["psycopg2-binary==2.9.11", "pytest==8.4.2"])
     },
     run: |folder, target| {
-        target.psql("CREATE EXTENSION IF NOT EXISTS hstore")?;
+        target.prepare("CREATE EXTENSION IF NOT EXISTS hstore")?;
         let mut pytest = pytest(folder, &folder.join("source"));
         pytest.arg("tests").env("PSYCOPG2_TESTDB", target.database);
         pytest.env("PSYCOPG2_TESTDB_HOST", &target.host);
@@ -133,7 +133,7 @@ pub const SQLALCHEMY: Suite = Suite {
             "CREATE EXTENSION IF NOT EXISTS citext",
         ];
         for statement in prepared {
-            target.psql(statement)?;
+            target.prepare(statement)?;
         }
         let mut pytest = pytest(folder, &folder.join("source"));
         pytest.args([
