@@ -25,6 +25,7 @@ mod further;
 mod grid;
 mod hybrid;
 mod interpolation;
+mod interval;
 mod json;
 mod json_function;
 mod key;
@@ -72,6 +73,10 @@ pub use further::{Cut, Dimension, FurtherCopy, Share};
 pub use grid::{Axis, KeySpace, Layout, Replex, ReplexKind};
 pub use hybrid::GridError;
 pub use interpolation::{key_between, part_before};
+pub use interval::{
+    Interval, IntervalError, IntervalField, TIME_PRECISION_MAX, age, moved_local, moved_moment,
+    rounded_time, time_after,
+};
 pub use json::{
     JSON_DEPTH_MAX, Json, JsonError, JsonPart, PathEdit, check_json, json_kind, json_parts,
     stored_jsonb, write_json_string,

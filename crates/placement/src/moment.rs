@@ -71,10 +71,23 @@ pub(crate) enum WrittenZone {
 
 /// Reads a moment.
 pub(crate) fn read(text: &str, input: &TimeInput<'_>) -> Option<WrittenMoment> {
+    read_parts(text, input, Parts::default())
+}
+
+/// Reads a time of the day, before which a date may stand.
+pub(crate) fn read_clock(text: &str, input: &TimeInput<'_>) -> Option<WrittenMoment> {
+    let parts = Parts {
+        is_clock: true,
+        ..Parts::default()
+    };
+    read_parts(text, input, parts)
+}
+
+fn read_parts(text: &str, input: &TimeInput<'_>, parts: Parts) -> Option<WrittenMoment> {
     let mut reader = Reader {
         input,
         rest: text.trim_ascii(),
-        parts: Parts::default(),
+        parts,
     };
     match &*reader.rest.to_ascii_lowercase() {
         "infinity" => return Some(WrittenMoment::Infinity),
@@ -102,6 +115,8 @@ pub(crate) fn read(text: &str, input: &TimeInput<'_>) -> Option<WrittenMoment> {
 /// The parts of a moment that were read so far.
 #[derive(Default)]
 struct Parts {
+    /// Whether digits that stand alone are a time of the day.
+    is_clock: bool,
     year: Option<i64>,
     /// Whether the year has two digits, so that its century is open.
     is_short_year: bool,
@@ -282,7 +297,8 @@ impl Parts {
 
     /// Reads digits that stand alone.
     fn number(&mut self, digits: &str) -> Option<()> {
-        if digits.len() >= 6 && self.year.is_none() && self.month.is_none() && self.days.is_none() {
+        let is_open = self.year.is_none() && self.month.is_none() && self.days.is_none();
+        if digits.len() >= 6 && is_open && !self.is_clock {
             // Year, month and day without a separator.
             let (year, day) = digits.split_at(digits.len() - 4);
             self.set_year(year)?;
@@ -290,7 +306,7 @@ impl Parts {
             self.day = Some(day[2..].parse().ok()?);
             return Some(());
         }
-        if self.has_date() {
+        if self.has_date() || self.is_clock {
             return self.plain_clock(digits);
         }
         self.date_number(digits)
