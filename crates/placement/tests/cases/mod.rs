@@ -153,10 +153,11 @@ fn interval() -> impl Strategy<Value = Interval> {
         (-3..3_i64).prop_map(|days| days * 30 * DAY),
     ];
     let days = prop_oneof![edges!(i32), (-3..3_i32).prop_map(|months| months * 30)];
+    // As in PostgreSQL, the text of the smallest number of microseconds cannot be read.
     (edges!(i32), days, micros).prop_map(|(months, days, micros)| Interval {
         months,
         days,
-        micros,
+        micros: micros.max(-i64::MAX),
     })
 }
 

@@ -1,7 +1,7 @@
 //! The fuzzer's entries under a generator of our own, so that every run of the tests exercises
 //! them: valid bytes, spoilt a little or not at all, the same ones each time.
 
-use placement::{ColumnType, Numeric, Value, encode_key, encode_row};
+use placement::{ColumnType, Interval, Numeric, Value, encode_key, encode_row};
 use protocol::codec::Wire;
 use protocol::expression::Expression;
 use protocol::frame;
@@ -29,6 +29,12 @@ fn of_all_types() -> Vec<Value> {
         ColumnType::TimestampTz => Value::TimestampTz(-1),
         ColumnType::Numeric => Value::Numeric(Numeric::from(-150)),
         ColumnType::Json => Value::Json(" {}".into()),
+        ColumnType::Time(_) => Value::Time(1),
+        ColumnType::Interval(_) => Value::Interval(Interval {
+            months: 1,
+            days: -2,
+            micros: 3,
+        }),
         ColumnType::Jsonb => Value::Jsonb("{\"a\": 1.0}".into()),
         _ => Value::Null,
     };

@@ -226,7 +226,8 @@ impl Scope<'_> {
                 }))
             }
             (ast::UnaryOperator::Minus, bound) => {
-                let (operand, _) = self.resolve(bound, Some(ColumnType::Float64), operand)?;
+                let (bound, found) = self.resolve(bound, Some(ColumnType::Float64), operand)?;
+                let (operand, _) = self.as_interval(bound, found, operand)?;
                 let negation = Expression::Unary(UnaryOperator::Negate, Box::new(operand));
                 self.compound(negation, source)
             }
@@ -414,6 +415,8 @@ impl Scope<'_> {
                 return self.beside_number(mirrored(operator), operand, &number, source);
             }
         }
+        let (left, right) = self.time_operands(operator, (left, right), source)?;
+        let types = (left.context(), right.context());
         let (left, right) = match operator {
             BinaryOperator::Like => {
                 let text = Some(ColumnType::Text);
@@ -452,6 +455,9 @@ impl Scope<'_> {
             }
             _ => self.operands(left, right, source)?,
         };
+        if let Some(later) = self.bind_later(operator, (&left, &right), types, source)? {
+            return Ok(later);
+        }
         self.compound(
             Expression::Binary(operator, Box::new(left), Box::new(right)),
             source,

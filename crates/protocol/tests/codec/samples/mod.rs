@@ -5,6 +5,7 @@ mod asks;
 mod constraints;
 mod copies;
 pub mod generate;
+mod interval;
 pub mod kinds;
 mod numeric;
 mod reads;
@@ -480,6 +481,7 @@ fn requests() -> Vec<(&'static str, Message)> {
             }),
         ),
         ("request-update-numeric", execute(numeric::action())),
+        ("request-update-interval", execute(interval::action())),
         (
             "request-delete",
             execute(Action::Delete {
