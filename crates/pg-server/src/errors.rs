@@ -3,7 +3,8 @@
 //! An error has the SQLSTATE that PostgreSQL's has for the same statement. Its text is the store's.
 
 use placement::{
-    ColumnType, JsonError, Numeric, NumericError, RowError, ValueError, check_violation_text,
+    ColumnType, IntervalError, JsonError, Numeric, NumericError, RowError, ValueError,
+    check_violation_text,
 };
 use protocol::expression::ExpressionError;
 use sql::{SqlError, StatementProgress, SyntaxError, TransactionFault, sqlstate};

@@ -226,7 +226,7 @@ impl<'a> Reader<'a> {
         let next_is_digit = self.next().is_some_and(|it| it.is_ascii_digit());
         match &*lower {
             // ISO 8601 puts it between a date and a time.
-            "t" if next_is_digit => {
+            "t" if next_is_digit && !(self.parts.is_clock && self.parts.has_date()) => {
                 let digits = self.take(|it| it.is_ascii_digit());
                 return match self.next() {
                     Some(':') => self.clock(digits),
@@ -268,6 +268,9 @@ impl<'a> Reader<'a> {
                 self.parts.set_zone(WrittenZone::Ahead(0))?;
                 return self.parts.set_clock(0, 0, 0, 0);
             }
+            // PostgreSQL reads no such word before a time of the day.
+            "today" | "tomorrow" | "yesterday" if self.parts.is_clock => return None,
+            day if self.parts.is_clock && is_weekday(day) => return None,
             "today" => return self.parts.set_days(self.today()?),
             "tomorrow" => return self.parts.set_days(self.today()? + 1),
             "yesterday" => return self.parts.set_days(self.today()? - 1),

@@ -19,6 +19,7 @@ use crate::interval::{Interval, IntervalError};
 use crate::json::{Json, JsonError, check_json};
 use crate::moment::{
     self, MICROS_PER_DAY, MICROS_PER_SECOND, SECONDS_PER_DAY, TimeInput, WrittenMoment,
+    WrittenTime, WrittenZone,
 };
 use crate::numeric::Numeric;
 use crate::value::{ColumnType, Value, ValueRef};
@@ -266,6 +267,12 @@ fn parse_time(text: &str, input: &TimeInput<'_>) -> Option<i64> {
             let now = input.zone.local(input.now_us?)?;
             Some(now.rem_euclid(MICROS_PER_DAY))
         }
+        // The zone needs a date for its offset, though this does not count.
+        WrittenMoment::At(WrittenTime {
+            days: None,
+            zone: WrittenZone::Zone(TimeZone::Named { .. }),
+            ..
+        }) => None,
         WrittenMoment::At(time) => time.micros,
         _ => None,
     }

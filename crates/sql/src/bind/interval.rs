@@ -35,8 +35,8 @@ pub(super) fn interval_parts(function: &ast::Function) -> Option<Vec<&Expr>> {
     for (position, argument) in list.args.iter().enumerate() {
         let (place, value) = match argument {
             ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(value)) => (position, value),
-            ast::FunctionArg::Named {
-                name: named,
+            ast::FunctionArg::ExprNamed {
+                name: Expr::Identifier(named),
                 arg: ast::FunctionArgExpr::Expr(value),
                 ..
             } => {

@@ -215,7 +215,9 @@ impl Scope<'_> {
         let bound = self.bind(operand, depth + 1)?;
         match (operator, bound) {
             (ast::UnaryOperator::Plus, bound @ Bound::Number(_)) => Ok(bound),
-            (ast::UnaryOperator::Plus, Bound::Typed(operand, found)) => {
+            (ast::UnaryOperator::Plus, Bound::Typed(operand, found))
+                if found.is_none_or(ColumnType::is_number) =>
+            {
                 Ok(Bound::Typed(operand, found.map(ColumnType::of_values)))
             }
             // The smallest int64 has no positive counterpart, so the sign belongs to the literal.

@@ -1,7 +1,7 @@
 //! Compares our SQL with PostgreSQL's. Literals, casts, operators, conditions and orders are
 //! generated, and their answers are those of PostgreSQL 15.
 //!
-//! `golden.tsv` and `golden_json.tsv` hold each statement and PostgreSQL's answer, so that the
+//! The files `golden*.tsv` hold each statement and PostgreSQL's answer, so that the
 //! comparison needs no database. A statement may be refused here that PostgreSQL answers, which its
 //! third column records; another answer, or one where PostgreSQL has none, is a fault. To ask a
 //! database again, in a cluster with `--locale=C`:
@@ -15,6 +15,7 @@
 mod drawn;
 mod drawn_functions;
 mod drawn_groups;
+mod drawn_interval;
 mod drawn_json;
 mod drawn_numeric;
 mod drawn_types;
@@ -42,6 +43,11 @@ const GOLDEN_JSON: Golden = Golden {
     name: "golden_json.tsv",
     text: include_str!("golden_json.tsv"),
     tables: drawn_json::TABLES,
+};
+const GOLDEN_INTERVAL: Golden = Golden {
+    name: "golden_interval.tsv",
+    text: include_str!("golden_interval.tsv"),
+    tables: drawn_interval::TABLES,
 };
 /// A line that psql prints after each answer.
 const MARK: &str = "@@";
@@ -181,6 +187,12 @@ fn answers_equal_those_of_postgresql() {
 #[test]
 fn answers_about_json_equal_those_of_postgresql() {
     compare(&GOLDEN_JSON, drawn_json::SETUP, &drawn_json::statements());
+}
+
+#[test]
+fn answers_about_intervals_equal_those_of_postgresql() {
+    let statements = drawn_interval::statements();
+    compare(&GOLDEN_INTERVAL, drawn_interval::SETUP, &statements);
 }
 
 fn compare(golden: &Golden, setup: &str, statements: &[String]) {
