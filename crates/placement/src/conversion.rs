@@ -4,11 +4,12 @@
 use alloc::format;
 use alloc::string::ToString;
 
+use crate::float::round_half_even;
 use crate::interval::{Interval, rounded_time, time_after};
 use crate::json::{Json, JsonError};
 use crate::numeric::{Numeric, NumericRef};
 use crate::text::ValueError;
-use crate::value::{ColumnType, Value, ValueRef, round_half_even};
+use crate::value::{ColumnType, Value, ValueRef};
 
 const DAY_US: i64 = 86_400_000_000;
 

@@ -26,11 +26,12 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::clock::MICROS_PER_DAY;
+use crate::float::{float_from_order_bits, float_order_bits};
 use crate::interval::Interval;
 use crate::json::{Json, check_json};
-use crate::moment::MICROS_PER_DAY;
 use crate::numeric::Numeric;
-use crate::value::{ColumnType, Value, ValueRef, float_from_order_bits, float_order_bits};
+use crate::value::{ColumnType, Value, ValueRef};
 
 /// The most bytes that an encoded key may have; see [`check_key_bytes`].
 pub const KEY_BYTES_MAX: usize = 1024;

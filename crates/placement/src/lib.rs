@@ -16,11 +16,13 @@ mod alter;
 mod alteration;
 mod assignment;
 mod calendar;
+mod clock;
 mod constraints;
 mod conversion;
 mod copies;
 mod cover;
 mod expression;
+mod float;
 mod further;
 mod grid;
 mod hybrid;
@@ -69,6 +71,7 @@ pub use cover::{
     COVER_STEPS_MAX, Cover, CoverCosts, CoverMember, RowAccess, access, cover, cover_constraints,
 };
 pub use expression::{BinaryOperator, Expression, FunctionCall, ScalarFunction, UnaryOperator};
+pub use float::{WHOLE_DOUBLES, round_half_even};
 pub use further::{Cut, Dimension, FurtherCopy, Share};
 pub use grid::{Axis, KeySpace, Layout, Replex, ReplexKind};
 pub use hybrid::GridError;
@@ -114,5 +117,5 @@ pub use sort::{
 };
 pub use statistics::{median, percentile, percentiles};
 pub use text::{DATES, ValueError, moment_text};
-pub use value::{ColumnType, TEXT_LIMIT_MAX, Value, ValueRef, WHOLE_DOUBLES, round_half_even};
+pub use value::{ColumnType, TEXT_LIMIT_MAX, Value, ValueRef};
 pub use zone::{POSIX_ZONE_LEN_MAX, PosixZone, TimeZone, Tzif};

@@ -7,12 +7,10 @@
 use alloc::format;
 
 use crate::calendar::days_from_civil;
-use crate::value::round_half_even;
+use crate::clock::{MICROS_PER_DAY, MICROS_PER_SECOND};
+use crate::float::round_half_even;
 use crate::zone::TimeZone;
 
-pub(crate) const MICROS_PER_SECOND: i64 = 1_000_000;
-pub(crate) const SECONDS_PER_DAY: i64 = 86_400;
-pub(crate) const MICROS_PER_DAY: i64 = SECONDS_PER_DAY * MICROS_PER_SECOND;
 /// January 1st, 1970 as a Julian day.
 const JULIAN_1970: i64 = 2_440_588;
 /// The most fields of a text.

@@ -24,9 +24,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::clock::MICROS_PER_DAY;
 use crate::interval::Interval;
 use crate::json::{check_json, stored_jsonb};
-use crate::moment::MICROS_PER_DAY;
 use crate::numeric::NumericRef;
 use crate::schema::Column;
 use crate::value::{ColumnType, Value, ValueRef};

@@ -15,12 +15,12 @@ use core::ops::RangeInclusive;
 use core::str::FromStr;
 
 use crate::calendar::civil_from_days;
+use crate::clock::{
+    MICROS_PER_DAY, MICROS_PER_SECOND, SECONDS_PER_DAY, TIMESTAMPS, write_fraction,
+};
 use crate::interval::{Interval, IntervalError};
 use crate::json::{Json, JsonError, check_json};
-use crate::moment::{
-    self, MICROS_PER_DAY, MICROS_PER_SECOND, SECONDS_PER_DAY, TimeInput, WrittenMoment,
-    WrittenTime, WrittenZone,
-};
+use crate::moment::{self, TimeInput, WrittenMoment, WrittenTime, WrittenZone};
 use crate::numeric::Numeric;
 use crate::value::{ColumnType, Value, ValueRef};
 use crate::zone::TimeZone;
@@ -223,10 +223,6 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
 fn hex_digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).map(|digit| digit as u8)
 }
-
-/// The first and the last timestamp that PostgreSQL has and that fit: from 4714-11-24 BC on. The
-/// ends of the integers are the infinities.
-pub(crate) const TIMESTAMPS: RangeInclusive<i64> = -210_866_803_200_000_000..=i64::MAX - 1;
 
 /// The first and the last date that PostgreSQL has, in days since 1970: from 4714-11-24 BC to
 /// 5874897-12-31.
@@ -502,17 +498,6 @@ fn write_clock(f: &mut impl fmt::Write, micros: i64) -> fmt::Result {
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     write!(f, "{hour:02}:{minute:02}:{second:02}")?;
     write_fraction(f, (micros % MICROS_PER_SECOND).unsigned_abs())
-}
-
-/// Writes microseconds of a second with a point before them, without zeros at their end.
-pub(crate) fn write_fraction(f: &mut impl fmt::Write, micros: u64) -> fmt::Result {
-    match micros {
-        0 => Ok(()),
-        fraction => {
-            let fraction = format!("{fraction:06}");
-            write!(f, ".{}", fraction.trim_end_matches('0'))
-        }
-    }
 }
 
 /// Writes the seconds that local time is ahead of UTC: `+02`, `-03:30` or `+00:53:28`.

@@ -596,8 +596,8 @@ impl ParameterTypes<'_> {
         Ok((left_type, right_type))
     }
 
-    /// Infers two operands of an arithmetic operator. A parameter beside a time is an interval where
-    /// an operator takes one.
+    /// Infers two operands of an arithmetic operator. A parameter beside a time is an interval
+    /// where an operator takes one.
     fn arithmetic_pair(
         &mut self,
         operator: BinaryOperator,

@@ -2,11 +2,11 @@
 
 use super::{Interval, MONTHS_PER_YEAR};
 use crate::calendar::{civil_from_days, days_from_civil};
-use crate::moment::MICROS_PER_DAY;
+use crate::clock::MICROS_PER_DAY;
 
-/// Returns the span from an earlier local time to a later one, both in microseconds since 1970, with
-/// whole months as far as possible. `is_negative` says that the first one is the later one, so that
-/// all parts are negative.
+/// Returns the span from an earlier local time to a later one, both in microseconds since 1970,
+/// with whole months as far as possible. `is_negative` says that `to` is the earlier one, so that all
+/// parts are negative.
 pub fn age(to: i64, from: i64, is_negative: bool) -> Interval {
     let parts = |at: i64| {
         let (year, month, day) = civil_from_days(at.div_euclid(MICROS_PER_DAY));

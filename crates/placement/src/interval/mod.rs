@@ -16,8 +16,7 @@ use core::cmp::Ordering;
 use core::fmt;
 use core::hash::{Hash, Hasher};
 
-use crate::moment::{MICROS_PER_DAY, MICROS_PER_SECOND};
-use crate::text::write_fraction;
+use crate::clock::{MICROS_PER_DAY, MICROS_PER_SECOND, write_fraction};
 
 pub use age::age;
 pub use moved::{moved_local, moved_moment, time_after};
@@ -155,8 +154,8 @@ impl Interval {
         parts(self) == parts(other)
     }
 
-    /// Returns the interval rounded to so many digits of a second, halves away from zero; none if it
-    /// is too large then.
+    /// Returns the interval rounded to so many digits of a second, halves to the larger one
+    /// without its sign; none if it is too large then.
     pub fn rounded(self, precision: u8) -> Option<Interval> {
         let unit = unit_of(precision);
         let half = unit / 2;

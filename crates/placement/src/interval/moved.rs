@@ -1,12 +1,11 @@
 //! Times an interval later.
 //!
-//! Months come first, then days, then microseconds. The day of a month that is too short becomes its
+//! Months come first, then days, then microseconds. In a month that is too short, the day is its
 //! last one.
 
 use super::{Interval, MONTHS_PER_YEAR};
 use crate::calendar::{civil_from_days, days_from_civil};
-use crate::moment::MICROS_PER_DAY;
-use crate::text::TIMESTAMPS;
+use crate::clock::{MICROS_PER_DAY, TIMESTAMPS};
 use crate::zone::TimeZone;
 
 /// Returns a timestamp an interval later; none beyond the range of timestamps. Infinities stay.

@@ -13,8 +13,8 @@ use super::{
     DAYS_PER_MONTH, Interval, IntervalError, IntervalField, MICROS_PER_HOUR, MICROS_PER_MINUTE,
     MONTHS_PER_YEAR,
 };
-use crate::moment::{MICROS_PER_DAY, MICROS_PER_SECOND};
-use crate::value::round_half_even;
+use crate::clock::{MICROS_PER_DAY, MICROS_PER_SECOND};
+use crate::float::round_half_even;
 
 type Parsed<T> = Result<T, IntervalError>;
 
@@ -216,30 +216,7 @@ fn field(first: char, text: &str) -> Parsed<(Field, &str)> {
     let is_digit = |it: char| it.is_ascii_digit();
     let is_letter = |it: char| it.is_ascii_alphabetic();
     match first {
-        '0'..='9' => {
-            let digits = end_of(0, &is_digit);
-            let delimiter = text[digits..].chars().next();
-            let end = match delimiter {
-                Some(':') => {
-                    let end = end_of(digits, &|it| is_digit(it) || matches!(it, ':' | '.'));
-                    return Ok((Field::Clock(text[..end].into()), &text[end..]));
-                }
-                Some(delimiter @ ('-' | '/' | '.')) => {
-                    let second = digits + 1;
-                    let end = end_of(second, &is_digit);
-                    let is_number = end > second;
-                    match text[end..].chars().next() {
-                        Some(third) if is_number && third == delimiter => {
-                            end_of(end, &|it| is_digit(it) || it == delimiter)
-                        }
-                        _ if is_number => end,
-                        _ => end_of(second, &|it| it.is_ascii_alphanumeric() || it == delimiter),
-                    }
-                }
-                _ => digits,
-            };
-            Ok((Field::Number(text[..end].into()), &text[end..]))
-        }
+        '0'..='9' => Ok(number_field(text)),
         '.' => {
             let end = end_of(1, &is_digit);
             Ok((Field::Number(text[..end].into()), &text[end..]))
@@ -278,6 +255,37 @@ fn field(first: char, text: &str) -> Parsed<(Field, &str)> {
         }
         _ => Err(IntervalError::Syntax),
     }
+}
+
+/// Returns the number or the time of the day with which a text begins, and the text after it.
+fn number_field(text: &str) -> (Field, &str) {
+    let is_digit = |it: char| it.is_ascii_digit();
+    let end_of = |from: usize, is_of_field: &dyn Fn(char) -> bool| {
+        let end = text[from..].find(|it| !is_of_field(it));
+        end.map_or(text.len(), |it| from + it)
+    };
+    let digits = end_of(0, &is_digit);
+    let delimiter = text[digits..].chars().next();
+    let end = match delimiter {
+        Some(':') => {
+            let end = end_of(digits, &|it| is_digit(it) || matches!(it, ':' | '.'));
+            return (Field::Clock(text[..end].into()), &text[end..]);
+        }
+        Some(delimiter @ ('-' | '/' | '.')) => {
+            let second = digits + 1;
+            let end = end_of(second, &is_digit);
+            let is_number = end > second;
+            match text[end..].chars().next() {
+                Some(third) if is_number && third == delimiter => {
+                    end_of(end, &|it| is_digit(it) || it == delimiter)
+                }
+                _ if is_number => end,
+                _ => end_of(second, &|it| it.is_ascii_alphanumeric() || it == delimiter),
+            }
+        }
+        _ => digits,
+    };
+    (Field::Number(text[..end].into()), &text[end..])
 }
 
 fn of_fields(fields: &[Field], range: Option<(IntervalField, IntervalField)>) -> Parsed<Parts> {

@@ -1,8 +1,8 @@
 //! Products and quotients of intervals, and days of 24 hours and months of 30 days.
 
 use super::{DAYS_PER_MONTH, Interval};
-use crate::moment::{MICROS_PER_DAY, MICROS_PER_SECOND, SECONDS_PER_DAY};
-use crate::value::round_half_even;
+use crate::clock::{MICROS_PER_DAY, MICROS_PER_SECOND, SECONDS_PER_DAY};
+use crate::float::round_half_even;
 
 /// Rounds to the sixth digit after the point.
 fn rounded(value: f64) -> f64 {

@@ -1,7 +1,9 @@
+//! Tests intervals against PostgreSQL's results.
+
 use alloc::string::ToString;
 
 use super::{Interval, IntervalError, IntervalField, age, moved_local, moved_moment, time_after};
-use crate::text::TIMESTAMPS;
+use crate::clock::TIMESTAMPS;
 use crate::value::{ColumnType, Value};
 use crate::zone::TimeZone;
 

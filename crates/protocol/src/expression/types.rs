@@ -7,6 +7,7 @@ use placement::{ColumnType, ValueRef, moment_of, numeric_of};
 
 use super::{BinaryOperator, ExpressionError, interval, json};
 
+// tidy: long — a dispatching match over the operators.
 /// Returns the type of the results of an operator with two operands; none if they are always NULL.
 /// The types of the operands are none where they are always NULL.
 ///

@@ -68,10 +68,13 @@ fn valid(name: &str, random: &mut Random) -> Vec<u8> {
         }
         "key" => {
             let values = of_all_types();
-            // All types but the last one, from the first.
-            let length = values.len() - 1;
-            let choice = u8::try_from(length * values.len()).expect("the types are few");
-            let key = encode_key(values[..length].iter().map(Value::as_ref));
+            // As many types in a row as the byte can choose.
+            let count = values.len();
+            let length = (count - 1).min(usize::from(u8::MAX) / count - 1);
+            let first = random.below(count - length + 1);
+            let choice = u8::try_from(length * count + first).expect("the types are few");
+            let chosen = values.iter().cycle().skip(first).take(length);
+            let key = encode_key(chosen.map(Value::as_ref));
             [&[choice], &key[..]].concat()
         }
         "expression" => Expression::generate(&mut source).to_bytes(),

@@ -25,8 +25,8 @@ const PARTS: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "
 static ZERO: LazyLock<Expr> =
     LazyLock::new(|| Expr::value(ast::Value::Number("0".to_owned(), false)));
 
-/// Returns the operands of a call of `make_interval`, whose arguments may be named or left out; none
-/// if the call has other ones.
+/// Returns the operands of a call of `make_interval`, whose arguments may be named or left out;
+/// none if the call has other ones.
 pub(super) fn interval_parts(function: &ast::Function) -> Option<Vec<&Expr>> {
     let ast::FunctionArguments::List(list) = &function.args else {
         return None;
@@ -81,8 +81,8 @@ pub(crate) fn times_as_intervals(
     (of(left, converts_left), of(right, converts_right))
 }
 
-/// Returns the type that an operand without a type gets beside another one, if it is not that of the
-/// other one.
+/// Returns the type that an operand without a type gets beside another one, if it is not that of
+/// the other one.
 pub(crate) fn type_beside(operator: BinaryOperator, other: ColumnType) -> Option<ColumnType> {
     match (operator, other.of_values()) {
         (

@@ -193,6 +193,114 @@ const QUALIFIERS: &[&str] = &[
     "month to day",
 ];
 
+/// Operands of all types.
+const OPERANDS: &[&str] = &[
+    "time '12:34'",
+    "interval '1 mon 2 days'",
+    "timestamp '2024-01-31 10:00'",
+    "date '2024-02-29'",
+    "timestamptz '2024-03-30 12:00+00'",
+    "'1 day'",
+    "'12:00'",
+    "'2024-01-01'",
+    "NULL",
+    "2",
+    "1.5",
+    "true",
+    "'x'::text",
+    "NULL::interval",
+    "NULL::time",
+    "NULL::timestamp",
+    "2::float8",
+];
+
+/// Expressions over the columns of the table.
+const OVER_ROWS: &[&str] = &[
+    "i",
+    "t",
+    "i0",
+    "t3",
+    "-i",
+    "i + i0",
+    "i - i0",
+    "i * f",
+    "n * i0",
+    "i0 / n",
+    "i / 2",
+    "2.5 * i0",
+    "t + i0",
+    "t - i0",
+    "t - t3",
+    "t - '01:00'",
+    "d + t",
+    "t + d",
+    "d + i0",
+    "d - i0",
+    "at + i0",
+    "at - i0",
+    "tz + i0",
+    "tz - i0",
+    "i0 + tz",
+    "tz + '1 mon'",
+    "tz - interval '1 mon 1 day'",
+    "at - d",
+    "at - tz",
+    "tz - d",
+    "tz - at",
+    "at + t",
+    "tz - t",
+    "t * 2",
+    "t / 2",
+    "t = i",
+    "i < i0",
+    "age(at, d)",
+    "age(tz, at)",
+    "age(tz, d)",
+    "extract(epoch FROM i0)",
+    "date_part('hour', t)",
+    "date_trunc('month', i)",
+    "justify_interval(i0)",
+    "make_interval(days => id)",
+    "make_time(id, 2, 3.5)",
+    "tz::time",
+    "at::time",
+    "i::time",
+    "t::interval",
+    "coalesce(i, i0)",
+    "i = '30 days'",
+    "t > '12:00'",
+    "make_interval(secs => f)",
+    "justify_hours(t)",
+];
+
+/// Statements that are not drawn.
+const FIXED: [&str; 24] = [
+    "SELECT age(timestamp '2024-01-01'), 1 WHERE false",
+    "SELECT age(current_date) = '0'",
+    "SELECT age(timestamp 'today') = interval '0'",
+    "SELECT age('2024-01-01')",
+    "SELECT age(1)",
+    "SELECT localtime < '24:00', localtime::text < '25'",
+    "SELECT now() - interval '1 day' < now(), now() - now() = '0'",
+    "SELECT statement_timestamp() + interval '1 day' > now()",
+    "SELECT timestamp '2024-01-01' AT TIME ZONE interval '2 hours'",
+    "SELECT timestamptz '2024-01-01 00:00+00' AT TIME ZONE interval '-03:30'",
+    "SELECT timestamp '2024-01-01' AT TIME ZONE interval '1 day'",
+    "SELECT timestamp '2024-01-01' AT TIME ZONE interval '200 hours'",
+    "SELECT greatest(interval '1 mon', interval '30 days', interval '29 days')",
+    "SELECT coalesce(NULL, interval '1 day', '2 days')",
+    "SELECT coalesce(time '12:00', interval '1 day')",
+    "SELECT nullif(interval '1 mon', interval '30 days')",
+    "SELECT CASE WHEN true THEN time '12:00' ELSE '13:00' END",
+    "SELECT interval '1 day' IN ('24:00', '1 mon'), time '12:00' BETWEEN '11:00' AND '13:00'",
+    "SELECT interval '1 day' || 'x', 'x' || time '12:00'",
+    "SELECT concat(interval '1 day', time '12:00')",
+    "SELECT to_json(interval '1 day'), to_jsonb(time '12:00')",
+    "SELECT abs(interval '-1 day')",
+    "SELECT interval '1 day' IS DISTINCT FROM interval '24:00'",
+    "SELECT date '2024-01-01' + 1 + time '12:00' - interval '1 mon'",
+];
+
 pub(super) fn statements() -> Vec<String> {
     let mut all = Vec::new();
     let mut draw = Draw::of_seed(1186);
@@ -263,7 +371,8 @@ fn operators(draw: &mut Draw, all: &mut Vec<String>) {
                 ));
                 let zone = draw.of(ZONES);
                 all.push(format!(
-                    "SET timezone = '{zone}'; SELECT timestamptz '{moment}' {operator} interval '{span}'"
+                    "SET timezone = '{zone}'; \
+                     SELECT timestamptz '{moment}' {operator} interval '{span}'"
                 ));
                 all.push(format!(
                     "SELECT date '{moment}' {operator} interval '{span}'"
@@ -291,27 +400,8 @@ fn drawn_operators(draw: &mut Draw, all: &mut Vec<String>) {
         let zone = draw.of(ZONES);
         format!("SET timezone = '{zone}'; SELECT {text}")
     };
-    let operands = [
-        "time '12:34'",
-        "interval '1 mon 2 days'",
-        "timestamp '2024-01-31 10:00'",
-        "date '2024-02-29'",
-        "timestamptz '2024-03-30 12:00+00'",
-        "'1 day'",
-        "'12:00'",
-        "'2024-01-01'",
-        "NULL",
-        "2",
-        "1.5",
-        "true",
-        "'x'::text",
-        "NULL::interval",
-        "NULL::time",
-        "NULL::timestamp",
-        "2::float8",
-    ];
-    for left in operands {
-        for right in operands {
+    for left in OPERANDS {
+        for right in OPERANDS {
             // Without any type the store returns NULL.
             if [left, right]
                 .iter()
@@ -427,34 +517,7 @@ fn functions(draw: &mut Draw, all: &mut Vec<String>) {
         all.push(format!("SELECT make_interval({part} => 10)"));
         all.push(format!("SELECT make_interval(1, {part} => 3, secs => 2.5)"));
     }
-    for statement in [
-        "SELECT age(timestamp '2024-01-01'), 1 WHERE false",
-        "SELECT age(current_date) = '0'",
-        "SELECT age(timestamp 'today') = interval '0'",
-        "SELECT age('2024-01-01')",
-        "SELECT age(1)",
-        "SELECT localtime < '24:00', localtime::text < '25'",
-        "SELECT now() - interval '1 day' < now(), now() - now() = '0'",
-        "SELECT statement_timestamp() + interval '1 day' > now()",
-        "SELECT timestamp '2024-01-01' AT TIME ZONE interval '2 hours'",
-        "SELECT timestamptz '2024-01-01 00:00+00' AT TIME ZONE interval '-03:30'",
-        "SELECT timestamp '2024-01-01' AT TIME ZONE interval '1 day'",
-        "SELECT timestamp '2024-01-01' AT TIME ZONE interval '200 hours'",
-        "SELECT greatest(interval '1 mon', interval '30 days', interval '29 days')",
-        "SELECT coalesce(NULL, interval '1 day', '2 days')",
-        "SELECT coalesce(time '12:00', interval '1 day')",
-        "SELECT nullif(interval '1 mon', interval '30 days')",
-        "SELECT CASE WHEN true THEN time '12:00' ELSE '13:00' END",
-        "SELECT interval '1 day' IN ('24:00', '1 mon'), time '12:00' BETWEEN '11:00' AND '13:00'",
-        "SELECT interval '1 day' || 'x', 'x' || time '12:00'",
-        "SELECT concat(interval '1 day', time '12:00')",
-        "SELECT to_json(interval '1 day'), to_jsonb(time '12:00')",
-        "SELECT abs(interval '-1 day')",
-        "SELECT interval '1 day' IS DISTINCT FROM interval '24:00'",
-        "SELECT date '2024-01-01' + 1 + time '12:00' - interval '1 mon'",
-    ] {
-        all.push(statement.into());
-    }
+    all.extend(FIXED.map(String::from));
 }
 
 fn casts(all: &mut Vec<String>) {
@@ -478,7 +541,8 @@ fn casts(all: &mut Vec<String>) {
         for column in ["i", "t", "i0", "t3", "at", "tz", "d", "f", "x"] {
             for zone in ["UTC", "Asia/Kolkata"] {
                 all.push(format!(
-                    "SET timezone = '{zone}'; SELECT id, {column}::{to} FROM i WHERE id <> 4 ORDER BY id"
+                    "SET timezone = '{zone}'; \
+                     SELECT id, {column}::{to} FROM i WHERE id <> 4 ORDER BY id"
                 ));
                 all.push(format!(
                     "SET timezone = '{zone}'; SELECT id, {column}::{to} FROM i WHERE id = 4"
@@ -489,68 +553,12 @@ fn casts(all: &mut Vec<String>) {
 }
 
 fn rows(all: &mut Vec<String>) {
-    let expressions = [
-        "i",
-        "t",
-        "i0",
-        "t3",
-        "-i",
-        "i + i0",
-        "i - i0",
-        "i * f",
-        "n * i0",
-        "i0 / n",
-        "i / 2",
-        "2.5 * i0",
-        "t + i0",
-        "t - i0",
-        "t - t3",
-        "t - '01:00'",
-        "d + t",
-        "t + d",
-        "d + i0",
-        "d - i0",
-        "at + i0",
-        "at - i0",
-        "tz + i0",
-        "tz - i0",
-        "i0 + tz",
-        "tz + '1 mon'",
-        "tz - interval '1 mon 1 day'",
-        "at - d",
-        "at - tz",
-        "tz - d",
-        "tz - at",
-        "at + t",
-        "tz - t",
-        "t * 2",
-        "t / 2",
-        "t = i",
-        "i < i0",
-        "age(at, d)",
-        "age(tz, at)",
-        "age(tz, d)",
-        "extract(epoch FROM i0)",
-        "date_part('hour', t)",
-        "date_trunc('month', i)",
-        "justify_interval(i0)",
-        "make_interval(days => id)",
-        "make_time(id, 2, 3.5)",
-        "tz::time",
-        "at::time",
-        "i::time",
-        "t::interval",
-        "coalesce(i, i0)",
-        "i = '30 days'",
-        "t > '12:00'",
-        "make_interval(secs => f)",
-        "justify_hours(t)",
-    ];
-    for expression in expressions {
+    for expression in OVER_ROWS {
         for zone in ["UTC", "Europe/Berlin", "America/New_York"] {
             for rows in ["id IN (1, 2, 3, 5)", "id IN (6, 8)", "id = 4", "id = 7"] {
                 all.push(format!(
-                    "SET timezone = '{zone}'; SELECT id, {expression} FROM i WHERE {rows} ORDER BY id"
+                    "SET timezone = '{zone}'; \
+                     SELECT id, {expression} FROM i WHERE {rows} ORDER BY id"
                 ));
             }
         }
@@ -602,10 +610,12 @@ fn conditions(all: &mut Vec<String>) {
         for value in values {
             for operator in ["=", "<", "<=", ">", ">=", "<>"] {
                 all.push(format!(
-                    "SELECT {column}, n FROM {table} WHERE {column} {operator} '{value}' ORDER BY {column}"
+                    "SELECT {column}, n FROM {table} \
+                     WHERE {column} {operator} '{value}' ORDER BY {column}"
                 ));
                 all.push(format!(
-                    "SELECT {column} FROM {table} WHERE n = 2 AND {column} {operator} '{value}' ORDER BY 1 DESC"
+                    "SELECT {column} FROM {table} \
+                     WHERE n = 2 AND {column} {operator} '{value}' ORDER BY 1 DESC"
                 ));
             }
             all.push(format!(

@@ -34,7 +34,10 @@ fn conditions_and_changes_are_evaluated_with_the_row() {
         rows(session, "SELECT at, start, span FROM shifts WHERE id = 1"),
         ["2024-03-31 11:00:00+00|13:00:00|01:30:00"]
     );
-    let failure = error(session, "UPDATE shifts SET at = at + interval '300000 years'");
+    let failure = error(
+        session,
+        "UPDATE shifts SET at = at + interval '300000 years'",
+    );
     assert!(failure.contains("out of range"), "{failure}");
 }
 

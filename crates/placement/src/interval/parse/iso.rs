@@ -1,8 +1,8 @@
 //! The forms of ISO 8601.
 
 use super::{IntervalError, Parsed, Parts, Unit};
+use crate::clock::MICROS_PER_SECOND;
 use crate::interval::{MICROS_PER_HOUR, MICROS_PER_MINUTE};
-use crate::moment::MICROS_PER_SECOND;
 
 /// From here on PostgreSQL refuses a number.
 const NUMBER_MAX: f64 = 1e15;

@@ -1,11 +1,9 @@
-//! One message or more of every kind, by the name of its golden frame, with something of every type
-//! in it.
+//! Messages of every kind, by the names of their golden frames, with something of every type.
 
 mod asks;
 mod constraints;
 mod copies;
 pub mod generate;
-mod interval;
 pub mod kinds;
 mod numeric;
 mod reads;
@@ -481,7 +479,10 @@ fn requests() -> Vec<(&'static str, Message)> {
             }),
         ),
         ("request-update-numeric", execute(numeric::action())),
-        ("request-update-interval", execute(interval::action())),
+        (
+            "request-update-interval",
+            execute(numeric::interval_action()),
+        ),
         (
             "request-delete",
             execute(Action::Delete {
