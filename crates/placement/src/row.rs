@@ -345,8 +345,8 @@ impl<'a> RowView<'a> {
                     core::str::from_utf8(field).is_ok_and(|it| check_json(it).is_ok())
                 }
                 ColumnType::Jsonb => core::str::from_utf8(field).is_ok_and(stored_jsonb),
-                ColumnType::Time(_) => field.as_array().is_some_and(|it| {
-                    let micros = i64::from_le_bytes(*it);
+                ColumnType::Time(_) => field.try_into().is_ok_and(|it| {
+                    let micros = i64::from_le_bytes(it);
                     (0..=MICROS_PER_DAY).contains(&micros)
                         && column.column_type.admits(ValueRef::Time(micros))
                 }),

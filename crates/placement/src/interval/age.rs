@@ -4,8 +4,8 @@ use super::{Interval, MONTHS_PER_YEAR};
 use crate::calendar::{civil_from_days, days_from_civil};
 use crate::clock::MICROS_PER_DAY;
 
-/// Returns the span from an earlier local time to a later one, both in microseconds since 1970,
-/// with whole months as far as possible. `is_negative` says that `to` is the earlier one, so that all
+/// Returns the span from one local time to another one, both in microseconds since 1970, with
+/// whole months as far as possible. `is_negative` says that `to` is the earlier one, so that all
 /// parts are negative.
 pub fn age(to: i64, from: i64, is_negative: bool) -> Interval {
     let parts = |at: i64| {

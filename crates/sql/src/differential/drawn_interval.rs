@@ -405,7 +405,7 @@ fn drawn_operators(draw: &mut Draw, all: &mut Vec<String>) {
             // Without any type the store returns NULL.
             if [left, right]
                 .iter()
-                .all(|it| *it == "NULL" || it.starts_with("date"))
+                .all(|it| **it == "NULL" || it.starts_with("date"))
             {
                 continue;
             }

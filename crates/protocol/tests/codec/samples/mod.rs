@@ -479,10 +479,7 @@ fn requests() -> Vec<(&'static str, Message)> {
             }),
         ),
         ("request-update-numeric", execute(numeric::action())),
-        (
-            "request-update-interval",
-            execute(numeric::interval_action()),
-        ),
+        ("request-update-interval", execute(numeric::spans())),
         (
             "request-delete",
             execute(Action::Delete {

@@ -40,7 +40,7 @@ pub fn action() -> Action {
 }
 
 /// `SET at = at + '-1 mons +2 days 00:00:03' WHERE justify_days(span)::time(3) > '12:00'`
-pub fn interval_action() -> Action {
+pub fn spans() -> Action {
     let by = Value::Interval(Interval {
         months: -1,
         days: 2,
