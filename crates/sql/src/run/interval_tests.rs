@@ -91,6 +91,17 @@ fn stored_conditions_do_not_depend_on_a_session() {
 }
 
 #[test]
+fn defaults_can_be_of_the_present_time() {
+    let session = &mut Model::session(
+        "CREATE TABLE clock (id bigint PRIMARY KEY, at time(0) DEFAULT now(),
+             age interval DEFAULT interval '1' DAY);
+         INSERT INTO clock (id) VALUES (1);",
+    );
+    let text = "SELECT at BETWEEN '00:00' AND '24:00', age FROM clock";
+    assert_eq!(rows(session, text), ["t|1 day"]);
+}
+
+#[test]
 fn other_types_are_refused_by_name() {
     let session = &mut Model::session("");
     for written in ["time with time zone", "timetz", "interval day to second"] {
