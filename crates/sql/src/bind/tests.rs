@@ -190,7 +190,6 @@ fn constants_that_have_no_value() {
         ("(SELECT 1)", "is not supported"),
         ("CASE WHEN 1 THEN 1 END", "case does not take operands"),
         ("'12:00'::timetz", "is not supported"),
-        ("interval '1 fortnight'", "is not of type interval"),
         ("a", "a names a column where only constants may stand"),
         ("(1, 2) = (1, 2, 3)", "the lists have 2 and 3 members"),
         ("$1", "parameter $1 has no value: 0 were given"),
