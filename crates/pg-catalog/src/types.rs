@@ -27,8 +27,10 @@ pub(crate) const FLOAT8: Oid = 701;
 pub(crate) const UNKNOWN: Oid = 705;
 pub(crate) const BPCHAR: Oid = 1042;
 pub(crate) const VARCHAR: Oid = 1043;
+pub(crate) const TIME: Oid = 1083;
 pub(crate) const TIMESTAMP: Oid = 1114;
 pub(crate) const TIMESTAMPTZ: Oid = 1184;
+pub(crate) const INTERVAL: Oid = 1186;
 pub(crate) const BIT: Oid = 1560;
 pub(crate) const NUMERIC: Oid = 1700;
 pub(crate) const REGPROCEDURE: Oid = 2202;
@@ -272,9 +274,22 @@ pub(crate) fn format_type(oid: Oid, modifier: Option<i32>) -> String {
         }
         (TIMESTAMP, Some(digits)) => format!("timestamp({digits}) without time zone"),
         (TIMESTAMPTZ, Some(digits)) => format!("timestamp({digits}) with time zone"),
+        (TIME, Some(digits)) => format!("time({digits}) without time zone"),
+        (INTERVAL, Some(modifier)) if second_digits(modifier).is_some() => {
+            format!("interval({})", modifier & INTERVAL_DIGITS)
+        }
         (BIT, Some(length)) => format!("bit({length})"),
         _ => found.sql_name.to_owned(),
     }
+}
+
+/// The bits of the modifier of an `interval` with the digits of a second; all of them are none.
+const INTERVAL_DIGITS: i32 = 0xffff;
+
+/// Returns the digits of a second in the modifier of an `interval`; none if it does not limit them.
+pub(crate) fn second_digits(modifier: i32) -> Option<i32> {
+    let digits = modifier & INTERVAL_DIGITS;
+    (modifier >= 0 && digits != INTERVAL_DIGITS).then_some(digits)
 }
 
 /// Returns the precision and the scale in the modifier of a `numeric`.

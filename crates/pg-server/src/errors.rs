@@ -3,8 +3,8 @@
 //! An error has the SQLSTATE that PostgreSQL's has for the same statement. Its text is the store's.
 
 use placement::{
-    ColumnType, FunctionError, JsonError, Numeric, NumericError, RowError, ValueError,
-    check_violation_text,
+    ColumnType, FunctionError, IntervalError, JsonError, Numeric, NumericError, RowError,
+    ValueError, check_violation_text,
 };
 use protocol::expression::ExpressionError;
 use sql::{SqlError, StatementProgress, SyntaxError, TransactionFault, sqlstate};
@@ -123,6 +123,16 @@ pub fn timestamp_out_of_range() -> Report {
     error("22008", "timestamp out of range")
 }
 
+/// Returns the error for a time of the day beyond a day.
+pub fn time_out_of_range() -> Report {
+    error("22008", "time out of range")
+}
+
+/// Returns the error for an interval beyond the range of its parts.
+pub fn interval_out_of_range() -> Report {
+    error("22008", "interval out of range")
+}
+
 /// Returns the error for a text that is no value of its type.
 pub fn invalid_value(fault: &ValueError) -> Report {
     let is_digit_or_sign = |it: char| it.is_ascii_digit() || matches!(it, '+' | '-');
@@ -130,6 +140,13 @@ pub fn invalid_value(fault: &ValueError) -> Report {
     let code = match fault.column_type {
         found if found.is_time() && text.starts_with(is_digit_or_sign) && has_date(text) => "22008",
         found if found.is_time() => "22007",
+        ColumnType::Time(_) if text.starts_with(is_digit_or_sign) && text.contains(':') => "22008",
+        ColumnType::Time(_) => "22007",
+        ColumnType::Interval(_) => match fault.interval_fault() {
+            Some(IntervalError::FieldRange) => "22015",
+            Some(IntervalError::Range) => "22008",
+            _ => "22007",
+        },
         found if found.is_integer() && is_whole(text) => "22003",
         found if found.is_float() && text.starts_with(|it| is_digit_or_sign(it) || it == '.') => {
             match text.parse::<f64>() {
@@ -291,7 +308,8 @@ fn of_expression(fault: &ExpressionError) -> &'static str {
         | ExpressionError::Underflow
         | ExpressionError::NumericOverflow
         | ExpressionError::TooManyDigits { .. } => sqlstate::OUT_OF_RANGE,
-        ExpressionError::NotFinite { .. } => NOT_SUPPORTED,
+        ExpressionError::NotFinite { .. } | ExpressionError::FieldOfOtherType => NOT_SUPPORTED,
+        ExpressionError::TimeRange => sqlstate::DATETIME_RANGE,
         ExpressionError::DivisionByZero => "22012",
         ExpressionError::PatternEnd => "22025",
         ExpressionError::TooLong { .. } => MESSAGE_TOO_LONG,
@@ -322,6 +340,7 @@ fn of_refusal(message: &str) -> &'static str {
     let faults = [
         ExpressionError::DivisionByZero,
         ExpressionError::Overflow,
+        ExpressionError::TimeRange,
         ExpressionError::Underflow,
         ExpressionError::NumericOverflow,
         ExpressionError::PatternEnd,
@@ -411,6 +430,11 @@ mod tests {
             (ColumnType::Bytes, "\\x1", "22023"),
             (ColumnType::Timestamp, "soon", "22007"),
             (ColumnType::Timestamp, "2024-02-31", "22008"),
+            (ColumnType::TIME, "noon", "22007"),
+            (ColumnType::TIME, "25:00", "22008"),
+            (ColumnType::INTERVAL, "1 fortnight", "22007"),
+            (ColumnType::INTERVAL, "99999999999 days", "22015"),
+            (ColumnType::INTERVAL, "178956971 years", "22008"),
         ] {
             let text = text.to_owned();
             let fault = ValueError { column_type, text };

@@ -5,7 +5,9 @@
 mod numeric;
 
 use bytes::{BufMut, BytesMut};
-use placement::{ColumnType, DATES, TimeInput, TimeZone, Value};
+use placement::{
+    ColumnType, DATES, Interval, TIME_PRECISION_MAX, TimeInput, TimeZone, Value, rounded_time,
+};
 
 use pg_wire::frontend::WireFormat;
 use pg_wire::report::{Report, Severity};
@@ -14,6 +16,8 @@ use crate::errors::{self, NOT_SUPPORTED};
 
 /// Microseconds from 1970, where the store's timestamps begin, to 2000, where PostgreSQL's do.
 const EPOCH_2000_US: i64 = 946_684_800_000_000;
+/// The microseconds of a day.
+const DAY_US: i64 = 86_400_000_000;
 /// Days from 1970 to 2000.
 const EPOCH_2000_DAYS: i32 = 10_957;
 /// The range of PostgreSQL's timestamps in binary: microseconds since 2000.
@@ -47,6 +51,8 @@ const DECLARED: &[(u32, ColumnType)] = &[
     (2950, ColumnType::Uuid),
     (114, ColumnType::Json),
     (3802, ColumnType::Jsonb),
+    (1083, ColumnType::TIME),
+    (1186, ColumnType::INTERVAL),
 ];
 
 /// PostgreSQL's OID of the type of a literal without a type.
@@ -72,6 +78,8 @@ pub fn oid(column_type: Option<ColumnType>) -> u32 {
         Some(ColumnType::Uuid) => 2950,
         Some(ColumnType::Json) => 114,
         Some(ColumnType::Jsonb) => 3802,
+        Some(ColumnType::Time(_)) => 1083,
+        Some(ColumnType::Interval(_)) => 1186,
     }
 }
 
@@ -85,9 +93,10 @@ pub fn length(column_type: Option<ColumnType>) -> i16 {
             ColumnType::Int64
             | ColumnType::Float64
             | ColumnType::Timestamp
-            | ColumnType::TimestampTz,
+            | ColumnType::TimestampTz
+            | ColumnType::Time(_),
         ) => 8,
-        Some(ColumnType::Uuid) => 16,
+        Some(ColumnType::Uuid | ColumnType::Interval(_)) => 16,
         Some(
             ColumnType::Text
             | ColumnType::Varchar(_)
@@ -103,7 +112,7 @@ pub fn length(column_type: Option<ColumnType>) -> i16 {
 }
 
 /// Returns what a type's values are limited to, as PostgreSQL writes it: the length of a text, or
-/// the digits of a numeric, and four; -1 if they are not limited.
+/// the digits of a numeric, and four, or the digits of a second; -1 if they are not limited.
 pub fn modifier(column_type: Option<ColumnType>) -> i32 {
     match column_type {
         Some(ColumnType::Varchar(length) | ColumnType::Char(length)) => {
@@ -113,6 +122,12 @@ pub fn modifier(column_type: Option<ColumnType>) -> i32 {
             /// The bits of the scale.
             const SCALE_BITS: i32 = 0x7ff;
             (i32::from(precision) << 16 | i32::from(scale) & SCALE_BITS) + 4
+        }
+        Some(ColumnType::Time(precision)) if precision < TIME_PRECISION_MAX => precision.into(),
+        Some(ColumnType::Interval(precision)) if precision < TIME_PRECISION_MAX => {
+            /// All fields of an interval.
+            const FULL_RANGE: i32 = 0x7fff << 16;
+            FULL_RANGE | i32::from(precision)
         }
         _ => -1,
     }
@@ -233,6 +248,24 @@ impl ParameterType {
                 [JSONB_VERSION, text @ ..] => return Some(self.of_json(json_text(text)?)),
                 _ => return None,
             },
+            ColumnType::Time(precision) => {
+                let micros = i64::from_be_bytes(bytes.try_into().ok()?);
+                return Some(match (0..=DAY_US).contains(&micros) {
+                    true => Ok(Value::Time(rounded_time(micros, precision))),
+                    false => Err(errors::time_out_of_range()),
+                });
+            }
+            ColumnType::Interval(precision) => {
+                let (micros, rest) = bytes.split_first_chunk()?;
+                let (days, months) = rest.split_first_chunk()?;
+                let read = Interval {
+                    micros: i64::from_be_bytes(*micros),
+                    days: i32::from_be_bytes(*days),
+                    months: i32::from_be_bytes(months.try_into().ok()?),
+                };
+                let rounded = read.rounded(precision).map(Value::Interval);
+                return Some(rounded.ok_or_else(errors::interval_out_of_range));
+            }
         };
         Some(Ok(value))
     }
@@ -293,6 +326,12 @@ pub fn write(
             out.put_i64(at.saturating_sub(EPOCH_2000_US));
         }
         Value::Uuid(bytes) => out.put_slice(bytes),
+        Value::Time(micros) => out.put_i64(*micros),
+        Value::Interval(value) => {
+            out.put_i64(value.micros);
+            out.put_i32(value.days);
+            out.put_i32(value.months);
+        }
         Value::Numeric(value) => numeric::write(out, value.as_ref()),
         Value::Json(text) => out.put_slice(text.as_bytes()),
         Value::Jsonb(text) => {

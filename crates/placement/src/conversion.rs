@@ -4,10 +4,12 @@
 use alloc::format;
 use alloc::string::ToString;
 
+use crate::float::round_half_even;
+use crate::interval::{Interval, rounded_time, time_after};
 use crate::json::{Json, JsonError};
 use crate::numeric::{Numeric, NumericRef};
 use crate::text::ValueError;
-use crate::value::{ColumnType, Value, ValueRef, round_half_even};
+use crate::value::{ColumnType, Value, ValueRef};
 
 const DAY_US: i64 = 86_400_000_000;
 
@@ -37,6 +39,13 @@ pub fn is_assignable(column: ColumnType, found: ColumnType) -> bool {
         || column.is_number() && found.is_number()
         || column.is_time() && found.is_time()
         || is_json(column) && is_json(found)
+        || matches!(
+            (found.of_values(), column),
+            (
+                ColumnType::Timestamp | ColumnType::TimestampTz | ColumnType::Interval(_),
+                ColumnType::Time(_)
+            ) | (ColumnType::Time(_), ColumnType::Interval(_))
+        )
 }
 
 fn is_json(column_type: ColumnType) -> bool {
@@ -103,6 +112,7 @@ impl Value {
         let Some(from) = self.column_type() else {
             return Ok(self);
         };
+        let is_limited = matches!(to, ColumnType::Time(_) | ColumnType::Interval(_));
         if !is_castable(from, to) {
             return Err(ConversionError::NoConversion);
         }
@@ -117,6 +127,7 @@ impl Value {
                 Value::Text(text).assigned(to)
             }
             (value, to) if from == to => Ok(value),
+            (value, to) if is_limited && from == to.of_values() => value.assigned(to),
             (Value::Text(text), to) => {
                 let value = Value::parse(to, &text).map_err(ConversionError::NotOfType)?;
                 value.assigned(to)
@@ -161,6 +172,31 @@ impl Value {
             };
         }
         match (self, to) {
+            (Value::Time(at), ColumnType::Time(precision)) => {
+                Ok(Value::Time(rounded_time(at, precision)))
+            }
+            (Value::Interval(value), ColumnType::Interval(precision)) => {
+                let rounded = value.rounded(precision);
+                rounded
+                    .map(Value::Interval)
+                    .ok_or(ConversionError::OutOfRange)
+            }
+            (Value::Time(micros), ColumnType::Interval(_)) => Value::Interval(Interval {
+                micros,
+                ..Interval::default()
+            })
+            .assigned(to),
+            (Value::Interval(value), ColumnType::Time(_)) => {
+                Value::Time(time_after(0, value)).assigned(to)
+            }
+            // As in PostgreSQL.
+            (
+                Value::Timestamp(i64::MIN | i64::MAX) | Value::TimestampTz(i64::MIN | i64::MAX),
+                ColumnType::Time(_),
+            ) => Ok(Value::Null),
+            (Value::Timestamp(at) | Value::TimestampTz(at), ColumnType::Time(_)) => {
+                Value::Time(at.rem_euclid(DAY_US)).assigned(to)
+            }
             (Value::Date(days), ColumnType::Timestamp) => moment_of(days).map(Value::Timestamp),
             (Value::Date(days), ColumnType::TimestampTz) => moment_of(days).map(Value::TimestampTz),
             (Value::Timestamp(at) | Value::TimestampTz(at), ColumnType::Date) => {

@@ -150,6 +150,22 @@ pub enum ScalarFunction {
     Extract,
     /// A field of a time, as a double.
     DatePart,
+    /// A moment an interval later. The last operand is the zone of its days and months, encoded as
+    /// of [`ScalarFunction::AtZone`].
+    MomentLater,
+    /// The years, months, days and microseconds between two local times, or two moments and their
+    /// zone.
+    Age,
+    /// An interval of years, months, weeks, days, hours, minutes and seconds.
+    MakeInterval,
+    /// A time of the day of an hour, a minute and a second.
+    MakeTime,
+    /// An interval with months instead of each 30 days.
+    JustifyDays,
+    /// An interval with days instead of each 24 hours.
+    JustifyHours,
+    /// An interval with both, whose parts have one sign.
+    JustifyInterval,
     /// A function of JSON.
     Json(JsonFunction),
     /// A further function of texts and bytes.
@@ -197,6 +213,13 @@ impl ScalarFunction {
             ScalarFunction::DateTrunc => "date_trunc",
             ScalarFunction::Extract => "extract",
             ScalarFunction::DatePart => "date_part",
+            ScalarFunction::MomentLater => "timestamptz_pl_interval",
+            ScalarFunction::Age => "age",
+            ScalarFunction::MakeInterval => "make_interval",
+            ScalarFunction::MakeTime => "make_time",
+            ScalarFunction::JustifyDays => "justify_days",
+            ScalarFunction::JustifyHours => "justify_hours",
+            ScalarFunction::JustifyInterval => "justify_interval",
             ScalarFunction::Json(function) => function.name(),
             ScalarFunction::Text(function) => function.name(),
             ScalarFunction::Math(function) => function.name(),

@@ -16,6 +16,8 @@
 //! | numeric | see `numeric::key` |
 //! | json | as text; no key of a table has it |
 //! | jsonb | see `json::key` |
+//! | time | as an integer |
+//! | interval | its span, 16 bytes, big endian, sign bit flipped |
 //!
 //! The types are not in the bytes: the decoder brings them. Equal numbers have equal bytes, however
 //! many bits their types have.
@@ -24,9 +26,12 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::clock::MICROS_PER_DAY;
+use crate::float::{float_from_order_bits, float_order_bits};
+use crate::interval::Interval;
 use crate::json::{Json, check_json};
 use crate::numeric::Numeric;
-use crate::value::{ColumnType, Value, ValueRef, float_from_order_bits, float_order_bits};
+use crate::value::{ColumnType, Value, ValueRef};
 
 /// The most bytes that an encoded key may have; see [`check_key_bytes`].
 pub const KEY_BYTES_MAX: usize = 1024;
@@ -38,6 +43,7 @@ const ESCAPED_ZERO: u8 = 0xff;
 const ESCAPED_END: u8 = 0x01;
 const SIGN: u64 = 1 << 63;
 const SIGN_32: u32 = 1 << 31;
+const SIGN_128: u128 = 1 << 127;
 
 /// The reason why bytes are not a key of the given types. Retrying does not help.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,8 +151,15 @@ pub(crate) fn encode_value_to(out: &mut impl Sink, value: ValueRef<'_>) {
     match value {
         ValueRef::Null => out.write(&[MARK_NULL]),
         ValueRef::Bool(value) => out.write(&[MARK_VALUE, u8::from(value)]),
-        ValueRef::Int64(value) | ValueRef::Timestamp(value) | ValueRef::TimestampTz(value) => {
+        ValueRef::Int64(value)
+        | ValueRef::Timestamp(value)
+        | ValueRef::TimestampTz(value)
+        | ValueRef::Time(value) => {
             out.write(&marked_u64(value.cast_unsigned() ^ SIGN));
+        }
+        ValueRef::Interval(value) => {
+            out.write(&[MARK_VALUE]);
+            out.write(&(value.span().cast_unsigned() ^ SIGN_128).to_be_bytes());
         }
         ValueRef::Int32(value) => encode_value_to(out, ValueRef::Int64(value.into())),
         ValueRef::Int16(value) => encode_value_to(out, ValueRef::Int64(value.into())),
@@ -286,6 +299,17 @@ pub(crate) fn decode_value(
             Err(true) => Err(truncated),
             Err(false) => Err(malformed),
         },
+        ColumnType::Time(_) => {
+            let micros = (u64::from_be_bytes(take(rest).ok_or(truncated)?) ^ SIGN).cast_signed();
+            let is_time = (0..=MICROS_PER_DAY).contains(&micros);
+            is_time.then_some(Value::Time(micros)).ok_or(malformed)
+        }
+        // Intervals with other parts can have the same key.
+        ColumnType::Interval(_) => {
+            let span = u128::from_be_bytes(take(rest).ok_or(truncated)?) ^ SIGN_128;
+            let found = Interval::of_span(span.cast_signed());
+            found.map(Value::Interval).ok_or(malformed)
+        }
     }
 }
 

@@ -16,16 +16,19 @@ mod alter;
 mod alteration;
 mod assignment;
 mod calendar;
+mod clock;
 mod constraints;
 mod conversion;
 mod copies;
 mod cover;
 mod expression;
+mod float;
 mod function_error;
 mod further;
 mod grid;
 mod hybrid;
 mod interpolation;
+mod interval;
 mod json;
 mod json_function;
 mod key;
@@ -71,11 +74,16 @@ pub use cover::{
     COVER_STEPS_MAX, Cover, CoverCosts, CoverMember, RowAccess, access, cover, cover_constraints,
 };
 pub use expression::{BinaryOperator, Expression, FunctionCall, ScalarFunction, UnaryOperator};
+pub use float::{WHOLE_DOUBLES, round_half_even};
 pub use function_error::FunctionError;
 pub use further::{Cut, Dimension, FurtherCopy, Share};
 pub use grid::{Axis, KeySpace, Layout, Replex, ReplexKind};
 pub use hybrid::GridError;
 pub use interpolation::{key_between, part_before};
+pub use interval::{
+    Interval, IntervalError, IntervalField, TIME_PRECISION_MAX, age, moved_local, moved_moment,
+    rounded_time, time_after,
+};
 pub use json::{
     JSON_DEPTH_MAX, Json, JsonError, JsonPart, PathEdit, check_json, json_kind, json_parts,
     stored_jsonb, write_json_string,
@@ -115,5 +123,5 @@ pub use sort::{
 pub use statistics::{median, percentile, percentiles};
 pub use text::{DATES, ValueError, moment_text, unescaped_bytes};
 pub use text_function::TextFunction;
-pub use value::{ColumnType, TEXT_LIMIT_MAX, Value, ValueRef, WHOLE_DOUBLES, round_half_even};
+pub use value::{ColumnType, TEXT_LIMIT_MAX, Value, ValueRef};
 pub use zone::{POSIX_ZONE_LEN_MAX, PosixZone, TimeZone, Tzif};

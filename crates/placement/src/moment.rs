@@ -7,12 +7,10 @@
 use alloc::format;
 
 use crate::calendar::days_from_civil;
-use crate::value::round_half_even;
+use crate::clock::{MICROS_PER_DAY, MICROS_PER_SECOND};
+use crate::float::round_half_even;
 use crate::zone::TimeZone;
 
-pub(crate) const MICROS_PER_SECOND: i64 = 1_000_000;
-pub(crate) const SECONDS_PER_DAY: i64 = 86_400;
-pub(crate) const MICROS_PER_DAY: i64 = SECONDS_PER_DAY * MICROS_PER_SECOND;
 /// January 1st, 1970 as a Julian day.
 const JULIAN_1970: i64 = 2_440_588;
 /// The most fields of a text.
@@ -71,10 +69,23 @@ pub(crate) enum WrittenZone {
 
 /// Reads a moment.
 pub(crate) fn read(text: &str, input: &TimeInput<'_>) -> Option<WrittenMoment> {
+    read_parts(text, input, Parts::default())
+}
+
+/// Reads a time of the day, before which a date may stand.
+pub(crate) fn read_clock(text: &str, input: &TimeInput<'_>) -> Option<WrittenMoment> {
+    let parts = Parts {
+        is_clock: true,
+        ..Parts::default()
+    };
+    read_parts(text, input, parts)
+}
+
+fn read_parts(text: &str, input: &TimeInput<'_>, parts: Parts) -> Option<WrittenMoment> {
     let mut reader = Reader {
         input,
         rest: text.trim_ascii(),
-        parts: Parts::default(),
+        parts,
     };
     match &*reader.rest.to_ascii_lowercase() {
         "infinity" => return Some(WrittenMoment::Infinity),
@@ -102,6 +113,8 @@ pub(crate) fn read(text: &str, input: &TimeInput<'_>) -> Option<WrittenMoment> {
 /// The parts of a moment that were read so far.
 #[derive(Default)]
 struct Parts {
+    /// Whether digits that stand alone are a time of the day.
+    is_clock: bool,
     year: Option<i64>,
     /// Whether the year has two digits, so that its century is open.
     is_short_year: bool,
@@ -211,7 +224,7 @@ impl<'a> Reader<'a> {
         let next_is_digit = self.next().is_some_and(|it| it.is_ascii_digit());
         match &*lower {
             // ISO 8601 puts it between a date and a time.
-            "t" if next_is_digit => {
+            "t" if next_is_digit && !(self.parts.is_clock && self.parts.has_date()) => {
                 let digits = self.take(|it| it.is_ascii_digit());
                 return match self.next() {
                     Some(':') => self.clock(digits),
@@ -253,6 +266,9 @@ impl<'a> Reader<'a> {
                 self.parts.set_zone(WrittenZone::Ahead(0))?;
                 return self.parts.set_clock(0, 0, 0, 0);
             }
+            // PostgreSQL reads no such word before a time of the day.
+            "today" | "tomorrow" | "yesterday" if self.parts.is_clock => return None,
+            day if self.parts.is_clock && is_weekday(day) => return None,
             "today" => return self.parts.set_days(self.today()?),
             "tomorrow" => return self.parts.set_days(self.today()? + 1),
             "yesterday" => return self.parts.set_days(self.today()? - 1),
@@ -282,7 +298,8 @@ impl Parts {
 
     /// Reads digits that stand alone.
     fn number(&mut self, digits: &str) -> Option<()> {
-        if digits.len() >= 6 && self.year.is_none() && self.month.is_none() && self.days.is_none() {
+        let is_open = self.year.is_none() && self.month.is_none() && self.days.is_none();
+        if digits.len() >= 6 && is_open && !self.is_clock {
             // Year, month and day without a separator.
             let (year, day) = digits.split_at(digits.len() - 4);
             self.set_year(year)?;
@@ -290,7 +307,7 @@ impl Parts {
             self.day = Some(day[2..].parse().ok()?);
             return Some(());
         }
-        if self.has_date() {
+        if self.has_date() || self.is_clock {
             return self.plain_clock(digits);
         }
         self.date_number(digits)

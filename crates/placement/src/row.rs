@@ -12,7 +12,8 @@
 //! whether nulls follow, in 14–15 zero (a later format). Ends of width code 0, 1 or 2 take 1, 2 or
 //! 4 bytes. Numbers, dates and timestamps are little endian, as long as their type: int16 2 bytes,
 //! int32, float32 and date 4, int64, float64 and timestamps 8. A bool takes 1 byte, a uuid 16. Text
-//! and bytes are as they are, a numeric is in its stored form (`numeric`).
+//! and bytes are as they are, a numeric is in its stored form (`numeric`). A time takes 8 bytes, an
+//! interval 16: its microseconds, days and months.
 //!
 //! Any column is found in constant time. Offsets are as narrow as the data allows: ten fields of
 //! ten bytes take 112 bytes. A row may have fewer columns than the schema that reads it (columns
@@ -23,6 +24,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::clock::MICROS_PER_DAY;
+use crate::interval::Interval;
 use crate::json::{check_json, stored_jsonb};
 use crate::numeric::NumericRef;
 use crate::schema::Column;
@@ -191,8 +194,14 @@ fn encode_values<'a>(
         match value(index) {
             ValueRef::Null => {}
             ValueRef::Bool(value) => out.push(u8::from(value)),
-            ValueRef::Int64(value) | ValueRef::Timestamp(value) | ValueRef::TimestampTz(value) => {
-                out.extend_from_slice(&value.to_le_bytes());
+            ValueRef::Int64(value)
+            | ValueRef::Timestamp(value)
+            | ValueRef::TimestampTz(value)
+            | ValueRef::Time(value) => out.extend_from_slice(&value.to_le_bytes()),
+            ValueRef::Interval(value) => {
+                out.extend_from_slice(&value.micros.to_le_bytes());
+                out.extend_from_slice(&value.days.to_le_bytes());
+                out.extend_from_slice(&value.months.to_le_bytes());
             }
             ValueRef::Int32(value) | ValueRef::Date(value) => {
                 out.extend_from_slice(&value.to_le_bytes());
@@ -262,6 +271,17 @@ fn measure<'a>(
     Ok((data_bytes, has_null))
 }
 
+/// Returns the interval of a field; none if it has not the right length.
+fn interval(field: &[u8]) -> Option<Interval> {
+    let (micros, rest) = field.split_first_chunk()?;
+    let (days, months) = rest.split_first_chunk()?;
+    Some(Interval {
+        micros: i64::from_le_bytes(*micros),
+        days: i32::from_le_bytes(*days),
+        months: i32::from_le_bytes(months.try_into().ok()?),
+    })
+}
+
 fn value_bytes(value: ValueRef<'_>) -> usize {
     match value {
         ValueRef::Null => 0,
@@ -269,12 +289,13 @@ fn value_bytes(value: ValueRef<'_>) -> usize {
         ValueRef::Int64(_)
         | ValueRef::Timestamp(_)
         | ValueRef::TimestampTz(_)
+        | ValueRef::Time(_)
         | ValueRef::Float64(_) => 8,
         ValueRef::Int32(_) | ValueRef::Float32(_) | ValueRef::Date(_) => 4,
         ValueRef::Int16(_) => 2,
         ValueRef::Text(value) => value.len(),
         ValueRef::Bytes(value) => value.len(),
-        ValueRef::Uuid(_) => 16,
+        ValueRef::Uuid(_) | ValueRef::Interval(_) => 16,
         ValueRef::Numeric(value) => value.as_bytes().len(),
         ValueRef::Json(value) | ValueRef::Jsonb(value) => value.len(),
     }
@@ -324,6 +345,13 @@ impl<'a> RowView<'a> {
                     core::str::from_utf8(field).is_ok_and(|it| check_json(it).is_ok())
                 }
                 ColumnType::Jsonb => core::str::from_utf8(field).is_ok_and(stored_jsonb),
+                ColumnType::Time(_) => field.try_into().is_ok_and(|it| {
+                    let micros = i64::from_le_bytes(it);
+                    (0..=MICROS_PER_DAY).contains(&micros)
+                        && column.column_type.admits(ValueRef::Time(micros))
+                }),
+                ColumnType::Interval(_) => interval(field)
+                    .is_some_and(|it| column.column_type.admits(ValueRef::Interval(it))),
             };
             if !fits {
                 return Err(malformed);
@@ -419,6 +447,8 @@ impl<'a> RowView<'a> {
             }
             ColumnType::Json => ValueRef::Json(core::str::from_utf8(field).expect(CHECKED)),
             ColumnType::Jsonb => ValueRef::Jsonb(core::str::from_utf8(field).expect(CHECKED)),
+            ColumnType::Time(_) => ValueRef::Time(i64::from_le_bytes(eight())),
+            ColumnType::Interval(_) => ValueRef::Interval(interval(field).expect(CHECKED)),
         }
     }
 

@@ -100,7 +100,8 @@ impl ComputedDefault {
     /// Returns whether a column of this type can have the value.
     pub fn fits(self, column: ColumnType) -> bool {
         match self {
-            ComputedDefault::Now | ComputedDefault::Today => column.is_time(),
+            ComputedDefault::Now => column.is_time() || matches!(column, ColumnType::Time(_)),
+            ComputedDefault::Today => column.is_time(),
             ComputedDefault::RandomUuid => column == ColumnType::Uuid,
         }
     }

@@ -15,10 +15,12 @@ use core::ops::RangeInclusive;
 use core::str::FromStr;
 
 use crate::calendar::civil_from_days;
-use crate::json::{Json, JsonError, check_json};
-use crate::moment::{
-    self, MICROS_PER_DAY, MICROS_PER_SECOND, SECONDS_PER_DAY, TimeInput, WrittenMoment,
+use crate::clock::{
+    MICROS_PER_DAY, MICROS_PER_SECOND, SECONDS_PER_DAY, TIMESTAMPS, write_fraction,
 };
+use crate::interval::{Interval, IntervalError};
+use crate::json::{Json, JsonError, check_json};
+use crate::moment::{self, TimeInput, WrittenMoment, WrittenTime, WrittenZone};
 use crate::numeric::Numeric;
 use crate::value::{ColumnType, Value, ValueRef};
 use crate::zone::TimeZone;
@@ -28,8 +30,8 @@ use crate::zone::TimeZone;
 pub struct ValueError {
     /// The requested type.
     pub column_type: ColumnType,
-    /// The string, truncated if it is long. That of JSON is whole, so that its fault is found in
-    /// it.
+    /// The string, truncated if it is long. That of JSON and of an interval is whole, so that its
+    /// fault is found in it.
     pub text: String,
 }
 
@@ -39,6 +41,14 @@ impl ValueError {
         match self.column_type {
             ColumnType::Json => check_json(&self.text).err(),
             ColumnType::Jsonb => Json::parse(&self.text).err(),
+            _ => None,
+        }
+    }
+
+    /// Returns why the string is no interval; none if it is, or should be of another type.
+    pub fn interval_fault(&self) -> Option<IntervalError> {
+        match self.column_type {
+            ColumnType::Interval(_) => Interval::parse(&self.text).err(),
             _ => None,
         }
     }
@@ -75,6 +85,8 @@ impl fmt::Display for ValueError {
                 "a number of at most 131072 digits before the point and 16383 after it, NaN, \
                  Infinity or -Infinity"
             }
+            ColumnType::Time(_) => "hour:minute:second as in 05:15:00.25",
+            ColumnType::Interval(_) => "numbers and units as in 1 day 02:30:00",
             ColumnType::Json | ColumnType::Jsonb => "JSON as in {\"a\": [1, true, null]}",
         };
         write!(
@@ -131,11 +143,13 @@ impl Value {
                 let tree = Json::parse(text).ok();
                 tree.map(|it| Value::Jsonb(it.to_string()))
             }
+            ColumnType::Time(_) => parse_time(trimmed, input).map(Value::Time),
+            ColumnType::Interval(_) => Interval::parse(text).ok().map(Value::Interval),
         };
         value.ok_or_else(|| ValueError {
             column_type,
             text: match column_type {
-                ColumnType::Json | ColumnType::Jsonb => text.into(),
+                ColumnType::Json | ColumnType::Jsonb | ColumnType::Interval(_) => text.into(),
                 _ => text.chars().take(80).collect(),
             },
         })
@@ -242,11 +256,6 @@ fn hex_digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).map(|digit| digit as u8)
 }
 
-/// The first and the last timestamp that PostgreSQL has and that fit: from 4714-11-24 BC on. The
-/// ends of the integers are the infinities.
-const TIMESTAMP_MIN: i64 = -210_866_803_200_000_000;
-const TIMESTAMP_MAX: i64 = i64::MAX - 1;
-
 /// The first and the last date that PostgreSQL has, in days since 1970: from 4714-11-24 BC to
 /// 5874897-12-31.
 pub const DATES: RangeInclusive<i32> = -2_440_588..=2_145_042_905;
@@ -275,9 +284,26 @@ fn parse_timestamp(text: &str, zone_counts: bool, input: &TimeInput<'_>) -> Opti
         WrittenMoment::At(time) if zone_counts => time.moment(&input.zone)?,
         WrittenMoment::At(time) => time.local()?,
     };
-    (TIMESTAMP_MIN..=TIMESTAMP_MAX)
-        .contains(&micros)
-        .then_some(micros)
+    TIMESTAMPS.contains(&micros).then_some(micros)
+}
+
+/// Returns the microseconds since midnight of a time of the day, which may have a date before it. A
+/// zone does not count.
+fn parse_time(text: &str, input: &TimeInput<'_>) -> Option<i64> {
+    match moment::read_clock(text, input)? {
+        WrittenMoment::Now => {
+            let now = input.zone.local(input.now_us?)?;
+            Some(now.rem_euclid(MICROS_PER_DAY))
+        }
+        // The zone needs a date for its offset, though this does not count.
+        WrittenMoment::At(WrittenTime {
+            days: None,
+            zone: WrittenZone::Zone(TimeZone::Named { .. }),
+            ..
+        }) => None,
+        WrittenMoment::At(time) => time.micros,
+        _ => None,
+    }
 }
 
 impl ColumnType {
@@ -316,6 +342,8 @@ impl fmt::Display for ValueRef<'_> {
             ValueRef::Timestamp(value) => write_timestamp(f, value, None),
             ValueRef::Numeric(value) => write!(f, "{value}"),
             ValueRef::Json(value) | ValueRef::Jsonb(value) => f.write_str(value),
+            ValueRef::Time(value) => write_clock(f, value),
+            ValueRef::Interval(value) => write!(f, "{value}"),
             ValueRef::Uuid(value) => {
                 for (index, byte) in value.iter().enumerate() {
                     let hyphen = if matches!(index, 4 | 6 | 8 | 10) {
@@ -501,13 +529,7 @@ fn write_clock(f: &mut impl fmt::Write, micros: i64) -> fmt::Result {
     let seconds = micros / MICROS_PER_SECOND;
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     write!(f, "{hour:02}:{minute:02}:{second:02}")?;
-    match micros % MICROS_PER_SECOND {
-        0 => Ok(()),
-        fraction => {
-            let fraction = format!("{fraction:06}");
-            write!(f, ".{}", fraction.trim_end_matches('0'))
-        }
-    }
+    write_fraction(f, (micros % MICROS_PER_SECOND).unsigned_abs())
 }
 
 /// Writes the seconds that local time is ahead of UTC: `+02`, `-03:30` or `+00:53:28`.

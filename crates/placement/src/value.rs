@@ -13,6 +13,8 @@ use core::cmp::Ordering;
 use core::fmt;
 use core::hash::{Hash, Hasher};
 
+use crate::float::float_order_bits;
+use crate::interval::{Interval, TIME_PRECISION_MAX, unit_of};
 use crate::json::Json;
 use crate::numeric::{NUMERIC_PRECISION_MAX, Numeric, NumericRef};
 
@@ -63,14 +65,23 @@ pub enum ColumnType {
     Json,
     /// JSON without its spaces and its order of keys; see [`Json`](crate::Json).
     Jsonb,
+    /// Microseconds since midnight, up to a whole day, of so many digits of a second.
+    Time(u8),
+    /// Months, days and microseconds, of so many digits of a second; see [`Interval`].
+    Interval(u8),
 }
 
 /// The most characters of a text with a limit, as in PostgreSQL.
 pub const TEXT_LIMIT_MAX: u32 = 10_485_760;
 
 impl ColumnType {
+    /// A time of the day without a limit.
+    pub const TIME: ColumnType = ColumnType::Time(TIME_PRECISION_MAX);
+    /// An interval without a limit.
+    pub const INTERVAL: ColumnType = ColumnType::Interval(TIME_PRECISION_MAX);
+
     /// All types without a length.
-    pub const ALL: [ColumnType; 15] = [
+    pub const ALL: [ColumnType; 17] = [
         ColumnType::Bool,
         ColumnType::Int16,
         ColumnType::Int32,
@@ -86,6 +97,8 @@ impl ColumnType {
         ColumnType::Uuid,
         ColumnType::Json,
         ColumnType::Jsonb,
+        ColumnType::TIME,
+        ColumnType::INTERVAL,
     ];
 
     /// Returns the type's name in SQL, without its length.
@@ -108,6 +121,8 @@ impl ColumnType {
             ColumnType::Numeric | ColumnType::Decimal { .. } => "numeric",
             ColumnType::Json => "json",
             ColumnType::Jsonb => "jsonb",
+            ColumnType::Time(_) => "time",
+            ColumnType::Interval(_) => "interval",
         }
     }
 
@@ -131,6 +146,14 @@ impl ColumnType {
             let precision = precision.trim().parse().ok()?;
             let scale = scale.trim().parse().ok()?;
             return ColumnType::Decimal { precision, scale }.if_valid();
+        }
+        if let "time" | "time without time zone" | "interval" = words.as_str() {
+            let precision = limits.map_or(Ok(TIME_PRECISION_MAX), |it| it.trim().parse());
+            let limited = match words.as_str() {
+                "interval" => ColumnType::Interval(precision.ok()?),
+                _ => ColumnType::Time(precision.ok()?),
+            };
+            return limited.if_valid();
         }
         let length = match limits {
             None => None,
@@ -180,6 +203,9 @@ impl ColumnType {
                 (1..=NUMERIC_PRECISION_MAX).contains(&precision)
                     && scale.unsigned_abs() <= NUMERIC_PRECISION_MAX
             }
+            ColumnType::Time(precision) | ColumnType::Interval(precision) => {
+                precision <= TIME_PRECISION_MAX
+            }
             _ => true,
         };
         is_valid.then_some(self)
@@ -190,6 +216,8 @@ impl ColumnType {
         match self {
             ColumnType::Varchar(_) | ColumnType::Char(_) => ColumnType::Text,
             ColumnType::Decimal { .. } => ColumnType::Numeric,
+            ColumnType::Time(_) => ColumnType::TIME,
+            ColumnType::Interval(_) => ColumnType::INTERVAL,
             other => other,
         }
     }
@@ -211,6 +239,8 @@ impl ColumnType {
             (Text | Varchar(_) | Char(_), Text | Varchar(_)) => true,
             (Char(length), Char(other)) => length <= other,
             (Decimal { .. }, Numeric) => true,
+            (ColumnType::Time(own), ColumnType::Time(other)) => own <= other,
+            (ColumnType::Interval(own), ColumnType::Interval(other)) => own <= other,
             (
                 Decimal { precision, scale },
                 Decimal {
@@ -282,6 +312,12 @@ impl ColumnType {
             (ColumnType::Decimal { precision, scale }, ValueRef::Numeric(value)) => {
                 value.is_limited(precision, scale)
             }
+            (ColumnType::Time(precision), ValueRef::Time(micros)) => {
+                micros % unit_of(precision) == 0
+            }
+            (ColumnType::Interval(precision), ValueRef::Interval(value)) => {
+                value.micros % unit_of(precision) == 0
+            }
             _ => true,
         }
     }
@@ -294,6 +330,11 @@ impl fmt::Display for ColumnType {
         match self {
             ColumnType::Varchar(length) | ColumnType::Char(length) => write!(f, "({length})"),
             ColumnType::Decimal { precision, scale } => write!(f, "({precision},{scale})"),
+            ColumnType::Time(precision) | ColumnType::Interval(precision)
+                if *precision < TIME_PRECISION_MAX =>
+            {
+                write!(f, "({precision})")
+            }
             _ => Ok(()),
         }
     }
@@ -334,6 +375,10 @@ pub enum Value {
     Json(String),
     /// See [`ColumnType::Jsonb`]. The text is that of a [`Json`].
     Jsonb(String),
+    /// See [`ColumnType::Time`].
+    Time(i64),
+    /// See [`ColumnType::Interval`].
+    Interval(Interval),
 }
 
 /// A value that borrows its bytes from an encoded row or from a [`Value`].
@@ -371,6 +416,10 @@ pub enum ValueRef<'a> {
     Json(&'a str),
     /// See [`Value::Jsonb`].
     Jsonb(&'a str),
+    /// See [`ColumnType::Time`].
+    Time(i64),
+    /// See [`ColumnType::Interval`].
+    Interval(Interval),
 }
 
 impl Value {
@@ -393,6 +442,8 @@ impl Value {
             Value::Numeric(value) => ValueRef::Numeric(value.as_ref()),
             Value::Json(value) => ValueRef::Json(value),
             Value::Jsonb(value) => ValueRef::Jsonb(value),
+            Value::Time(value) => ValueRef::Time(*value),
+            Value::Interval(value) => ValueRef::Interval(*value),
         }
     }
 
@@ -431,6 +482,8 @@ impl ValueRef<'_> {
             ValueRef::Numeric(value) => Value::Numeric(value.to_owned()),
             ValueRef::Json(value) => Value::Json(value.into()),
             ValueRef::Jsonb(value) => Value::Jsonb(value.into()),
+            ValueRef::Time(value) => Value::Time(value),
+            ValueRef::Interval(value) => Value::Interval(value),
         }
     }
 
@@ -453,6 +506,8 @@ impl ValueRef<'_> {
             ValueRef::Numeric(_) => ColumnType::Numeric,
             ValueRef::Json(_) => ColumnType::Json,
             ValueRef::Jsonb(_) => ColumnType::Jsonb,
+            ValueRef::Time(_) => ColumnType::TIME,
+            ValueRef::Interval(_) => ColumnType::INTERVAL,
         })
     }
 
@@ -469,6 +524,7 @@ impl ValueRef<'_> {
             (ValueRef::Float64(a), ValueRef::Float64(b)) => a.to_bits() == b.to_bits(),
             (ValueRef::Float32(a), ValueRef::Float32(b)) => a.to_bits() == b.to_bits(),
             (ValueRef::Jsonb(a), ValueRef::Jsonb(b)) => a == b,
+            (ValueRef::Interval(a), ValueRef::Interval(b)) => a.is_same(b),
             (a, b) => a.column_type() == b.column_type() && a == b,
         }
     }
@@ -503,43 +559,6 @@ impl ValueRef<'_> {
     }
 }
 
-/// From here on every double is a whole number.
-pub const WHOLE_DOUBLES: f64 = 4_503_599_627_370_496.0;
-
-/// Rounds a double to the nearest whole number, halves to the even one. It keeps its sign.
-pub fn round_half_even(value: f64) -> f64 {
-    match value.abs() < WHOLE_DOUBLES {
-        // Adding pushes the fraction out of the mantissa, by the rounding that is wanted.
-        true => ((value.abs() + WHOLE_DOUBLES) - WHOLE_DOUBLES).copysign(value),
-        false => value,
-    }
-}
-
-/// Returns bits whose unsigned order is the SQL order of the floats.
-pub(crate) fn float_order_bits(value: f64) -> u64 {
-    const SIGN: u64 = 1 << 63;
-    // One zero and one NaN, so that equal values have equal bytes.
-    let bits = if value == 0.0 {
-        0
-    } else if value.is_nan() {
-        f64::NAN.to_bits() & !SIGN
-    } else {
-        value.to_bits()
-    };
-    if bits & SIGN != 0 { !bits } else { bits | SIGN }
-}
-
-/// Returns the float for bits from [`float_order_bits`]; none for other bits.
-pub(crate) fn float_from_order_bits(bits: u64) -> Option<f64> {
-    const SIGN: u64 = 1 << 63;
-    let value = f64::from_bits(if bits & SIGN != 0 {
-        bits & !SIGN
-    } else {
-        !bits
-    });
-    (float_order_bits(value) == bits).then_some(value)
-}
-
 impl Ord for ValueRef<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         match (*self, *other) {
@@ -559,6 +578,8 @@ impl Ord for ValueRef<'_> {
             (ValueRef::Json(a), ValueRef::Json(b)) => a.cmp(b),
             (ValueRef::Jsonb(a), ValueRef::Jsonb(b)) if a == b => Ordering::Equal,
             (ValueRef::Jsonb(a), ValueRef::Jsonb(b)) => Json::stored(a).cmp(&Json::stored(b)),
+            (ValueRef::Time(a), ValueRef::Time(b)) => a.cmp(&b),
+            (ValueRef::Interval(a), ValueRef::Interval(b)) => a.cmp(&b),
             (ValueRef::Null, ValueRef::Null) => Ordering::Equal,
             (ValueRef::Null, _) => Ordering::Greater,
             (_, ValueRef::Null) => Ordering::Less,
@@ -579,9 +600,11 @@ impl Hash for ValueRef<'_> {
         match *self {
             ValueRef::Null => {}
             ValueRef::Bool(value) => value.hash(state),
-            ValueRef::Int64(value) | ValueRef::Timestamp(value) | ValueRef::TimestampTz(value) => {
-                value.hash(state);
-            }
+            ValueRef::Int64(value)
+            | ValueRef::Timestamp(value)
+            | ValueRef::TimestampTz(value)
+            | ValueRef::Time(value) => value.hash(state),
+            ValueRef::Interval(value) => value.hash(state),
             ValueRef::Int16(value) => i64::from(value).hash(state),
             ValueRef::Int32(value) => i64::from(value).hash(state),
             ValueRef::Date(value) => value.hash(state),
@@ -652,6 +675,8 @@ mod tests {
             decimal(1, 0),
             decimal(1000, -1000),
             decimal(3, 5),
+            ColumnType::Time(0),
+            ColumnType::Interval(3),
         ];
         for column_type in ColumnType::ALL.into_iter().chain(limited) {
             let name = format!("{column_type}");
@@ -669,6 +694,8 @@ mod tests {
             ("DEC ( 5 )", decimal(5, 0)),
             ("decimal(10, 2)", decimal(10, 2)),
             ("numeric", ColumnType::Numeric),
+            ("time(6) without time zone", ColumnType::TIME),
+            ("interval ( 6 )", ColumnType::INTERVAL),
         ] {
             assert_eq!(ColumnType::parse(name), Some(expected), "{name}");
         }
@@ -679,7 +706,10 @@ mod tests {
             "numeric(10,2,1)",
             "numeric()",
             "serial",
-            "time",
+            "time with time zone",
+            "time(7)",
+            "interval(7)",
+            "interval day to second",
             "varchar(0)",
             "varchar(99999999)",
             "integer(4)",

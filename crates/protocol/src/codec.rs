@@ -11,7 +11,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use placement::{NumericRef, Value, check_json, stored_jsonb};
+use placement::{Interval, NumericRef, Value, check_json, stored_jsonb};
+
+/// The microseconds of a day.
+const DAY_US: i64 = 86_400_000_000;
 
 /// An error in decoding. Sending the same bytes again does not help.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -441,7 +444,12 @@ impl Wire for Value {
                 out.push(13);
                 encode_bytes(value.as_bytes(), out);
             }
-            // 14 and 15 are those of the time of day and of intervals.
+            Value::Time(value) => encode_tagged(14, value, out),
+            Value::Interval(value) => {
+                encode_tagged(15, &value.months, out);
+                value.days.encode(out);
+                value.micros.encode(out);
+            }
             Value::Json(value) => encode_tagged(16, value, out),
             Value::Jsonb(value) => encode_tagged(17, value, out),
         }
@@ -469,6 +477,15 @@ impl Wire for Value {
                 Some(value) => Value::Numeric(value.to_owned()),
                 None => return Err(DecodeError::Invalid("numeric")),
             },
+            14 => match i64::decode(reader)? {
+                micros @ 0..=DAY_US => Value::Time(micros),
+                _ => return Err(DecodeError::Invalid("time")),
+            },
+            15 => Value::Interval(Interval {
+                months: Wire::decode(reader)?,
+                days: Wire::decode(reader)?,
+                micros: Wire::decode(reader)?,
+            }),
             16 => Value::Json(json(reader, |it| check_json(it).is_ok())?),
             17 => Value::Jsonb(json(reader, stored_jsonb)?),
             _ => return Err(DecodeError::Invalid("value")),

@@ -13,7 +13,7 @@ use sqlparser::ast::{self, Expr};
 use crate::bind::{
     PathCall, PathOperation, Scope, WrittenCall, aggregate_type, binary_operator, chain,
     common_type, may_be_result, null_if_type, number_type, operand_type, path_call, path_parts,
-    takes_doubles, written_aggregate, written_call,
+    takes_doubles, times_as_intervals, type_beside, written_aggregate, written_call,
 };
 use crate::error::{SqlError, sqlstate};
 use crate::plan::{Context, SessionSettings, WithoutStatistics};
@@ -365,8 +365,10 @@ impl ParameterTypes<'_> {
                 | ast::BinaryOperator::Multiply
                 | ast::BinaryOperator::Divide
                 | ast::BinaryOperator::Modulo => {
-                    let (left, right) = self.pair(left, right, wanted, (scope, next))?;
                     let operator = binary_operator(op, expression)?;
+                    let types =
+                        self.arithmetic_pair(operator, (left, right), wanted, (scope, next))?;
+                    let (left, right) = times_as_intervals(operator, types);
                     result_type(operator, left, right).map_err(|error| SqlError::Expression {
                         text: expression.to_string(),
                         error,
@@ -473,6 +475,10 @@ impl ParameterTypes<'_> {
             }
             return Ok(Some(match (function, time) {
                 (ScalarFunction::DateTrunc, Some(ColumnType::Timestamp)) => ColumnType::Timestamp,
+                (
+                    ScalarFunction::DateTrunc,
+                    Some(ColumnType::Time(_) | ColumnType::Interval(_)),
+                ) => ColumnType::INTERVAL,
                 (ScalarFunction::DateTrunc, _) => ColumnType::TimestampTz,
                 (ScalarFunction::DatePart, _) => ColumnType::Float64,
                 _ => ColumnType::Numeric,
@@ -524,6 +530,12 @@ impl ParameterTypes<'_> {
                     false => ColumnType::Float64,
                 })
             }
+            ScalarFunction::Age
+            | ScalarFunction::MakeInterval
+            | ScalarFunction::JustifyDays
+            | ScalarFunction::JustifyHours
+            | ScalarFunction::JustifyInterval => Some(ColumnType::INTERVAL),
+            ScalarFunction::MakeTime => Some(ColumnType::TIME),
             ScalarFunction::DivideWhole | ScalarFunction::TrimScale => Some(ColumnType::Numeric),
             ScalarFunction::Json(function) => Some(function.result_type()),
             ScalarFunction::Text(function) => Some(function.result_type()),
@@ -592,6 +604,31 @@ impl ParameterTypes<'_> {
         let left_type = self.infer(left, wanted, scope, depth)?;
         let right_type = self.infer(right, left_type, scope, depth)?;
         Ok((left_type, right_type))
+    }
+
+    /// Infers two operands of an arithmetic operator. A parameter beside a time is an interval
+    /// where an operator takes one.
+    fn arithmetic_pair(
+        &mut self,
+        operator: BinaryOperator,
+        (left, right): (&Expr, &Expr),
+        wanted: Option<ColumnType>,
+        (scope, depth): (&Scope<'_>, usize),
+    ) -> Result<(Option<ColumnType>, Option<ColumnType>), SqlError> {
+        let beside = |other: Option<ColumnType>| other.and_then(|it| type_beside(operator, it));
+        match (is_open(left), is_open(right)) {
+            (false, true) => {
+                let left_type = self.infer(left, wanted, scope, depth)?;
+                let wanted = beside(left_type).or(left_type);
+                Ok((left_type, self.infer(right, wanted, scope, depth)?))
+            }
+            (true, false) => {
+                let right_type = self.infer(right, wanted, scope, depth)?;
+                let wanted = beside(right_type).or(right_type);
+                Ok((self.infer(left, wanted, scope, depth)?, right_type))
+            }
+            _ => self.pair(left, right, wanted, (scope, depth)),
+        }
     }
 
     fn parameter(

@@ -334,6 +334,8 @@ pub mod sqlstate {
     pub const BAD_COPY: &str = "22P04";
     /// A text is longer than its column allows.
     pub const TRUNCATION: &str = "22001";
+    /// A time or an interval is out of the range of its type.
+    pub const DATETIME_RANGE: &str = "22008";
     /// A number is out of the range of its type.
     pub const OUT_OF_RANGE: &str = "22003";
     /// Bytes are no text of the encoding.

@@ -83,7 +83,6 @@ fn is_of_postgresql(written: &str) -> bool {
         "int4range",
         "int8multirange",
         "int8range",
-        "interval",
         "jsonpath",
         "line",
         "longtext",
@@ -111,7 +110,6 @@ fn is_of_postgresql(written: &str) -> bool {
         "bigserial",
         "smallserial",
         "tid",
-        "time",
         "timestamp",
         "timestamptz",
         "timetz",
@@ -131,6 +129,9 @@ fn is_of_postgresql(written: &str) -> bool {
     ];
     let bare = written.split(['(', '[']).next().unwrap_or(written).trim();
     let bare = bare.strip_suffix(" without time zone").unwrap_or(bare);
+    if bare == "time with time zone" || bare.starts_with("interval ") {
+        return true;
+    }
     let bare = bare.strip_suffix(" with time zone").unwrap_or(bare);
     written.contains('[') || written.contains('(') || TYPES.contains(&bare)
 }
@@ -145,7 +146,9 @@ fn type_to_write_instead(written: &str) -> String {
         "nvarchar" | "tinytext" | "longtext" => "text, or varchar(n)",
         "timestamptz" | "timestamp with time zone" => "timestamptz, which keeps microseconds",
         "timestamp" | "timestamp without time zone" => "timestamp, which keeps microseconds",
-        "time" | "timetz" | "interval" => "bigint and count microseconds",
+        "timetz" | "time with time zone" => "time, and the zone in another column",
+        "time" | "time without time zone" => "time, which keeps microseconds",
+        interval if interval.starts_with("interval") => "interval, which keeps microseconds",
         "xml" => "text",
         _ => {
             let names: Vec<&str> = ColumnType::ALL.iter().map(|it| it.name()).collect();

@@ -205,7 +205,8 @@ fn column(
         _ => None,
     };
     let digits = match type_oid {
-        types::TIMESTAMP | types::TIMESTAMPTZ => Some(if column.type_modifier < 0 {
+        types::INTERVAL => Some(types::second_digits(column.type_modifier).unwrap_or(6)),
+        types::TIME | types::TIMESTAMP | types::TIMESTAMPTZ => Some(if column.type_modifier < 0 {
             6
         } else {
             column.type_modifier

@@ -55,6 +55,34 @@ fn jsonb_in_binary_has_a_version() {
 }
 
 #[test]
+fn times_and_intervals_have_their_parts_in_binary() {
+    let binary = |oid, bytes: &[u8]| read(oid, WireFormat::Binary, bytes);
+    let noon = 43_200_000_000_i64.to_be_bytes();
+    assert_eq!(binary(1083, &noon), Ok(Value::Time(43_200_000_000)));
+    assert_eq!(
+        written(&Value::Time(43_200_000_000), WireFormat::Binary),
+        noon
+    );
+    assert_eq!(binary(1083, &i64::MAX.to_be_bytes()), Err("22008".into()));
+    assert_eq!(binary(1083, &[0; 7]), Err("08P01".into()));
+    let parts = [&(-1_i64).to_be_bytes()[..], &[0, 0, 0, 2], &[0, 0, 0, 14]].concat();
+    let value = binary(1186, &parts).unwrap();
+    assert_eq!(value.to_string(), "1 year 2 mons 2 days -00:00:00.000001");
+    assert_eq!(written(&value, WireFormat::Binary), parts);
+    assert_eq!(
+        text(1186, "1 year 2 mons 2 days -00:00:00.000001"),
+        Ok(value)
+    );
+    assert_eq!(binary(1186, &parts[1..]), Err("08P01".into()));
+    assert_eq!(text(1186, "1 fortnight"), Err("22007".into()));
+    assert_eq!(text(1186, "99999999999 days"), Err("22015".into()));
+    assert_eq!(text(1083, "25:00"), Err("22008".into()));
+    assert_eq!(modifier(Some(ColumnType::INTERVAL)), -1);
+    assert_eq!(modifier(Some(ColumnType::Interval(3))), 2_147_418_115);
+    assert_eq!(modifier(Some(ColumnType::Time(3))), 3);
+}
+
+#[test]
 fn numbers_of_other_types_keep_their_values() {
     let binary = |oid, bytes: &[u8]| read(oid, WireFormat::Binary, bytes);
     assert_eq!(binary(21, &[0xff, 0xfe]), Ok(Value::Int16(-2)));

@@ -2,8 +2,8 @@
 #![allow(dead_code, reason = "each test binary uses some of them")]
 
 use placement::{
-    Axis, Column, ColumnType, Constraint, DATES, Durability, Index, KeySpace, Layout, Numeric,
-    Replex, ReplexKind, Schema, TableConstraints, Value,
+    Axis, Column, ColumnType, Constraint, DATES, Durability, Index, Interval, KeySpace, Layout,
+    Numeric, Replex, ReplexKind, Schema, TableConstraints, Value,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -44,6 +44,7 @@ fn numeric() -> impl Strategy<Value = Numeric> {
     written.prop_filter_map("it has too many digits", |it| Numeric::parse(&it).ok())
 }
 
+// tidy: long — one arm per type.
 /// Values of one type that lie close together and at the edges, so that comparisons matter.
 pub fn value(column_type: ColumnType) -> BoxedStrategy<Value> {
     match column_type {
@@ -100,6 +101,18 @@ pub fn value(column_type: ColumnType) -> BoxedStrategy<Value> {
                 Value::Numeric(it).assigned(column_type).ok()
             })
             .boxed(),
+        ColumnType::Time(_) => {
+            prop_oneof![0..=86_400_000_000_i64, 0..3_i64, Just(86_400_000_000_i64),]
+                .prop_filter_map("it has too many digits", move |it| {
+                    Value::Time(it).assigned(column_type).ok()
+                })
+                .boxed()
+        }
+        ColumnType::Interval(_) => interval()
+            .prop_filter_map("it has too many digits", move |it| {
+                Value::Interval(it).assigned(column_type).ok()
+            })
+            .boxed(),
         ColumnType::Json => json().prop_map(Value::Json).boxed(),
         ColumnType::Jsonb => json()
             .prop_filter_map("it is no jsonb", move |it| {
@@ -129,6 +142,23 @@ fn json() -> impl Strategy<Value = String> {
                 format!("{{{}}}", pairs.collect::<Vec<_>>().join(", "))
             }),
         ]
+    })
+}
+
+/// Intervals of all parts, of which many are equal with other parts.
+fn interval() -> impl Strategy<Value = Interval> {
+    const DAY: i64 = 86_400_000_000;
+    let micros = prop_oneof![
+        edges!(i64),
+        (-3..3_i64).prop_map(|days| days * DAY),
+        (-3..3_i64).prop_map(|days| days * 30 * DAY),
+    ];
+    let days = prop_oneof![edges!(i32), (-3..3_i32).prop_map(|months| months * 30)];
+    // As in PostgreSQL, the text of the smallest number of microseconds cannot be read.
+    (edges!(i32), days, micros).prop_map(|(months, days, micros)| Interval {
+        months,
+        days,
+        micros: micros.max(-i64::MAX),
     })
 }
 

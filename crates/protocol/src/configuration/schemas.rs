@@ -110,7 +110,7 @@ wire_enum!(ColumnType {
     0 => Bool, 1 => Int64, 2 => Float64, 3 => Text, 4 => Bytes, 5 => Timestamp, 6 => Uuid,
     7 => Int16, 8 => Int32, 9 => Float32, 10 => Varchar(limit), 11 => Char(limit), 12 => Date,
     13 => TimestampTz, 14 => Numeric, 15 => Decimal { precision, scale },
-    // 16 and 17 are those of the time of day and of intervals.
+    16 => Time(precision), 17 => Interval(precision),
     18 => Json, 19 => Jsonb,
 });
 wire_struct!(Layout {

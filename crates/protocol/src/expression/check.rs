@@ -113,7 +113,11 @@ fn typed(
                     }
                     _ => Ok(Some(to.of_values())),
                 },
-                UnaryOperator::Negate if operand.is_none_or(ColumnType::is_number) => Ok(operand),
+                UnaryOperator::Negate
+                    if operand.is_none_or(|it| it.is_number() || it == ColumnType::INTERVAL) =>
+                {
+                    Ok(operand)
+                }
                 UnaryOperator::Negate => Err(ExpressionError::NotNumeric { found: operand }),
             }
         }

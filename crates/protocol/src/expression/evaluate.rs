@@ -16,8 +16,8 @@ use super::arithmetic::{arithmetic, wrong_types};
 use super::budget::Budget;
 use super::types::order;
 use super::{
-    BinaryOperator, Expression, ExpressionError, ScalarFunction, UnaryOperator, functions, json,
-    like,
+    BinaryOperator, Expression, ExpressionError, ScalarFunction, UnaryOperator, functions,
+    interval, json, like,
 };
 use crate::codec::DEPTH_MAX;
 
@@ -77,6 +77,9 @@ fn conversion_error(error: ConversionError, column_type: ColumnType) -> Expressi
             Some(fault) => ExpressionError::Json(fault),
             None => ExpressionError::NotOfType { column_type },
         },
+        ConversionError::OutOfRange if matches!(column_type, ColumnType::Interval(_)) => {
+            ExpressionError::TimeRange
+        }
         ConversionError::Json(error) => ExpressionError::Json(error),
         ConversionError::NotFinite => ExpressionError::NotFinite { column_type },
         ConversionError::OutOfRange | ConversionError::NoConversion => ExpressionError::Overflow,
@@ -282,6 +285,9 @@ impl<'a> Evaluator<'a> {
         if let Some(value) = json::operator(operator, left, right, &mut self.budget)? {
             return Ok(Operand::Owned(value));
         }
+        if let Some(value) = interval::operator(operator, left, right)? {
+            return Ok(Operand::Owned(value));
+        }
         let value = match operator {
             BinaryOperator::And | BinaryOperator::Or => {
                 unreachable!("conjunctions and disjunctions have returned")
@@ -333,6 +339,9 @@ fn unary<'v>(
         }
         (UnaryOperator::Negate, ValueRef::Int16(value)) => {
             ValueRef::Int16(value.checked_neg().ok_or(ExpressionError::Overflow)?)
+        }
+        (UnaryOperator::Negate, ValueRef::Interval(value)) => {
+            ValueRef::Interval(value.negated().ok_or(ExpressionError::TimeRange)?)
         }
         (UnaryOperator::Negate, ValueRef::Float64(value)) => ValueRef::Float64(-value),
         (UnaryOperator::Negate, ValueRef::Float32(value)) => ValueRef::Float32(-value),

@@ -3,7 +3,9 @@
 //!
 //! A moment has the fields of its local time in a zone. Julian days with a fraction are left out.
 
-use placement::{Numeric, TimeZone, Value, ValueRef, civil_from_days, days_from_civil, moment_of};
+use placement::{
+    Interval, Numeric, TimeZone, Value, ValueRef, civil_from_days, days_from_civil, moment_of,
+};
 
 use super::{ExpressionError, ScalarFunction};
 
@@ -110,6 +112,10 @@ pub(super) fn call(
                     let midnight = moment_of(days).map_err(|_| ExpressionError::Overflow)?;
                     ValueRef::Timestamp(midnight)
                 }
+                // PostgreSQL computes it in doubles.
+                ValueRef::Interval(value) if field == TimeField::Epoch => {
+                    return Ok(Value::Float64(epoch_double(value)));
+                }
                 time => time,
             };
             match extracted(field, time, zone)? {
@@ -136,6 +142,7 @@ fn truncated(
         ValueRef::Timestamp(at @ (i64::MIN | i64::MAX)) => Ok(Value::Timestamp(at)),
         ValueRef::TimestampTz(at @ (i64::MIN | i64::MAX)) => Ok(Value::TimestampTz(at)),
         ValueRef::Timestamp(local) => Ok(Value::Timestamp(truncated_local(field, local)?)),
+        ValueRef::Interval(value) => truncated_interval(field, value).map(Value::Interval),
         ValueRef::TimestampTz(at) => {
             let local = zone.local(at).ok_or(overflow)?;
             let truncated = truncated_local(field, local)?;
@@ -190,6 +197,8 @@ fn extracted(
         ValueRef::Timestamp(local) => (local, 0),
         ValueRef::TimestampTz(at @ (i64::MIN | i64::MAX)) => (at, 0),
         ValueRef::TimestampTz(at) => (at, zone.ahead_at(at.div_euclid(SECOND_US))),
+        ValueRef::Time(micros) => return of_time(field, micros),
+        ValueRef::Interval(value) => return of_interval(field, value),
         _ => return Err(ExpressionError::WrongOperands { function }),
     };
     let is_zoned = matches!(time, ValueRef::TimestampTz(_));
@@ -234,6 +243,94 @@ fn extracted(
         TimeField::ZoneMinute => ahead / 60 % 60,
         field => return of_date(field, local.div_euclid(DAY_US)),
     })
+}
+
+/// Returns a field of a time of the day.
+fn of_time(field: TimeField, micros: i64) -> Result<Value, ExpressionError> {
+    match field {
+        TimeField::Epoch => micros_as(micros.into(), 6),
+        field if field.clock_us().is_some() => of_clock(field, micros),
+        _ => Err(ExpressionError::FieldOfOtherType),
+    }
+}
+
+/// Returns a field of microseconds, which may be negative.
+fn of_clock(field: TimeField, micros: i64) -> Result<Value, ExpressionError> {
+    let of_minute = micros % MINUTE_US;
+    match field {
+        TimeField::Microseconds => whole(of_minute),
+        TimeField::Milliseconds => micros_as(of_minute.into(), 3),
+        TimeField::Second => micros_as(of_minute.into(), 6),
+        TimeField::Minute => whole(micros / MINUTE_US % 60),
+        _ => whole(micros / HOUR_US),
+    }
+}
+
+/// Returns a field of an interval. Fields of a negative one are negative.
+fn of_interval(field: TimeField, value: Interval) -> Result<Value, ExpressionError> {
+    let years = i64::from(value.years());
+    let months = i64::from(value.months_of_year());
+    whole(match field {
+        TimeField::Day => value.days.into(),
+        TimeField::Month => months,
+        TimeField::Quarter => months / 3 + 1,
+        TimeField::Year => years,
+        TimeField::Decade => years / 10,
+        TimeField::Century => years / 100,
+        TimeField::Millennium => years / 1000,
+        TimeField::Epoch => {
+            // A year has 365.25 days here, so all is counted in quarters of a day.
+            const QUARTER_US: i128 = DAY_US as i128 / 4;
+            let quarters = 1461 * years + 120 * months + 4 * i64::from(value.days);
+            let micros = i128::from(quarters) * QUARTER_US + i128::from(value.micros);
+            return micros_as(micros, 6);
+        }
+        field if field.clock_us().is_some() => return of_clock(field, value.micros),
+        _ => return Err(ExpressionError::FieldOfOtherType),
+    })
+}
+
+/// Returns the seconds of an interval, as PostgreSQL adds them.
+fn epoch_double(value: Interval) -> f64 {
+    let day = (DAY_US / SECOND_US) as f64;
+    let mut seconds = value.micros as f64 / SECOND_US as f64;
+    seconds += 365.25 * day * f64::from(value.years());
+    seconds += 30.0 * day * f64::from(value.months_of_year());
+    seconds + day * f64::from(value.days)
+}
+
+/// Returns an interval without its parts below a field.
+fn truncated_interval(field: TimeField, value: Interval) -> Result<Interval, ExpressionError> {
+    let months = |unit: i32| Interval {
+        months: value.months - value.months % unit,
+        ..Interval::default()
+    };
+    Ok(match field {
+        TimeField::Millennium => months(12_000),
+        TimeField::Century => months(1200),
+        TimeField::Decade => months(120),
+        TimeField::Year => months(12),
+        TimeField::Quarter => months(3),
+        TimeField::Month => months(1),
+        TimeField::Day => Interval { micros: 0, ..value },
+        field => {
+            let unit = field.clock_us().ok_or(ExpressionError::FieldOfOtherType)?;
+            Interval {
+                micros: value.micros - value.micros % unit,
+                ..value
+            }
+        }
+    })
+}
+
+/// Returns microseconds as a numeric with so many digits after the point, of which the last one
+/// stands for a microsecond.
+fn micros_as(micros: i128, digits: u32) -> Result<Value, ExpressionError> {
+    let sign = if micros < 0 { "-" } else { "" };
+    let unit = 10_u128.pow(digits);
+    let (size, width) = (micros.unsigned_abs(), digits as usize);
+    let (whole, fraction) = (size / unit, size % unit);
+    decimal(&alloc::format!("{sign}{whole}.{fraction:0width$}"))
 }
 
 /// Returns a field of a day.

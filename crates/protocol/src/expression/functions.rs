@@ -13,6 +13,7 @@ use placement::{
 use super::arithmetic::arithmetic;
 use super::budget::Budget;
 use super::fields;
+use super::interval;
 use super::results::{check_room, length, single};
 use super::time;
 use super::types::{order, result_type};
@@ -98,6 +99,16 @@ pub(super) fn function_type(
         ScalarFunction::DateTrunc | ScalarFunction::Extract | ScalarFunction::DatePart => {
             return time::field_type(function, operands).map(Some).ok_or(wrong);
         }
+        ScalarFunction::MomentLater
+        | ScalarFunction::Age
+        | ScalarFunction::MakeInterval
+        | ScalarFunction::MakeTime
+        | ScalarFunction::JustifyDays
+        | ScalarFunction::JustifyHours
+        | ScalarFunction::JustifyInterval => {
+            let found = interval::function_type(function, operands);
+            return found.map(Some).ok_or(wrong);
+        }
         ScalarFunction::Json(function) => {
             let found = json::function_type(function, operands);
             return found.map(Some).ok_or(wrong);
@@ -171,6 +182,7 @@ pub(super) fn call(
         return Ok(Value::Null);
     }
     match *values {
+        _ if interval::has(function) => interval::call(function, values),
         [time, ValueRef::Bytes(zone)] if time::takes_zone(function) => {
             time::in_zone(function, time, zone)
         }

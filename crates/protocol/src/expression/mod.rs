@@ -14,6 +14,7 @@ mod check;
 mod evaluate;
 mod fields;
 mod functions;
+mod interval;
 mod json;
 mod like;
 mod math;
@@ -127,10 +128,14 @@ pub enum ExpressionError {
     Underflow,
     /// Division by zero.
     DivisionByZero,
+    /// A time or an interval beyond its range.
+    TimeRange,
     /// Bytes that are no time zone.
     NoZone,
     /// The name of a field that a type of times does not have.
     UnknownField,
+    /// The name of a field that only other types of times have.
+    FieldOfOtherType,
     /// A `LIKE` pattern that ends in its escape character.
     PatternEnd,
     /// A fault of JSON.
@@ -247,6 +252,14 @@ impl fmt::Display for ExpressionError {
             ExpressionError::DivisionByZero => {
                 write!(f, "division by zero: give a divisor other than 0")
             }
+            ExpressionError::TimeRange => write!(
+                f,
+                "timestamp, time or interval out of range: use smaller numbers"
+            ),
+            ExpressionError::FieldOfOtherType => write!(
+                f,
+                "this unit is not supported for this type: name one such as hour or minute"
+            ),
             ExpressionError::UnknownField => write!(
                 f,
                 "this type of times has no such field: name one such as year, month, day or hour"
@@ -328,6 +341,8 @@ wire_enum!(ScalarFunction {
     20 => Left, 21 => Right, 22 => Concat, 23 => Sign, 24 => Modulo, 25 => DivideWhole, 26 => Scale,
     27 => ScaleMin, 28 => TrimScale, 29 => AtZone, 30 => MomentText, 31 => ReadMoment,
     32 => DateTrunc, 33 => Extract, 34 => DatePart,
+    35 => MomentLater, 36 => Age, 37 => MakeInterval, 38 => MakeTime, 39 => JustifyDays,
+    40 => JustifyHours, 41 => JustifyInterval,
     64 => Json(function), 65 => Text(function), 66 => Math(function),
 });
 wire_enum!(TextFunction {

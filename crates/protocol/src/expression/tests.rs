@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use placement::{Column, encode_row};
+use placement::{Column, Interval, encode_row};
 use placement::{ColumnType, Numeric, RowView, Value};
 use proptest::prelude::*;
 
@@ -476,6 +476,14 @@ fn any_value() -> impl Strategy<Value = Value> {
         .prop_map(|text| Value::Numeric(Numeric::parse(&text).unwrap())),
         any_json().prop_map(Value::Json),
         any_json().prop_map(|it| Value::parse(ColumnType::Jsonb, &it).unwrap()),
+        (0..=86_400_000_000_i64).prop_map(Value::Time),
+        (any::<i32>(), -99..99_i32, any::<i64>()).prop_map(|(months, days, micros)| {
+            Value::Interval(Interval {
+                months,
+                days,
+                micros,
+            })
+        }),
     ]
 }
 
@@ -514,15 +522,15 @@ fn any_two() -> impl Strategy<Value = u8> {
 /// The tags of a function.
 fn any_function() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
-        (0..29u8).prop_map(|tag| vec![tag]),
+        (0..42u8).prop_map(|tag| vec![tag]),
         (0..21u8).prop_map(|tag| vec![64, tag]),
     ]
 }
 
 fn any_expression() -> impl Strategy<Value = Expression> {
     let leaf = prop_oneof![
-        (0..16u16).prop_map(Expression::Column),
-        (0..16u16).prop_map(Expression::Excluded),
+        (0..18u16).prop_map(Expression::Column),
+        (0..18u16).prop_map(Expression::Excluded),
         any_value().prop_map(Expression::Literal),
     ];
     leaf.prop_recursive(5, 40, 2, |inner| {
@@ -547,7 +555,7 @@ proptest! {
     #[test]
     fn checked_expressions_fail_only_by_value(
         expression in any_expression(),
-        seed in proptest::collection::vec(any_value(), 30),
+        seed in proptest::collection::vec(any_value(), 34),
     ) {
         let columns = columns();
         let fits = |offset: usize| {
@@ -557,7 +565,7 @@ proptest! {
             };
             columns.iter().enumerate().map(value).collect::<Vec<_>>()
         };
-        let (row, excluded) = (fits(0), fits(15));
+        let (row, excluded) = (fits(0), fits(17));
         if let Ok(column_type) = check(&expression, &columns, Scope::RowAndExcluded) {
             match evaluate(&expression, &row, Some(&excluded)) {
                 Ok(value) => prop_assert!(
@@ -576,6 +584,10 @@ proptest! {
                         | ExpressionError::TooManyDigits { .. }
                         | ExpressionError::NotFinite { .. }
                         | ExpressionError::Json(_)
+                        | ExpressionError::TimeRange
+                        | ExpressionError::FieldOfOtherType
+                        | ExpressionError::UnknownField
+                        | ExpressionError::NoZone
                 ), "{}", error),
             }
         }

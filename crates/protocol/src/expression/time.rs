@@ -63,9 +63,15 @@ pub(super) fn field_type(
         _ => return None,
     };
     let is_text = matches!(field, None | Some(ColumnType::Text));
-    let time = time.filter(|it| is_text && it.is_time())?;
+    let is_taken = |it: &ColumnType| {
+        it.is_time() || matches!(it, ColumnType::Time(_) | ColumnType::Interval(_))
+    };
+    let time = time.filter(|it| is_text && is_taken(it))?;
     match function {
-        ScalarFunction::DateTrunc => (time != ColumnType::Date).then_some(time),
+        ScalarFunction::DateTrunc => {
+            let has_parts = !matches!(time, ColumnType::Date | ColumnType::Time(_));
+            has_parts.then_some(time)
+        }
         ScalarFunction::DatePart => Some(ColumnType::Float64),
         _ => Some(ColumnType::Numeric),
     }

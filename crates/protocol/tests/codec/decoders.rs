@@ -1,7 +1,7 @@
 //! The fuzzer's entries under a generator of our own, so that every run of the tests exercises
 //! them: valid bytes, spoilt a little or not at all, the same ones each time.
 
-use placement::{ColumnType, Numeric, Value, encode_key, encode_row};
+use placement::{ColumnType, Interval, Numeric, Value, encode_key, encode_row};
 use protocol::codec::Wire;
 use protocol::expression::Expression;
 use protocol::frame;
@@ -29,6 +29,12 @@ fn of_all_types() -> Vec<Value> {
         ColumnType::TimestampTz => Value::TimestampTz(-1),
         ColumnType::Numeric => Value::Numeric(Numeric::from(-150)),
         ColumnType::Json => Value::Json(" {}".into()),
+        ColumnType::Time(_) => Value::Time(1),
+        ColumnType::Interval(_) => Value::Interval(Interval {
+            months: 1,
+            days: -2,
+            micros: 3,
+        }),
         ColumnType::Jsonb => Value::Jsonb("{\"a\": 1.0}".into()),
         _ => Value::Null,
     };
@@ -62,10 +68,13 @@ fn valid(name: &str, random: &mut Random) -> Vec<u8> {
         }
         "key" => {
             let values = of_all_types();
-            // All types but the last one, from the first.
-            let length = values.len() - 1;
-            let choice = u8::try_from(length * values.len()).expect("the types are few");
-            let key = encode_key(values[..length].iter().map(Value::as_ref));
+            // As many types in a row as the byte can choose.
+            let count = values.len();
+            let length = (count - 1).min(usize::from(u8::MAX) / count - 1);
+            let first = random.below(count - length + 1);
+            let choice = u8::try_from(length * count + first).expect("the types are few");
+            let chosen = values.iter().cycle().skip(first).take(length);
+            let key = encode_key(chosen.map(Value::as_ref));
             [&[choice], &key[..]].concat()
         }
         "expression" => Expression::generate(&mut source).to_bytes(),

@@ -243,6 +243,7 @@ pub(crate) fn aggregate_type(
             None | Some(ColumnType::Varchar(_)) => Ok(ColumnType::Text),
             Some(ColumnType::Bool | ColumnType::Json | ColumnType::Jsonb) => Err(refused()),
             Some(ColumnType::Decimal { .. }) => Ok(ColumnType::Numeric),
+            Some(found @ (ColumnType::Time(_) | ColumnType::Interval(_))) => Ok(found.of_values()),
             Some(found) => Ok(found),
         },
         AggregateFunction::BoolAnd | AggregateFunction::BoolOr => match argument {
@@ -253,11 +254,13 @@ pub(crate) fn aggregate_type(
             Some(ColumnType::Int16 | ColumnType::Int32) => Ok(ColumnType::Int64),
             Some(ColumnType::Float32) => Ok(ColumnType::Float32),
             Some(ColumnType::Float64) => Ok(ColumnType::Float64),
+            Some(ColumnType::Time(_) | ColumnType::Interval(_)) => Ok(ColumnType::INTERVAL),
             Some(found) if found.is_number() => Ok(ColumnType::Numeric),
             _ => Err(refused()),
         },
         AggregateFunction::Avg => match argument {
             Some(found) if found.is_float() => Ok(ColumnType::Float64),
+            Some(ColumnType::Time(_) | ColumnType::Interval(_)) => Ok(ColumnType::INTERVAL),
             Some(found) if found.is_number() => Ok(ColumnType::Numeric),
             _ => Err(refused()),
         },
@@ -301,7 +304,16 @@ impl Scope<'_> {
                 ));
             }
         }
-        let argument = written.argument.map(|it| rows.output(it)).transpose()?;
+        let argument = written.argument.map(|it| -> Result<_, SqlError> {
+            let (bound, found) = rows.output(it)?;
+            match written.function {
+                AggregateFunction::Sum | AggregateFunction::Avg => {
+                    rows.as_interval(bound, found, it)
+                }
+                _ => Ok((bound, found)),
+            }
+        });
+        let argument = argument.transpose()?;
         let argument_type = argument.as_ref().and_then(|(_, found)| *found);
         if written.distinct {
             check_order(argument_type)?;

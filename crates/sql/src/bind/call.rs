@@ -9,6 +9,7 @@ use protocol::expression::{
 };
 use sqlparser::ast::{self, Expr};
 
+use super::interval::interval_parts;
 use super::{Bound, Scope, converted, expression_error, literal};
 use crate::error::SqlError;
 use crate::spelling::name;
@@ -16,6 +17,7 @@ use crate::spelling::name;
 /// The names of functions.
 const FUNCTIONS: &[(&str, ScalarFunction)] = &[
     ("abs", ScalarFunction::Abs),
+    ("age", ScalarFunction::Age),
     ("btrim", ScalarFunction::Trim),
     ("ceil", ScalarFunction::Ceil),
     ("ceiling", ScalarFunction::Ceil),
@@ -28,11 +30,16 @@ const FUNCTIONS: &[(&str, ScalarFunction)] = &[
     ("div", ScalarFunction::DivideWhole),
     ("floor", ScalarFunction::Floor),
     ("greatest", ScalarFunction::Greatest),
+    ("justify_days", ScalarFunction::JustifyDays),
+    ("justify_hours", ScalarFunction::JustifyHours),
+    ("justify_interval", ScalarFunction::JustifyInterval),
     ("least", ScalarFunction::Least),
     ("left", ScalarFunction::Left),
     ("length", ScalarFunction::Length),
     ("lower", ScalarFunction::Lower),
     ("ltrim", ScalarFunction::TrimStart),
+    ("make_interval", ScalarFunction::MakeInterval),
+    ("make_time", ScalarFunction::MakeTime),
     ("min_scale", ScalarFunction::ScaleMin),
     ("mod", ScalarFunction::Modulo),
     ("nullif", ScalarFunction::NullIf),
@@ -125,6 +132,9 @@ pub(crate) fn written_call(expression: &Expr) -> Option<WrittenCall<'_>> {
             }
             let mut known = FUNCTIONS.iter();
             let (_, found) = known.find(|(known, _)| known == called)?;
+            if *found == ScalarFunction::MakeInterval {
+                return call(*found, interval_parts(function)?);
+            }
             let operands = arguments(function).filter(|it| !it.is_empty())?;
             call(*found, operands)
         }
@@ -247,6 +257,14 @@ pub(crate) fn operand_type(
             0 => Some(ColumnType::Text),
             _ => Some(ColumnType::Int32),
         },
+        ScalarFunction::JustifyDays
+        | ScalarFunction::JustifyHours
+        | ScalarFunction::JustifyInterval => Some(ColumnType::INTERVAL),
+        ScalarFunction::MakeInterval | ScalarFunction::MakeTime => match place + 1 == count {
+            true => Some(ColumnType::Float64),
+            false => Some(ColumnType::Int32),
+        },
+        ScalarFunction::Age => Some(ColumnType::TimestampTz),
         ScalarFunction::Case if place.is_multiple_of(2) => Some(ColumnType::Bool),
         ScalarFunction::Json(function) => function.operand_type(place),
         ScalarFunction::Text(function) => function.operand_type(place),
@@ -409,6 +427,9 @@ impl Scope<'_> {
         if function == ScalarFunction::AtZone {
             return self.bind_at_zone(bound, source);
         }
+        if function == ScalarFunction::Age {
+            return self.bind_age(bound, source);
+        }
         if function == ScalarFunction::NullIf {
             return self.bind_null_if(bound, source);
         }
@@ -551,6 +572,7 @@ impl Scope<'_> {
             (ColumnType::Int32, Some(found)) => found == ColumnType::Int16,
             (ColumnType::Float64, Some(found)) => found.is_number() && found != wanted,
             (ColumnType::Numeric, Some(found)) => found.is_integer(),
+            (ColumnType::Interval(_), Some(found)) => matches!(found, ColumnType::Time(_)),
             _ => false,
         };
         match operand {

@@ -124,6 +124,9 @@ pub(super) fn cast(value: &Value, to: ColumnType, source: &Expr) -> Result<Value
     value.clone().cast(to).map_err(|error| {
         let error = match error {
             ConversionError::NoConversion => ExpressionError::NotCastable { from, to },
+            ConversionError::OutOfRange if matches!(to, ColumnType::Interval(_)) => {
+                ExpressionError::TimeRange
+            }
             ConversionError::OutOfRange => ExpressionError::Overflow,
             ConversionError::TooManyCharacters => {
                 ExpressionError::TooManyCharacters { column_type }

@@ -8,6 +8,7 @@
 
 mod aggregate;
 mod call;
+mod interval;
 mod json_path;
 mod like;
 mod literal;
@@ -29,6 +30,7 @@ pub(crate) use call::{
     WrittenCall, common_type, may_be_result, null_if_type, operand_type, takes_doubles,
     written_call,
 };
+pub(crate) use interval::{times_as_intervals, type_beside};
 pub(crate) use json_path::{PathCall, PathOperation, path_call, path_parts};
 pub(crate) use literal::{fitted, number_type, stored};
 pub(crate) use operators::{binary_operator, chain};
@@ -269,7 +271,9 @@ impl<'a> Scope<'a> {
                 self.converted(inner, (found, ColumnType::Text), expression)?
             }
             Bound::Typed(inner, Some(found))
-                if column_type.is_time() && found.is_time() && found != column_type =>
+                if column_type.is_time() && found.is_time() && found != column_type
+                    || matches!(column_type, ColumnType::Time(_))
+                        && found == ColumnType::TimestampTz =>
             {
                 self.converted(inner, (found, column_type), expression)?
             }
@@ -316,7 +320,10 @@ impl<'a> Scope<'a> {
             Expr::TypedString(typed) => {
                 let text = typed.value.clone().into_string().unwrap_or_default();
                 let column_type = column_type(&typed.data_type)?;
-                let value = self.quoted(&text, column_type, "")?;
+                let mut value = self.quoted(&text, column_type, "")?;
+                if let ColumnType::Time(_) | ColumnType::Interval(_) = column_type {
+                    value = self.cast(&value, column_type, expression)?;
+                }
                 Ok(Bound::Typed(Expression::Literal(value), Some(column_type)))
             }
             Expr::Cast {
@@ -328,6 +335,7 @@ impl<'a> Scope<'a> {
                 let inner = self.bind(expr, depth + 1)?;
                 self.bind_cast(inner, column_type(data_type)?, expression)
             }
+            Expr::Interval(interval) => self.bind_interval(interval, expression),
             Expr::Function(function) => self.bind_function(function, expression),
             _ => self.bind_operator(expression, depth),
         }
@@ -482,7 +490,10 @@ impl<'a> Scope<'a> {
             ast::FunctionArguments::Subquery(_) => false,
         };
         let type_of_now = match name.as_str() {
-            "now" | "current_timestamp" | "transaction_timestamp" => Some(ColumnType::TimestampTz),
+            "now" | "current_timestamp" | "transaction_timestamp" | "statement_timestamp" => {
+                Some(ColumnType::TimestampTz)
+            }
+            "localtime" => Some(ColumnType::TIME),
             "localtimestamp" => Some(ColumnType::Timestamp),
             "current_date" => Some(ColumnType::Date),
             "gen_random_uuid" if no_arguments => return self.bind_random_uuid(),

@@ -230,7 +230,9 @@ impl Scope<'_> {
         let bound = self.bind(operand, depth + 1)?;
         match (operator, bound) {
             (ast::UnaryOperator::Plus, bound @ Bound::Number(_)) => Ok(bound),
-            (ast::UnaryOperator::Plus, Bound::Typed(operand, found)) => {
+            (ast::UnaryOperator::Plus, Bound::Typed(operand, found))
+                if found.is_none_or(ColumnType::is_number) =>
+            {
                 Ok(Bound::Typed(operand, found.map(ColumnType::of_values)))
             }
             // The smallest int64 has no positive counterpart, so the sign belongs to the literal.
@@ -241,7 +243,8 @@ impl Scope<'_> {
                 }))
             }
             (ast::UnaryOperator::Minus, bound) => {
-                let (operand, _) = self.resolve(bound, Some(ColumnType::Float64), operand)?;
+                let (bound, found) = self.resolve(bound, Some(ColumnType::Float64), operand)?;
+                let (operand, _) = self.as_interval(bound, found, operand)?;
                 let negation = Expression::Unary(UnaryOperator::Negate, Box::new(operand));
                 self.compound(negation, source)
             }
@@ -429,6 +432,8 @@ impl Scope<'_> {
                 return self.beside_number(mirrored(operator), operand, &number, source);
             }
         }
+        let (left, right) = self.time_operands(operator, (left, right), source)?;
+        let types = (left.context(), right.context());
         let (left, right) = match operator {
             BinaryOperator::Like => {
                 let text = Some(ColumnType::Text);
@@ -460,6 +465,9 @@ impl Scope<'_> {
             }
             _ => self.operands(left, right, source)?,
         };
+        if let Some(later) = self.bind_later(operator, (&left, &right), types, source)? {
+            return Ok(later);
+        }
         self.compound(
             Expression::Binary(operator, Box::new(left), Box::new(right)),
             source,

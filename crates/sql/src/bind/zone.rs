@@ -21,6 +21,7 @@ fn depends_on_zone(from: ColumnType, to: ColumnType) -> bool {
         )
     };
     match (from.of_values(), to.of_values()) {
+        (ColumnType::TimestampTz, ColumnType::Time(_)) => true,
         (ColumnType::TimestampTz, other) | (other, ColumnType::TimestampTz) => is_local(other),
         _ => false,
     }
@@ -47,7 +48,7 @@ fn in_zone(
                 limited => converted(text, limited),
             }
         }
-        (ColumnType::TimestampTz, ColumnType::Date) => {
+        (ColumnType::TimestampTz, ColumnType::Date | ColumnType::Time(_)) => {
             converted(call(ScalarFunction::AtZone, inner, zone), to)
         }
         (ColumnType::Text, _) => call(ScalarFunction::ReadMoment, inner, zone),
@@ -83,7 +84,9 @@ impl Scope<'_> {
         source: &Expr,
     ) -> Result<Value, SqlError> {
         match value {
-            Value::Text(text) if to.is_time() => self.quoted(text, to, &format!("in {source}")),
+            Value::Text(text) if to.is_time() || to == ColumnType::TIME => {
+                self.quoted(text, to, &format!("in {source}"))
+            }
             value => match value.column_type() {
                 Some(from) if depends_on_zone(from, to) => {
                     let constant = Expression::Literal(value.clone());
@@ -144,7 +147,7 @@ impl Scope<'_> {
         })
     }
 
-    fn refuse_if_stored(&self, source: &Expr) -> Result<(), SqlError> {
+    pub(super) fn refuse_if_stored(&self, source: &Expr) -> Result<(), SqlError> {
         if !self.is_stored {
             return Ok(());
         }
@@ -160,6 +163,16 @@ impl Scope<'_> {
     /// Returns the zone that a constant names.
     fn named_zone(&self, zone: Bound, source: &Expr) -> Result<TimeZone<'static>, SqlError> {
         match self.resolve(zone, Some(ColumnType::Text), source)?.0 {
+            Expression::Literal(Value::Interval(ahead)) => {
+                let has_days = ahead.months != 0 || ahead.days != 0;
+                let zone = TimeZone::fixed(ahead.micros / 1_000_000);
+                zone.filter(|_| !has_days).ok_or_else(|| {
+                    SqlError::with_state(
+                        sqlstate::INVALID_VALUE,
+                        "interval time zone must not include months or days, and be a zone's",
+                    )
+                })
+            }
             Expression::Literal(Value::Text(name)) => zone_named(&name).ok_or_else(|| {
                 SqlError::with_state(
                     sqlstate::INVALID_VALUE,
@@ -203,6 +216,9 @@ impl Scope<'_> {
         let (time, found) = match (self.resolve(time, Some(moment), source)?.0, found) {
             (time, Some(from @ ColumnType::Date)) if takes_zone => {
                 (self.converted(time, (from, moment), source)?, Some(moment))
+            }
+            (time, found) if takes_zone && named.is_none() => {
+                self.as_interval(time, found, source)?
             }
             (time, found) => (time, found),
         };

@@ -16,6 +16,7 @@ mod drawn;
 mod drawn_functions;
 mod drawn_further;
 mod drawn_groups;
+mod drawn_interval;
 mod drawn_json;
 mod drawn_numeric;
 mod drawn_types;
@@ -48,6 +49,11 @@ const GOLDEN_FURTHER: Golden = Golden {
     name: "golden_further.tsv",
     text: include_str!("golden_further.tsv"),
     tables: drawn_further::TABLES,
+};
+const GOLDEN_INTERVAL: Golden = Golden {
+    name: "golden_interval.tsv",
+    text: include_str!("golden_interval.tsv"),
+    tables: drawn_interval::TABLES,
 };
 /// A line that psql prints after each answer.
 const MARK: &str = "@@";
@@ -193,6 +199,12 @@ fn answers_about_json_equal_those_of_postgresql() {
 fn answers_of_further_functions_equal_those_of_postgresql() {
     let statements = drawn_further::statements();
     compare(&GOLDEN_FURTHER, drawn_further::SETUP, &statements);
+}
+
+#[test]
+fn answers_about_intervals_equal_those_of_postgresql() {
+    let statements = drawn_interval::statements();
+    compare(&GOLDEN_INTERVAL, drawn_interval::SETUP, &statements);
 }
 
 fn compare(golden: &Golden, setup: &str, statements: &[String]) {

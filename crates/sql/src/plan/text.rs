@@ -26,6 +26,8 @@ pub fn literal(value: &Value) -> String {
         | Value::Date(_)
         | Value::Timestamp(_)
         | Value::TimestampTz(_)
+        | Value::Time(_)
+        | Value::Interval(_)
         | Value::Uuid(_) => format!("'{value}'"),
     }
 }

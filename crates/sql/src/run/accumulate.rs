@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use placement::{ColumnType, Numeric, Value};
+use placement::{ColumnType, Interval, Numeric, Value};
 use protocol::expression::ExpressionError;
 
 use crate::error::SqlError;
@@ -24,6 +24,8 @@ pub(super) enum AggregateState {
     Doubles(f64, u64),
     /// The sum of decimal numbers, and their number.
     Numerics(Numeric, u64),
+    /// The sum of intervals, and their number.
+    Intervals(Interval, u64),
     /// Values that count once each.
     Distinct(BTreeSet<Value>),
 }
@@ -49,6 +51,9 @@ impl AggregateState {
                 if found.is_numeric() =>
             {
                 AggregateState::Numerics(Numeric::from(0), 0)
+            }
+            (AggregateFunction::Sum | AggregateFunction::Avg, Some(ColumnType::Interval(_))) => {
+                AggregateState::Intervals(Interval::default(), 0)
             }
             (AggregateFunction::Sum | AggregateFunction::Avg, _) => AggregateState::Integers(0, 0),
             _ => AggregateState::Last(Value::Null),
@@ -97,6 +102,13 @@ impl AggregateState {
                 *sum = added_numeric(call, sum, &number)?;
                 *count += 1;
             }
+            AggregateState::Intervals(sum, count) => {
+                let Value::Interval(value) = value else {
+                    unreachable!("the planner checked the type")
+                };
+                *sum = within(call, sum.plus(value))?;
+                *count += 1;
+            }
             AggregateState::Distinct(values) => return Ok(usize::from(values.insert(value))),
         }
         Ok(0)
@@ -142,6 +154,10 @@ impl AggregateState {
                 *sum = added_numeric(call, sum, &other)?;
                 *count += more;
             }
+            (AggregateState::Intervals(sum, count), AggregateState::Intervals(other, more)) => {
+                *sum = within(call, sum.plus(other))?;
+                *count += more;
+            }
             (AggregateState::Distinct(values), AggregateState::Distinct(others)) => {
                 let before = values.len();
                 values.extend(others);
@@ -169,6 +185,7 @@ pub(super) fn result(call: &AggregateCall, state: AggregateState) -> Result<Valu
         AggregateState::Integers(_, 0)
         | AggregateState::Doubles(_, 0)
         | AggregateState::Numerics(_, 0)
+        | AggregateState::Intervals(_, 0)
         | AggregateState::Singles(None) => Value::Null,
         AggregateState::Integers(sum, count)
             if call.function == AggregateFunction::Avg
@@ -178,6 +195,10 @@ pub(super) fn result(call: &AggregateCall, state: AggregateState) -> Result<Valu
             Value::Numeric(of_numerics(call, sum, count)?)
         }
         AggregateState::Numerics(sum, count) => Value::Numeric(of_numerics(call, sum, count)?),
+        AggregateState::Intervals(sum, count) => Value::Interval(match call.function {
+            AggregateFunction::Avg => within(call, sum.divided_by(count as f64))?,
+            _ => sum,
+        }),
         AggregateState::Integers(sum, _) => {
             let sum = i64::try_from(sum).map_err(|_| overflow(call))?;
             Value::Int64(sum)
@@ -247,6 +268,10 @@ fn of_numerics(call: &AggregateCall, sum: Numeric, count: u64) -> Result<Numeric
         }
         _ => Ok(sum),
     }
+}
+
+fn within(call: &AggregateCall, interval: Option<Interval>) -> Result<Interval, SqlError> {
+    interval.ok_or_else(|| failed(call, ExpressionError::TimeRange))
 }
 
 fn overflow(call: &AggregateCall) -> SqlError {

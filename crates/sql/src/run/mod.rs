@@ -603,6 +603,8 @@ mod estimates_tests;
 #[cfg(test)]
 mod insert_select_tests;
 #[cfg(test)]
+mod interval_tests;
+#[cfg(test)]
 mod json_tests;
 #[cfg(test)]
 mod returning_tests;

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use placement::{
     Alteration, Axis, CheckConstraint, Column, ColumnDefault, ColumnType, ComputedDefault,
     Constraint, Cut, Deferral, Dimension, Durability, ForeignKey, FurtherCopy, IdentityKind, Index,
-    KeySpace, Layout, Numeric, RangePart, RangeStart, RangeTransfer, Ranges, ReferentialAction,
-    Replex, ReplexKind, Residue, Schema, Sequence, SequenceDefault, SequenceOwner, Share,
-    SlotConstraints, SortColumn, TableConstraints, ThinIndex, Value,
+    Interval, KeySpace, Layout, Numeric, RangePart, RangeStart, RangeTransfer, Ranges,
+    ReferentialAction, Replex, ReplexKind, Residue, Schema, Sequence, SequenceDefault,
+    SequenceOwner, Share, SlotConstraints, SortColumn, TableConstraints, ThinIndex, Value,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
@@ -319,7 +319,8 @@ generate_enum! {
     Durability { Sync, Replicated }
     ColumnType {
         Bool, Int64, Float64, Text, Bytes, Timestamp, Uuid, Int16, Int32, Float32, Varchar(limit),
-        Char(limit), Date, TimestampTz, Numeric, Decimal { precision, scale },
+        Char(limit), Date, TimestampTz, Numeric, Decimal { precision, scale }, Time(precision),
+        Interval(precision),
     }
     ReplexKind {
         Primary, Index { index }, Hybrid, Exact { of }, Hyperspace, Successor { of }, Vacant,
@@ -329,7 +330,8 @@ generate_enum! {
     ScalarFunction {
         Coalesce, Case, NullIf, Greatest, Least, Lower, Upper, Length, OctetLength, Abs, Round, Floor,
         Ceil, Trunc, Substring, Trim, TrimStart, TrimEnd, Replace, Position, Left, Right, Concat,
-        AtZone, MomentText, ReadMoment, DateTrunc, Extract, DatePart,
+        AtZone, MomentText, ReadMoment, DateTrunc, Extract, DatePart, MomentLater, Age, MakeInterval,
+        MakeTime, JustifyDays, JustifyHours, JustifyInterval,
         Sign, Modulo, DivideWhole, Scale, ScaleMin, TrimScale,
     }
     BinaryOperator {
@@ -452,7 +454,7 @@ generate_enum! {
 
 impl Generate for Value {
     fn generate(source: &mut Source<'_>) -> Self {
-        match source.below(21) {
+        match source.below(23) {
             0 => Value::Null,
             // A condition is one.
             1 | 13..=17 => Value::Bool(Generate::generate(source)),
@@ -469,6 +471,12 @@ impl Generate for Value {
             18 => Value::Numeric(numeric(source)),
             19 => Value::Json(format!(" [{}]", i64::generate(source))),
             20 => Value::Jsonb(format!("{{\"a\": {}}}", i64::generate(source))),
+            21 => Value::Time(i64::generate(source).rem_euclid(86_400_000_001)),
+            22 => Value::Interval(Interval {
+                months: Generate::generate(source),
+                days: Generate::generate(source),
+                micros: Generate::generate(source),
+            }),
             _ => Value::TimestampTz(Generate::generate(source)),
         }
     }

@@ -1,5 +1,4 @@
-//! One message or more of every kind, by the name of its golden frame, with something of every type
-//! in it.
+//! Messages of every kind, by the names of their golden frames, with something of every type.
 
 mod asks;
 mod constraints;
@@ -480,6 +479,7 @@ fn requests() -> Vec<(&'static str, Message)> {
             }),
         ),
         ("request-update-numeric", execute(numeric::action())),
+        ("request-update-interval", execute(numeric::spans())),
         (
             "request-delete",
             execute(Action::Delete {

@@ -1,6 +1,6 @@
-//! A sample with decimal numbers.
+//! Samples with decimal numbers, and with intervals and times of the day.
 
-use placement::{ColumnType, Numeric, Value};
+use placement::{ColumnType, Interval, Numeric, TimeZone, Value};
 use protocol::expression::{
     Assignment, BinaryOperator, Expression, FunctionCall, ScalarFunction, UnaryOperator,
 };
@@ -35,6 +35,38 @@ pub fn action() -> Action {
             BinaryOperator::Greater,
             number("NaN"),
             number("0.000"),
+        )),
+    }
+}
+
+/// `SET at = at + '-1 mons +2 days 00:00:03' WHERE justify_days(span)::time(3) > '12:00'`
+pub fn spans() -> Action {
+    let by = Value::Interval(Interval {
+        months: -1,
+        days: 2,
+        micros: 3_000_000,
+    });
+    let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").expect("it is a zone");
+    let call = |function, operands| Expression::Call(Box::new(FunctionCall { function, operands }));
+    let later = call(
+        ScalarFunction::MomentLater,
+        vec![
+            Expression::Column(4),
+            Expression::Literal(by),
+            Expression::Literal(Value::Bytes(zone.encode())),
+        ],
+    );
+    let justified = call(ScalarFunction::JustifyDays, vec![Expression::Column(5)]);
+    let cast = UnaryOperator::Cast(ColumnType::Time(3));
+    Action::Update {
+        assignments: vec![Assignment {
+            column: 4,
+            value: later,
+        }],
+        condition: Some(Expression::Binary(
+            BinaryOperator::Greater,
+            Box::new(Expression::Unary(cast, Box::new(justified))),
+            Box::new(Expression::Literal(Value::Time(43_200_000_000))),
         )),
     }
 }
