@@ -3,7 +3,8 @@
 //! An error has the SQLSTATE that PostgreSQL's has for the same statement. Its text is the store's.
 
 use placement::{
-    ColumnType, JsonError, Numeric, NumericError, RowError, ValueError, check_violation_text,
+    ArrayError, ColumnType, JsonError, Numeric, NumericError, RowError, ValueError,
+    check_violation_text,
 };
 use protocol::expression::ExpressionError;
 use sql::{SqlError, StatementProgress, SyntaxError, TransactionFault, sqlstate};
@@ -74,6 +75,17 @@ pub fn not_utf8(number: usize) -> Report {
     )
 }
 
+/// Returns the error for an array in binary that is none.
+pub fn invalid_array(fault: &ExpressionError) -> Report {
+    error(of_expression(fault), fault.to_string())
+}
+
+/// Returns the error for an array in binary of elements of another type. Both are OIDs.
+pub fn wrong_element_type(found: u32, expected: u32) -> Report {
+    let text = format!("binary data has array element type {found} instead of expected {expected}");
+    error("42804", text)
+}
+
 /// Returns the error for the bytes of a parameter in binary.
 pub fn invalid_binary(number: usize) -> Report {
     error(
@@ -138,6 +150,7 @@ pub fn invalid_value(fault: &ValueError) -> Report {
         }
         found if found.is_numeric() && Numeric::parse(text) != Err(NumericError::Syntax) => "22003",
         _ if let Some(fault) = fault.json_fault() => of_json(fault),
+        _ if let Some(fault) = fault.array_fault() => of_array(fault),
         ColumnType::Bytes if text.starts_with("\\x") => INVALID_PARAMETER,
         _ => "22P02",
     };
@@ -277,6 +290,7 @@ fn of_expression(fault: &ExpressionError) -> &'static str {
         ExpressionError::NotCastable { .. } => sqlstate::CANNOT_CAST,
         ExpressionError::NotOfType { .. } => "22P02",
         ExpressionError::Json(error) => of_json(*error),
+        ExpressionError::Array(error) => of_array(*error),
         ExpressionError::TooManyCharacters { .. } => sqlstate::TRUNCATION,
         ExpressionError::Overflow
         | ExpressionError::Underflow
@@ -307,6 +321,23 @@ fn of_json(fault: JsonError) -> &'static str {
     }
 }
 
+fn of_array(fault: ArrayError) -> &'static str {
+    match fault {
+        ArrayError::Malformed => "22P02",
+        ArrayError::TooManyDimensions { .. }
+        | ArrayError::TooManyElements
+        | ArrayError::BoundTooLarge { .. } => sqlstate::LIMIT,
+        ArrayError::BoundsReversed
+        | ArrayError::OtherDimensions
+        | ArrayError::NotConcatenable
+        | ArrayError::SubscriptOutOfRange
+        | ArrayError::TrimOutOfRange => "2202E",
+        ArrayError::NotOneDimension => "22000",
+        ArrayError::SearchInDimensions | ArrayError::RemovalFromDimensions => NOT_SUPPORTED,
+        ArrayError::NullStart => "22004",
+    }
+}
+
 /// Returns the SQLSTATE of a server's refusal to change a row. It has the text of the fault that
 /// the server found.
 fn of_refusal(message: &str) -> &'static str {
@@ -322,7 +353,8 @@ fn of_refusal(message: &str) -> &'static str {
     let not_finite = ColumnType::ALL.map(|column_type| ExpressionError::NotFinite { column_type });
     let of_json = JsonError::ALL.map(ExpressionError::Json);
     let faults = faults.into_iter().chain(about_types).chain(not_finite);
-    let mut faults = faults.chain(of_json);
+    let of_arrays = ArrayError::ALL.map(ExpressionError::Array);
+    let mut faults = faults.chain(of_json).chain(of_arrays);
     let fault = faults.find(|fault| message.contains(&fault.to_string()));
     match fault {
         Some(fault) => of_expression(&fault),

@@ -16,6 +16,7 @@
 //! | numeric | see `numeric::key` |
 //! | json | as text; no key of a table has it |
 //! | jsonb | see `json::key` |
+//! | array | see `array::key` |
 //!
 //! The types are not in the bytes: the decoder brings them. Equal numbers have equal bytes, however
 //! many bits their types have.
@@ -24,6 +25,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::array;
 use crate::json::{Json, check_json};
 use crate::numeric::Numeric;
 use crate::value::{ColumnType, Value, ValueRef, float_from_order_bits, float_order_bits};
@@ -171,6 +173,10 @@ pub(crate) fn encode_value_to(out: &mut impl Sink, value: ValueRef<'_>) {
             out.write(&[MARK_VALUE]);
             Json::stored(value).write_key(&mut |bytes| out.write(bytes));
         }
+        ValueRef::Array(value) => {
+            out.write(&[MARK_VALUE]);
+            array::key::write(out, value);
+        }
     }
 }
 
@@ -286,6 +292,7 @@ pub(crate) fn decode_value(
             Err(true) => Err(truncated),
             Err(false) => Err(malformed),
         },
+        ColumnType::Array(element) => array::key::read(rest, element, column),
     }
 }
 

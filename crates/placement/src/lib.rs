@@ -14,6 +14,8 @@ extern crate alloc;
 mod advisor;
 mod alter;
 mod alteration;
+mod array;
+mod array_function;
 mod assignment;
 mod calendar;
 mod constraints;
@@ -55,6 +57,11 @@ pub use advisor::{
     even_factors,
 };
 pub use alteration::Alteration;
+pub use array::{
+    ARRAY_DIMENSIONS_MAX, ARRAY_ELEMENTS_MAX, Array, ArrayBuilder, ArrayDimension, ArrayError,
+    ArrayRef, ArrayValues, ElementType,
+};
+pub use array_function::{ArrayFunction, ArrayOperand};
 pub use assignment::{AssignmentError, assign};
 pub use calendar::{civil_from_days, days_from_civil};
 pub use constraints::{
@@ -67,7 +74,9 @@ pub use conversion::{
 pub use cover::{
     COVER_STEPS_MAX, Cover, CoverCosts, CoverMember, RowAccess, access, cover, cover_constraints,
 };
-pub use expression::{BinaryOperator, Expression, FunctionCall, ScalarFunction, UnaryOperator};
+pub use expression::{
+    BinaryOperator, Comparison, Expression, FunctionCall, ScalarFunction, UnaryOperator,
+};
 pub use further::{Cut, Dimension, FurtherCopy, Share};
 pub use grid::{Axis, KeySpace, Layout, Replex, ReplexKind};
 pub use hybrid::GridError;

@@ -12,7 +12,8 @@
 //! whether nulls follow, in 14–15 zero (a later format). Ends of width code 0, 1 or 2 take 1, 2 or
 //! 4 bytes. Numbers, dates and timestamps are little endian, as long as their type: int16 2 bytes,
 //! int32, float32 and date 4, int64, float64 and timestamps 8. A bool takes 1 byte, a uuid 16. Text
-//! and bytes are as they are, a numeric is in its stored form (`numeric`).
+//! and bytes are as they are, a numeric and an array are in their stored
+//! forms (`numeric`, `array`).
 //!
 //! Any column is found in constant time. Offsets are as narrow as the data allows: ten fields of
 //! ten bytes take 112 bytes. A row may have fewer columns than the schema that reads it (columns
@@ -23,6 +24,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::array::ArrayRef;
 use crate::json::{check_json, stored_jsonb};
 use crate::numeric::NumericRef;
 use crate::schema::Column;
@@ -188,29 +190,35 @@ fn encode_values<'a>(
         out.extend_from_slice(&(end as u32).to_le_bytes()[..width]);
     }
     for index in 0..count {
-        match value(index) {
-            ValueRef::Null => {}
-            ValueRef::Bool(value) => out.push(u8::from(value)),
-            ValueRef::Int64(value) | ValueRef::Timestamp(value) | ValueRef::TimestampTz(value) => {
-                out.extend_from_slice(&value.to_le_bytes());
-            }
-            ValueRef::Int32(value) | ValueRef::Date(value) => {
-                out.extend_from_slice(&value.to_le_bytes());
-            }
-            ValueRef::Int16(value) => out.extend_from_slice(&value.to_le_bytes()),
-            ValueRef::Float32(value) => out.extend_from_slice(&value.to_le_bytes()),
-            ValueRef::Float64(value) => out.extend_from_slice(&value.to_le_bytes()),
-            ValueRef::Text(value) => out.extend_from_slice(value.as_bytes()),
-            ValueRef::Bytes(value) => out.extend_from_slice(value),
-            ValueRef::Uuid(value) => out.extend_from_slice(&value),
-            ValueRef::Numeric(value) => out.extend_from_slice(value.as_bytes()),
-            ValueRef::Json(value) | ValueRef::Jsonb(value) => {
-                out.extend_from_slice(value.as_bytes());
-            }
-        }
+        write_field(&mut out, value(index));
     }
     assert_eq!(out.len(), bytes, "the size computed is the size written");
     Ok(out)
+}
+
+/// Appends the bytes of a value in a row; none for NULL.
+pub(crate) fn write_field(out: &mut Vec<u8>, value: ValueRef<'_>) {
+    match value {
+        ValueRef::Null => {}
+        ValueRef::Bool(value) => out.push(u8::from(value)),
+        ValueRef::Int64(value) | ValueRef::Timestamp(value) | ValueRef::TimestampTz(value) => {
+            out.extend_from_slice(&value.to_le_bytes());
+        }
+        ValueRef::Int32(value) | ValueRef::Date(value) => {
+            out.extend_from_slice(&value.to_le_bytes());
+        }
+        ValueRef::Int16(value) => out.extend_from_slice(&value.to_le_bytes()),
+        ValueRef::Float32(value) => out.extend_from_slice(&value.to_le_bytes()),
+        ValueRef::Float64(value) => out.extend_from_slice(&value.to_le_bytes()),
+        ValueRef::Text(value) => out.extend_from_slice(value.as_bytes()),
+        ValueRef::Bytes(value) => out.extend_from_slice(value),
+        ValueRef::Uuid(value) => out.extend_from_slice(&value),
+        ValueRef::Numeric(value) => out.extend_from_slice(value.as_bytes()),
+        ValueRef::Json(value) | ValueRef::Jsonb(value) => {
+            out.extend_from_slice(value.as_bytes());
+        }
+        ValueRef::Array(value) => out.extend_from_slice(value.as_bytes()),
+    }
 }
 
 /// Checks the values against the columns: the bytes of their data, and whether one is NULL.
@@ -277,6 +285,62 @@ fn value_bytes(value: ValueRef<'_>) -> usize {
         ValueRef::Uuid(_) => 16,
         ValueRef::Numeric(value) => value.as_bytes().len(),
         ValueRef::Json(value) | ValueRef::Jsonb(value) => value.len(),
+        ValueRef::Array(value) => value.as_bytes().len(),
+    }
+}
+
+/// Returns whether the bytes of a field in a row are those of a value of this type.
+pub(crate) fn field_fits(column_type: ColumnType, field: &[u8]) -> bool {
+    match column_type {
+        ColumnType::Bool => matches!(field, [0 | 1]),
+        ColumnType::Int64
+        | ColumnType::Float64
+        | ColumnType::Timestamp
+        | ColumnType::TimestampTz => field.len() == 8,
+        ColumnType::Int32 | ColumnType::Float32 | ColumnType::Date => field.len() == 4,
+        ColumnType::Int16 => field.len() == 2,
+        ColumnType::Text => core::str::from_utf8(field).is_ok(),
+        ColumnType::Varchar(_) | ColumnType::Char(_) => {
+            core::str::from_utf8(field).is_ok_and(|text| column_type.admits(ValueRef::Text(text)))
+        }
+        ColumnType::Numeric | ColumnType::Decimal { .. } => NumericRef::from_bytes(field)
+            .is_some_and(|value| column_type.admits(ValueRef::Numeric(value))),
+        ColumnType::Bytes => true,
+        ColumnType::Uuid => field.len() == 16,
+        ColumnType::Json => core::str::from_utf8(field).is_ok_and(|it| check_json(it).is_ok()),
+        ColumnType::Jsonb => core::str::from_utf8(field).is_ok_and(stored_jsonb),
+        ColumnType::Array(element) => ArrayRef::from_bytes(field).is_some_and(|array| {
+            array.element() == element.of_values() && column_type.admits(ValueRef::Array(array))
+        }),
+    }
+}
+
+/// Returns the value of bytes that [`field_fits`] has accepted.
+pub(crate) fn field_value(column_type: ColumnType, field: &[u8]) -> ValueRef<'_> {
+    const CHECKED: &str = "parse checked every field against its type";
+    let eight = || <[u8; 8]>::try_from(field).expect(CHECKED);
+    let four = || <[u8; 4]>::try_from(field).expect(CHECKED);
+    match column_type {
+        ColumnType::Bool => ValueRef::Bool(field[0] != 0),
+        ColumnType::Int64 => ValueRef::Int64(i64::from_le_bytes(eight())),
+        ColumnType::Float64 => ValueRef::Float64(f64::from_le_bytes(eight())),
+        ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) => {
+            ValueRef::Text(core::str::from_utf8(field).expect(CHECKED))
+        }
+        ColumnType::Bytes => ValueRef::Bytes(field),
+        ColumnType::Timestamp => ValueRef::Timestamp(i64::from_le_bytes(eight())),
+        ColumnType::Uuid => ValueRef::Uuid(field.try_into().expect(CHECKED)),
+        ColumnType::Int16 => ValueRef::Int16(i16::from_le_bytes(field.try_into().expect(CHECKED))),
+        ColumnType::Int32 => ValueRef::Int32(i32::from_le_bytes(four())),
+        ColumnType::Float32 => ValueRef::Float32(f32::from_le_bytes(four())),
+        ColumnType::Date => ValueRef::Date(i32::from_le_bytes(four())),
+        ColumnType::TimestampTz => ValueRef::TimestampTz(i64::from_le_bytes(eight())),
+        ColumnType::Numeric | ColumnType::Decimal { .. } => {
+            ValueRef::Numeric(NumericRef::checked_before(field))
+        }
+        ColumnType::Json => ValueRef::Json(core::str::from_utf8(field).expect(CHECKED)),
+        ColumnType::Jsonb => ValueRef::Jsonb(core::str::from_utf8(field).expect(CHECKED)),
+        ColumnType::Array(_) => ValueRef::Array(ArrayRef::checked_before(field)),
     }
 }
 
@@ -304,26 +368,9 @@ impl<'a> RowView<'a> {
             let end = row.end(index);
             let malformed = RowError::Malformed { column: index };
             let field = row.data.get(start..end).ok_or(malformed.clone())?;
-            let fits = match column.column_type {
-                _ if row.is_null(index) => field.is_empty(),
-                ColumnType::Bool => matches!(field, [0 | 1]),
-                ColumnType::Int64
-                | ColumnType::Float64
-                | ColumnType::Timestamp
-                | ColumnType::TimestampTz => field.len() == 8,
-                ColumnType::Int32 | ColumnType::Float32 | ColumnType::Date => field.len() == 4,
-                ColumnType::Int16 => field.len() == 2,
-                ColumnType::Text => core::str::from_utf8(field).is_ok(),
-                ColumnType::Varchar(_) | ColumnType::Char(_) => core::str::from_utf8(field)
-                    .is_ok_and(|text| column.column_type.admits(ValueRef::Text(text))),
-                ColumnType::Numeric | ColumnType::Decimal { .. } => NumericRef::from_bytes(field)
-                    .is_some_and(|value| column.column_type.admits(ValueRef::Numeric(value))),
-                ColumnType::Bytes => true,
-                ColumnType::Uuid => field.len() == 16,
-                ColumnType::Json => {
-                    core::str::from_utf8(field).is_ok_and(|it| check_json(it).is_ok())
-                }
-                ColumnType::Jsonb => core::str::from_utf8(field).is_ok_and(stored_jsonb),
+            let fits = match row.is_null(index) {
+                true => field.is_empty(),
+                false => field_fits(column.column_type, field),
             };
             if !fits {
                 return Err(malformed);
@@ -382,7 +429,6 @@ impl<'a> RowView<'a> {
     /// # Panics
     /// If the schema has no such column.
     pub fn column(&self, index: usize) -> ValueRef<'a> {
-        const CHECKED: &str = "parse checked every field against its type";
         let column = &self.columns[index];
         if index >= self.count {
             return column
@@ -395,31 +441,7 @@ impl<'a> RowView<'a> {
         }
         let start = if index == 0 { 0 } else { self.end(index - 1) };
         let field = &self.data[start..self.end(index)];
-        let eight = || <[u8; 8]>::try_from(field).expect(CHECKED);
-        let four = || <[u8; 4]>::try_from(field).expect(CHECKED);
-        match column.column_type {
-            ColumnType::Bool => ValueRef::Bool(field[0] != 0),
-            ColumnType::Int64 => ValueRef::Int64(i64::from_le_bytes(eight())),
-            ColumnType::Float64 => ValueRef::Float64(f64::from_le_bytes(eight())),
-            ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) => {
-                ValueRef::Text(core::str::from_utf8(field).expect(CHECKED))
-            }
-            ColumnType::Bytes => ValueRef::Bytes(field),
-            ColumnType::Timestamp => ValueRef::Timestamp(i64::from_le_bytes(eight())),
-            ColumnType::Uuid => ValueRef::Uuid(field.try_into().expect(CHECKED)),
-            ColumnType::Int16 => {
-                ValueRef::Int16(i16::from_le_bytes(field.try_into().expect(CHECKED)))
-            }
-            ColumnType::Int32 => ValueRef::Int32(i32::from_le_bytes(four())),
-            ColumnType::Float32 => ValueRef::Float32(f32::from_le_bytes(four())),
-            ColumnType::Date => ValueRef::Date(i32::from_le_bytes(four())),
-            ColumnType::TimestampTz => ValueRef::TimestampTz(i64::from_le_bytes(eight())),
-            ColumnType::Numeric | ColumnType::Decimal { .. } => {
-                ValueRef::Numeric(NumericRef::checked_before(field))
-            }
-            ColumnType::Json => ValueRef::Json(core::str::from_utf8(field).expect(CHECKED)),
-            ColumnType::Jsonb => ValueRef::Jsonb(core::str::from_utf8(field).expect(CHECKED)),
-        }
+        field_value(column.column_type, field)
     }
 
     /// Returns the columns of the schema with which the row is read.

@@ -14,6 +14,7 @@ use core::fmt;
 use core::ops::RangeInclusive;
 use core::str::FromStr;
 
+use crate::array::{self, ArrayError, ElementType};
 use crate::calendar::civil_from_days;
 use crate::json::{Json, JsonError, check_json};
 use crate::moment::{
@@ -28,8 +29,8 @@ use crate::zone::TimeZone;
 pub struct ValueError {
     /// The requested type.
     pub column_type: ColumnType,
-    /// The string, truncated if it is long. That of JSON is whole, so that its fault is found in
-    /// it.
+    /// The string, truncated if it is long. That of JSON or an array is whole, so that its fault is
+    /// found in it.
     pub text: String,
 }
 
@@ -39,6 +40,15 @@ impl ValueError {
         match self.column_type {
             ColumnType::Json => check_json(&self.text).err(),
             ColumnType::Jsonb => Json::parse(&self.text).err(),
+            _ => None,
+        }
+    }
+
+    /// Returns why the string is no array; none if only an element is at fault, or it should be of
+    /// another type.
+    pub fn array_fault(&self) -> Option<ArrayError> {
+        match self.column_type {
+            ColumnType::Array(_) => array::fault(&self.text),
             _ => None,
         }
     }
@@ -76,6 +86,12 @@ impl fmt::Display for ValueError {
                  Infinity or -Infinity"
             }
             ColumnType::Json | ColumnType::Jsonb => "JSON as in {\"a\": [1, true, null]}",
+            ColumnType::Array(_) => match self.array_fault() {
+                None | Some(ArrayError::Malformed) => {
+                    return write!(f, "malformed array literal: {shown:?}: write {{1,2}}");
+                }
+                Some(fault) => return write!(f, "{fault}"),
+            },
         };
         write!(
             f,
@@ -131,11 +147,12 @@ impl Value {
                 let tree = Json::parse(text).ok();
                 tree.map(|it| Value::Jsonb(it.to_string()))
             }
+            ColumnType::Array(element) => return element.parse(text, input),
         };
         value.ok_or_else(|| ValueError {
             column_type,
             text: match column_type {
-                ColumnType::Json | ColumnType::Jsonb => text.into(),
+                ColumnType::Json | ColumnType::Jsonb | ColumnType::Array(_) => text.into(),
                 _ => text.chars().take(80).collect(),
             },
         })
@@ -253,6 +270,9 @@ impl ColumnType {
     pub fn shown_in<'v>(self, value: &'v Value, zone: &TimeZone<'_>) -> Cow<'v, str> {
         match value {
             Value::TimestampTz(at) => Cow::Owned(moment_text(*at, zone)),
+            Value::Array(array) if self == ColumnType::Array(ElementType::TimestampTz) => {
+                Cow::Owned(ElementType::TimestampTz.shown(array.as_ref(), zone))
+            }
             value => self.shown(value),
         }
     }
@@ -284,6 +304,7 @@ impl fmt::Display for ValueRef<'_> {
             ValueRef::Timestamp(value) => write_timestamp(f, value, None),
             ValueRef::Numeric(value) => write!(f, "{value}"),
             ValueRef::Json(value) | ValueRef::Jsonb(value) => f.write_str(value),
+            ValueRef::Array(value) => value.fmt(f),
             ValueRef::Uuid(value) => {
                 for (index, byte) in value.iter().enumerate() {
                     let hyphen = if matches!(index, 4 | 6 | 8 | 10) {

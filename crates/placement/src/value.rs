@@ -13,8 +13,10 @@ use core::cmp::Ordering;
 use core::fmt;
 use core::hash::{Hash, Hasher};
 
+use crate::array::{Array, ArrayRef, ElementType};
 use crate::json::Json;
 use crate::numeric::{NUMERIC_PRECISION_MAX, Numeric, NumericRef};
+use crate::zone::TimeZone;
 
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,10 +65,31 @@ pub enum ColumnType {
     Json,
     /// JSON without its spaces and its order of keys; see [`Json`](crate::Json).
     Jsonb,
+    /// An array of any number of dimensions; see [`Array`](crate::Array).
+    Array(ElementType),
 }
 
 /// The most characters of a text with a limit, as in PostgreSQL.
 pub const TEXT_LIMIT_MAX: u32 = 10_485_760;
+
+/// Returns the name of the element type in the name of a type of arrays, in lower case: that before
+/// `[]`, `[3]`, `[][]` or `array`. Returns none for the name of another type.
+fn array_element(name: &str) -> Option<&str> {
+    let mut element = name.trim_end();
+    let mut is_array = false;
+    while let Some(before) = element.strip_suffix(']') {
+        let (before, length) = before.rsplit_once('[')?;
+        if !length.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        element = before.trim_end();
+        is_array = true;
+    }
+    if let Some(before) = element.strip_suffix(" array") {
+        return Some(before);
+    }
+    is_array.then_some(element)
+}
 
 impl ColumnType {
     /// All types without a length.
@@ -108,6 +131,7 @@ impl ColumnType {
             ColumnType::Numeric | ColumnType::Decimal { .. } => "numeric",
             ColumnType::Json => "json",
             ColumnType::Jsonb => "jsonb",
+            ColumnType::Array(element) => element.array_name(),
         }
     }
 
@@ -116,6 +140,10 @@ impl ColumnType {
     /// without a length has one character.
     pub fn parse(name: &str) -> Option<ColumnType> {
         let name = name.to_ascii_lowercase();
+        if let Some(element) = array_element(&name) {
+            let element = ColumnType::parse(element).and_then(ElementType::of)?;
+            return Some(ColumnType::Array(element));
+        }
         let (before, limits, after) = match name.split_once('(') {
             None => (name.as_str(), None, ""),
             Some((before, rest)) => {
@@ -176,6 +204,7 @@ impl ColumnType {
             ColumnType::Varchar(length) | ColumnType::Char(length) => {
                 (1..=TEXT_LIMIT_MAX).contains(&length)
             }
+            ColumnType::Array(element) => return element.column_type().if_valid().map(|_| self),
             ColumnType::Decimal { precision, scale } => {
                 (1..=NUMERIC_PRECISION_MAX).contains(&precision)
                     && scale.unsigned_abs() <= NUMERIC_PRECISION_MAX
@@ -190,6 +219,7 @@ impl ColumnType {
         match self {
             ColumnType::Varchar(_) | ColumnType::Char(_) => ColumnType::Text,
             ColumnType::Decimal { .. } => ColumnType::Numeric,
+            ColumnType::Array(element) => ColumnType::Array(element.of_values()),
             other => other,
         }
     }
@@ -218,6 +248,9 @@ impl ColumnType {
                     scale: other_scale,
                 },
             ) => precision <= other_precision && scale == other_scale,
+            (ColumnType::Array(own), ColumnType::Array(other)) => {
+                own.column_type().is_stored_as(other.column_type())
+            }
             (own, other) => own == other,
         }
     }
@@ -230,6 +263,9 @@ impl ColumnType {
                 Cow::Owned(format!("{text:length$}"))
             }
             (_, Value::Text(text)) => Cow::Borrowed(text),
+            (ColumnType::Array(element), Value::Array(array)) => {
+                Cow::Owned(element.shown(array.as_ref(), &TimeZone::UTC))
+            }
             (_, value) => Cow::Owned(format!("{value}")),
         }
     }
@@ -268,7 +304,10 @@ impl ColumnType {
     /// Returns whether values of the type can be equal or one before the other, so that the type
     /// can be that of a key.
     pub fn has_order(self) -> bool {
-        self != ColumnType::Json
+        !matches!(
+            self,
+            ColumnType::Json | ColumnType::Array(ElementType::Json)
+        )
     }
 
     /// Returns whether a value of the type without its limit is within the limit: at most so many
@@ -282,6 +321,11 @@ impl ColumnType {
             (ColumnType::Decimal { precision, scale }, ValueRef::Numeric(value)) => {
                 value.is_limited(precision, scale)
             }
+            (ColumnType::Array(element), ValueRef::Array(array)) => {
+                let has_limit = element != element.of_values();
+                let is_admitted = |it| element.column_type().admits(it);
+                !has_limit || array.values().all(is_admitted)
+            }
             _ => true,
         }
     }
@@ -290,6 +334,9 @@ impl ColumnType {
 /// The name in SQL, with the length, which [`ColumnType::parse`] accepts.
 impl fmt::Display for ColumnType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let ColumnType::Array(element) = self {
+            return write!(f, "{}[]", element.column_type());
+        }
         f.write_str(self.name())?;
         match self {
             ColumnType::Varchar(length) | ColumnType::Char(length) => write!(f, "({length})"),
@@ -334,6 +381,8 @@ pub enum Value {
     Json(String),
     /// See [`ColumnType::Jsonb`]. The text is that of a [`Json`].
     Jsonb(String),
+    /// See [`ColumnType::Array`].
+    Array(Array),
 }
 
 /// A value that borrows its bytes from an encoded row or from a [`Value`].
@@ -371,6 +420,8 @@ pub enum ValueRef<'a> {
     Json(&'a str),
     /// See [`Value::Jsonb`].
     Jsonb(&'a str),
+    /// See [`ColumnType::Array`].
+    Array(ArrayRef<'a>),
 }
 
 impl Value {
@@ -393,6 +444,7 @@ impl Value {
             Value::Numeric(value) => ValueRef::Numeric(value.as_ref()),
             Value::Json(value) => ValueRef::Json(value),
             Value::Jsonb(value) => ValueRef::Jsonb(value),
+            Value::Array(value) => ValueRef::Array(value.as_ref()),
         }
     }
 
@@ -431,6 +483,7 @@ impl ValueRef<'_> {
             ValueRef::Numeric(value) => Value::Numeric(value.to_owned()),
             ValueRef::Json(value) => Value::Json(value.into()),
             ValueRef::Jsonb(value) => Value::Jsonb(value.into()),
+            ValueRef::Array(value) => Value::Array(value.to_owned()),
         }
     }
 
@@ -453,6 +506,7 @@ impl ValueRef<'_> {
             ValueRef::Numeric(_) => ColumnType::Numeric,
             ValueRef::Json(_) => ColumnType::Json,
             ValueRef::Jsonb(_) => ColumnType::Jsonb,
+            ValueRef::Array(value) => ColumnType::Array(value.element()),
         })
     }
 
@@ -469,6 +523,7 @@ impl ValueRef<'_> {
             (ValueRef::Float64(a), ValueRef::Float64(b)) => a.to_bits() == b.to_bits(),
             (ValueRef::Float32(a), ValueRef::Float32(b)) => a.to_bits() == b.to_bits(),
             (ValueRef::Jsonb(a), ValueRef::Jsonb(b)) => a == b,
+            (ValueRef::Array(a), ValueRef::Array(b)) => a.as_bytes() == b.as_bytes(),
             (a, b) => a.column_type() == b.column_type() && a == b,
         }
     }
@@ -559,6 +614,7 @@ impl Ord for ValueRef<'_> {
             (ValueRef::Json(a), ValueRef::Json(b)) => a.cmp(b),
             (ValueRef::Jsonb(a), ValueRef::Jsonb(b)) if a == b => Ordering::Equal,
             (ValueRef::Jsonb(a), ValueRef::Jsonb(b)) => Json::stored(a).cmp(&Json::stored(b)),
+            (ValueRef::Array(a), ValueRef::Array(b)) => a.order(b),
             (ValueRef::Null, ValueRef::Null) => Ordering::Equal,
             (ValueRef::Null, _) => Ordering::Greater,
             (_, ValueRef::Null) => Ordering::Less,
@@ -595,6 +651,8 @@ impl Hash for ValueRef<'_> {
             ValueRef::Jsonb(value) => {
                 Json::stored(value).write_key(&mut |bytes| state.write(bytes));
             }
+            // Equal arrays have equal elements, and the same dimensions.
+            ValueRef::Array(value) => value.values().for_each(|it| it.hash(state)),
         }
     }
 }

@@ -16,8 +16,8 @@ use super::arithmetic::{arithmetic, wrong_types};
 use super::budget::Budget;
 use super::types::order;
 use super::{
-    BinaryOperator, Expression, ExpressionError, ScalarFunction, UnaryOperator, functions, json,
-    like,
+    BinaryOperator, Expression, ExpressionError, ScalarFunction, UnaryOperator, array, functions,
+    json, like,
 };
 use crate::codec::DEPTH_MAX;
 
@@ -73,11 +73,13 @@ fn conversion_error(error: ConversionError, column_type: ColumnType) -> Expressi
     match error {
         ConversionError::TooManyCharacters => ExpressionError::TooManyCharacters { column_type },
         ConversionError::TooManyDigits => ExpressionError::TooManyDigits { column_type },
-        ConversionError::NotOfType(error) => match error.json_fault() {
-            Some(fault) => ExpressionError::Json(fault),
-            None => ExpressionError::NotOfType { column_type },
+        ConversionError::NotOfType(error) => match (error.json_fault(), error.array_fault()) {
+            (Some(fault), _) => ExpressionError::Json(fault),
+            (_, Some(fault)) => ExpressionError::Array(fault),
+            (None, None) => ExpressionError::NotOfType { column_type },
         },
         ConversionError::Json(error) => ExpressionError::Json(error),
+        ConversionError::Array(error) => ExpressionError::Array(error),
         ConversionError::NotFinite => ExpressionError::NotFinite { column_type },
         ConversionError::OutOfRange | ConversionError::NoConversion => ExpressionError::Overflow,
     }
@@ -177,6 +179,12 @@ impl<'a> Evaluator<'a> {
                 if to.is_numeric() || matches!(value, Value::Numeric(_)) || is_jsonb {
                     self.budget.spend_for_digits(&[value.as_ref()])?;
                 }
+                if let Value::Array(array) = &value {
+                    for element in array.as_ref().values() {
+                        self.budget.spend(1)?;
+                        self.budget.spend_for_digits(&[element])?;
+                    }
+                }
                 let found = value.column_type();
                 let cast = value.cast(*to).map_err(|error| match (error, found) {
                     (ConversionError::NoConversion, Some(from)) => {
@@ -275,10 +283,14 @@ impl<'a> Evaluator<'a> {
         }
         let right = self.value(right, depth)?;
         let (left, right) = (left.as_ref(), right.as_ref());
-        if left.is_null() || right.is_null() {
+        let is_of_elements = matches!(operator, BinaryOperator::Any(_) | BinaryOperator::All(_));
+        if left.is_null() && !is_of_elements || right.is_null() {
             return Ok(Operand::Borrowed(ValueRef::Null));
         }
         self.budget.spend_for_digits(&[left, right])?;
+        if let Some(value) = array::operator(operator, left, right, &mut self.budget)? {
+            return Ok(Operand::Owned(value));
+        }
         if let Some(value) = json::operator(operator, left, right, &mut self.budget)? {
             return Ok(Operand::Owned(value));
         }
@@ -345,7 +357,7 @@ fn unary<'v>(
     })
 }
 
-fn comparison(
+pub(super) fn comparison(
     operator: BinaryOperator,
     left: ValueRef<'_>,
     right: ValueRef<'_>,

@@ -9,6 +9,7 @@
 //! `check` types an expression once per request, `evaluate` runs it per row.
 
 mod arithmetic;
+mod array;
 mod budget;
 mod check;
 mod evaluate;
@@ -21,16 +22,22 @@ mod tests;
 mod time;
 mod types;
 
+use alloc::vec::Vec;
 use core::fmt;
 
-use placement::{ColumnType, JsonError, JsonFunction, NumericError, ROW_BYTES_MAX};
+use placement::{
+    ArrayError, ArrayFunction, ColumnType, ElementType, JsonError, JsonFunction, NumericError,
+    ROW_BYTES_MAX,
+};
 
-use crate::codec::{DEPTH_MAX, wire_enum, wire_struct};
+use crate::codec::{DEPTH_MAX, DecodeError, Reader, Wire, wire_enum, wire_struct};
 
 pub use budget::STEPS_MAX;
 pub use check::{NODES_MAX, Scope, check, check_assignable, check_condition, check_constraints};
 pub use evaluate::{Columns, evaluate, evaluate_for, failed_check, holds};
-pub use placement::{BinaryOperator, Expression, FunctionCall, ScalarFunction, UnaryOperator};
+pub use placement::{
+    BinaryOperator, Comparison, Expression, FunctionCall, ScalarFunction, UnaryOperator,
+};
 pub use types::{common_number, result_type};
 
 /// One column's new value in an update.
@@ -129,6 +136,8 @@ pub enum ExpressionError {
     PatternEnd,
     /// A fault of JSON.
     Json(JsonError),
+    /// A fault of an array.
+    Array(ArrayError),
     /// A string or bytes value that is longer than a row may be.
     TooLong {
         /// The length in bytes.
@@ -251,6 +260,7 @@ impl fmt::Display for ExpressionError {
                 "the LIKE pattern ends in its escape character: write \\\\ for a backslash"
             ),
             ExpressionError::Json(error) => write!(f, "{error}"),
+            ExpressionError::Array(error) => write!(f, "{error}"),
             ExpressionError::TooLong { bytes } => write!(
                 f,
                 "the result has {bytes} bytes, a row holds at most {ROW_BYTES_MAX}: shorten its \
@@ -287,6 +297,12 @@ impl From<NumericError> for ExpressionError {
     }
 }
 
+impl From<ArrayError> for ExpressionError {
+    fn from(error: ArrayError) -> ExpressionError {
+        ExpressionError::Array(error)
+    }
+}
+
 wire_struct!(Assignment { column, value });
 wire_enum!(UnaryOperator {
     0 => Not, 1 => Negate, 2 => IsNull, 3 => IsNotNull, 4 => Cast(column_type),
@@ -295,7 +311,12 @@ wire_enum!(BinaryOperator {
     0 => And, 1 => Or, 2 => Equal, 3 => NotEqual, 4 => Less, 5 => LessEqual, 6 => Greater,
     7 => GreaterEqual, 8 => Add, 9 => Subtract, 10 => Multiply, 11 => Divide, 12 => Modulo,
     13 => Concatenate, 14 => Like,
+    24 => Any(comparison), 25 => All(comparison), 26 => Overlaps,
     32 => JsonMember, 33 => JsonMemberText, 34 => Contains, 35 => ContainedBy, 36 => HasKey,
+});
+wire_enum!(Comparison {
+    0 => Equal, 1 => NotEqual, 2 => Less, 3 => LessEqual, 4 => Greater, 5 => GreaterEqual,
+    6 => Like, 7 => NotLike,
 });
 wire_enum!(Expression {
     0 => Column(column),
@@ -313,6 +334,7 @@ wire_enum!(ScalarFunction {
     20 => Left, 21 => Right, 22 => Concat, 23 => Sign, 24 => Modulo, 25 => DivideWhole, 26 => Scale,
     27 => ScaleMin, 28 => TrimScale, 29 => AtZone, 30 => MomentText, 31 => ReadMoment,
     32 => DateTrunc, 33 => Extract, 34 => DatePart,
+    50 => Array(function),
     64 => Json(function),
 });
 wire_enum!(JsonFunction {
@@ -323,3 +345,21 @@ wire_enum!(JsonFunction {
     16 => JsonbExists, 17 => JsonbSet, 18 => JsonbDeletePath, 19 => JsonbExistsAny,
     20 => JsonbExistsAll,
 });
+wire_enum!(ArrayFunction {
+    0 => Make(element), 1 => Subscript, 2 => Slice(open), 3 => Length, 4 => Dimensions,
+    5 => DimensionsText, 6 => Lower, 7 => Upper, 8 => Cardinality, 9 => Append(element),
+    10 => Prepend(element), 11 => Concatenate, 12 => Remove, 13 => Replace, 14 => Position,
+    15 => Positions, 16 => ToText, 17 => OfText, 18 => Trim, 19 => ToJson,
+});
+
+/// The bytes are those of the column's type.
+impl Wire for ElementType {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.column_type().encode(out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        // Only an array has an element type, and it is none itself: one level is enough.
+        let column_type = reader.nested(ColumnType::decode)?;
+        ElementType::of(column_type).ok_or(DecodeError::Invalid("element type"))
+    }
+}

@@ -5,7 +5,7 @@ use core::cmp::Ordering;
 
 use placement::{ColumnType, ValueRef, moment_of, numeric_of};
 
-use super::{BinaryOperator, ExpressionError, json};
+use super::{BinaryOperator, ExpressionError, array, json};
 
 /// Returns the type of the results of an operator with two operands; none if they are always NULL.
 /// The types of the operands are none where they are always NULL.
@@ -25,6 +25,9 @@ pub fn result_type(
     });
     let both = |admits: fn(ColumnType) -> bool| left.is_none_or(admits) && right.is_none_or(admits);
     let same = left.is_none() || right.is_none() || left == right;
+    if let Some(found) = array::operator_type(operator, left, right) {
+        return Ok(Some(found));
+    }
     if let Some(found) = json::operator_type(operator, left, right) {
         return Ok(Some(found));
     }
@@ -79,7 +82,10 @@ pub fn result_type(
         | BinaryOperator::JsonMemberText
         | BinaryOperator::Contains
         | BinaryOperator::ContainedBy
-        | BinaryOperator::HasKey => wrong,
+        | BinaryOperator::HasKey
+        | BinaryOperator::Any(_)
+        | BinaryOperator::All(_)
+        | BinaryOperator::Overlaps => wrong,
     }
 }
 

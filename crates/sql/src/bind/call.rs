@@ -3,7 +3,7 @@
 //! Operands of which one becomes the result get one type, as in PostgreSQL: the widest of numbers,
 //! the one that knows most of times.
 
-use placement::{ColumnType, JsonFunction, Value};
+use placement::{ArrayFunction, ColumnType, JsonFunction, Value};
 use protocol::expression::{
     BinaryOperator, Expression, ExpressionError, FunctionCall, ScalarFunction, common_number,
 };
@@ -69,6 +69,7 @@ pub(super) fn names() -> String {
     let names = FUNCTIONS.iter().map(|(name, _)| *name);
     let names: Vec<&str> = names
         .chain(JsonFunction::ALL.map(JsonFunction::name))
+        .chain(ArrayFunction::NAMED.map(ArrayFunction::name))
         .collect();
     names.join(", ")
 }
@@ -288,6 +289,7 @@ pub(crate) fn common_type(
             None => found,
             Some(common) if common == found => common,
             Some(common) if common.of_values() == found.of_values() => common.of_values(),
+            Some(ColumnType::Array(_)) => return Err(ExpressionError::WrongOperands { function }),
             Some(common) => match (rank(common), rank(found)) {
                 (Some((kind, first)), Some((other, second))) if kind == other => {
                     let wider = if first >= second { common } else { found };
@@ -318,7 +320,7 @@ fn rank(column_type: ColumnType) -> Option<(bool, u8)> {
 
 /// Refuses to make one type of a `char` and another one: in PostgreSQL each value keeps the spaces
 /// of its own type.
-fn refuse_mixed_chars<'b>(
+pub(super) fn refuse_mixed_chars<'b>(
     values: impl Iterator<Item = &'b Bound>,
     source: &Expr,
 ) -> Result<(), SqlError> {
@@ -514,7 +516,12 @@ impl Scope<'_> {
     }
 
     /// Returns an operand as a value of this type.
-    fn of_type(&self, bound: Bound, to: ColumnType, source: &Expr) -> Result<Expression, SqlError> {
+    pub(super) fn of_type(
+        &self,
+        bound: Bound,
+        to: ColumnType,
+        source: &Expr,
+    ) -> Result<Expression, SqlError> {
         let (expression, found) = match bound {
             Bound::Number(number) if to == ColumnType::Float32 => {
                 return Ok(Expression::Literal(literal::quoted(&number, to, "")?));

@@ -131,6 +131,7 @@ pub(super) fn cast(value: &Value, to: ColumnType, source: &Expr) -> Result<Value
             ConversionError::TooManyDigits => ExpressionError::TooManyDigits { column_type },
             ConversionError::NotFinite => ExpressionError::NotFinite { column_type },
             ConversionError::Json(error) => ExpressionError::Json(error),
+            ConversionError::Array(error) => ExpressionError::Array(error),
             ConversionError::NotOfType(error) => {
                 let place = format!("in {source}");
                 return SqlError::Literal { place, error };

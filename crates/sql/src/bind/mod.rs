@@ -7,6 +7,7 @@
 //! than the row are refused by name.
 
 mod aggregate;
+mod array;
 mod call;
 mod json_path;
 mod like;
@@ -24,6 +25,10 @@ use crate::spelling::{column_type, name};
 pub(crate) use aggregate::{
     BoundAggregate, GroupRow, WalkEnd, aggregate_type, check_order, has_aggregate,
     refuse_aggregates, too_deep, walk, written_aggregate,
+};
+pub(crate) use array::{
+    WrittenSubscript, array_call, array_of, concatenation, element_of, made_type, of_element,
+    quantified, subscripted, written_elements,
 };
 pub(crate) use call::{
     WrittenCall, common_type, may_be_result, null_if_type, operand_type, takes_doubles,
@@ -304,6 +309,9 @@ impl<'a> Scope<'a> {
         }
         if let Some(call) = written_call(expression) {
             return self.bind_call(&call, expression, depth);
+        }
+        if let Some(bound) = self.bind_array_form(expression, depth)? {
+            return Ok(bound);
         }
         match expression {
             Expr::Nested(inner) => self.bind(inner, depth + 1),

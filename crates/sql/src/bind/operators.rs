@@ -6,6 +6,7 @@ use placement::{ColumnType, Numeric, NumericRef, TEXT_LIMIT_MAX, Value};
 use protocol::expression::{BinaryOperator, Expression, ExpressionError, NODES_MAX, UnaryOperator};
 use sqlparser::ast::{self, Expr};
 
+use super::array::concatenation;
 use super::like::Like;
 use super::{Bound, Scope, converted, expression_error, literal};
 use crate::error::{SqlError, sqlstate};
@@ -238,7 +239,12 @@ impl Scope<'_> {
         }
     }
 
-    fn negated(&self, bound: Bound, negate: bool, source: &Expr) -> Result<Bound, SqlError> {
+    pub(super) fn negated(
+        &self,
+        bound: Bound,
+        negate: bool,
+        source: &Expr,
+    ) -> Result<Bound, SqlError> {
         if !negate {
             return Ok(bound);
         }
@@ -401,6 +407,11 @@ impl Scope<'_> {
         right: Bound,
         source: &Expr,
     ) -> Result<Bound, SqlError> {
+        if operator == BinaryOperator::Concatenate
+            && let Some(function) = concatenation(left.context(), right.context())
+        {
+            return self.bind_array_call(function, vec![left, right], source);
+        }
         if operator.is_comparison() {
             let is_integer = |found: &Option<ColumnType>| found.is_some_and(|it| it.is_integer());
             if let (Bound::Typed(operand, found), Some(number)) = (&left, constant_number(&right))
@@ -611,11 +622,12 @@ pub(crate) fn binary_operator(
         ast::BinaryOperator::AtArrow => BinaryOperator::Contains,
         ast::BinaryOperator::ArrowAt => BinaryOperator::ContainedBy,
         ast::BinaryOperator::Question => BinaryOperator::HasKey,
+        ast::BinaryOperator::PGOverlap => BinaryOperator::Overlaps,
         other => {
             return Err(SqlError::unsupported(
                 format!("the operator {other} of {source}"),
-                "the operators are comparisons, LIKE, AND, OR, NOT, + - * / % ||, and of JSON \
-                 -> ->> #> #>> @> <@ ? ?| ?& and #-",
+                "the operators are comparisons, LIKE, AND, OR, NOT, + - * / % ||, of arrays @> <@ \
+                 and &&, and of JSON -> ->> #> #>> @> <@ ? ?| ?& and #-",
             ));
         }
     })

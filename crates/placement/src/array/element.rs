@@ -1,0 +1,110 @@
+//! The types that the elements of an array can have: all but arrays.
+
+use crate::value::ColumnType;
+
+/// Defines [`ElementType`] from one line per type: its variant, the tag in the bytes of an array,
+/// and the name of the type of arrays.
+macro_rules! elements {
+    ($($variant:ident $tag:literal $name:literal,)*) => {
+        /// The type of the elements of an array. Each is that of a column without arrays.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum ElementType {
+            $(
+                #[doc = concat!("See [`ColumnType::", stringify!($variant), "`].")]
+                $variant,
+            )*
+            /// See [`ColumnType::Varchar`].
+            Varchar(u32),
+            /// See [`ColumnType::Char`].
+            Char(u32),
+            /// See [`ColumnType::Decimal`].
+            Decimal {
+                /// See [`ColumnType::Decimal`].
+                precision: u16,
+                /// See [`ColumnType::Decimal`].
+                scale: i16,
+            },
+        }
+
+        impl ElementType {
+            /// Returns the element type that a column's type is; none if it is an array.
+            pub fn of(column_type: ColumnType) -> Option<ElementType> {
+                Some(match column_type {
+                    $(ColumnType::$variant => ElementType::$variant,)*
+                    ColumnType::Varchar(limit) => ElementType::Varchar(limit),
+                    ColumnType::Char(limit) => ElementType::Char(limit),
+                    ColumnType::Decimal { precision, scale } => {
+                        ElementType::Decimal { precision, scale }
+                    }
+                    ColumnType::Array(_) => return None,
+                })
+            }
+
+            /// Returns the type of one element.
+            pub fn column_type(self) -> ColumnType {
+                match self {
+                    $(ElementType::$variant => ColumnType::$variant,)*
+                    ElementType::Varchar(limit) => ColumnType::Varchar(limit),
+                    ElementType::Char(limit) => ColumnType::Char(limit),
+                    ElementType::Decimal { precision, scale } => {
+                        ColumnType::Decimal { precision, scale }
+                    }
+                }
+            }
+
+            /// Returns the name in SQL of the type of arrays, without a limit.
+            pub fn array_name(self) -> &'static str {
+                match self {
+                    $(ElementType::$variant => $name,)*
+                    ElementType::Varchar(_) => "varchar[]",
+                    ElementType::Char(_) => "char[]",
+                    ElementType::Decimal { .. } => "numeric[]",
+                }
+            }
+
+            /// Returns the tag of the type without its limit.
+            pub(crate) fn tag(self) -> u8 {
+                match self {
+                    $(ElementType::$variant => $tag,)*
+                    ElementType::Varchar(_) | ElementType::Char(_) => ElementType::Text.tag(),
+                    ElementType::Decimal { .. } => ElementType::Numeric.tag(),
+                }
+            }
+
+            /// Returns the type of a tag.
+            pub(crate) fn of_tag(tag: u8) -> Option<ElementType> {
+                match tag {
+                    $($tag => Some(ElementType::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+// The tags are those of the types in messages.
+elements! {
+    Bool 0 "boolean[]",
+    Int64 1 "bigint[]",
+    Float64 2 "double precision[]",
+    Text 3 "text[]",
+    Bytes 4 "bytea[]",
+    Timestamp 5 "timestamp[]",
+    Uuid 6 "uuid[]",
+    Int16 7 "smallint[]",
+    Int32 8 "integer[]",
+    Float32 9 "real[]",
+    Date 12 "date[]",
+    TimestampTz 13 "timestamptz[]",
+    Numeric 14 "numeric[]",
+    Json 18 "json[]",
+    Jsonb 19 "jsonb[]",
+}
+
+impl ElementType {
+    /// Returns the type without its limit.
+    pub fn of_values(self) -> ElementType {
+        let column_type = self.column_type().of_values();
+        ElementType::of(column_type).expect("a type without a limit is no array")
+    }
+}
