@@ -6,9 +6,11 @@ use crate::value::ColumnType;
 /// A function of arrays. It is NULL if an operand is, except where this is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrayFunction {
-    /// `ARRAY[…]`: an array of this element type of its operands, which may be NULL. Operands that
-    /// are arrays become its members.
+    /// `ARRAY[…]`: an array of this element type of its operands, which may be NULL.
     Make(ElementType),
+    /// `ARRAY[…]` of arrays of this element type, which become its members. NULL is an array without
+    /// elements.
+    Join(ElementType),
     /// `a[i][j]`: the element at the subscripts.
     Subscript,
     /// `a[i:j]`: the part between two subscripts per dimension. Bit 2n is set if the lower bound of
@@ -79,7 +81,7 @@ impl ArrayFunction {
     /// Returns the name of the function in SQL.
     pub fn name(self) -> &'static str {
         match self {
-            ArrayFunction::Make(_) => "ARRAY",
+            ArrayFunction::Make(_) | ArrayFunction::Join(_) => "ARRAY",
             ArrayFunction::Subscript => "subscript",
             ArrayFunction::Slice(_) => "slice",
             ArrayFunction::Length => "array_length",
@@ -122,7 +124,10 @@ impl ArrayFunction {
             ArrayFunction::Position | ArrayFunction::ToText | ArrayFunction::OfText => {
                 matches!(count, 2 | 3)
             }
-            ArrayFunction::Make(_) | ArrayFunction::Subscript | ArrayFunction::Slice(_) => false,
+            ArrayFunction::Make(_)
+            | ArrayFunction::Join(_)
+            | ArrayFunction::Subscript
+            | ArrayFunction::Slice(_) => false,
         }
     }
 
@@ -162,6 +167,7 @@ impl ArrayFunction {
             ArrayFunction::OfText => ColumnType::Array(ElementType::Text),
             ArrayFunction::ToJson => ColumnType::Json,
             ArrayFunction::Make(element)
+            | ArrayFunction::Join(element)
             | ArrayFunction::Append(element)
             | ArrayFunction::Prepend(element) => ColumnType::Array(element),
             ArrayFunction::Slice(_)

@@ -13,7 +13,7 @@ use core::cmp::Ordering;
 use core::fmt;
 use core::hash::{Hash, Hasher};
 
-use crate::array::{Array, ArrayRef, ElementType};
+use crate::array::{Array, ArrayRef, ElementType, element_name};
 use crate::json::Json;
 use crate::numeric::{NUMERIC_PRECISION_MAX, Numeric, NumericRef};
 use crate::zone::TimeZone;
@@ -72,25 +72,6 @@ pub enum ColumnType {
 /// The most characters of a text with a limit, as in PostgreSQL.
 pub const TEXT_LIMIT_MAX: u32 = 10_485_760;
 
-/// Returns the name of the element type in the name of a type of arrays, in lower case: that before
-/// `[]`, `[3]`, `[][]` or `array`. Returns none for the name of another type.
-fn array_element(name: &str) -> Option<&str> {
-    let mut element = name.trim_end();
-    let mut is_array = false;
-    while let Some(before) = element.strip_suffix(']') {
-        let (before, length) = before.rsplit_once('[')?;
-        if !length.bytes().all(|byte| byte.is_ascii_digit()) {
-            return None;
-        }
-        element = before.trim_end();
-        is_array = true;
-    }
-    if let Some(before) = element.strip_suffix(" array") {
-        return Some(before);
-    }
-    is_array.then_some(element)
-}
-
 impl ColumnType {
     /// All types without a length.
     pub const ALL: [ColumnType; 15] = [
@@ -140,7 +121,7 @@ impl ColumnType {
     /// without a length has one character.
     pub fn parse(name: &str) -> Option<ColumnType> {
         let name = name.to_ascii_lowercase();
-        if let Some(element) = array_element(&name) {
+        if let Some(element) = element_name(&name) {
             let element = ColumnType::parse(element).and_then(ElementType::of)?;
             return Some(ColumnType::Array(element));
         }

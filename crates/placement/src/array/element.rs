@@ -108,3 +108,19 @@ impl ElementType {
         ElementType::of(column_type).expect("a type without a limit is no array")
     }
 }
+
+/// Returns the name of the element type in the name of a type of arrays, in lower case: that before
+/// `[]`, `[3]` or `[][]`. Returns none for the name of another type.
+pub(crate) fn element_name(name: &str) -> Option<&str> {
+    let mut element = name.trim_end();
+    let mut is_array = false;
+    while let Some(before) = element.strip_suffix(']') {
+        let (before, length) = before.rsplit_once('[')?;
+        if !length.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        element = before.trim_end();
+        is_array = true;
+    }
+    is_array.then_some(element)
+}

@@ -14,6 +14,8 @@
 mod edit;
 mod element;
 pub(crate) mod key;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use alloc::vec::Vec;
@@ -24,6 +26,7 @@ use crate::row::{field_fits, field_value, write_field};
 use crate::value::{ColumnType, Value, ValueRef};
 
 pub use element::ElementType;
+pub(crate) use element::element_name;
 pub(crate) use text::fault;
 
 /// The most dimensions of an array, as in PostgreSQL.

@@ -129,14 +129,14 @@ pub(super) fn function_type(
     let first = operands.first().copied().flatten();
     let integer = |it: &Option<ColumnType>| it.is_none_or(|it| it == ColumnType::Int32);
     match function {
-        ArrayFunction::Make(element) => {
-            let column_type = element.column_type();
+        ArrayFunction::Make(element) | ArrayFunction::Join(element) => {
             let array = ColumnType::Array(element.of_values());
-            let fits = |wanted: ColumnType| {
-                let is_one = |it: &Option<ColumnType>| it.is_none_or(|it| it == wanted);
-                operands.iter().all(is_one)
+            let wanted = match function {
+                ArrayFunction::Make(_) => element.column_type().of_values(),
+                _ => array,
             };
-            (fits(column_type.of_values()) || fits(array)).then_some(array)
+            let is_one = |it: &Option<ColumnType>| it.is_none_or(|it| it == wanted);
+            operands.iter().all(is_one).then_some(array)
         }
         ArrayFunction::Subscript => match first {
             Some(ColumnType::Array(element)) => operands[1..]
@@ -208,7 +208,12 @@ pub(super) fn call(
         function: ScalarFunction::Array(function),
     };
     let made = match (function, values) {
-        (ArrayFunction::Make(element), values) => made(element.of_values(), values)?,
+        (ArrayFunction::Make(element), values) => {
+            let mut builder = ArrayBuilder::new(element);
+            values.iter().for_each(|it| builder.push(*it));
+            builder.finish_list()?
+        }
+        (ArrayFunction::Join(element), values) => joined(element, values)?,
         (ArrayFunction::Append(element), [array, value]) => {
             appended(element, *array, *value, false)?
         }
@@ -252,30 +257,21 @@ fn checked(array: Array) -> Result<Value, ExpressionError> {
     }
 }
 
-/// Returns an array of values, or of arrays of the same dimensions.
-fn made(element: ElementType, values: &[ValueRef<'_>]) -> Result<Array, ExpressionError> {
-    let has_array = values.iter().any(|it| matches!(it, ValueRef::Array(_)));
+/// Returns an array of arrays of the same dimensions. A NULL is an array without elements.
+fn joined(element: ElementType, values: &[ValueRef<'_>]) -> Result<Array, ExpressionError> {
     let mut builder = ArrayBuilder::new(element);
-    if !has_array {
-        values.iter().for_each(|it| builder.push(*it));
-        return Ok(builder.finish_list()?);
-    }
     let mut inner: Option<Vec<ArrayDimension>> = None;
     for value in values {
-        // A NULL is an array without elements here.
-        let ValueRef::Array(array) = value else {
-            let others = values.iter().filter(|it| !it.is_null());
-            let is_empty = |it: &ValueRef<'_>| matches!(it, ValueRef::Array(it) if it.count() == 0);
-            if others.clone().all(is_empty) {
-                continue;
-            }
-            return Err(ArrayError::OtherDimensions.into());
+        let dimensions = match value {
+            ValueRef::Array(array) => array.dimensions().collect(),
+            _ => Vec::new(),
         };
-        let dimensions: Vec<ArrayDimension> = array.dimensions().collect();
         if *inner.get_or_insert_with(|| dimensions.clone()) != dimensions {
             return Err(ArrayError::OtherDimensions.into());
         }
-        builder.extend(*array);
+        if let ValueRef::Array(array) = value {
+            builder.extend(*array);
+        }
         if builder.size() > ROW_BYTES_MAX {
             let bytes = builder.size();
             return Err(ExpressionError::TooLong { bytes });
@@ -388,12 +384,13 @@ fn of_array(
         (ArrayFunction::Position, [value, ValueRef::Int32(start)]) => {
             integer(array.positions(*value, Some(*start))?.next())
         }
-        (ArrayFunction::Position, [_, ValueRef::Null]) => {
-            // The dimensions are checked first.
+        (ArrayFunction::Position, [value, ValueRef::Null]) => {
+            // The value is searched for only if it can be there.
             drop(array.positions(ValueRef::Null, None)?);
-            return match array.count() {
-                0 => Ok(Some(Value::Null)),
-                _ => Err(ArrayError::NullStart.into()),
+            let may_be = !value.is_null() || array.values().any(ValueRef::is_null);
+            return match array.count() > 0 && may_be {
+                false => Ok(Some(Value::Null)),
+                true => Err(ArrayError::NullStart.into()),
             };
         }
         (ArrayFunction::Positions, [value]) => {

@@ -350,6 +350,7 @@ wire_enum!(ArrayFunction {
     5 => DimensionsText, 6 => Lower, 7 => Upper, 8 => Cardinality, 9 => Append(element),
     10 => Prepend(element), 11 => Concatenate, 12 => Remove, 13 => Replace, 14 => Position,
     15 => Positions, 16 => ToText, 17 => OfText, 18 => Trim, 19 => ToJson,
+    20 => Join(element),
 });
 
 /// The bytes are those of the column's type.

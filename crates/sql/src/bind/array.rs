@@ -346,7 +346,10 @@ impl Scope<'_> {
             None => self.of_type(it, wanted, source),
         });
         let operands = operands.collect::<Result<_, SqlError>>()?;
-        let function = ScalarFunction::Array(ArrayFunction::Make(element));
+        let function = ScalarFunction::Array(match has_arrays {
+            true => ArrayFunction::Join(element),
+            false => ArrayFunction::Make(element),
+        });
         let call = Expression::Call(Box::new(FunctionCall { function, operands }));
         Ok(match self.compound(call, source)? {
             Bound::Typed(made, _) => Bound::Typed(made, Some(column_type)),
@@ -462,7 +465,8 @@ impl Scope<'_> {
         let common = common_type(ScalarFunction::Array(function), types.iter().copied());
         let common = match common.map_err(|it| expression_error(source, it))? {
             Some(common) => common,
-            None if function == ArrayFunction::OfText => ColumnType::Text,
+            // PostgreSQL takes literals as texts where it looks for a common type.
+            None if takes_texts(function) => ColumnType::Text,
             None => return Err(wrong()),
         };
         let element = ElementType::of(common).ok_or_else(wrong)?;
@@ -588,6 +592,35 @@ impl Scope<'_> {
         }
         Ok(left)
     }
+}
+
+/// Returns whether operands without a type are texts and arrays of texts.
+fn takes_texts(function: ArrayFunction) -> bool {
+    matches!(
+        function,
+        ArrayFunction::OfText
+            | ArrayFunction::Append(_)
+            | ArrayFunction::Prepend(_)
+            | ArrayFunction::Concatenate
+            | ArrayFunction::Remove
+            | ArrayFunction::Replace
+            | ArrayFunction::Position
+            | ArrayFunction::Positions
+    )
+}
+
+/// Returns whether two types are arrays of texts of which one has a limit, or spaces at the end.
+/// PostgreSQL has no operators for them.
+pub(super) fn are_other_texts(left: &Bound, right: &Bound) -> bool {
+    let kind = |bound: &Bound| match bound.context() {
+        Some(ColumnType::Array(element)) => Some(match element {
+            ElementType::Varchar(_) => ElementType::Varchar(0),
+            ElementType::Char(_) => ElementType::Char(0),
+            other => other.of_values(),
+        }),
+        _ => None,
+    };
+    matches!((kind(left), kind(right)), (Some(left), Some(right)) if left != right)
 }
 
 /// Returns whether an element is a literal without a type of its own, or NULL.

@@ -3,7 +3,7 @@
 //! Operands of which one becomes the result get one type, as in PostgreSQL: the widest of numbers,
 //! the one that knows most of times.
 
-use placement::{ArrayFunction, ColumnType, JsonFunction, Value};
+use placement::{ArrayFunction, ColumnType, ElementType, JsonFunction, Value};
 use protocol::expression::{
     BinaryOperator, Expression, ExpressionError, FunctionCall, ScalarFunction, common_number,
 };
@@ -467,7 +467,10 @@ impl Scope<'_> {
         if matches!(
             function,
             ScalarFunction::Concat | ScalarFunction::OctetLength | ScalarFunction::Json(_)
-        ) && let Bound::Typed(_, Some(found @ ColumnType::Char(_))) = operand
+        ) && let Bound::Typed(
+            _,
+            Some(found @ (ColumnType::Char(_) | ColumnType::Array(ElementType::Char(_)))),
+        ) = operand
         {
             return Err(SqlError::unsupported(
                 format!("{} of a {found}", function.name()),

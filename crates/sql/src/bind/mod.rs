@@ -15,7 +15,9 @@ mod literal;
 mod operators;
 mod zone;
 
-use placement::{Column, ColumnType, ComputedDefault, Schema, TimeZone, Value, is_castable};
+use placement::{
+    Column, ColumnType, ComputedDefault, ElementType, Schema, TimeZone, Value, is_castable,
+};
 use protocol::expression::{self, Expression, ExpressionError, Scope as Names, UnaryOperator};
 use sqlparser::ast::{self, Expr};
 
@@ -439,6 +441,14 @@ impl<'a> Scope<'a> {
 
     fn bind_cast(&self, inner: Bound, to: ColumnType, source: &Expr) -> Result<Bound, SqlError> {
         let place = "";
+        if let Bound::Typed(_, Some(from @ ColumnType::Array(ElementType::Char(_)))) = &inner
+            && to.of_values() == ColumnType::Text
+        {
+            return Err(SqlError::unsupported(
+                format!("{from} as {to}"),
+                "PostgreSQL shows the spaces at the end of each element: convert it to text[]",
+            ));
+        }
         let value = match inner {
             Bound::Quoted(text) => self.cast(&self.quoted(&text, to, place)?, to, source)?,
             Bound::Number(number) => match to {
@@ -517,7 +527,7 @@ impl<'a> Scope<'a> {
             format!("the function {name}"),
             format!(
                 "the functions are now, current_date, gen_random_uuid, {} and the aggregates \
-                 count, sum, avg, min, max, bool_and and bool_or",
+                 count, sum, avg, min, max, bool_and, bool_or and array_agg",
                 call::names()
             ),
         ))

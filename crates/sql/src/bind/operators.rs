@@ -6,7 +6,7 @@ use placement::{ColumnType, Numeric, NumericRef, TEXT_LIMIT_MAX, Value};
 use protocol::expression::{BinaryOperator, Expression, ExpressionError, NODES_MAX, UnaryOperator};
 use sqlparser::ast::{self, Expr};
 
-use super::array::concatenation;
+use super::array::{are_other_texts, concatenation};
 use super::like::Like;
 use super::{Bound, Scope, converted, expression_error, literal};
 use crate::error::{SqlError, sqlstate};
@@ -411,6 +411,17 @@ impl Scope<'_> {
             && let Some(function) = concatenation(left.context(), right.context())
         {
             return self.bind_array_call(function, vec![left, right], source);
+        }
+        if are_other_texts(&left, &right) {
+            let (left, right) = (left.context(), right.context());
+            return Err(expression_error(
+                source,
+                ExpressionError::WrongTypes {
+                    operator,
+                    left,
+                    right,
+                },
+            ));
         }
         if operator.is_comparison() {
             let is_integer = |found: &Option<ColumnType>| found.is_some_and(|it| it.is_integer());

@@ -4,7 +4,9 @@
 //! the plain casts and comparisons are the same, and indexes serve them. A stored condition cannot
 //! depend on a session.
 
-use placement::{Array, ArrayDimension, ColumnType, ElementType, TimeInput, TimeZone, Value};
+use placement::{
+    Array, ArrayDimension, ColumnType, ElementType, TimeInput, TimeZone, Value, is_castable,
+};
 use protocol::expression::{self, Expression, ExpressionError, FunctionCall, ScalarFunction};
 use sqlparser::ast::Expr;
 
@@ -118,6 +120,10 @@ impl Scope<'_> {
         source: &Expr,
     ) -> Result<Value, SqlError> {
         let array = array.as_ref();
+        if !is_castable(array.element().column_type(), to.column_type()) {
+            let value = Value::Array(array.to_owned());
+            return literal::cast(&value, ColumnType::Array(to), source);
+        }
         let elements = array.values();
         let elements = elements.map(|it| self.cast(&it.to_owned(), to.column_type(), source));
         let elements: Vec<Value> = elements.collect::<Result<_, _>>()?;

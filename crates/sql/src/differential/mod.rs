@@ -1,7 +1,7 @@
 //! Compares our SQL with PostgreSQL's. Literals, casts, operators, conditions and orders are
 //! generated, and their answers are those of PostgreSQL 15.
 //!
-//! `golden.tsv` and `golden_json.tsv` hold each statement and PostgreSQL's answer, so that the
+//! `golden.tsv`, `golden_json.tsv` and `golden_arrays.tsv` hold each statement and PostgreSQL's answer, so that the
 //! comparison needs no database. A statement may be refused here that PostgreSQL answers, which its
 //! third column records; another answer, or one where PostgreSQL has none, is a fault. To ask a
 //! database again, in a cluster with `--locale=C`:
@@ -13,6 +13,7 @@
 //! With `REPLEX_UPDATE=1` as well, the file is written again, to be looked at before it is kept.
 
 mod drawn;
+mod drawn_arrays;
 mod drawn_functions;
 mod drawn_groups;
 mod drawn_json;
@@ -42,6 +43,11 @@ const GOLDEN_JSON: Golden = Golden {
     name: "golden_json.tsv",
     text: include_str!("golden_json.tsv"),
     tables: drawn_json::TABLES,
+};
+const GOLDEN_ARRAYS: Golden = Golden {
+    name: "golden_arrays.tsv",
+    text: include_str!("golden_arrays.tsv"),
+    tables: drawn_arrays::TABLES,
 };
 /// A line that psql prints after each answer.
 const MARK: &str = "@@";
@@ -181,6 +187,15 @@ fn answers_equal_those_of_postgresql() {
 #[test]
 fn answers_about_json_equal_those_of_postgresql() {
     compare(&GOLDEN_JSON, drawn_json::SETUP, &drawn_json::statements());
+}
+
+#[test]
+fn answers_about_arrays_equal_those_of_postgresql() {
+    compare(
+        &GOLDEN_ARRAYS,
+        drawn_arrays::SETUP,
+        &drawn_arrays::statements(),
+    );
 }
 
 fn compare(golden: &Golden, setup: &str, statements: &[String]) {

@@ -134,7 +134,7 @@ pub(crate) fn expression(schema: &Schema, expression: &Expression) -> String {
 /// Returns the text of a function of arrays.
 fn array_function(function: ArrayFunction, operands: &[String]) -> String {
     match (function, operands) {
-        (ArrayFunction::Make(element), _) => {
+        (ArrayFunction::Make(element) | ArrayFunction::Join(element), _) => {
             let column_type = ColumnType::Array(element);
             format!("ARRAY[{}]::{column_type}", operands.join(", "))
         }

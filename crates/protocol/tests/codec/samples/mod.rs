@@ -1,6 +1,7 @@
 //! One message or more of every kind, by the name of its golden frame, with something of every type
 //! in it.
 
+mod arrays;
 mod asks;
 mod constraints;
 mod copies;
@@ -480,6 +481,7 @@ fn requests() -> Vec<(&'static str, Message)> {
             }),
         ),
         ("request-update-numeric", execute(numeric::action())),
+        ("request-update-arrays", execute(arrays::action())),
         (
             "request-delete",
             execute(Action::Delete {
