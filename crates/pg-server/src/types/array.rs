@@ -153,3 +153,94 @@ pub(super) fn write(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::oid;
+
+    const INTEGERS: ElementType = ElementType::Int32;
+
+    fn bytes(numbers: &[i32]) -> Vec<u8> {
+        numbers.iter().flat_map(|it| it.to_be_bytes()).collect()
+    }
+
+    fn failed(numbers: &[i32]) -> Option<String> {
+        let read = read(INTEGERS, &bytes(numbers))?;
+        Some(read.expect_err("it is no array").code.to_string())
+    }
+
+    #[test]
+    fn types_of_arrays_have_their_numbers() {
+        for column_type in ColumnType::ALL {
+            let array = ColumnType::Array(ElementType::of(column_type).unwrap());
+            let declared = ParameterType::of(oid(Some(array))).unwrap();
+            assert_eq!(declared, Some(ParameterType(array)));
+        }
+        assert_eq!(oid(Some(ColumnType::Array(ElementType::Int64))), 1016);
+        assert_eq!(oid(Some(ColumnType::Array(ElementType::Varchar(3)))), 1015);
+        assert_eq!(oid(Some(ColumnType::Array(ElementType::Char(3)))), 1014);
+    }
+
+    #[test]
+    fn arrays_in_binary_are_read_again() {
+        for (element, text) in [
+            (INTEGERS, "{}"),
+            (INTEGERS, "{1,NULL,-3}"),
+            (INTEGERS, "[0:1][2:3]={{1,2},{3,4}}"),
+            (ElementType::Text, "{a,\"\",NULL,\"b c\"}"),
+            (ElementType::Numeric, "{1.50,NaN}"),
+            (
+                ElementType::TimestampTz,
+                "{\"2024-01-01 00:00:00+00\",infinity}",
+            ),
+            (ElementType::Jsonb, "{\"{\\\"a\\\": 1}\"}"),
+        ] {
+            let column_type = ColumnType::Array(element);
+            let value = Value::parse(column_type, text).unwrap();
+            let mut out = BytesMut::new();
+            let binary = (WireFormat::Binary, &TimeZone::UTC);
+            crate::types::write(&mut out, &value, Some(column_type), binary).unwrap();
+            let again = read(element, &out).unwrap().unwrap();
+            assert_eq!(again.to_string(), text);
+        }
+        let expected = bytes(&[1, 1, 23, 2, 5, 4, 7, -1]);
+        let Some(Ok(value)) = read(INTEGERS, &expected) else {
+            panic!("it is an array");
+        };
+        assert_eq!(value.to_string(), "[5:6]={7,NULL}");
+        // PostgreSQL takes a dimension without members for an array without elements.
+        let empty = read(INTEGERS, &bytes(&[1, 0, 23, 0, 9])).unwrap().unwrap();
+        assert_eq!(empty.to_string(), "{}");
+    }
+
+    #[test]
+    fn invalid_arrays_are_refused_without_their_memory() {
+        let large = i32::MAX;
+        assert_eq!(failed(&[7, 0, 23]).as_deref(), Some("54000"));
+        assert_eq!(failed(&[1, 0, 23, large, 1]).as_deref(), Some("54000"));
+        assert_eq!(
+            failed(&[2, 0, 23, 65_536, 1, 65_536, 1]).as_deref(),
+            Some("54000")
+        );
+        assert_eq!(
+            failed(&[1, 0, 23, 1, large, 4, 7]).as_deref(),
+            Some("54000")
+        );
+        assert_eq!(failed(&[1, 0, 20, 1, 1, 4, 7]).as_deref(), Some("42804"));
+        for malformed in [
+            &[1, 0][..],
+            &[-1, 0, 23],
+            &[1, 2, 23, 1, 1, 4, 7],
+            &[1, 0, 23, -1, 1],
+            &[1, 0, 23, 1, 1],
+            &[1, 0, 23, 100_000_000, 1, -1],
+            &[1, 0, 23, 1, 1, -2],
+            &[1, 0, 23, 1, 1, 8, 7],
+            &[1, 0, 23, 1, 1, 3, 7],
+            &[1, 0, 23, 1, 1, 4, 7, 0],
+        ] {
+            assert!(read(INTEGERS, &bytes(malformed)).is_none(), "{malformed:?}");
+        }
+    }
+}

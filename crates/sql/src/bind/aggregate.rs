@@ -7,7 +7,7 @@
 
 use std::ops::ControlFlow;
 
-use placement::{Column, ColumnType};
+use placement::{Column, ColumnType, ElementType};
 use protocol::expression::Expression;
 use sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Visit, Visitor};
 
@@ -242,12 +242,13 @@ pub(crate) fn aggregate_type(
     };
     match function {
         AggregateFunction::Count => Ok(ColumnType::Int64),
-        AggregateFunction::ArrayAgg => Ok(match argument.unwrap_or(ColumnType::Text) {
+        AggregateFunction::ArrayAgg => Ok(match argument.ok_or_else(refused)? {
             array @ ColumnType::Array(_) => array,
             found => array_of(found).ok_or_else(refused)?,
         }),
         AggregateFunction::Min | AggregateFunction::Max => match argument {
             None | Some(ColumnType::Varchar(_)) => Ok(ColumnType::Text),
+            Some(found @ ColumnType::Array(ElementType::Char(_))) => Ok(found),
             Some(found @ ColumnType::Array(_)) if found.has_order() => Ok(found.of_values()),
             Some(ColumnType::Array(_)) => Err(refused()),
             Some(ColumnType::Bool | ColumnType::Json | ColumnType::Jsonb) => Err(refused()),

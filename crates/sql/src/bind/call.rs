@@ -9,6 +9,7 @@ use protocol::expression::{
 };
 use sqlparser::ast::{self, Expr};
 
+use super::array::are_other_texts;
 use super::{Bound, Scope, converted, expression_error, literal};
 use crate::error::SqlError;
 use crate::spelling::name;
@@ -439,6 +440,10 @@ impl Scope<'_> {
         };
         if let Bound::Typed(..) = right {
             refuse_mixed_chars([&left, &right].into_iter(), source)?;
+        }
+        if are_other_texts(&left, &right) {
+            let error = ExpressionError::WrongOperands { function };
+            return Err(expression_error(source, error));
         }
         let result = null_if_type(left.context(), right.context());
         let left = match result {

@@ -142,3 +142,71 @@ impl ParameterTypes<'_> {
         Ok(element.map(|it| crate::bind::of_element(function, it).result_type(it)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use placement::ColumnType;
+
+    use crate::describe::describe;
+    use crate::fixture;
+    use crate::parse::parse;
+    use crate::session_functions::tests::Version;
+
+    fn described(text: &str) -> String {
+        let statement = parse(text).unwrap().remove(0).statement;
+        let found = describe(&statement, &fixture::configuration(), &[], &Version).unwrap();
+        let parameters = found.parameters.iter().map(ToString::to_string);
+        let columns = found.columns.into_iter().flatten();
+        let columns = columns.map(|it| {
+            it.column_type
+                .map_or("NULL".into(), |it: ColumnType| it.to_string())
+        });
+        format!(
+            "{} -> {}",
+            parameters.collect::<Vec<_>>().join(", "),
+            columns.collect::<Vec<_>>().join(", ")
+        )
+    }
+
+    #[test]
+    fn parameters_are_arrays_of_their_columns() {
+        for (text, expected) in [
+            (
+                "SELECT id FROM flights WHERE id = ANY ($1) AND origin <> ALL ($2)",
+                "bigint[], text[] -> bigint",
+            ),
+            ("SELECT $1 = ANY ('{1}'::integer[])", "integer -> boolean"),
+            ("SELECT $1 = ANY ($2)", "text, text[] -> boolean"),
+            (
+                "SELECT $1::integer[], ARRAY[$2, 1]",
+                "integer[], integer -> integer[], integer[]",
+            ),
+            (
+                "SELECT (ARRAY[1, 2])[$1], (ARRAY[1, 2])[1:$2]",
+                "integer, integer -> integer, integer[]",
+            ),
+            (
+                "SELECT ARRAY[1] || $1, ARRAY[1] || 2::bigint",
+                "integer[] -> integer[], bigint[]",
+            ),
+            (
+                "SELECT array_append(ARRAY[1.5], $1)",
+                "numeric -> numeric[]",
+            ),
+            (
+                "SELECT array_length($1::text[], $2), string_to_array($3, ',')",
+                "text[], integer, text -> integer, text[]",
+            ),
+            ("DELETE FROM flights WHERE id = ANY ($1)", "bigint[] -> "),
+            (
+                "SELECT id FROM flights WHERE origin LIKE ANY ($1)",
+                "text[] -> bigint",
+            ),
+            ("SELECT array_agg(id) FROM flights", " -> bigint[]"),
+            ("SELECT ARRAY[[$1, 2], [3, 4]]", "integer -> integer[]"),
+            ("SELECT ARRAY[$1, $2]::uuid[]", "uuid, uuid -> uuid[]"),
+        ] {
+            assert_eq!(described(text), expected, "{text}");
+        }
+    }
+}

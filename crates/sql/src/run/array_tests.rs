@@ -15,8 +15,8 @@ fn columns_have_arrays() {
     assert_eq!(
         rows(session, "SELECT * FROM posts ORDER BY id"),
         [
-            "1|{new}|{{1,2},{3,NULL}}|{1.01,NULL}|NULL",
-            "2|{a,\"b c\"}|NULL|{1.00,2.00}|{ab,\"c  \"}"
+            "1|{new}|{{1,2},{3,NULL}}|{1.01,NULL}|",
+            "2|{a,\"b c\"}||{1.00,2.00}|{ab,\"c  \"}"
         ]
     );
     let failure = error(
