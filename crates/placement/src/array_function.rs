@@ -1,15 +1,14 @@
 //! The functions of arrays in expressions, by their names in SQL.
 
-use crate::array::ElementType;
-use crate::value::ColumnType;
+use crate::value::{ColumnType, ElementType};
 
 /// A function of arrays. It is NULL if an operand is, except where this is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrayFunction {
     /// `ARRAY[…]`: an array of this element type of its operands, which may be NULL.
     Make(ElementType),
-    /// `ARRAY[…]` of arrays of this element type, which become its members. NULL is an array without
-    /// elements.
+    /// `ARRAY[…]` of arrays of this element type, which become its members. NULL is an array
+    /// without elements.
     Join(ElementType),
     /// `a[i][j]`: the element at the subscripts.
     Subscript,
@@ -179,7 +178,7 @@ impl ArrayFunction {
     }
 }
 
-/// What an operand of a function of arrays has to be.
+/// The kind of operand that a function of arrays takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrayOperand {
     /// An array; all that the function takes are of one type.

@@ -4,11 +4,10 @@
 use alloc::format;
 use alloc::string::ToString;
 
-use crate::array::ArrayError;
 use crate::json::{Json, JsonError};
 use crate::numeric::{Numeric, NumericRef};
 use crate::text::ValueError;
-use crate::value::{ColumnType, Value, ValueRef, round_half_even};
+use crate::value::{ArrayError, ColumnType, Value, ValueRef, round_half_even};
 
 const DAY_US: i64 = 86_400_000_000;
 

@@ -253,7 +253,7 @@ pub enum BinaryOperator {
     Overlaps,
 }
 
-/// What compares a value with each element of an array.
+/// The comparison of a value with each element of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// Equal.

@@ -14,7 +14,6 @@ extern crate alloc;
 mod advisor;
 mod alter;
 mod alteration;
-mod array;
 mod array_function;
 mod assignment;
 mod calendar;
@@ -57,10 +56,6 @@ pub use advisor::{
     even_factors,
 };
 pub use alteration::Alteration;
-pub use array::{
-    ARRAY_DIMENSIONS_MAX, ARRAY_ELEMENTS_MAX, Array, ArrayBuilder, ArrayDimension, ArrayError,
-    ArrayRef, ArrayValues, ElementType,
-};
 pub use array_function::{ArrayFunction, ArrayOperand};
 pub use assignment::{AssignmentError, assign};
 pub use calendar::{civil_from_days, days_from_civil};
@@ -118,5 +113,9 @@ pub use sort::{
 };
 pub use statistics::{median, percentile, percentiles};
 pub use text::{DATES, ValueError, moment_text};
-pub use value::{ColumnType, TEXT_LIMIT_MAX, Value, ValueRef, WHOLE_DOUBLES, round_half_even};
+pub use value::{
+    ARRAY_DIMENSIONS_MAX, ARRAY_ELEMENTS_MAX, Array, ArrayBuilder, ArrayDimension, ArrayError,
+    ArrayRef, ArrayValues, ColumnType, ElementType, TEXT_LIMIT_MAX, Value, ValueRef, WHOLE_DOUBLES,
+    round_half_even,
+};
 pub use zone::{POSIX_ZONE_LEN_MAX, PosixZone, TimeZone, Tzif};

@@ -24,11 +24,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::array::ArrayRef;
-use crate::json::{check_json, stored_jsonb};
-use crate::numeric::NumericRef;
 use crate::schema::Column;
-use crate::value::{ColumnType, Value, ValueRef};
+use crate::value::{ColumnType, Value, ValueRef, field_fits, field_value, write_field};
 
 /// The most bytes that an encoded row may have.
 pub const ROW_BYTES_MAX: usize = 1 << 20;
@@ -196,31 +193,6 @@ fn encode_values<'a>(
     Ok(out)
 }
 
-/// Appends the bytes of a value in a row; none for NULL.
-pub(crate) fn write_field(out: &mut Vec<u8>, value: ValueRef<'_>) {
-    match value {
-        ValueRef::Null => {}
-        ValueRef::Bool(value) => out.push(u8::from(value)),
-        ValueRef::Int64(value) | ValueRef::Timestamp(value) | ValueRef::TimestampTz(value) => {
-            out.extend_from_slice(&value.to_le_bytes());
-        }
-        ValueRef::Int32(value) | ValueRef::Date(value) => {
-            out.extend_from_slice(&value.to_le_bytes());
-        }
-        ValueRef::Int16(value) => out.extend_from_slice(&value.to_le_bytes()),
-        ValueRef::Float32(value) => out.extend_from_slice(&value.to_le_bytes()),
-        ValueRef::Float64(value) => out.extend_from_slice(&value.to_le_bytes()),
-        ValueRef::Text(value) => out.extend_from_slice(value.as_bytes()),
-        ValueRef::Bytes(value) => out.extend_from_slice(value),
-        ValueRef::Uuid(value) => out.extend_from_slice(&value),
-        ValueRef::Numeric(value) => out.extend_from_slice(value.as_bytes()),
-        ValueRef::Json(value) | ValueRef::Jsonb(value) => {
-            out.extend_from_slice(value.as_bytes());
-        }
-        ValueRef::Array(value) => out.extend_from_slice(value.as_bytes()),
-    }
-}
-
 /// Checks the values against the columns: the bytes of their data, and whether one is NULL.
 fn measure<'a>(
     columns: &[Column],
@@ -286,61 +258,6 @@ fn value_bytes(value: ValueRef<'_>) -> usize {
         ValueRef::Numeric(value) => value.as_bytes().len(),
         ValueRef::Json(value) | ValueRef::Jsonb(value) => value.len(),
         ValueRef::Array(value) => value.as_bytes().len(),
-    }
-}
-
-/// Returns whether the bytes of a field in a row are those of a value of this type.
-pub(crate) fn field_fits(column_type: ColumnType, field: &[u8]) -> bool {
-    match column_type {
-        ColumnType::Bool => matches!(field, [0 | 1]),
-        ColumnType::Int64
-        | ColumnType::Float64
-        | ColumnType::Timestamp
-        | ColumnType::TimestampTz => field.len() == 8,
-        ColumnType::Int32 | ColumnType::Float32 | ColumnType::Date => field.len() == 4,
-        ColumnType::Int16 => field.len() == 2,
-        ColumnType::Text => core::str::from_utf8(field).is_ok(),
-        ColumnType::Varchar(_) | ColumnType::Char(_) => {
-            core::str::from_utf8(field).is_ok_and(|text| column_type.admits(ValueRef::Text(text)))
-        }
-        ColumnType::Numeric | ColumnType::Decimal { .. } => NumericRef::from_bytes(field)
-            .is_some_and(|value| column_type.admits(ValueRef::Numeric(value))),
-        ColumnType::Bytes => true,
-        ColumnType::Uuid => field.len() == 16,
-        ColumnType::Json => core::str::from_utf8(field).is_ok_and(|it| check_json(it).is_ok()),
-        ColumnType::Jsonb => core::str::from_utf8(field).is_ok_and(stored_jsonb),
-        ColumnType::Array(element) => ArrayRef::from_bytes(field).is_some_and(|array| {
-            array.element() == element.of_values() && column_type.admits(ValueRef::Array(array))
-        }),
-    }
-}
-
-/// Returns the value of bytes that [`field_fits`] has accepted.
-pub(crate) fn field_value(column_type: ColumnType, field: &[u8]) -> ValueRef<'_> {
-    const CHECKED: &str = "parse checked every field against its type";
-    let eight = || <[u8; 8]>::try_from(field).expect(CHECKED);
-    let four = || <[u8; 4]>::try_from(field).expect(CHECKED);
-    match column_type {
-        ColumnType::Bool => ValueRef::Bool(field[0] != 0),
-        ColumnType::Int64 => ValueRef::Int64(i64::from_le_bytes(eight())),
-        ColumnType::Float64 => ValueRef::Float64(f64::from_le_bytes(eight())),
-        ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) => {
-            ValueRef::Text(core::str::from_utf8(field).expect(CHECKED))
-        }
-        ColumnType::Bytes => ValueRef::Bytes(field),
-        ColumnType::Timestamp => ValueRef::Timestamp(i64::from_le_bytes(eight())),
-        ColumnType::Uuid => ValueRef::Uuid(field.try_into().expect(CHECKED)),
-        ColumnType::Int16 => ValueRef::Int16(i16::from_le_bytes(field.try_into().expect(CHECKED))),
-        ColumnType::Int32 => ValueRef::Int32(i32::from_le_bytes(four())),
-        ColumnType::Float32 => ValueRef::Float32(f32::from_le_bytes(four())),
-        ColumnType::Date => ValueRef::Date(i32::from_le_bytes(four())),
-        ColumnType::TimestampTz => ValueRef::TimestampTz(i64::from_le_bytes(eight())),
-        ColumnType::Numeric | ColumnType::Decimal { .. } => {
-            ValueRef::Numeric(NumericRef::checked_before(field))
-        }
-        ColumnType::Json => ValueRef::Json(core::str::from_utf8(field).expect(CHECKED)),
-        ColumnType::Jsonb => ValueRef::Jsonb(core::str::from_utf8(field).expect(CHECKED)),
-        ColumnType::Array(_) => ValueRef::Array(ArrayRef::checked_before(field)),
     }
 }
 

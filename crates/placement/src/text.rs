@@ -10,18 +10,21 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt;
+use core::convert::Infallible;
+use core::fmt::{self, Write as _};
 use core::ops::RangeInclusive;
 use core::str::FromStr;
 
-use crate::array::{self, ArrayError, ElementType};
 use crate::calendar::civil_from_days;
 use crate::json::{Json, JsonError, check_json};
 use crate::moment::{
     self, MICROS_PER_DAY, MICROS_PER_SECOND, SECONDS_PER_DAY, TimeInput, WrittenMoment,
 };
 use crate::numeric::Numeric;
-use crate::value::{ColumnType, Value, ValueRef};
+use crate::value::{
+    ArrayError, ArrayRef, ArrayTextError, ColumnType, ElementType, Value, ValueRef, parse_array,
+    write_array,
+};
 use crate::zone::TimeZone;
 
 /// A string that is not a value of the requested type.
@@ -48,7 +51,7 @@ impl ValueError {
     /// another type.
     pub fn array_fault(&self) -> Option<ArrayError> {
         match self.column_type {
-            ColumnType::Array(_) => array::fault(&self.text),
+            ColumnType::Array(_) => array_fault(&self.text),
             _ => None,
         }
     }
@@ -317,6 +320,62 @@ impl fmt::Display for ValueRef<'_> {
                 Ok(())
             }
         }
+    }
+}
+
+impl ElementType {
+    /// Returns the text of an array as clients in UTC see it.
+    pub(crate) fn shown_in_utc(self, array: ArrayRef<'_>) -> String {
+        self.shown(array, &TimeZone::UTC)
+    }
+
+    /// Returns the text of an array as clients with a time zone see it in a column of arrays of
+    /// this element type.
+    fn shown(self, array: ArrayRef<'_>, zone: &TimeZone<'_>) -> String {
+        let mut out = String::new();
+        let element = self.column_type();
+        let printed = write_array(&mut out, array, |value, out| match (self, value) {
+            (ElementType::Char(_) | ElementType::TimestampTz, value) => {
+                out.write_str(&element.shown_in(&value.to_owned(), zone))
+            }
+            (_, value) => write!(out, "{value}"),
+        });
+        printed.expect("a string takes any text");
+        out
+    }
+
+    /// Returns the array of a text, by the rules of [`Value::parse_at`].
+    pub(crate) fn parse(self, text: &str, input: &TimeInput<'_>) -> Result<Value, ValueError> {
+        let element = self.column_type();
+        let parsed = parse_array(text, self, |item, builder| {
+            match item {
+                Some(item) => {
+                    builder.push(Value::parse_at(element, item, input)?.as_ref());
+                }
+                None => builder.push(ValueRef::Null),
+            }
+            Ok(())
+        });
+        parsed.map(Value::Array).map_err(|error| match error {
+            ArrayTextError::Element(error) => error,
+            ArrayTextError::Array(_) => ValueError {
+                column_type: ColumnType::Array(self),
+                text: text.into(),
+            },
+        })
+    }
+}
+
+/// Returns why a text is no array of texts.
+fn array_fault(text: &str) -> Option<ArrayError> {
+    let parsed = parse_array(text, ElementType::Bool, |_, builder| {
+        builder.push(ValueRef::Null);
+        Ok::<(), Infallible>(())
+    });
+    match parsed {
+        Ok(_) => None,
+        Err(ArrayTextError::Array(error)) => Some(error),
+        Err(ArrayTextError::Element(never)) => match never {},
     }
 }
 

@@ -5,6 +5,8 @@
 //! UTF-8 bytes (the "C" collation). Decimal numbers are in `numeric`.
 //! Parsing and printing are in `text`; bytes in `key` and `row`.
 
+mod array;
+
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
@@ -13,10 +15,18 @@ use core::cmp::Ordering;
 use core::fmt;
 use core::hash::{Hash, Hasher};
 
-use crate::array::{Array, ArrayRef, ElementType, element_name};
 use crate::json::Json;
 use crate::numeric::{NUMERIC_PRECISION_MAX, Numeric, NumericRef};
-use crate::zone::TimeZone;
+
+pub use array::{
+    ARRAY_DIMENSIONS_MAX, ARRAY_ELEMENTS_MAX, Array, ArrayBuilder, ArrayDimension, ArrayError,
+    ArrayRef, ArrayValues, ElementType,
+};
+pub(crate) use array::{
+    ArrayTextError, field_fits, field_value, parse_array, write_array, write_field,
+};
+
+use array::element_name;
 
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -245,7 +255,7 @@ impl ColumnType {
             }
             (_, Value::Text(text)) => Cow::Borrowed(text),
             (ColumnType::Array(element), Value::Array(array)) => {
-                Cow::Owned(element.shown(array.as_ref(), &TimeZone::UTC))
+                Cow::Owned(element.shown_in_utc(array.as_ref()))
             }
             (_, value) => Cow::Owned(format!("{value}")),
         }

@@ -44,6 +44,7 @@ fn numeric() -> impl Strategy<Value = Numeric> {
     written.prop_filter_map("it has too many digits", |it| Numeric::parse(&it).ok())
 }
 
+// tidy: long — one arm per type.
 /// Values of one type that lie close together and at the edges, so that comparisons matter.
 pub fn value(column_type: ColumnType) -> BoxedStrategy<Value> {
     match column_type {

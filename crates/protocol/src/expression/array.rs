@@ -13,38 +13,8 @@ use placement::{
 };
 
 use super::budget::Budget;
-use super::evaluate::comparison;
-use super::types::result_type;
+use super::compare::comparison;
 use super::{BinaryOperator, ExpressionError, json, like};
-
-/// Returns the type of the results of an operator of arrays; none if it is no such operator, or
-/// does not know these types. Comparisons of arrays are those of other values.
-pub(super) fn operator_type(
-    operator: BinaryOperator,
-    left: Option<ColumnType>,
-    right: Option<ColumnType>,
-) -> Option<ColumnType> {
-    let is_array = |it: Option<ColumnType>| matches!(it, Some(ColumnType::Array(_)));
-    match operator {
-        BinaryOperator::Any(of) | BinaryOperator::All(of) => {
-            let element = match right {
-                None => None,
-                Some(ColumnType::Array(element)) => Some(element.column_type()),
-                Some(_) => return None,
-            };
-            result_type(of.operator().0, left, element).ok()?;
-        }
-        BinaryOperator::Contains | BinaryOperator::ContainedBy | BinaryOperator::Overlaps => {
-            let is_same = left.is_none() || right.is_none() || left == right;
-            let has_order = left.or(right).is_some_and(ColumnType::has_order);
-            if !is_same || !has_order || !is_array(left.or(right)) {
-                return None;
-            }
-        }
-        _ => return None,
-    }
-    Some(ColumnType::Bool)
-}
 
 /// Returns the value of an operator of arrays whose operands are not NULL, except for the left one
 /// of a comparison with elements; none if it is no such operator.
@@ -335,6 +305,7 @@ fn slice_bounds(open: u16, given: &[i32]) -> Option<Vec<(Option<i32>, Option<i32
     given.next().is_none().then_some(bounds)
 }
 
+// tidy: long — one arm per function.
 /// Returns the value of a function of an array that is not NULL; none for wrong operands.
 fn of_array(
     function: ArrayFunction,

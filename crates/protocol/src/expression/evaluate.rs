@@ -8,13 +8,12 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cmp::Ordering;
 
 use placement::{ColumnType, ConversionError, ROW_BYTES_MAX, RowView, Schema, Value, ValueRef};
 
 use super::arithmetic::{arithmetic, wrong_types};
 use super::budget::Budget;
-use super::types::order;
+use super::compare::comparison;
 use super::{
     BinaryOperator, Expression, ExpressionError, ScalarFunction, UnaryOperator, array, functions,
     json, like,
@@ -354,23 +353,6 @@ fn unary<'v>(
                 found: other.column_type(),
             });
         }
-    })
-}
-
-pub(super) fn comparison(
-    operator: BinaryOperator,
-    left: ValueRef<'_>,
-    right: ValueRef<'_>,
-) -> Result<bool, ExpressionError> {
-    let order = order(left, right)?.ok_or_else(|| wrong_types(operator, left, right))?;
-    Ok(match operator {
-        BinaryOperator::Equal => order == Ordering::Equal,
-        BinaryOperator::NotEqual => order != Ordering::Equal,
-        BinaryOperator::Less => order == Ordering::Less,
-        BinaryOperator::LessEqual => order != Ordering::Greater,
-        BinaryOperator::Greater => order == Ordering::Greater,
-        BinaryOperator::GreaterEqual => order != Ordering::Less,
-        _ => unreachable!("`binary` sends only comparisons here"),
     })
 }
 

@@ -12,6 +12,7 @@ mod arithmetic;
 mod array;
 mod budget;
 mod check;
+mod compare;
 mod evaluate;
 mod fields;
 mod functions;

@@ -219,25 +219,6 @@ pub(crate) fn made_type(
     array_of(common).ok_or(wrong)
 }
 
-/// Returns the operator `||` of operands of these types as a function of arrays; none if neither is
-/// an array.
-pub(crate) fn concatenation(
-    left: Option<ColumnType>,
-    right: Option<ColumnType>,
-) -> Option<ArrayFunction> {
-    let is_array = |it: Option<ColumnType>| matches!(it, Some(ColumnType::Array(_)));
-    let example = ElementType::Text;
-    Some(match (is_array(left), is_array(right)) {
-        (true, true) => ArrayFunction::Concatenate,
-        // A literal beside an array is an array.
-        (true, false) if right.is_none() => ArrayFunction::Concatenate,
-        (false, true) if left.is_none() => ArrayFunction::Concatenate,
-        (true, false) => ArrayFunction::Append(example),
-        (false, true) => ArrayFunction::Prepend(example),
-        (false, false) => return None,
-    })
-}
-
 /// Returns a function of arrays for an element type.
 pub(crate) fn of_element(function: ArrayFunction, element: ElementType) -> ArrayFunction {
     match function {
@@ -607,20 +588,6 @@ fn takes_texts(function: ArrayFunction) -> bool {
             | ArrayFunction::Position
             | ArrayFunction::Positions
     )
-}
-
-/// Returns whether two types are arrays of texts of which one has a limit, or spaces at the end.
-/// PostgreSQL has no operators for them.
-pub(super) fn are_other_texts(left: &Bound, right: &Bound) -> bool {
-    let kind = |bound: &Bound| match bound.context() {
-        Some(ColumnType::Array(element)) => Some(match element {
-            ElementType::Varchar(_) => ElementType::Varchar(0),
-            ElementType::Char(_) => ElementType::Char(0),
-            other => other.of_values(),
-        }),
-        _ => None,
-    };
-    matches!((kind(left), kind(right)), (Some(left), Some(right)) if left != right)
 }
 
 /// Returns whether an element is a literal without a type of its own, or NULL.

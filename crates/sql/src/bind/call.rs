@@ -9,7 +9,7 @@ use protocol::expression::{
 };
 use sqlparser::ast::{self, Expr};
 
-use super::array::are_other_texts;
+use super::literal::are_other_texts;
 use super::{Bound, Scope, converted, expression_error, literal};
 use crate::error::SqlError;
 use crate::spelling::name;

@@ -29,15 +29,15 @@ pub(crate) use aggregate::{
     refuse_aggregates, too_deep, walk, written_aggregate,
 };
 pub(crate) use array::{
-    WrittenSubscript, array_call, array_of, concatenation, element_of, made_type, of_element,
-    quantified, subscripted, written_elements,
+    WrittenSubscript, array_call, array_of, element_of, made_type, of_element, quantified,
+    subscripted, written_elements,
 };
 pub(crate) use call::{
     WrittenCall, common_type, may_be_result, null_if_type, operand_type, takes_doubles,
     written_call,
 };
 pub(crate) use json_path::{PathCall, PathOperation, path_call, path_parts};
-pub(crate) use literal::{fitted, number_type, stored};
+pub(crate) use literal::{concatenation, fitted, number_type, stored};
 pub(crate) use operators::{binary_operator, chain};
 
 use literal::{default_type, quoted, rounded, spelt, typed_number};

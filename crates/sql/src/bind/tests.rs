@@ -158,6 +158,7 @@ fn constants_as_postgresql_computes_them() {
     }
 }
 
+// tidy: long — a table of cases.
 #[test]
 fn constants_that_have_no_value() {
     for (text, part) in [

@@ -12,6 +12,7 @@ use crate::bind::{
 use crate::error::SqlError;
 
 impl ParameterTypes<'_> {
+    // tidy: long — one part per form of an expression.
     /// Infers an expression of arrays, and returns the type of its value; none if the expression
     /// is none of these forms.
     pub(super) fn array_form(

@@ -457,6 +457,7 @@ fn subscripts(draw: &mut Draw, all: &mut Vec<String>) {
     }
 }
 
+// tidy: long — a list of statements.
 fn quantified(draw: &mut Draw, all: &mut Vec<String>) {
     const OPERATORS: [&str; 8] = ["=", "<>", "<", "<=", ">", ">=", "=", "LIKE"];
     for value in VALUES {
@@ -565,6 +566,7 @@ fn quantified(draw: &mut Draw, all: &mut Vec<String>) {
     }
 }
 
+// tidy: long — a list of statements.
 fn rows(draw: &mut Draw, all: &mut Vec<String>) {
     for column in ["a", "t", "g", "n", "v", "c", "f", "b", "u", "m", "d", "j"] {
         for value in [

@@ -1,10 +1,10 @@
 //! Compares our SQL with PostgreSQL's. Literals, casts, operators, conditions and orders are
 //! generated, and their answers are those of PostgreSQL 15.
 //!
-//! `golden.tsv`, `golden_json.tsv` and `golden_arrays.tsv` hold each statement and PostgreSQL's answer, so that the
-//! comparison needs no database. A statement may be refused here that PostgreSQL answers, which its
-//! third column records; another answer, or one where PostgreSQL has none, is a fault. To ask a
-//! database again, in a cluster with `--locale=C`:
+//! `golden.tsv`, `golden_json.tsv` and `golden_arrays.tsv` hold each statement and PostgreSQL's
+//! answer, so that the comparison needs no database. A statement may be refused here that
+//! PostgreSQL answers, which its third column records; another answer, or one where PostgreSQL has
+//! none, is a fault. To ask a database again, in a cluster with `--locale=C`:
 //!
 //! ```sh
 //! REPLEX_POSTGRES='host=127.0.0.1 user=postgres' cargo test -p sql differential

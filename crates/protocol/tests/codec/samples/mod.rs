@@ -1,7 +1,5 @@
-//! One message or more of every kind, by the name of its golden frame, with something of every type
-//! in it.
+//! One message or more of every kind, by the name of its golden frame, with all types in it.
 
-mod arrays;
 mod asks;
 mod constraints;
 mod copies;
@@ -481,7 +479,7 @@ fn requests() -> Vec<(&'static str, Message)> {
             }),
         ),
         ("request-update-numeric", execute(numeric::action())),
-        ("request-update-arrays", execute(arrays::action())),
+        ("request-update-arrays", execute(numeric::arrays::action())),
         (
             "request-delete",
             execute(Action::Delete {

@@ -1,4 +1,6 @@
-//! A sample with decimal numbers.
+//! Samples with decimal numbers, and with arrays.
+
+pub mod arrays;
 
 use placement::{ColumnType, Numeric, Value};
 use protocol::expression::{

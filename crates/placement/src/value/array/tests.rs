@@ -1,3 +1,5 @@
+//! Tests the texts, the bytes, the keys and the limits of arrays.
+
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;

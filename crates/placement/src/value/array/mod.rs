@@ -9,11 +9,12 @@
 //! | per element | `00` for NULL; else `01`, the length, u32, little endian, and a row's bytes |
 //!
 //! The elements of the last dimension follow each other. An array has exactly one such form. Its
-//! text is in `text`, its functions are in `edit`, its keys in `key`.
+//! text is in `text`, its functions are in `edit`, its keys in the module `key` of
+//! the crate.
 
 mod edit;
 mod element;
-pub(crate) mod key;
+mod field;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -22,12 +23,12 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::fmt;
 
-use crate::row::{field_fits, field_value, write_field};
-use crate::value::{ColumnType, Value, ValueRef};
+use super::{ColumnType, Value, ValueRef};
 
 pub use element::ElementType;
 pub(crate) use element::element_name;
-pub(crate) use text::fault;
+pub(crate) use field::{field_fits, field_value, write_field};
+pub(crate) use text::{ArrayTextError, parse as parse_array, write as write_array};
 
 /// The most dimensions of an array, as in PostgreSQL.
 pub const ARRAY_DIMENSIONS_MAX: usize = 6;

@@ -3,19 +3,15 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::convert::Infallible;
 use core::fmt::{self, Write};
 
 use super::{
     ARRAY_DIMENSIONS_MAX, Array, ArrayBuilder, ArrayDimension, ArrayError, ArrayRef, ElementType,
     elements_of,
 };
-use crate::moment::TimeInput;
-use crate::text::ValueError;
-use crate::value::{ColumnType, Value, ValueRef};
-use crate::zone::TimeZone;
+use crate::value::ValueRef;
 
-/// What the text of an array has at one place.
+/// The kind of place that a text of an array has reached.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     NoLevel,
@@ -400,56 +396,5 @@ fn write_item(f: &mut impl Write, item: &str) -> fmt::Result {
 impl fmt::Display for ArrayRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write(f, *self, |value, out| write!(out, "{value}"))
-    }
-}
-
-impl ElementType {
-    /// Returns the text of an array as clients with a time zone see it in a column of arrays of
-    /// this element type.
-    pub(crate) fn shown(self, array: ArrayRef<'_>, zone: &TimeZone<'_>) -> String {
-        let mut out = String::new();
-        let element = self.column_type();
-        let printed = write(&mut out, array, |value, out| match (self, value) {
-            (ElementType::Char(_) | ElementType::TimestampTz, value) => {
-                out.write_str(&element.shown_in(&value.to_owned(), zone))
-            }
-            (_, value) => write!(out, "{value}"),
-        });
-        printed.expect("a string takes any text");
-        out
-    }
-
-    /// Returns the array of a text, by the rules of [`Value::parse_at`].
-    pub(crate) fn parse(self, text: &str, input: &TimeInput<'_>) -> Result<Value, ValueError> {
-        let element = self.column_type();
-        let parsed = parse(text, self, |item, builder| {
-            match item {
-                Some(item) => {
-                    builder.push(Value::parse_at(element, item, input)?.as_ref());
-                }
-                None => builder.push(ValueRef::Null),
-            }
-            Ok(())
-        });
-        parsed.map(Value::Array).map_err(|error| match error {
-            ArrayTextError::Element(error) => error,
-            ArrayTextError::Array(_) => ValueError {
-                column_type: ColumnType::Array(self),
-                text: text.into(),
-            },
-        })
-    }
-}
-
-/// Returns why a text is no array of texts.
-pub(crate) fn fault(text: &str) -> Option<ArrayError> {
-    let parsed = parse(text, ElementType::Bool, |_, builder| {
-        builder.push(ValueRef::Null);
-        Ok::<(), Infallible>(())
-    });
-    match parsed {
-        Ok(_) => None,
-        Err(ArrayTextError::Array(error)) => Some(error),
-        Err(ArrayTextError::Element(never)) => match never {},
     }
 }
