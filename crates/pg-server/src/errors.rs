@@ -3,8 +3,8 @@
 //! An error has the SQLSTATE that PostgreSQL's has for the same statement. Its text is the store's.
 
 use placement::{
-    ColumnType, FunctionError, IntervalError, JsonError, Numeric, NumericError, RowError,
-    ValueError, check_violation_text,
+    ArrayError, ColumnType, FunctionError, IntervalError, JsonError, Numeric, NumericError,
+    RowError, ValueError, check_violation_text,
 };
 use protocol::expression::ExpressionError;
 use sql::{SqlError, StatementProgress, SyntaxError, TransactionFault, sqlstate};
@@ -73,6 +73,17 @@ pub fn not_utf8(number: usize) -> Report {
         "22021",
         format!("invalid byte sequence for encoding \"UTF8\" in bind parameter {number}"),
     )
+}
+
+/// Returns the error for an array in binary that is none.
+pub fn invalid_array(fault: &ExpressionError) -> Report {
+    error(of_expression(fault), fault.to_string())
+}
+
+/// Returns the error for an array in binary of elements of another type. Both are OIDs.
+pub fn wrong_element_type(found: u32, expected: u32) -> Report {
+    let text = format!("binary data has array element type {found} instead of expected {expected}");
+    error("42804", text)
 }
 
 /// Returns the error for the bytes of a parameter in binary.
@@ -156,6 +167,7 @@ pub fn invalid_value(fault: &ValueError) -> Report {
         }
         found if found.is_numeric() && Numeric::parse(text) != Err(NumericError::Syntax) => "22003",
         _ if let Some(fault) = fault.json_fault() => of_json(fault),
+        _ if let Some(fault) = fault.array_fault() => of_array(fault),
         ColumnType::Bytes if text.starts_with("\\x") => INVALID_PARAMETER,
         _ => "22P02",
     };
@@ -303,6 +315,7 @@ fn of_expression(fault: &ExpressionError) -> &'static str {
         ExpressionError::NotOfType { .. } => "22P02",
         ExpressionError::Json(error) => of_json(*error),
         ExpressionError::Function(error) => error.sqlstate(),
+        ExpressionError::Array(error) => of_array(*error),
         ExpressionError::TooManyCharacters { .. } => sqlstate::TRUNCATION,
         ExpressionError::Overflow
         | ExpressionError::Underflow
@@ -334,6 +347,23 @@ fn of_json(fault: JsonError) -> &'static str {
     }
 }
 
+fn of_array(fault: ArrayError) -> &'static str {
+    match fault {
+        ArrayError::Malformed => "22P02",
+        ArrayError::TooManyDimensions { .. }
+        | ArrayError::TooManyElements
+        | ArrayError::BoundTooLarge { .. } => sqlstate::LIMIT,
+        ArrayError::BoundsReversed
+        | ArrayError::OtherDimensions
+        | ArrayError::NotConcatenable
+        | ArrayError::SubscriptOutOfRange
+        | ArrayError::TrimOutOfRange => "2202E",
+        ArrayError::NotOneDimension => "22000",
+        ArrayError::SearchInDimensions | ArrayError::RemovalFromDimensions => NOT_SUPPORTED,
+        ArrayError::NullStart => "22004",
+    }
+}
+
 /// Returns the SQLSTATE of a server's refusal to change a row. It has the text of the fault that
 /// the server found.
 fn of_refusal(message: &str) -> &'static str {
@@ -351,7 +381,9 @@ fn of_refusal(message: &str) -> &'static str {
     let of_json = JsonError::ALL.map(ExpressionError::Json);
     let faults = faults.into_iter().chain(about_types).chain(not_finite);
     let of_functions = FunctionError::ALL.map(ExpressionError::Function);
-    let mut faults = faults.chain(of_json).chain(of_functions);
+    let of_arrays = ArrayError::ALL.map(ExpressionError::Array);
+    let faults = faults.chain(of_json).chain(of_functions);
+    let mut faults = faults.chain(of_arrays);
     let fault = faults.find(|fault| message.contains(&fault.to_string()));
     match fault {
         Some(fault) => of_expression(&fault),

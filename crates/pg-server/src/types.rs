@@ -2,6 +2,7 @@
 //!
 //! Parameters of types that the store does not have are refused.
 
+mod array;
 mod numeric;
 
 use bytes::{BufMut, BytesMut};
@@ -80,6 +81,7 @@ pub fn oid(column_type: Option<ColumnType>) -> u32 {
         Some(ColumnType::Jsonb) => 3802,
         Some(ColumnType::Time(_)) => 1083,
         Some(ColumnType::Interval(_)) => 1186,
+        Some(ColumnType::Array(element)) => array::oid(element),
     }
 }
 
@@ -105,7 +107,8 @@ pub fn length(column_type: Option<ColumnType>) -> i16 {
             | ColumnType::Numeric
             | ColumnType::Decimal { .. }
             | ColumnType::Json
-            | ColumnType::Jsonb,
+            | ColumnType::Jsonb
+            | ColumnType::Array(_),
         )
         | None => -1,
     }
@@ -115,6 +118,7 @@ pub fn length(column_type: Option<ColumnType>) -> i16 {
 /// the digits of a numeric, and four, or the digits of a second; -1 if they are not limited.
 pub fn modifier(column_type: Option<ColumnType>) -> i32 {
     match column_type {
+        Some(ColumnType::Array(element)) => modifier(Some(element.column_type())),
         Some(ColumnType::Varchar(length) | ColumnType::Char(length)) => {
             i32::try_from(length).map_or(-1, |length| length.saturating_add(4))
         }
@@ -144,8 +148,11 @@ impl ParameterType {
             return Ok(None);
         }
         let found = DECLARED.iter().find(|(known, _)| *known == oid);
+        let found = found
+            .map(|(_, found)| *found)
+            .or_else(|| array::declared(oid));
         match found {
-            Some((_, found)) => Ok(Some(ParameterType(*found))),
+            Some(found) => Ok(Some(ParameterType(found))),
             None => {
                 let text = format!("parameters of the type with OID {oid} are not supported");
                 let names: Vec<&str> = ColumnType::ALL.iter().map(|it| it.name()).collect();
@@ -192,6 +199,7 @@ impl ParameterType {
     fn binary_len_min(self) -> usize {
         match self.0 {
             found if found.is_numeric() => numeric::BINARY_LEN_MIN,
+            ColumnType::Array(_) => array::BINARY_LEN_MIN,
             found => usize::try_from(length(Some(found))).unwrap_or(0),
         }
     }
@@ -266,6 +274,7 @@ impl ParameterType {
                 let rounded = read.rounded(precision).map(Value::Interval);
                 return Some(rounded.ok_or_else(errors::interval_out_of_range));
             }
+            ColumnType::Array(element) => return array::read(element, bytes),
         };
         Some(Ok(value))
     }
@@ -337,6 +346,13 @@ pub fn write(
         Value::Jsonb(text) => {
             out.put_u8(JSONB_VERSION);
             out.put_slice(text.as_bytes());
+        }
+        Value::Array(array) => {
+            let element = match expected {
+                ColumnType::Array(element) => element,
+                _ => array.as_ref().element(),
+            };
+            return array::write(out, array.as_ref(), element, zone);
         }
     }
     Ok(())

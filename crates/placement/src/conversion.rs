@@ -9,7 +9,7 @@ use crate::interval::{Interval, rounded_time, time_after};
 use crate::json::{Json, JsonError};
 use crate::numeric::{Numeric, NumericRef};
 use crate::text::ValueError;
-use crate::value::{ColumnType, Value, ValueRef};
+use crate::value::{ArrayError, ColumnType, Value, ValueRef};
 
 const DAY_US: i64 = 86_400_000_000;
 
@@ -30,11 +30,16 @@ pub enum ConversionError {
     NotFinite,
     /// A fault of JSON.
     Json(JsonError),
+    /// A fault of an array.
+    Array(ArrayError),
 }
 
 /// Returns whether values of a type can be assigned to a column.
 pub fn is_assignable(column: ColumnType, found: ColumnType) -> bool {
     let column = column.of_values();
+    if let (ColumnType::Array(column), ColumnType::Array(found)) = (column, found) {
+        return is_assignable(column.column_type(), found.column_type());
+    }
     column == found
         || column.is_number() && found.is_number()
         || column.is_time() && found.is_time()
@@ -55,6 +60,9 @@ fn is_json(column_type: ColumnType) -> bool {
 /// Returns whether an explicit cast converts values of one type to another.
 pub fn is_castable(from: ColumnType, to: ColumnType) -> bool {
     let (from, to) = (from.of_values(), to.of_values());
+    if let (ColumnType::Array(from), ColumnType::Array(to)) = (from, to) {
+        return is_castable(from.column_type(), to.column_type());
+    }
     is_assignable(to, from)
         || from == ColumnType::Text
         || to == ColumnType::Text
@@ -93,6 +101,13 @@ impl Value {
                     false => Err(ConversionError::TooManyCharacters),
                 }
             }
+            (Value::Array(array), ColumnType::Array(element))
+                if !column.admits(ValueRef::Array(array.as_ref()))
+                    || array.as_ref().element() != element.of_values() =>
+            {
+                let element_type = element.column_type();
+                Value::array_mapped(array.as_ref(), element, |it| it.assigned(element_type))
+            }
             (value, column) => match value.column_type() {
                 Some(found) if found == column.of_values() && column.admits(value.as_ref()) => {
                     Ok(value)
@@ -127,6 +142,10 @@ impl Value {
                 Value::Text(text).assigned(to)
             }
             (value, to) if from == to => Ok(value),
+            (Value::Array(array), ColumnType::Array(element)) => {
+                let element_type = element.column_type();
+                Value::array_mapped(array.as_ref(), element, |it| it.cast(element_type))
+            }
             (value, to) if is_limited && from == to.of_values() => value.assigned(to),
             (Value::Text(text), to) => {
                 let value = Value::parse(to, &text).map_err(ConversionError::NotOfType)?;

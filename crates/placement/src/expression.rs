@@ -6,6 +6,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::array_function::ArrayFunction;
 use crate::json_function::JsonFunction;
 use crate::math_function::MathFunction;
 use crate::text_function::TextFunction;
@@ -172,6 +173,8 @@ pub enum ScalarFunction {
     Text(TextFunction),
     /// A function of real numbers.
     Math(MathFunction),
+    /// A function of arrays.
+    Array(ArrayFunction),
 }
 
 impl ScalarFunction {
@@ -223,6 +226,7 @@ impl ScalarFunction {
             ScalarFunction::Json(function) => function.name(),
             ScalarFunction::Text(function) => function.name(),
             ScalarFunction::Math(function) => function.name(),
+            ScalarFunction::Array(function) => function.name(),
         }
     }
 }
@@ -270,6 +274,65 @@ pub enum BinaryOperator {
     ContainedBy,
     /// A `jsonb` has a key.
     HasKey,
+    /// A comparison with one element of an array at least holds. It is NULL if the array is, or if
+    /// no comparison holds and one is NULL.
+    Any(Comparison),
+    /// A comparison with all elements of an array holds. It is NULL if the array is, or if no
+    /// comparison is false and one is NULL.
+    All(Comparison),
+    /// Two arrays have an element in common.
+    Overlaps,
+}
+
+/// The comparison of a value with each element of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// Equal.
+    Equal,
+    /// Not equal.
+    NotEqual,
+    /// Less.
+    Less,
+    /// Less or equal.
+    LessEqual,
+    /// Greater.
+    Greater,
+    /// Greater or equal.
+    GreaterEqual,
+    /// Text matches a pattern.
+    Like,
+    /// Text does not match a pattern.
+    NotLike,
+}
+
+impl Comparison {
+    /// Returns the comparison of two values, and whether its result is negated.
+    pub fn operator(self) -> (BinaryOperator, bool) {
+        let operator = match self {
+            Comparison::Equal => BinaryOperator::Equal,
+            Comparison::NotEqual => BinaryOperator::NotEqual,
+            Comparison::Less => BinaryOperator::Less,
+            Comparison::LessEqual => BinaryOperator::LessEqual,
+            Comparison::Greater => BinaryOperator::Greater,
+            Comparison::GreaterEqual => BinaryOperator::GreaterEqual,
+            Comparison::Like | Comparison::NotLike => BinaryOperator::Like,
+        };
+        (operator, self == Comparison::NotLike)
+    }
+
+    /// Returns what a comparison of two values is; none of another operator.
+    pub fn of(operator: BinaryOperator) -> Option<Comparison> {
+        Some(match operator {
+            BinaryOperator::Equal => Comparison::Equal,
+            BinaryOperator::NotEqual => Comparison::NotEqual,
+            BinaryOperator::Less => Comparison::Less,
+            BinaryOperator::LessEqual => Comparison::LessEqual,
+            BinaryOperator::Greater => Comparison::Greater,
+            BinaryOperator::GreaterEqual => Comparison::GreaterEqual,
+            BinaryOperator::Like => Comparison::Like,
+            _ => return None,
+        })
+    }
 }
 
 impl BinaryOperator {
@@ -309,6 +372,27 @@ impl BinaryOperator {
             BinaryOperator::Contains => "@>",
             BinaryOperator::ContainedBy => "<@",
             BinaryOperator::HasKey => "?",
+            BinaryOperator::Any(comparison) => match comparison {
+                Comparison::Equal => "= ANY",
+                Comparison::NotEqual => "<> ANY",
+                Comparison::Less => "< ANY",
+                Comparison::LessEqual => "<= ANY",
+                Comparison::Greater => "> ANY",
+                Comparison::GreaterEqual => ">= ANY",
+                Comparison::Like => "LIKE ANY",
+                Comparison::NotLike => "NOT LIKE ANY",
+            },
+            BinaryOperator::All(comparison) => match comparison {
+                Comparison::Equal => "= ALL",
+                Comparison::NotEqual => "<> ALL",
+                Comparison::Less => "< ALL",
+                Comparison::LessEqual => "<= ALL",
+                Comparison::Greater => "> ALL",
+                Comparison::GreaterEqual => ">= ALL",
+                Comparison::Like => "LIKE ALL",
+                Comparison::NotLike => "NOT LIKE ALL",
+            },
+            BinaryOperator::Overlaps => "&&",
         }
     }
 }

@@ -18,6 +18,10 @@
 //! | jsonb | see `json::key` |
 //! | time | as an integer |
 //! | interval | its span, 16 bytes, big endian, sign bit flipped |
+//! | array | each element as a column, then `00` and the dimensions |
+//!
+//! The dimensions of an array are their number, u8, their lengths, u32, and their first subscripts,
+//! i32, big endian, the latter with the sign bit flipped.
 //!
 //! The types are not in the bytes: the decoder brings them. Equal numbers have equal bytes, however
 //! many bits their types have.
@@ -31,7 +35,9 @@ use crate::float::{float_from_order_bits, float_order_bits};
 use crate::interval::Interval;
 use crate::json::{Json, check_json};
 use crate::numeric::Numeric;
-use crate::value::{ColumnType, Value, ValueRef};
+use crate::value::{
+    ArrayBuilder, ArrayDimension, ArrayRef, ColumnType, ElementType, Value, ValueRef,
+};
 
 /// The most bytes that an encoded key may have; see [`check_key_bytes`].
 pub const KEY_BYTES_MAX: usize = 1024;
@@ -41,6 +47,8 @@ const MARK_NULL: u8 = 0x02;
 const ESCAPE: u8 = 0x00;
 const ESCAPED_ZERO: u8 = 0xff;
 const ESCAPED_END: u8 = 0x01;
+/// The byte behind the last element of an array. It marks no column.
+const ARRAY_END: u8 = 0x00;
 const SIGN: u64 = 1 << 63;
 const SIGN_32: u32 = 1 << 31;
 const SIGN_128: u128 = 1 << 127;
@@ -184,6 +192,10 @@ pub(crate) fn encode_value_to(out: &mut impl Sink, value: ValueRef<'_>) {
             out.write(&[MARK_VALUE]);
             Json::stored(value).write_key(&mut |bytes| out.write(bytes));
         }
+        ValueRef::Array(value) => {
+            out.write(&[MARK_VALUE]);
+            encode_array_to(out, value);
+        }
     }
 }
 
@@ -310,6 +322,7 @@ pub(crate) fn decode_value(
             let found = Interval::of_span(span.cast_signed());
             found.map(Value::Interval).ok_or(malformed)
         }
+        ColumnType::Array(element) => decode_array(rest, element, column),
     }
 }
 
@@ -326,6 +339,61 @@ fn decode_bytes(rest: &mut &[u8], column: usize) -> Result<Vec<u8>, KeyError> {
             _ => return Err(KeyError::Malformed { column }),
         }
     }
+}
+
+/// Appends the key of an array.
+fn encode_array_to(out: &mut impl Sink, array: ArrayRef<'_>) {
+    for value in array.values() {
+        encode_value_to(out, value);
+    }
+    let count = u8::try_from(array.dimension_count()).expect("an array has at most six");
+    out.write(&[ARRAY_END, count]);
+    for dimension in array.dimensions() {
+        out.write(&dimension.length.to_be_bytes());
+    }
+    for dimension in array.dimensions() {
+        out.write(&(dimension.lower.cast_unsigned() ^ SIGN_32).to_be_bytes());
+    }
+}
+
+/// Reads an array off the start of a key.
+///
+/// # Errors
+/// The bytes are none of such a key.
+fn decode_array(rest: &mut &[u8], element: ElementType, column: usize) -> Result<Value, KeyError> {
+    let truncated = KeyError::Truncated { column };
+    let malformed = KeyError::Malformed { column };
+    let mut builder = ArrayBuilder::new(element);
+    loop {
+        match rest.first() {
+            None => return Err(truncated),
+            Some(&ARRAY_END) => break,
+            Some(_) => {
+                let value = decode_value(rest, element.column_type(), column)?;
+                builder.push(value.as_ref());
+            }
+        }
+    }
+    *rest = &rest[1..];
+    let (count, after) = rest.split_first().ok_or(truncated.clone())?;
+    let count = usize::from(*count);
+    let (numbers, after) = after.split_at_checked(count * 8).ok_or(truncated)?;
+    let (numbers, _) = numbers.as_chunks::<4>();
+    let (lengths, lowers) = numbers.split_at(count);
+    let dimensions = lengths
+        .iter()
+        .zip(lowers)
+        .map(|(length, lower)| ArrayDimension {
+            length: u32::from_be_bytes(*length),
+            lower: (u32::from_be_bytes(*lower) ^ SIGN_32).cast_signed(),
+        });
+    let dimensions: Vec<ArrayDimension> = dimensions.collect();
+    if dimensions.iter().any(|it| it.length == 0) {
+        return Err(malformed);
+    }
+    let array = builder.finish(&dimensions).map_err(|_| malformed)?;
+    *rest = after;
+    Ok(Value::Array(array))
 }
 
 /// Returns the next `N` bytes, or `None` if there are fewer.

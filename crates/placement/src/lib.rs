@@ -14,6 +14,7 @@ extern crate alloc;
 mod advisor;
 mod alter;
 mod alteration;
+mod array_function;
 mod assignment;
 mod calendar;
 mod clock;
@@ -61,6 +62,7 @@ pub use advisor::{
     even_factors,
 };
 pub use alteration::Alteration;
+pub use array_function::{ArrayFunction, ArrayOperand};
 pub use assignment::{AssignmentError, assign};
 pub use calendar::{civil_from_days, days_from_civil};
 pub use constraints::{
@@ -73,7 +75,9 @@ pub use conversion::{
 pub use cover::{
     COVER_STEPS_MAX, Cover, CoverCosts, CoverMember, RowAccess, access, cover, cover_constraints,
 };
-pub use expression::{BinaryOperator, Expression, FunctionCall, ScalarFunction, UnaryOperator};
+pub use expression::{
+    BinaryOperator, Comparison, Expression, FunctionCall, ScalarFunction, UnaryOperator,
+};
 pub use float::{WHOLE_DOUBLES, round_half_even};
 pub use function_error::FunctionError;
 pub use further::{Cut, Dimension, FurtherCopy, Share};
@@ -123,5 +127,8 @@ pub use sort::{
 pub use statistics::{median, percentile, percentiles};
 pub use text::{DATES, ValueError, moment_text, unescaped_bytes};
 pub use text_function::TextFunction;
-pub use value::{ColumnType, TEXT_LIMIT_MAX, Value, ValueRef};
+pub use value::{
+    ARRAY_DIMENSIONS_MAX, ARRAY_ELEMENTS_MAX, Array, ArrayBuilder, ArrayDimension, ArrayError,
+    ArrayRef, ArrayValues, ColumnType, ElementType, TEXT_LIMIT_MAX, Value, ValueRef,
+};
 pub use zone::{POSIX_ZONE_LEN_MAX, PosixZone, TimeZone, Tzif};

@@ -12,8 +12,8 @@
 //! whether nulls follow, in 14–15 zero (a later format). Ends of width code 0, 1 or 2 take 1, 2 or
 //! 4 bytes. Numbers, dates and timestamps are little endian, as long as their type: int16 2 bytes,
 //! int32, float32 and date 4, int64, float64 and timestamps 8. A bool takes 1 byte, a uuid 16. Text
-//! and bytes are as they are, a numeric is in its stored form (`numeric`). A time takes 8 bytes, an
-//! interval 16: its microseconds, days and months.
+//! and bytes are as they are, a numeric and an array are in their stored forms (`numeric`, `array`).
+//! A time takes 8 bytes, an interval 16: its microseconds, days and months.
 //!
 //! Any column is found in constant time. Offsets are as narrow as the data allows: ten fields of
 //! ten bytes take 112 bytes. A row may have fewer columns than the schema that reads it (columns
@@ -24,12 +24,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::clock::MICROS_PER_DAY;
-use crate::interval::Interval;
-use crate::json::{check_json, stored_jsonb};
-use crate::numeric::NumericRef;
 use crate::schema::Column;
-use crate::value::{ColumnType, Value, ValueRef};
+use crate::value::{ColumnType, Value, ValueRef, field_fits, field_value, write_field};
 
 /// The most bytes that an encoded row may have.
 pub const ROW_BYTES_MAX: usize = 1 << 20;
@@ -191,32 +187,7 @@ fn encode_values<'a>(
         out.extend_from_slice(&(end as u32).to_le_bytes()[..width]);
     }
     for index in 0..count {
-        match value(index) {
-            ValueRef::Null => {}
-            ValueRef::Bool(value) => out.push(u8::from(value)),
-            ValueRef::Int64(value)
-            | ValueRef::Timestamp(value)
-            | ValueRef::TimestampTz(value)
-            | ValueRef::Time(value) => out.extend_from_slice(&value.to_le_bytes()),
-            ValueRef::Interval(value) => {
-                out.extend_from_slice(&value.micros.to_le_bytes());
-                out.extend_from_slice(&value.days.to_le_bytes());
-                out.extend_from_slice(&value.months.to_le_bytes());
-            }
-            ValueRef::Int32(value) | ValueRef::Date(value) => {
-                out.extend_from_slice(&value.to_le_bytes());
-            }
-            ValueRef::Int16(value) => out.extend_from_slice(&value.to_le_bytes()),
-            ValueRef::Float32(value) => out.extend_from_slice(&value.to_le_bytes()),
-            ValueRef::Float64(value) => out.extend_from_slice(&value.to_le_bytes()),
-            ValueRef::Text(value) => out.extend_from_slice(value.as_bytes()),
-            ValueRef::Bytes(value) => out.extend_from_slice(value),
-            ValueRef::Uuid(value) => out.extend_from_slice(&value),
-            ValueRef::Numeric(value) => out.extend_from_slice(value.as_bytes()),
-            ValueRef::Json(value) | ValueRef::Jsonb(value) => {
-                out.extend_from_slice(value.as_bytes());
-            }
-        }
+        write_field(&mut out, value(index));
     }
     assert_eq!(out.len(), bytes, "the size computed is the size written");
     Ok(out)
@@ -271,17 +242,6 @@ fn measure<'a>(
     Ok((data_bytes, has_null))
 }
 
-/// Returns the interval of a field; none if it has not the right length.
-fn interval(field: &[u8]) -> Option<Interval> {
-    let (micros, rest) = field.split_first_chunk()?;
-    let (days, months) = rest.split_first_chunk()?;
-    Some(Interval {
-        micros: i64::from_le_bytes(*micros),
-        days: i32::from_le_bytes(*days),
-        months: i32::from_le_bytes(months.try_into().ok()?),
-    })
-}
-
 fn value_bytes(value: ValueRef<'_>) -> usize {
     match value {
         ValueRef::Null => 0,
@@ -298,6 +258,7 @@ fn value_bytes(value: ValueRef<'_>) -> usize {
         ValueRef::Uuid(_) | ValueRef::Interval(_) => 16,
         ValueRef::Numeric(value) => value.as_bytes().len(),
         ValueRef::Json(value) | ValueRef::Jsonb(value) => value.len(),
+        ValueRef::Array(value) => value.as_bytes().len(),
     }
 }
 
@@ -325,33 +286,9 @@ impl<'a> RowView<'a> {
             let end = row.end(index);
             let malformed = RowError::Malformed { column: index };
             let field = row.data.get(start..end).ok_or(malformed.clone())?;
-            let fits = match column.column_type {
-                _ if row.is_null(index) => field.is_empty(),
-                ColumnType::Bool => matches!(field, [0 | 1]),
-                ColumnType::Int64
-                | ColumnType::Float64
-                | ColumnType::Timestamp
-                | ColumnType::TimestampTz => field.len() == 8,
-                ColumnType::Int32 | ColumnType::Float32 | ColumnType::Date => field.len() == 4,
-                ColumnType::Int16 => field.len() == 2,
-                ColumnType::Text => core::str::from_utf8(field).is_ok(),
-                ColumnType::Varchar(_) | ColumnType::Char(_) => core::str::from_utf8(field)
-                    .is_ok_and(|text| column.column_type.admits(ValueRef::Text(text))),
-                ColumnType::Numeric | ColumnType::Decimal { .. } => NumericRef::from_bytes(field)
-                    .is_some_and(|value| column.column_type.admits(ValueRef::Numeric(value))),
-                ColumnType::Bytes => true,
-                ColumnType::Uuid => field.len() == 16,
-                ColumnType::Json => {
-                    core::str::from_utf8(field).is_ok_and(|it| check_json(it).is_ok())
-                }
-                ColumnType::Jsonb => core::str::from_utf8(field).is_ok_and(stored_jsonb),
-                ColumnType::Time(_) => field.try_into().is_ok_and(|it| {
-                    let micros = i64::from_le_bytes(it);
-                    (0..=MICROS_PER_DAY).contains(&micros)
-                        && column.column_type.admits(ValueRef::Time(micros))
-                }),
-                ColumnType::Interval(_) => interval(field)
-                    .is_some_and(|it| column.column_type.admits(ValueRef::Interval(it))),
+            let fits = match row.is_null(index) {
+                true => field.is_empty(),
+                false => field_fits(column.column_type, field),
             };
             if !fits {
                 return Err(malformed);
@@ -410,7 +347,6 @@ impl<'a> RowView<'a> {
     /// # Panics
     /// If the schema has no such column.
     pub fn column(&self, index: usize) -> ValueRef<'a> {
-        const CHECKED: &str = "parse checked every field against its type";
         let column = &self.columns[index];
         if index >= self.count {
             return column
@@ -423,33 +359,7 @@ impl<'a> RowView<'a> {
         }
         let start = if index == 0 { 0 } else { self.end(index - 1) };
         let field = &self.data[start..self.end(index)];
-        let eight = || <[u8; 8]>::try_from(field).expect(CHECKED);
-        let four = || <[u8; 4]>::try_from(field).expect(CHECKED);
-        match column.column_type {
-            ColumnType::Bool => ValueRef::Bool(field[0] != 0),
-            ColumnType::Int64 => ValueRef::Int64(i64::from_le_bytes(eight())),
-            ColumnType::Float64 => ValueRef::Float64(f64::from_le_bytes(eight())),
-            ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) => {
-                ValueRef::Text(core::str::from_utf8(field).expect(CHECKED))
-            }
-            ColumnType::Bytes => ValueRef::Bytes(field),
-            ColumnType::Timestamp => ValueRef::Timestamp(i64::from_le_bytes(eight())),
-            ColumnType::Uuid => ValueRef::Uuid(field.try_into().expect(CHECKED)),
-            ColumnType::Int16 => {
-                ValueRef::Int16(i16::from_le_bytes(field.try_into().expect(CHECKED)))
-            }
-            ColumnType::Int32 => ValueRef::Int32(i32::from_le_bytes(four())),
-            ColumnType::Float32 => ValueRef::Float32(f32::from_le_bytes(four())),
-            ColumnType::Date => ValueRef::Date(i32::from_le_bytes(four())),
-            ColumnType::TimestampTz => ValueRef::TimestampTz(i64::from_le_bytes(eight())),
-            ColumnType::Numeric | ColumnType::Decimal { .. } => {
-                ValueRef::Numeric(NumericRef::checked_before(field))
-            }
-            ColumnType::Json => ValueRef::Json(core::str::from_utf8(field).expect(CHECKED)),
-            ColumnType::Jsonb => ValueRef::Jsonb(core::str::from_utf8(field).expect(CHECKED)),
-            ColumnType::Time(_) => ValueRef::Time(i64::from_le_bytes(eight())),
-            ColumnType::Interval(_) => ValueRef::Interval(interval(field).expect(CHECKED)),
-        }
+        field_value(column.column_type, field)
     }
 
     /// Returns the columns of the schema with which the row is read.

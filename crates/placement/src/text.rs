@@ -10,7 +10,8 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt;
+use core::convert::Infallible;
+use core::fmt::{self, Write as _};
 use core::ops::RangeInclusive;
 use core::str::FromStr;
 
@@ -22,7 +23,10 @@ use crate::interval::{Interval, IntervalError};
 use crate::json::{Json, JsonError, check_json};
 use crate::moment::{self, TimeInput, WrittenMoment, WrittenTime, WrittenZone};
 use crate::numeric::Numeric;
-use crate::value::{ColumnType, Value, ValueRef};
+use crate::value::{
+    ArrayError, ArrayRef, ArrayTextError, ColumnType, ElementType, Value, ValueRef, parse_array,
+    write_array,
+};
 use crate::zone::TimeZone;
 
 /// A string that is not a value of the requested type.
@@ -30,8 +34,8 @@ use crate::zone::TimeZone;
 pub struct ValueError {
     /// The requested type.
     pub column_type: ColumnType,
-    /// The string, truncated if it is long. That of JSON and of an interval is whole, so that its
-    /// fault is found in it.
+    /// The string, truncated if it is long. That of JSON, an interval or an array is whole, so that
+    /// its fault is found in it.
     pub text: String,
 }
 
@@ -49,6 +53,15 @@ impl ValueError {
     pub fn interval_fault(&self) -> Option<IntervalError> {
         match self.column_type {
             ColumnType::Interval(_) => Interval::parse(&self.text).err(),
+            _ => None,
+        }
+    }
+
+    /// Returns why the string is no array; none if only an element is at fault, or it should be of
+    /// another type.
+    pub fn array_fault(&self) -> Option<ArrayError> {
+        match self.column_type {
+            ColumnType::Array(_) => array_fault(&self.text),
             _ => None,
         }
     }
@@ -88,6 +101,12 @@ impl fmt::Display for ValueError {
             ColumnType::Time(_) => "hour:minute:second as in 05:15:00.25",
             ColumnType::Interval(_) => "numbers and units as in 1 day 02:30:00",
             ColumnType::Json | ColumnType::Jsonb => "JSON as in {\"a\": [1, true, null]}",
+            ColumnType::Array(_) => match self.array_fault() {
+                None | Some(ArrayError::Malformed) => {
+                    return write!(f, "malformed array literal: {shown:?}: write {{1,2}}");
+                }
+                Some(fault) => return write!(f, "{fault}"),
+            },
         };
         write!(
             f,
@@ -145,11 +164,15 @@ impl Value {
             }
             ColumnType::Time(_) => parse_time(trimmed, input).map(Value::Time),
             ColumnType::Interval(_) => Interval::parse(text).ok().map(Value::Interval),
+            ColumnType::Array(element) => return element.parse(text, input),
         };
         value.ok_or_else(|| ValueError {
             column_type,
             text: match column_type {
-                ColumnType::Json | ColumnType::Jsonb | ColumnType::Interval(_) => text.into(),
+                ColumnType::Json
+                | ColumnType::Jsonb
+                | ColumnType::Interval(_)
+                | ColumnType::Array(_) => text.into(),
                 _ => text.chars().take(80).collect(),
             },
         })
@@ -311,6 +334,9 @@ impl ColumnType {
     pub fn shown_in<'v>(self, value: &'v Value, zone: &TimeZone<'_>) -> Cow<'v, str> {
         match value {
             Value::TimestampTz(at) => Cow::Owned(moment_text(*at, zone)),
+            Value::Array(array) if self == ColumnType::Array(ElementType::TimestampTz) => {
+                Cow::Owned(ElementType::TimestampTz.shown(array.as_ref(), zone))
+            }
             value => self.shown(value),
         }
     }
@@ -344,6 +370,7 @@ impl fmt::Display for ValueRef<'_> {
             ValueRef::Json(value) | ValueRef::Jsonb(value) => f.write_str(value),
             ValueRef::Time(value) => write_clock(f, value),
             ValueRef::Interval(value) => write!(f, "{value}"),
+            ValueRef::Array(value) => value.fmt(f),
             ValueRef::Uuid(value) => {
                 for (index, byte) in value.iter().enumerate() {
                     let hyphen = if matches!(index, 4 | 6 | 8 | 10) {
@@ -356,6 +383,62 @@ impl fmt::Display for ValueRef<'_> {
                 Ok(())
             }
         }
+    }
+}
+
+impl ElementType {
+    /// Returns the text of an array as clients in UTC see it.
+    pub(crate) fn shown_in_utc(self, array: ArrayRef<'_>) -> String {
+        self.shown(array, &TimeZone::UTC)
+    }
+
+    /// Returns the text of an array as clients with a time zone see it in a column of arrays of
+    /// this element type.
+    fn shown(self, array: ArrayRef<'_>, zone: &TimeZone<'_>) -> String {
+        let mut out = String::new();
+        let element = self.column_type();
+        let printed = write_array(&mut out, array, |value, out| match (self, value) {
+            (ElementType::Char(_) | ElementType::TimestampTz, value) => {
+                out.write_str(&element.shown_in(&value.to_owned(), zone))
+            }
+            (_, value) => write!(out, "{value}"),
+        });
+        printed.expect("a string takes any text");
+        out
+    }
+
+    /// Returns the array of a text, by the rules of [`Value::parse_at`].
+    pub(crate) fn parse(self, text: &str, input: &TimeInput<'_>) -> Result<Value, ValueError> {
+        let element = self.column_type();
+        let parsed = parse_array(text, self, |item, builder| {
+            match item {
+                Some(item) => {
+                    builder.push(Value::parse_at(element, item, input)?.as_ref());
+                }
+                None => builder.push(ValueRef::Null),
+            }
+            Ok(())
+        });
+        parsed.map(Value::Array).map_err(|error| match error {
+            ArrayTextError::Element(error) => error,
+            ArrayTextError::Array(_) => ValueError {
+                column_type: ColumnType::Array(self),
+                text: text.into(),
+            },
+        })
+    }
+}
+
+/// Returns why a text is no array of texts.
+fn array_fault(text: &str) -> Option<ArrayError> {
+    let parsed = parse_array(text, ElementType::Bool, |_, builder| {
+        builder.push(ValueRef::Null);
+        Ok::<(), Infallible>(())
+    });
+    match parsed {
+        Ok(_) => None,
+        Err(ArrayTextError::Array(error)) => Some(error),
+        Err(ArrayTextError::Element(never)) => match never {},
     }
 }
 

@@ -5,6 +5,8 @@
 //! UTF-8 bytes (the "C" collation). Decimal numbers are in `numeric`.
 //! Parsing and printing are in `text`; bytes in `key` and `row`.
 
+mod array;
+
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
@@ -17,6 +19,16 @@ use crate::float::float_order_bits;
 use crate::interval::{Interval, TIME_PRECISION_MAX, unit_of};
 use crate::json::Json;
 use crate::numeric::{NUMERIC_PRECISION_MAX, Numeric, NumericRef};
+
+pub use array::{
+    ARRAY_DIMENSIONS_MAX, ARRAY_ELEMENTS_MAX, Array, ArrayBuilder, ArrayDimension, ArrayError,
+    ArrayRef, ArrayValues, ElementType,
+};
+pub(crate) use array::{
+    ArrayTextError, field_fits, field_value, parse_array, write_array, write_field,
+};
+
+use array::element_name;
 
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,6 +81,8 @@ pub enum ColumnType {
     Time(u8),
     /// Months, days and microseconds, of so many digits of a second; see [`Interval`].
     Interval(u8),
+    /// An array of any number of dimensions; see [`Array`](crate::Array).
+    Array(ElementType),
 }
 
 /// The most characters of a text with a limit, as in PostgreSQL.
@@ -123,6 +137,7 @@ impl ColumnType {
             ColumnType::Jsonb => "jsonb",
             ColumnType::Time(_) => "time",
             ColumnType::Interval(_) => "interval",
+            ColumnType::Array(element) => element.array_name(),
         }
     }
 
@@ -131,6 +146,10 @@ impl ColumnType {
     /// without a length has one character.
     pub fn parse(name: &str) -> Option<ColumnType> {
         let name = name.to_ascii_lowercase();
+        if let Some(element) = element_name(&name) {
+            let element = ColumnType::parse(element).and_then(ElementType::of)?;
+            return Some(ColumnType::Array(element));
+        }
         let (before, limits, after) = match name.split_once('(') {
             None => (name.as_str(), None, ""),
             Some((before, rest)) => {
@@ -199,6 +218,7 @@ impl ColumnType {
             ColumnType::Varchar(length) | ColumnType::Char(length) => {
                 (1..=TEXT_LIMIT_MAX).contains(&length)
             }
+            ColumnType::Array(element) => return element.column_type().if_valid().map(|_| self),
             ColumnType::Decimal { precision, scale } => {
                 (1..=NUMERIC_PRECISION_MAX).contains(&precision)
                     && scale.unsigned_abs() <= NUMERIC_PRECISION_MAX
@@ -218,6 +238,7 @@ impl ColumnType {
             ColumnType::Decimal { .. } => ColumnType::Numeric,
             ColumnType::Time(_) => ColumnType::TIME,
             ColumnType::Interval(_) => ColumnType::INTERVAL,
+            ColumnType::Array(element) => ColumnType::Array(element.of_values()),
             other => other,
         }
     }
@@ -248,6 +269,9 @@ impl ColumnType {
                     scale: other_scale,
                 },
             ) => precision <= other_precision && scale == other_scale,
+            (ColumnType::Array(own), ColumnType::Array(other)) => {
+                own.column_type().is_stored_as(other.column_type())
+            }
             (own, other) => own == other,
         }
     }
@@ -260,6 +284,9 @@ impl ColumnType {
                 Cow::Owned(format!("{text:length$}"))
             }
             (_, Value::Text(text)) => Cow::Borrowed(text),
+            (ColumnType::Array(element), Value::Array(array)) => {
+                Cow::Owned(element.shown_in_utc(array.as_ref()))
+            }
             (_, value) => Cow::Owned(format!("{value}")),
         }
     }
@@ -298,7 +325,10 @@ impl ColumnType {
     /// Returns whether values of the type can be equal or one before the other, so that the type
     /// can be that of a key.
     pub fn has_order(self) -> bool {
-        self != ColumnType::Json
+        !matches!(
+            self,
+            ColumnType::Json | ColumnType::Array(ElementType::Json)
+        )
     }
 
     /// Returns whether a value of the type without its limit is within the limit: at most so many
@@ -318,6 +348,11 @@ impl ColumnType {
             (ColumnType::Interval(precision), ValueRef::Interval(value)) => {
                 value.micros % unit_of(precision) == 0
             }
+            (ColumnType::Array(element), ValueRef::Array(array)) => {
+                let has_limit = element != element.of_values();
+                let is_admitted = |it| element.column_type().admits(it);
+                !has_limit || array.values().all(is_admitted)
+            }
             _ => true,
         }
     }
@@ -326,6 +361,9 @@ impl ColumnType {
 /// The name in SQL, with the length, which [`ColumnType::parse`] accepts.
 impl fmt::Display for ColumnType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let ColumnType::Array(element) = self {
+            return write!(f, "{}[]", element.column_type());
+        }
         f.write_str(self.name())?;
         match self {
             ColumnType::Varchar(length) | ColumnType::Char(length) => write!(f, "({length})"),
@@ -379,6 +417,8 @@ pub enum Value {
     Time(i64),
     /// See [`ColumnType::Interval`].
     Interval(Interval),
+    /// See [`ColumnType::Array`].
+    Array(Array),
 }
 
 /// A value that borrows its bytes from an encoded row or from a [`Value`].
@@ -420,6 +460,8 @@ pub enum ValueRef<'a> {
     Time(i64),
     /// See [`ColumnType::Interval`].
     Interval(Interval),
+    /// See [`ColumnType::Array`].
+    Array(ArrayRef<'a>),
 }
 
 impl Value {
@@ -444,6 +486,7 @@ impl Value {
             Value::Jsonb(value) => ValueRef::Jsonb(value),
             Value::Time(value) => ValueRef::Time(*value),
             Value::Interval(value) => ValueRef::Interval(*value),
+            Value::Array(value) => ValueRef::Array(value.as_ref()),
         }
     }
 
@@ -484,6 +527,7 @@ impl ValueRef<'_> {
             ValueRef::Jsonb(value) => Value::Jsonb(value.into()),
             ValueRef::Time(value) => Value::Time(value),
             ValueRef::Interval(value) => Value::Interval(value),
+            ValueRef::Array(value) => Value::Array(value.to_owned()),
         }
     }
 
@@ -508,6 +552,7 @@ impl ValueRef<'_> {
             ValueRef::Jsonb(_) => ColumnType::Jsonb,
             ValueRef::Time(_) => ColumnType::TIME,
             ValueRef::Interval(_) => ColumnType::INTERVAL,
+            ValueRef::Array(value) => ColumnType::Array(value.element()),
         })
     }
 
@@ -525,6 +570,7 @@ impl ValueRef<'_> {
             (ValueRef::Float32(a), ValueRef::Float32(b)) => a.to_bits() == b.to_bits(),
             (ValueRef::Jsonb(a), ValueRef::Jsonb(b)) => a == b,
             (ValueRef::Interval(a), ValueRef::Interval(b)) => a.is_same(b),
+            (ValueRef::Array(a), ValueRef::Array(b)) => a.as_bytes() == b.as_bytes(),
             (a, b) => a.column_type() == b.column_type() && a == b,
         }
     }
@@ -580,6 +626,7 @@ impl Ord for ValueRef<'_> {
             (ValueRef::Jsonb(a), ValueRef::Jsonb(b)) => Json::stored(a).cmp(&Json::stored(b)),
             (ValueRef::Time(a), ValueRef::Time(b)) => a.cmp(&b),
             (ValueRef::Interval(a), ValueRef::Interval(b)) => a.cmp(&b),
+            (ValueRef::Array(a), ValueRef::Array(b)) => a.order(b),
             (ValueRef::Null, ValueRef::Null) => Ordering::Equal,
             (ValueRef::Null, _) => Ordering::Greater,
             (_, ValueRef::Null) => Ordering::Less,
@@ -618,6 +665,8 @@ impl Hash for ValueRef<'_> {
             ValueRef::Jsonb(value) => {
                 Json::stored(value).write_key(&mut |bytes| state.write(bytes));
             }
+            // Equal arrays have equal elements, and the same dimensions.
+            ValueRef::Array(value) => value.values().for_each(|it| it.hash(state)),
         }
     }
 }

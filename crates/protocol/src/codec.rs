@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use placement::{Interval, NumericRef, Value, check_json, stored_jsonb};
+use placement::{ArrayRef, Interval, NumericRef, Value, check_json, stored_jsonb};
 
 /// The microseconds of a day.
 const DAY_US: i64 = 86_400_000_000;
@@ -452,6 +452,10 @@ impl Wire for Value {
             }
             Value::Json(value) => encode_tagged(16, value, out),
             Value::Jsonb(value) => encode_tagged(17, value, out),
+            Value::Array(value) => {
+                out.push(18);
+                encode_bytes(value.as_bytes(), out);
+            }
         }
     }
 
@@ -488,6 +492,10 @@ impl Wire for Value {
             }),
             16 => Value::Json(json(reader, |it| check_json(it).is_ok())?),
             17 => Value::Jsonb(json(reader, stored_jsonb)?),
+            18 => match ArrayRef::from_bytes(reader.bytes()?) {
+                Some(value) => Value::Array(value.to_owned()),
+                None => return Err(DecodeError::Invalid("array")),
+            },
             _ => return Err(DecodeError::Invalid("value")),
         })
     }

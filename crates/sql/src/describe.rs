@@ -5,6 +5,8 @@
 //! that it is compared with or assigned to. Without such a place it is a text. The rest of the
 //! statement's errors is found when it is planned.
 
+mod arrays;
+
 use placement::{ColumnType, Schema};
 use protocol::configuration::Configuration;
 use protocol::expression::{BinaryOperator, ScalarFunction, result_type};
@@ -285,6 +287,9 @@ impl ParameterTypes<'_> {
         if let Some(call) = written_call(expression) {
             return self.call(&call, (expression, wanted), scope, next);
         }
+        if let Some(found) = self.array_form(expression, wanted, (scope, next))? {
+            return Ok(found);
+        }
         if let Some(aggregate) = written_aggregate(expression)? {
             let argument = aggregate.argument;
             let found = argument.map(|it| self.infer(it, None, scope, next));
@@ -373,6 +378,12 @@ impl ParameterTypes<'_> {
                         text: expression.to_string(),
                         error,
                     })
+                }
+                ast::BinaryOperator::StringConcat
+                    if let Some(found) =
+                        self.array_concatenation((left, right), (scope, next))? =>
+                {
+                    is(found)
                 }
                 ast::BinaryOperator::StringConcat => {
                     let is_bytes = |found| found == Some(ColumnType::Bytes);

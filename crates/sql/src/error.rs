@@ -320,6 +320,8 @@ pub mod sqlstate {
     pub const GROUPING: &str = "42803";
     /// Types do not fit together.
     pub const TYPE_MISMATCH: &str = "42804";
+    /// The type of an expression cannot be determined.
+    pub const INDETERMINATE_TYPE: &str = "42P18";
     /// A value cannot become one of another type.
     pub const CANNOT_CAST: &str = "42846";
     /// Other tables refer to the table.

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use comfy_table::{CellAlignment, ContentLineStyle, LineStyle, Table, TableStyle};
-use placement::{ColumnType, Value};
+use placement::{Array, ColumnType, Value};
 
 use crate::run::{OutputColumn, ResultRows, StatementOutcome, description_column};
 
@@ -199,6 +199,29 @@ fn shown<'v>(column: &OutputColumn, value: &'v Value) -> Cow<'v, str> {
     column.column_type.unwrap_or(ColumnType::Text).shown(value)
 }
 
+/// Returns an array as JSON, each dimension as an array.
+fn json_array(column: &OutputColumn, array: &Array) -> String {
+    let array = array.as_ref();
+    let column = OutputColumn {
+        name: String::new(),
+        column_type: match column.column_type {
+            Some(ColumnType::Array(element)) => Some(element.column_type()),
+            _ => Some(array.element().column_type()),
+        },
+    };
+    let items = array.values().map(|it| json(&column, &it.to_owned()));
+    let mut items: Vec<String> = items.collect();
+    let lengths: Vec<usize> = array.dimensions().map(|it| it.length as usize).collect();
+    for length in lengths.into_iter().rev() {
+        let members = items.chunks(length);
+        items = members.map(|it| format!("[{}]", it.join(","))).collect();
+    }
+    match items.is_empty() {
+        true => "[]".to_string(),
+        false => items.concat(),
+    }
+}
+
 fn json(column: &OutputColumn, value: &Value) -> String {
     match value {
         Value::Null => "null".to_string(),
@@ -209,6 +232,7 @@ fn json(column: &OutputColumn, value: &Value) -> String {
         Value::Float64(value) if value.is_finite() => value.to_string(),
         Value::Numeric(value) if value.as_ref().is_finite() => value.to_string(),
         Value::Json(text) | Value::Jsonb(text) => text.clone(),
+        Value::Array(array) => json_array(column, array),
         other => serde_json::Value::String(shown(column, other).into_owned()).to_string(),
     }
 }

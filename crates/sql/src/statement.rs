@@ -491,7 +491,7 @@ pub enum SelectItem {
     },
 }
 
-/// A function over the rows of a group. It ignores NULLs.
+/// A function over the rows of a group. It ignores NULLs, except for an array of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AggregateFunction {
     /// The number of values, or of rows.
@@ -508,11 +508,13 @@ pub enum AggregateFunction {
     BoolAnd,
     /// Whether some value is true; NULL if there is none.
     BoolOr,
+    /// All values as an array, with those that are NULL; NULL if there is none.
+    ArrayAgg,
 }
 
 impl AggregateFunction {
     /// All functions, by their names in SQL.
-    pub const NAMES: [(&str, AggregateFunction); 8] = [
+    pub const NAMES: [(&str, AggregateFunction); 9] = [
         ("count", AggregateFunction::Count),
         ("min", AggregateFunction::Min),
         ("max", AggregateFunction::Max),
@@ -521,6 +523,7 @@ impl AggregateFunction {
         ("bool_and", AggregateFunction::BoolAnd),
         ("every", AggregateFunction::BoolAnd),
         ("bool_or", AggregateFunction::BoolOr),
+        ("array_agg", AggregateFunction::ArrayAgg),
     ];
 
     /// Returns the name in SQL.

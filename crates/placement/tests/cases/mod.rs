@@ -2,8 +2,9 @@
 #![allow(dead_code, reason = "each test binary uses some of them")]
 
 use placement::{
-    Axis, Column, ColumnType, Constraint, DATES, Durability, Index, Interval, KeySpace, Layout,
-    Numeric, Replex, ReplexKind, Schema, TableConstraints, Value,
+    Array, ArrayDimension, Axis, Column, ColumnType, Constraint, DATES, Durability, ElementType,
+    Index, Interval, KeySpace, Layout, Numeric, Replex, ReplexKind, Schema, TableConstraints,
+    Value,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -119,6 +120,24 @@ pub fn value(column_type: ColumnType) -> BoxedStrategy<Value> {
                 Value::parse(column_type, &it).ok()
             })
             .boxed(),
+        ColumnType::Array(element) => {
+            let lengths = prop::collection::vec((1..3_u32, any::<i8>()), 0..3);
+            let elements = prop::collection::vec(value(element.column_type()), 4);
+            (lengths, elements)
+                .prop_map(move |(lengths, elements)| {
+                    let dimensions = lengths.iter().map(|(length, lower)| ArrayDimension {
+                        length: *length,
+                        lower: i32::from(*lower),
+                    });
+                    let dimensions: Vec<ArrayDimension> = dimensions.collect();
+                    let count = dimensions.iter().map(|it| it.length as usize).product();
+                    let count = if dimensions.is_empty() { 0 } else { count };
+                    let elements = elements[..count].iter().map(Value::as_ref);
+                    let array = Array::new(element, &dimensions, elements);
+                    Value::Array(array.expect("there are few elements"))
+                })
+                .boxed()
+        }
     }
 }
 
@@ -183,6 +202,14 @@ pub fn column_type() -> impl Strategy<Value = ColumnType> {
     let decimal = |precision, scale| ColumnType::Decimal { precision, scale };
     let limited = [ColumnType::Varchar(3), ColumnType::Char(2)];
     let limited = limited.into_iter().chain([decimal(6, 2), decimal(3, -2)]);
+    let arrays = [
+        ColumnType::Int32,
+        ColumnType::Numeric,
+        ColumnType::Char(2),
+        ColumnType::Text,
+    ];
+    let arrays = arrays.map(|it| ElementType::of(it).map_or(it, ColumnType::Array));
+    let limited = limited.chain(arrays);
     let types: Vec<ColumnType> = ColumnType::ALL.into_iter().chain(limited).collect();
     prop::sample::select(types)
 }

@@ -111,7 +111,7 @@ wire_enum!(ColumnType {
     7 => Int16, 8 => Int32, 9 => Float32, 10 => Varchar(limit), 11 => Char(limit), 12 => Date,
     13 => TimestampTz, 14 => Numeric, 15 => Decimal { precision, scale },
     16 => Time(precision), 17 => Interval(precision),
-    18 => Json, 19 => Jsonb,
+    18 => Json, 19 => Jsonb, 20 => Array(element),
 });
 wire_struct!(Layout {
     key_spaces,

@@ -8,15 +8,14 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cmp::Ordering;
 
 use placement::{ColumnType, ConversionError, ROW_BYTES_MAX, RowView, Schema, Value, ValueRef};
 
 use super::arithmetic::{arithmetic, wrong_types};
 use super::budget::Budget;
-use super::types::order;
+use super::compare::comparison;
 use super::{
-    BinaryOperator, Expression, ExpressionError, ScalarFunction, UnaryOperator, functions,
+    BinaryOperator, Expression, ExpressionError, ScalarFunction, UnaryOperator, array, functions,
     interval, json, like,
 };
 use crate::codec::DEPTH_MAX;
@@ -73,14 +72,16 @@ fn conversion_error(error: ConversionError, column_type: ColumnType) -> Expressi
     match error {
         ConversionError::TooManyCharacters => ExpressionError::TooManyCharacters { column_type },
         ConversionError::TooManyDigits => ExpressionError::TooManyDigits { column_type },
-        ConversionError::NotOfType(error) => match error.json_fault() {
-            Some(fault) => ExpressionError::Json(fault),
-            None => ExpressionError::NotOfType { column_type },
+        ConversionError::NotOfType(error) => match (error.json_fault(), error.array_fault()) {
+            (Some(fault), _) => ExpressionError::Json(fault),
+            (_, Some(fault)) => ExpressionError::Array(fault),
+            (None, None) => ExpressionError::NotOfType { column_type },
         },
         ConversionError::OutOfRange if matches!(column_type, ColumnType::Interval(_)) => {
             ExpressionError::TimeRange
         }
         ConversionError::Json(error) => ExpressionError::Json(error),
+        ConversionError::Array(error) => ExpressionError::Array(error),
         ConversionError::NotFinite => ExpressionError::NotFinite { column_type },
         ConversionError::OutOfRange | ConversionError::NoConversion => ExpressionError::Overflow,
     }
@@ -180,6 +181,12 @@ impl<'a> Evaluator<'a> {
                 if to.is_numeric() || matches!(value, Value::Numeric(_)) || is_jsonb {
                     self.budget.spend_for_digits(&[value.as_ref()])?;
                 }
+                if let Value::Array(array) = &value {
+                    for element in array.as_ref().values() {
+                        self.budget.spend(1)?;
+                        self.budget.spend_for_digits(&[element])?;
+                    }
+                }
                 let found = value.column_type();
                 let cast = value.cast(*to).map_err(|error| match (error, found) {
                     (ConversionError::NoConversion, Some(from)) => {
@@ -278,10 +285,14 @@ impl<'a> Evaluator<'a> {
         }
         let right = self.value(right, depth)?;
         let (left, right) = (left.as_ref(), right.as_ref());
-        if left.is_null() || right.is_null() {
+        let is_of_elements = matches!(operator, BinaryOperator::Any(_) | BinaryOperator::All(_));
+        if left.is_null() && !is_of_elements || right.is_null() {
             return Ok(Operand::Borrowed(ValueRef::Null));
         }
         self.budget.spend_for_digits(&[left, right])?;
+        if let Some(value) = array::operator(operator, left, right, &mut self.budget)? {
+            return Ok(Operand::Owned(value));
+        }
         if let Some(value) = json::operator(operator, left, right, &mut self.budget)? {
             return Ok(Operand::Owned(value));
         }
@@ -351,23 +362,6 @@ fn unary<'v>(
                 found: other.column_type(),
             });
         }
-    })
-}
-
-fn comparison(
-    operator: BinaryOperator,
-    left: ValueRef<'_>,
-    right: ValueRef<'_>,
-) -> Result<bool, ExpressionError> {
-    let order = order(left, right)?.ok_or_else(|| wrong_types(operator, left, right))?;
-    Ok(match operator {
-        BinaryOperator::Equal => order == Ordering::Equal,
-        BinaryOperator::NotEqual => order != Ordering::Equal,
-        BinaryOperator::Less => order == Ordering::Less,
-        BinaryOperator::LessEqual => order != Ordering::Greater,
-        BinaryOperator::Greater => order == Ordering::Greater,
-        BinaryOperator::GreaterEqual => order != Ordering::Less,
-        _ => unreachable!("`binary` sends only comparisons here"),
     })
 }
 

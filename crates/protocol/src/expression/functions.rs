@@ -17,7 +17,7 @@ use super::interval;
 use super::results::{check_room, length, single};
 use super::time;
 use super::types::{order, result_type};
-use super::{BinaryOperator, ExpressionError, ScalarFunction, json, math, text};
+use super::{BinaryOperator, ExpressionError, ScalarFunction, array, json, math, text};
 
 // tidy: long — a dispatching match over the functions.
 /// Returns the type of a function's results; none if they are always NULL. The types of the
@@ -121,6 +121,10 @@ pub(super) fn function_type(
             let found = math::function_type(function, operands);
             return found.map(Some).ok_or(wrong);
         }
+        ScalarFunction::Array(function) => {
+            let found = array::function_type(function, operands);
+            return found.map(Some).ok_or(wrong);
+        }
     };
     fits.then_some(Some(result)).ok_or(wrong)
 }
@@ -145,6 +149,9 @@ pub(super) fn call(
 ) -> Result<Value, ExpressionError> {
     if let ScalarFunction::Json(function) = function {
         return json::call(function, values, budget);
+    }
+    if let ScalarFunction::Array(function) = function {
+        return array::call(function, values, budget);
     }
     let wrong = ExpressionError::WrongOperands { function };
     for value in values {

@@ -9,8 +9,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use placement::{
-    ColumnType, Json, JsonError, JsonFunction, JsonPart, PathEdit, ROW_BYTES_MAX, Value, ValueRef,
-    check_json, json_kind, json_parts, write_json_string,
+    ArrayRef, ColumnType, Json, JsonError, JsonFunction, JsonPart, PathEdit, ROW_BYTES_MAX, Value,
+    ValueRef, check_json, json_kind, json_parts, write_json_string,
 };
 
 use super::budget::Budget;
@@ -241,6 +241,32 @@ fn built(function: JsonFunction, values: &[ValueRef<'_>]) -> Result<Value, Expre
     }
 }
 
+/// Returns an array as JSON, each dimension as an array.
+pub(super) fn array_text(array: ArrayRef<'_>) -> Result<String, ExpressionError> {
+    let lengths = array.dimensions().map(|it| it.length as usize);
+    let lengths: Vec<usize> = lengths.collect();
+    let mut items = Vec::with_capacity(array.count() as usize);
+    let mut size = 0;
+    for value in array.values() {
+        let item = written(value)?;
+        size += item.len();
+        if size > ROW_BYTES_MAX {
+            return Err(ExpressionError::TooLong { bytes: size });
+        }
+        items.push(item);
+    }
+    if items.is_empty() {
+        return Ok("[]".into());
+    }
+    for length in lengths.into_iter().rev() {
+        let members = items.chunks(length);
+        items = members.map(|it| format!("[{}]", it.join(","))).collect();
+    }
+    let text = items.concat();
+    check_room(&text)?;
+    Ok(text)
+}
+
 /// Returns a value of any type as JSON. Times are written as ISO 8601 has them.
 fn written(value: ValueRef<'_>) -> Result<String, ExpressionError> {
     let text = match value {
@@ -250,6 +276,7 @@ fn written(value: ValueRef<'_>) -> Result<String, ExpressionError> {
             return Ok(value.to_string());
         }
         ValueRef::Json(text) | ValueRef::Jsonb(text) => return Ok(text.into()),
+        ValueRef::Array(array) => return array_text(array),
         ValueRef::Float32(number) if number.is_finite() => return Ok(value.to_string()),
         ValueRef::Float64(number) if number.is_finite() => return Ok(value.to_string()),
         ValueRef::Numeric(number) if number.is_finite() => return Ok(value.to_string()),

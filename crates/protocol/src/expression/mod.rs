@@ -9,8 +9,10 @@
 //! `check` types an expression once per request, `evaluate` runs it per row.
 
 mod arithmetic;
+mod array;
 mod budget;
 mod check;
+mod compare;
 mod evaluate;
 mod fields;
 mod functions;
@@ -25,19 +27,22 @@ mod text;
 mod time;
 mod types;
 
+use alloc::vec::Vec;
 use core::fmt;
 
 use placement::{
-    ColumnType, FunctionError, JsonError, JsonFunction, MathFunction, NumericError, ROW_BYTES_MAX,
-    TextFunction,
+    ArrayError, ArrayFunction, ColumnType, ElementType, FunctionError, JsonError, JsonFunction,
+    MathFunction, NumericError, ROW_BYTES_MAX, TextFunction,
 };
 
-use crate::codec::{DEPTH_MAX, wire_enum, wire_struct};
+use crate::codec::{DEPTH_MAX, DecodeError, Reader, Wire, wire_enum, wire_struct};
 
 pub use budget::STEPS_MAX;
 pub use check::{NODES_MAX, Scope, check, check_assignable, check_condition, check_constraints};
 pub use evaluate::{Columns, evaluate, evaluate_for, failed_check, holds};
-pub use placement::{BinaryOperator, Expression, FunctionCall, ScalarFunction, UnaryOperator};
+pub use placement::{
+    BinaryOperator, Comparison, Expression, FunctionCall, ScalarFunction, UnaryOperator,
+};
 pub use types::{common_number, result_type};
 
 /// One column's new value in an update.
@@ -142,6 +147,8 @@ pub enum ExpressionError {
     Json(JsonError),
     /// A function has no value for its operands.
     Function(FunctionError),
+    /// A fault of an array.
+    Array(ArrayError),
     /// A string or bytes value that is longer than a row may be.
     TooLong {
         /// The length in bytes.
@@ -273,6 +280,7 @@ impl fmt::Display for ExpressionError {
             ),
             ExpressionError::Json(error) => write!(f, "{error}"),
             ExpressionError::Function(error) => write!(f, "{error}"),
+            ExpressionError::Array(error) => write!(f, "{error}"),
             ExpressionError::TooLong { bytes } => write!(
                 f,
                 "the result has {bytes} bytes, a row holds at most {ROW_BYTES_MAX}: shorten its \
@@ -315,6 +323,12 @@ impl From<NumericError> for ExpressionError {
     }
 }
 
+impl From<ArrayError> for ExpressionError {
+    fn from(error: ArrayError) -> ExpressionError {
+        ExpressionError::Array(error)
+    }
+}
+
 wire_struct!(Assignment { column, value });
 wire_enum!(UnaryOperator {
     0 => Not, 1 => Negate, 2 => IsNull, 3 => IsNotNull, 4 => Cast(column_type),
@@ -323,7 +337,12 @@ wire_enum!(BinaryOperator {
     0 => And, 1 => Or, 2 => Equal, 3 => NotEqual, 4 => Less, 5 => LessEqual, 6 => Greater,
     7 => GreaterEqual, 8 => Add, 9 => Subtract, 10 => Multiply, 11 => Divide, 12 => Modulo,
     13 => Concatenate, 14 => Like,
+    24 => Any(comparison), 25 => All(comparison), 26 => Overlaps,
     32 => JsonMember, 33 => JsonMemberText, 34 => Contains, 35 => ContainedBy, 36 => HasKey,
+});
+wire_enum!(Comparison {
+    0 => Equal, 1 => NotEqual, 2 => Less, 3 => LessEqual, 4 => Greater, 5 => GreaterEqual,
+    6 => Like, 7 => NotLike,
 });
 wire_enum!(Expression {
     0 => Column(column),
@@ -343,6 +362,7 @@ wire_enum!(ScalarFunction {
     32 => DateTrunc, 33 => Extract, 34 => DatePart,
     35 => MomentLater, 36 => Age, 37 => MakeInterval, 38 => MakeTime, 39 => JustifyDays,
     40 => JustifyHours, 41 => JustifyInterval,
+    50 => Array(function),
     64 => Json(function), 65 => Text(function), 66 => Math(function),
 });
 wire_enum!(TextFunction {
@@ -364,3 +384,22 @@ wire_enum!(JsonFunction {
     16 => JsonbExists, 17 => JsonbSet, 18 => JsonbDeletePath, 19 => JsonbExistsAny,
     20 => JsonbExistsAll,
 });
+wire_enum!(ArrayFunction {
+    0 => Make(element), 1 => Subscript, 2 => Slice(open), 3 => Length, 4 => Dimensions,
+    5 => DimensionsText, 6 => Lower, 7 => Upper, 8 => Cardinality, 9 => Append(element),
+    10 => Prepend(element), 11 => Concatenate, 12 => Remove, 13 => Replace, 14 => Position,
+    15 => Positions, 16 => ToText, 17 => OfText, 18 => Trim, 19 => ToJson,
+    20 => Join(element),
+});
+
+/// The bytes are those of the column's type.
+impl Wire for ElementType {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.column_type().encode(out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        // Only an array has an element type, and it is none itself: one level is enough.
+        let column_type = reader.nested(ColumnType::decode)?;
+        ElementType::of(column_type).ok_or(DecodeError::Invalid("element type"))
+    }
+}

@@ -26,6 +26,9 @@ pub fn result_type(
     });
     let both = |admits: fn(ColumnType) -> bool| left.is_none_or(admits) && right.is_none_or(admits);
     let same = left.is_none() || right.is_none() || left == right;
+    if let Some(found) = array_operator_type(operator, left, right) {
+        return Ok(Some(found));
+    }
     if let Some(found) = json::operator_type(operator, left, right) {
         return Ok(Some(found));
     }
@@ -83,8 +86,40 @@ pub fn result_type(
         | BinaryOperator::JsonMemberText
         | BinaryOperator::Contains
         | BinaryOperator::ContainedBy
-        | BinaryOperator::HasKey => wrong,
+        | BinaryOperator::HasKey
+        | BinaryOperator::Any(_)
+        | BinaryOperator::All(_)
+        | BinaryOperator::Overlaps => wrong,
     }
+}
+
+/// Returns the type of the results of an operator of arrays; none if it is no such operator, or
+/// does not know these types. Comparisons of arrays are those of other values.
+fn array_operator_type(
+    operator: BinaryOperator,
+    left: Option<ColumnType>,
+    right: Option<ColumnType>,
+) -> Option<ColumnType> {
+    let is_array = |it: Option<ColumnType>| matches!(it, Some(ColumnType::Array(_)));
+    match operator {
+        BinaryOperator::Any(of) | BinaryOperator::All(of) => {
+            let element = match right {
+                None => None,
+                Some(ColumnType::Array(element)) => Some(element.column_type()),
+                Some(_) => return None,
+            };
+            result_type(of.operator().0, left, element).ok()?;
+        }
+        BinaryOperator::Contains | BinaryOperator::ContainedBy | BinaryOperator::Overlaps => {
+            let is_same = left.is_none() || right.is_none() || left == right;
+            let has_order = left.or(right).is_some_and(ColumnType::has_order);
+            if !is_same || !has_order || !is_array(left.or(right)) {
+                return None;
+            }
+        }
+        _ => return None,
+    }
+    Some(ColumnType::Bool)
 }
 
 /// Checks that an operand is a truth value.

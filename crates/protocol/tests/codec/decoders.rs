@@ -1,7 +1,7 @@
 //! The fuzzer's entries under a generator of our own, so that every run of the tests exercises
 //! them: valid bytes, spoilt a little or not at all, the same ones each time.
 
-use placement::{ColumnType, Interval, Numeric, Value, encode_key, encode_row};
+use placement::{ColumnType, ElementType, Interval, Numeric, Value, encode_key, encode_row};
 use protocol::codec::Wire;
 use protocol::expression::Expression;
 use protocol::frame;
@@ -38,7 +38,9 @@ fn of_all_types() -> Vec<Value> {
         ColumnType::Jsonb => Value::Jsonb("{\"a\": 1.0}".into()),
         _ => Value::Null,
     };
-    ColumnType::ALL.iter().map(value).collect()
+    let array = ColumnType::Array(ElementType::Text);
+    let array = Value::parse(array, "[0:1]={a,NULL}").expect("it is an array");
+    ColumnType::ALL.iter().map(value).chain([array]).collect()
 }
 
 /// Valid bytes for an entry, in many shapes.

@@ -2,8 +2,8 @@
 //! The fuzzer calls these (`fuzz/`), and so do the tests beside this file.
 
 use placement::{
-    Column, ColumnType, KEY_BYTES_MAX, Placement, RowView, SlotConstraints, Value, ValueRef,
-    decode_key, encode_key, encode_row, prove,
+    Column, ColumnType, ElementType, KEY_BYTES_MAX, Placement, RowView, SlotConstraints, Value,
+    ValueRef, decode_key, encode_key, encode_row, prove,
 };
 use protocol::codec::{Reader, Wire};
 use protocol::configuration::Configuration;
@@ -114,13 +114,14 @@ pub fn key(bytes: &[u8]) {
     let Some((choice, bytes)) = bytes.split_first() else {
         return;
     };
-    let count = ColumnType::ALL.len();
+    let all = column_types();
+    let count = all.len();
     let (first, length) = (
         usize::from(*choice) % count,
         usize::from(*choice) / count % count,
     );
     let types: Vec<_> = (0..length)
-        .map(|index| ColumnType::ALL[(first + index) % count])
+        .map(|index| all[(first + index) % count])
         .collect();
     if let Ok(values) = decode_key(bytes, &types) {
         assert_eq!(encode_key(values.iter().map(Value::as_ref)), bytes);
@@ -159,6 +160,7 @@ pub fn expression(bytes: &[u8]) {
                     | ExpressionError::NotOfType { .. }
                     | ExpressionError::NegativeLength
                     | ExpressionError::TooLong { .. }
+                    | ExpressionError::Array(_)
                     | ExpressionError::TooCostly
             ),
             "the check let through {error}"
@@ -188,5 +190,11 @@ pub fn columns() -> Vec<Column> {
         default: None,
         missing: None,
     };
-    ColumnType::ALL.iter().enumerate().map(column).collect()
+    column_types().iter().enumerate().map(column).collect()
+}
+
+/// Each type, and one of arrays.
+fn column_types() -> Vec<ColumnType> {
+    let array = ColumnType::Array(ElementType::Text);
+    ColumnType::ALL.into_iter().chain([array]).collect()
 }

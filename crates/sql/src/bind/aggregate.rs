@@ -7,19 +7,19 @@
 
 use std::ops::ControlFlow;
 
-use placement::{Column, ColumnType};
+use placement::{Column, ColumnType, ElementType};
 use protocol::expression::Expression;
 use sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Visit, Visitor};
 
+use super::array::array_of;
 use super::{Bound, Scope};
 use crate::error::{SqlError, sqlstate};
 use crate::spelling::name;
 use crate::statement::AggregateFunction;
 
 /// The names of aggregates that the store does not have.
-const REFUSED: [&str; 20] = [
+const REFUSED: [&str; 19] = [
     "any_value",
-    "array_agg",
     "bit_and",
     "bit_or",
     "bit_xor",
@@ -103,9 +103,9 @@ pub(crate) fn written_aggregate(
     let mut known = AggregateFunction::NAMES.into_iter();
     let Some((_, known)) = known.find(|(name, _)| *name == called) else {
         return match REFUSED.contains(&called) {
-            true => {
-                unsupported("the aggregates are count, sum, avg, min, max, bool_and and bool_or")
-            }
+            true => unsupported(
+                "the aggregates are count, sum, avg, min, max, bool_and, bool_or and array_agg",
+            ),
             false => Ok(None),
         };
     };
@@ -122,7 +122,10 @@ pub(crate) fn written_aggregate(
         return unsupported("write it with its argument in parentheses, and without OVER");
     };
     if !list.clauses.is_empty() || !function.within_group.is_empty() {
-        return unsupported("the order of rows does not change this aggregate: leave ORDER BY out");
+        return unsupported(match known {
+            AggregateFunction::ArrayAgg => "the order of its elements is not defined",
+            _ => "the order of rows does not change this aggregate: leave ORDER BY out",
+        });
     }
     let distinct = list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct);
     let argument = match &list.args[..] {
@@ -239,8 +242,15 @@ pub(crate) fn aggregate_type(
     };
     match function {
         AggregateFunction::Count => Ok(ColumnType::Int64),
+        AggregateFunction::ArrayAgg => Ok(match argument.ok_or_else(refused)? {
+            array @ ColumnType::Array(_) => array,
+            found => array_of(found).ok_or_else(refused)?,
+        }),
         AggregateFunction::Min | AggregateFunction::Max => match argument {
             None | Some(ColumnType::Varchar(_)) => Ok(ColumnType::Text),
+            Some(found @ ColumnType::Array(ElementType::Char(_))) => Ok(found),
+            Some(found @ ColumnType::Array(_)) if found.has_order() => Ok(found.of_values()),
+            Some(ColumnType::Array(_)) => Err(refused()),
             Some(ColumnType::Bool | ColumnType::Json | ColumnType::Jsonb) => Err(refused()),
             Some(ColumnType::Decimal { .. }) => Ok(ColumnType::Numeric),
             Some(found @ (ColumnType::Time(_) | ColumnType::Interval(_))) => Ok(found.of_values()),

@@ -3,13 +3,16 @@
 //! Operands of which one becomes the result get one type, as in PostgreSQL: the widest of numbers,
 //! the one that knows most of times.
 
-use placement::{ColumnType, JsonFunction, MathFunction, TextFunction, Value};
+use placement::{
+    ArrayFunction, ColumnType, ElementType, JsonFunction, MathFunction, TextFunction, Value,
+};
 use protocol::expression::{
     BinaryOperator, Expression, ExpressionError, FunctionCall, ScalarFunction, common_number,
 };
 use sqlparser::ast::{self, Expr};
 
 use super::interval::interval_parts;
+use super::literal::are_other_texts;
 use super::{Bound, Scope, converted, expression_error, literal};
 use crate::error::SqlError;
 use crate::spelling::name;
@@ -78,6 +81,7 @@ pub(super) fn names() -> String {
         .chain(JsonFunction::ALL.map(JsonFunction::name))
         .chain(TextFunction::ALL.map(TextFunction::name))
         .chain(MathFunction::ALL.map(MathFunction::name))
+        .chain(ArrayFunction::NAMED.map(ArrayFunction::name))
         .collect();
     names.join(", ")
 }
@@ -330,6 +334,7 @@ pub(crate) fn common_type(
             None => found,
             Some(common) if common == found => common,
             Some(common) if common.of_values() == found.of_values() => common.of_values(),
+            Some(ColumnType::Array(_)) => return Err(ExpressionError::WrongOperands { function }),
             Some(common) => match (rank(common), rank(found)) {
                 (Some((kind, first)), Some((other, second))) if kind == other => {
                     let wider = if first >= second { common } else { found };
@@ -360,7 +365,7 @@ fn rank(column_type: ColumnType) -> Option<(bool, u8)> {
 
 /// Refuses to make one type of a `char` and another one: in PostgreSQL each value keeps the spaces
 /// of its own type.
-fn refuse_mixed_chars<'b>(
+pub(super) fn refuse_mixed_chars<'b>(
     values: impl Iterator<Item = &'b Bound>,
     source: &Expr,
 ) -> Result<(), SqlError> {
@@ -501,6 +506,10 @@ impl Scope<'_> {
         if let Bound::Typed(..) = right {
             refuse_mixed_chars([&left, &right].into_iter(), source)?;
         }
+        if are_other_texts(&left, &right) {
+            let error = ExpressionError::WrongOperands { function };
+            return Err(expression_error(source, error));
+        }
         let result = null_if_type(left.context(), right.context());
         let left = match result {
             Some(to) if left.context() != result => {
@@ -531,7 +540,10 @@ impl Scope<'_> {
                 | ScalarFunction::OctetLength
                 | ScalarFunction::Json(_)
                 | ScalarFunction::Text(TextFunction::ConcatWs)
-        ) && let Bound::Typed(_, Some(found @ ColumnType::Char(_))) = operand
+        ) && let Bound::Typed(
+            _,
+            Some(found @ (ColumnType::Char(_) | ColumnType::Array(ElementType::Char(_)))),
+        ) = operand
         {
             return Err(SqlError::unsupported(
                 format!("{} of a {found}", function.name()),
@@ -585,7 +597,12 @@ impl Scope<'_> {
     }
 
     /// Returns an operand as a value of this type.
-    fn of_type(&self, bound: Bound, to: ColumnType, source: &Expr) -> Result<Expression, SqlError> {
+    pub(super) fn of_type(
+        &self,
+        bound: Bound,
+        to: ColumnType,
+        source: &Expr,
+    ) -> Result<Expression, SqlError> {
         let (expression, found) = match bound {
             Bound::Number(number) if to == ColumnType::Float32 => {
                 return Ok(Expression::Literal(literal::quoted(&number, to, "")?));

@@ -3,7 +3,7 @@
 //! These are a literal of an array of texts, such as `'{a,0}'`, or `ARRAY['a', …]`. The store has
 //! functions of the steps, each of which is an expression.
 
-use placement::{ColumnType, JsonFunction, Value};
+use placement::{ColumnType, ElementType, JsonFunction, Value};
 use protocol::expression::{Expression, ExpressionError, FunctionCall, ScalarFunction};
 use sqlparser::ast::{self, Expr};
 
@@ -195,6 +195,14 @@ impl Scope<'_> {
                 Ok(Some(steps.collect()))
             }
             Bound::Typed(Expression::Literal(Value::Null), _) => Ok(None),
+            Bound::Typed(Expression::Literal(Value::Array(array)), _)
+                if array.as_ref().element() == ElementType::Text =>
+            {
+                let steps = array.as_ref().values();
+                Ok(Some(
+                    steps.map(|it| Expression::Literal(it.to_owned())).collect(),
+                ))
+            }
             _ => Err(SqlError::unsupported(
                 format!("the path {path}"),
                 "write a literal such as '{a,b}', or ARRAY[…]",

@@ -1,10 +1,12 @@
 //! Converts literals and casts of constants to values, by PostgreSQL's rules.
 
-use placement::{ColumnType, ConversionError, Numeric, TimeInput, Value, ValueError};
+use placement::{
+    ArrayFunction, ColumnType, ConversionError, ElementType, Numeric, TimeInput, Value, ValueError,
+};
 use protocol::expression::ExpressionError;
 use sqlparser::ast::Expr;
 
-use super::expression_error;
+use super::{Bound, expression_error};
 use crate::error::{SqlError, sqlstate};
 
 /// Returns the value of a quoted literal. `input` has the meaning of times.
@@ -134,11 +136,45 @@ pub(super) fn cast(value: &Value, to: ColumnType, source: &Expr) -> Result<Value
             ConversionError::TooManyDigits => ExpressionError::TooManyDigits { column_type },
             ConversionError::NotFinite => ExpressionError::NotFinite { column_type },
             ConversionError::Json(error) => ExpressionError::Json(error),
+            ConversionError::Array(error) => ExpressionError::Array(error),
             ConversionError::NotOfType(error) => {
                 let place = format!("in {source}");
                 return SqlError::Literal { place, error };
             }
         };
         expression_error(source, error)
+    })
+}
+
+/// Returns whether two types are arrays of texts of which one has a limit, or spaces at the end.
+/// PostgreSQL has no operators for them.
+pub(super) fn are_other_texts(left: &Bound, right: &Bound) -> bool {
+    let kind = |bound: &Bound| match bound.context() {
+        Some(ColumnType::Array(element)) => Some(match element {
+            ElementType::Varchar(_) => ElementType::Varchar(0),
+            ElementType::Char(_) => ElementType::Char(0),
+            other => other.of_values(),
+        }),
+        _ => None,
+    };
+    matches!((kind(left), kind(right)), (Some(left), Some(right)) if left != right)
+}
+
+/// Returns the operator `||` of operands of these types as a function of arrays; none if neither is
+/// an array.
+pub(crate) fn concatenation(
+    left: Option<ColumnType>,
+    right: Option<ColumnType>,
+) -> Option<ArrayFunction> {
+    let is_array = |it: Option<ColumnType>| matches!(it, Some(ColumnType::Array(_)));
+    let example = ElementType::Text;
+    Some(match (is_array(left), is_array(right)) {
+        (true, true) => ArrayFunction::Concatenate,
+        // A literal beside an array is an array.
+        (true, false) if right.is_none() => ArrayFunction::Concatenate,
+        (false, true) if left.is_none() => ArrayFunction::Concatenate,
+        (true, false) => ArrayFunction::Append(example),
+        (false, true) => ArrayFunction::Prepend(example),
+        (false, false) => return None,
     })
 }

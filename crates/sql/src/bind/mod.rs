@@ -7,6 +7,7 @@
 //! than the row are refused by name.
 
 mod aggregate;
+mod array;
 mod call;
 mod interval;
 mod json_path;
@@ -15,7 +16,9 @@ mod literal;
 mod operators;
 mod zone;
 
-use placement::{Column, ColumnType, ComputedDefault, Schema, TimeZone, Value, is_castable};
+use placement::{
+    Column, ColumnType, ComputedDefault, ElementType, Schema, TimeZone, Value, is_castable,
+};
 use protocol::expression::{self, Expression, ExpressionError, Scope as Names, UnaryOperator};
 use sqlparser::ast::{self, Expr};
 
@@ -26,13 +29,17 @@ pub(crate) use aggregate::{
     BoundAggregate, GroupRow, WalkEnd, aggregate_type, check_order, has_aggregate,
     refuse_aggregates, too_deep, walk, written_aggregate,
 };
+pub(crate) use array::{
+    WrittenSubscript, array_call, array_of, element_of, made_type, of_element, quantified,
+    subscripted, written_elements,
+};
 pub(crate) use call::{
     WrittenCall, common_type, may_be_result, null_if_type, operand_type, takes_doubles,
     written_call,
 };
 pub(crate) use interval::{times_as_intervals, type_beside};
 pub(crate) use json_path::{PathCall, PathOperation, path_call, path_parts};
-pub(crate) use literal::{fitted, number_type, stored};
+pub(crate) use literal::{concatenation, fitted, number_type, stored};
 pub(crate) use operators::{binary_operator, chain};
 
 use literal::{default_type, quoted, rounded, spelt, typed_number};
@@ -309,6 +316,9 @@ impl<'a> Scope<'a> {
         if let Some(call) = written_call(expression) {
             return self.bind_call(&call, expression, depth);
         }
+        if let Some(bound) = self.bind_array_form(expression, depth)? {
+            return Ok(bound);
+        }
         match expression {
             Expr::Nested(inner) => self.bind(inner, depth + 1),
             Expr::Identifier(column) => self.bind_column(&[], column),
@@ -439,6 +449,14 @@ impl<'a> Scope<'a> {
 
     fn bind_cast(&self, inner: Bound, to: ColumnType, source: &Expr) -> Result<Bound, SqlError> {
         let place = "";
+        if let Bound::Typed(_, Some(from @ ColumnType::Array(ElementType::Char(_)))) = &inner
+            && to.of_values() == ColumnType::Text
+        {
+            return Err(SqlError::unsupported(
+                format!("{from} as {to}"),
+                "PostgreSQL shows the spaces at the end of each element: convert it to text[]",
+            ));
+        }
         let value = match inner {
             Bound::Quoted(text) => self.cast(&self.quoted(&text, to, place)?, to, source)?,
             Bound::Number(number) => match to {
@@ -526,7 +544,7 @@ impl<'a> Scope<'a> {
             format!("the function {name}"),
             format!(
                 "the functions are now, current_date, gen_random_uuid, {} and the aggregates \
-                 count, sum, avg, min, max, bool_and and bool_or",
+                 count, sum, avg, min, max, bool_and, bool_or and array_agg",
                 call::names()
             ),
         ))

@@ -7,6 +7,7 @@ use protocol::expression::{BinaryOperator, Expression, ExpressionError, NODES_MA
 use sqlparser::ast::{self, Expr};
 
 use super::like::Like;
+use super::literal::{are_other_texts, concatenation};
 use super::{Bound, Scope, converted, expression_error, literal};
 use crate::error::{SqlError, sqlstate};
 
@@ -256,7 +257,12 @@ impl Scope<'_> {
         }
     }
 
-    fn negated(&self, bound: Bound, negate: bool, source: &Expr) -> Result<Bound, SqlError> {
+    pub(super) fn negated(
+        &self,
+        bound: Bound,
+        negate: bool,
+        source: &Expr,
+    ) -> Result<Bound, SqlError> {
         if !negate {
             return Ok(bound);
         }
@@ -412,6 +418,7 @@ impl Scope<'_> {
         Ok(members)
     }
 
+    // tidy: long — some operators give their operands types by rules of their own.
     pub(super) fn binary(
         &self,
         operator: BinaryOperator,
@@ -419,6 +426,22 @@ impl Scope<'_> {
         right: Bound,
         source: &Expr,
     ) -> Result<Bound, SqlError> {
+        if operator == BinaryOperator::Concatenate
+            && let Some(function) = concatenation(left.context(), right.context())
+        {
+            return self.bind_array_call(function, vec![left, right], source);
+        }
+        if are_other_texts(&left, &right) {
+            let (left, right) = (left.context(), right.context());
+            return Err(expression_error(
+                source,
+                ExpressionError::WrongTypes {
+                    operator,
+                    left,
+                    right,
+                },
+            ));
+        }
         if operator.is_comparison() {
             let is_integer = |found: &Option<ColumnType>| found.is_some_and(|it| it.is_integer());
             if let (Bound::Typed(operand, found), Some(number)) = (&left, constant_number(&right))
@@ -656,11 +679,12 @@ pub(crate) fn binary_operator(
         ast::BinaryOperator::AtArrow => BinaryOperator::Contains,
         ast::BinaryOperator::ArrowAt => BinaryOperator::ContainedBy,
         ast::BinaryOperator::Question => BinaryOperator::HasKey,
+        ast::BinaryOperator::PGOverlap => BinaryOperator::Overlaps,
         other => {
             return Err(SqlError::unsupported(
                 format!("the operator {other} of {source}"),
-                "the operators are comparisons, LIKE, AND, OR, NOT, + - * / % ||, and of JSON \
-                 -> ->> #> #>> @> <@ ? ?| ?& and #-",
+                "the operators are comparisons, LIKE, AND, OR, NOT, + - * / % ||, of arrays @> <@ \
+                 and &&, and of JSON -> ->> #> #>> @> <@ ? ?| ?& and #-",
             ));
         }
     })

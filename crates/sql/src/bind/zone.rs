@@ -4,7 +4,9 @@
 //! the plain casts and comparisons are the same, and indexes serve them. A stored condition cannot
 //! depend on a session.
 
-use placement::{ColumnType, TimeInput, TimeZone, Value};
+use placement::{
+    Array, ArrayDimension, ColumnType, ElementType, TimeInput, TimeZone, Value, is_castable,
+};
 use protocol::expression::{self, Expression, ExpressionError, FunctionCall, ScalarFunction};
 use sqlparser::ast::Expr;
 
@@ -22,6 +24,11 @@ fn depends_on_zone(from: ColumnType, to: ColumnType) -> bool {
     };
     match (from.of_values(), to.of_values()) {
         (ColumnType::TimestampTz, ColumnType::Time(_)) => true,
+        (ColumnType::Array(from), ColumnType::Array(to)) => {
+            depends_on_zone(from.column_type(), to.column_type())
+        }
+        (ColumnType::Array(element), ColumnType::Text)
+        | (ColumnType::Text, ColumnType::Array(element)) => element == ElementType::TimestampTz,
         (ColumnType::TimestampTz, other) | (other, ColumnType::TimestampTz) => is_local(other),
         _ => false,
     }
@@ -87,6 +94,18 @@ impl Scope<'_> {
             Value::Text(text) if to.is_time() || to == ColumnType::TIME => {
                 self.quoted(text, to, &format!("in {source}"))
             }
+            Value::Text(text) if matches!(to, ColumnType::Array(_)) => {
+                let value = self.quoted(text, to, &format!("in {source}"))?;
+                literal::cast(&value, to, source)
+            }
+            Value::Array(array) if to == ColumnType::Text => {
+                let shown = ColumnType::Array(array.as_ref().element());
+                let text = shown.shown_in(value, &self.zone);
+                Ok(Value::Text(text.into_owned()))
+            }
+            Value::Array(array) if let ColumnType::Array(element) = to => {
+                self.cast_elements(array, element, source)
+            }
             value => match value.column_type() {
                 Some(from) if depends_on_zone(from, to) => {
                     let constant = Expression::Literal(value.clone());
@@ -95,6 +114,27 @@ impl Scope<'_> {
                 _ => literal::cast(value, to, source),
             },
         }
+    }
+
+    fn cast_elements(
+        &self,
+        array: &Array,
+        to: ElementType,
+        source: &Expr,
+    ) -> Result<Value, SqlError> {
+        let array = array.as_ref();
+        if !is_castable(array.element().column_type(), to.column_type()) {
+            let value = Value::Array(array.to_owned());
+            return literal::cast(&value, ColumnType::Array(to), source);
+        }
+        let elements = array.values();
+        let elements = elements.map(|it| self.cast(&it.to_owned(), to.column_type(), source));
+        let elements: Vec<Value> = elements.collect::<Result<_, _>>()?;
+        let dimensions: Vec<ArrayDimension> = array.dimensions().collect();
+        let cast = Array::new(to, &dimensions, elements.iter().map(Value::as_ref));
+        Ok(Value::Array(
+            cast.expect("the dimensions are those of an array"),
+        ))
     }
 
     /// Returns an expression of a type converted to another one.
@@ -114,6 +154,13 @@ impl Scope<'_> {
             return Ok(converted(inner, to));
         }
         self.refuse_if_stored(source)?;
+        let has_array = [from, to].map(|it| matches!(it, ColumnType::Array(_)));
+        if has_array.contains(&true) && !self.zone.is_utc() {
+            return Err(SqlError::unsupported(
+                format!("\"{source}\" in a time zone"),
+                "the elements depend on the time zone of the session: SET timezone = 'UTC'",
+            ));
+        }
         Ok(match self.zone.is_utc() {
             true => converted(inner, to),
             false => in_zone(inner, (from, to), &self.zone),

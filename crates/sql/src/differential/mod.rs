@@ -13,6 +13,7 @@
 //! With `REPLEX_UPDATE=1` as well, the file is written again, to be looked at before it is kept.
 
 mod drawn;
+mod drawn_arrays;
 mod drawn_functions;
 mod drawn_further;
 mod drawn_groups;
@@ -54,6 +55,11 @@ const GOLDEN_INTERVAL: Golden = Golden {
     name: "golden_interval.tsv",
     text: include_str!("golden_interval.tsv"),
     tables: drawn_interval::TABLES,
+};
+const GOLDEN_ARRAYS: Golden = Golden {
+    name: "golden_arrays.tsv",
+    text: include_str!("golden_arrays.tsv"),
+    tables: drawn_arrays::TABLES,
 };
 /// A line that psql prints after each answer.
 const MARK: &str = "@@";
@@ -205,6 +211,15 @@ fn answers_of_further_functions_equal_those_of_postgresql() {
 fn answers_about_intervals_equal_those_of_postgresql() {
     let statements = drawn_interval::statements();
     compare(&GOLDEN_INTERVAL, drawn_interval::SETUP, &statements);
+}
+
+#[test]
+fn answers_about_arrays_equal_those_of_postgresql() {
+    compare(
+        &GOLDEN_ARRAYS,
+        drawn_arrays::SETUP,
+        &drawn_arrays::statements(),
+    );
 }
 
 fn compare(golden: &Golden, setup: &str, statements: &[String]) {

@@ -6,7 +6,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 use super::query::{returning, select, table_name};
 use super::values::rows_of_values;
 use super::{object_name, template};
-use crate::error::{SqlError, sqlstate};
+use crate::error::{SqlError, SyntaxError, sqlstate};
 use crate::script::is_space;
 use crate::spelling::name;
 use crate::statement::{
@@ -181,6 +181,17 @@ fn rows(source: ast::Query) -> Result<Vec<Vec<Option<Expr>>>, SqlError> {
             "write INSERT INTO table (columns) VALUES (…), (…) [ON CONFLICT …] [RETURNING …]",
         )),
     }
+}
+
+/// Returns the error of a statement, which may assign to an element of an array.
+pub(super) fn of_element(error: SyntaxError) -> SqlError {
+    if error.message.starts_with("expected: =, found: [") {
+        return SqlError::unsupported(
+            "an assignment to an element of an array",
+            "assign the whole array, as in SET a = array_replace(a, 1, 2)",
+        );
+    }
+    error.into()
 }
 
 fn assignments(assignments: Vec<ast::Assignment>) -> Result<Vec<SetColumn>, SqlError> {

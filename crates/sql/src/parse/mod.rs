@@ -217,7 +217,7 @@ fn parse_piece(
     let (tokens, index_clauses) = indexes::take_clauses(&piece.tokens)?;
     let (tokens, identities) = sequence::take_identity_options(tokens)?;
     let (tokens, overriding) = change::take_overriding(tokens);
-    let statement = parse_tokens(text, tokens)?;
+    let statement = parse_tokens(text, tokens).map_err(change::of_element)?;
     let scan = script::asks_for_scan(&piece.tokens);
     let mut statement = match statement {
         ast::Statement::CreateTable(table) => create::table(table, identities, zone)?,

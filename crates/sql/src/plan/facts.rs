@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use placement::{ColumnType, Schema, Value};
-use protocol::expression::{BinaryOperator, Expression, UnaryOperator};
+use placement::{ArrayRef, ColumnType, Numeric, Schema, Value};
+use protocol::expression::{BinaryOperator, Comparison, Expression, UnaryOperator};
 
 /// The facts about all rows that satisfy a `WHERE`.
 #[derive(Debug)]
@@ -125,7 +125,7 @@ impl Facts {
         let known = &mut self.columns.entry(column).or_default().keys;
         let mut conjuncts = vec![conjunct];
         if let Some(old) = known.take() {
-            keys.retain(|key| old.keys.contains(key));
+            keys.retain(|key| old.keys.binary_search(key).is_ok());
             conjuncts.extend(old.conjuncts);
         }
         self.impossible |= keys.is_empty();
@@ -153,6 +153,15 @@ fn restriction(schema: &Schema, expression: &Expression) -> Option<Restriction> 
             left,
             right,
         ) if left == right => Some(Restriction::Never),
+        Expression::Binary(BinaryOperator::Any(Comparison::Equal), left, right) => {
+            match (&**left, &**right) {
+                (_, Expression::Literal(Value::Null)) => Some(Restriction::Never),
+                (Expression::Column(column), Expression::Literal(Value::Array(array))) => {
+                    of_elements(schema, usize::from(*column), array.as_ref())
+                }
+                _ => None,
+            }
+        }
         Expression::Binary(operator, left, right) => {
             let (operator, column, literal) = match (&**left, &**right) {
                 (Expression::Column(column), Expression::Literal(literal)) => {
@@ -174,6 +183,34 @@ fn restriction(schema: &Schema, expression: &Expression) -> Option<Restriction> 
             Some(Restriction::Keys(column, vec![key]))
         }
     }
+}
+
+/// Returns the values of a column that equal an element of an array.
+fn of_elements(schema: &Schema, column: usize, array: ArrayRef<'_>) -> Option<Restriction> {
+    let is_integer = schema.columns[column].column_type.is_integer();
+    let mut keys = Vec::new();
+    for element in array.values() {
+        let element = match element.to_owned() {
+            Value::Null => continue,
+            Value::Numeric(number) if is_integer => match number.as_ref().to_integer() {
+                Ok(Some(integer)) if Numeric::from(integer) == number => Value::Int64(integer),
+                // No integer equals it.
+                _ => continue,
+            },
+            element => element,
+        };
+        match comparison(schema, BinaryOperator::Equal, column, &element)? {
+            Restriction::Keys(_, found) => keys.extend(found),
+            Restriction::Never => {}
+            _ => return None,
+        }
+    }
+    keys.sort();
+    keys.dedup();
+    Some(match keys.is_empty() {
+        true => Restriction::Never,
+        false => Restriction::Keys(column, keys),
+    })
 }
 
 fn comparison(
@@ -221,6 +258,13 @@ fn alternatives(
     // An alternative that never holds adds nothing.
     if let Some(Restriction::Never) = restriction(schema, expression) {
         return Some(());
+    }
+    if let Expression::Binary(BinaryOperator::Any(_), ..) = expression {
+        let Restriction::Keys(found, more) = restriction(schema, expression)? else {
+            return None;
+        };
+        keys.extend(more);
+        return (*column.get_or_insert(found) == found).then_some(());
     }
     let (found, key) = equality(schema, expression)?;
     if *column.get_or_insert(found) != found {

@@ -1,6 +1,6 @@
 //! Prints expressions, keys and ranges as SQL, for `EXPLAIN` and for errors.
 
-use placement::{JsonFunction, Schema, TimeZone, Value};
+use placement::{ArrayFunction, ColumnType, JsonFunction, Schema, TimeZone, Value};
 use protocol::expression::{BinaryOperator, Expression, ScalarFunction, UnaryOperator};
 
 use super::access::ValueRange;
@@ -21,6 +21,10 @@ pub fn literal(value: &Value) -> String {
         Value::Numeric(number) => number.to_string(),
         Value::Text(text) | Value::Json(text) | Value::Jsonb(text) => {
             format!("'{}'", text.replace('\'', "''"))
+        }
+        Value::Array(array) => {
+            let column_type = ColumnType::Array(array.as_ref().element());
+            format!("'{}'::{column_type}", value.to_string().replace('\'', "''"))
         }
         Value::Bytes(_)
         | Value::Date(_)
@@ -86,7 +90,13 @@ pub(crate) fn expression(schema: &Schema, expression: &Expression) -> String {
                 }
                 it => operand(schema, it),
             };
-            format!("{} {} {}", side(left), operator.symbol(), side(right))
+            let (left, symbol, right) = (side(left), operator.symbol(), side(right));
+            match operator {
+                BinaryOperator::Any(_) | BinaryOperator::All(_) => {
+                    format!("{left} {symbol} ({right})")
+                }
+                _ => format!("{left} {symbol} {right}"),
+            }
         }
         Expression::Call(call) => {
             let operands = call.operands.iter().map(|it| self::expression(schema, it));
@@ -103,6 +113,7 @@ pub(crate) fn expression(schema: &Schema, expression: &Expression) -> String {
                     let zone = zone.as_ref().map_or("unknown", TimeZone::name);
                     format!("{}({}, '{zone}')", call.function.name(), operands[0])
                 }
+                ScalarFunction::Array(function) => array_function(function, &operands),
                 ScalarFunction::Json(function) if function.takes_path() => {
                     with_path(function, &operands)
                 }
@@ -119,6 +130,35 @@ pub(crate) fn expression(schema: &Schema, expression: &Expression) -> String {
                 }
             }
         }
+    }
+}
+
+/// Returns the text of a function of arrays.
+fn array_function(function: ArrayFunction, operands: &[String]) -> String {
+    match (function, operands) {
+        (ArrayFunction::Make(element) | ArrayFunction::Join(element), _) => {
+            let column_type = ColumnType::Array(element);
+            format!("ARRAY[{}]::{column_type}", operands.join(", "))
+        }
+        (ArrayFunction::Subscript, [array, subscripts @ ..]) => {
+            format!("({array})[{}]", subscripts.join("]["))
+        }
+        (ArrayFunction::Slice(open), [array, bounds @ ..]) => {
+            let mut text = format!("({array})");
+            let mut bounds = bounds.iter();
+            let mut place = 0;
+            while bounds.len() > 0 || open >> place != 0 {
+                let mut next = |bit: u32| match open >> (place + bit) & 1 {
+                    0 => bounds.next().map_or("", String::as_str),
+                    _ => "",
+                };
+                let (lower, upper) = (next(0), next(1));
+                text.push_str(&format!("[{lower}:{upper}]"));
+                place += 2;
+            }
+            text
+        }
+        (function, operands) => format!("{}({})", function.name(), operands.join(", ")),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use placement::{ColumnType, Interval, Numeric, Value};
+use placement::{ArrayBuilder, ArrayDimension, ColumnType, ElementType, Interval, Numeric, Value};
 use protocol::expression::ExpressionError;
 
 use crate::error::SqlError;
@@ -28,6 +28,8 @@ pub(super) enum AggregateState {
     Intervals(Interval, u64),
     /// Values that count once each.
     Distinct(BTreeSet<Value>),
+    /// The elements of an array.
+    Elements(Vec<Value>),
 }
 
 impl AggregateState {
@@ -43,6 +45,7 @@ impl AggregateState {
     fn of_no_values(call: &AggregateCall) -> AggregateState {
         match (call.function, call.argument_type) {
             (AggregateFunction::Count, _) => AggregateState::Count(0),
+            (AggregateFunction::ArrayAgg, _) => AggregateState::Elements(Vec::new()),
             (AggregateFunction::Sum, Some(ColumnType::Float32)) => AggregateState::Singles(None),
             (AggregateFunction::Sum | AggregateFunction::Avg, Some(found)) if found.is_float() => {
                 AggregateState::Doubles(0.0, 0)
@@ -67,7 +70,7 @@ impl AggregateState {
             self.add_count(1);
             return Ok(0);
         };
-        if value.is_null() {
+        if value.is_null() && call.function != AggregateFunction::ArrayAgg {
             return Ok(0);
         }
         match self {
@@ -110,6 +113,10 @@ impl AggregateState {
                 *count += 1;
             }
             AggregateState::Distinct(values) => return Ok(usize::from(values.insert(value))),
+            AggregateState::Elements(elements) => {
+                elements.push(value);
+                return Ok(1);
+            }
         }
         Ok(0)
     }
@@ -163,6 +170,11 @@ impl AggregateState {
                 values.extend(others);
                 return Ok(values.len() - before);
             }
+            (AggregateState::Elements(elements), AggregateState::Elements(others)) => {
+                let count = others.len();
+                elements.extend(others);
+                return Ok(count);
+            }
             (state, other) => unreachable!("{state:?} and {other:?} are of one aggregate"),
         }
         Ok(0)
@@ -172,6 +184,7 @@ impl AggregateState {
     pub fn held(&self) -> usize {
         match self {
             AggregateState::Distinct(values) => values.len(),
+            AggregateState::Elements(elements) => elements.len(),
             _ => 0,
         }
     }
@@ -182,6 +195,7 @@ pub(super) fn result(call: &AggregateCall, state: AggregateState) -> Result<Valu
     Ok(match state {
         AggregateState::Count(count) => Value::Int64(i64::try_from(count).unwrap_or(i64::MAX)),
         AggregateState::Last(last) => last,
+        AggregateState::Elements(elements) => array_of(call, &elements)?,
         AggregateState::Integers(_, 0)
         | AggregateState::Doubles(_, 0)
         | AggregateState::Numerics(_, 0)
@@ -216,6 +230,49 @@ pub(super) fn result(call: &AggregateCall, state: AggregateState) -> Result<Valu
             return result(call, state);
         }
     })
+}
+
+/// Returns the array of elements, or of arrays as its members; NULL if there are none.
+fn array_of(call: &AggregateCall, elements: &[Value]) -> Result<Value, SqlError> {
+    let fault = |state, text| Err(SqlError::with_state(state, text));
+    if elements.is_empty() {
+        return Ok(Value::Null);
+    }
+    let column_type = call.argument_type.unwrap_or(ColumnType::Text);
+    let (element, inner) = match column_type {
+        ColumnType::Array(element) => {
+            let mut inner: Option<Vec<ArrayDimension>> = None;
+            for value in elements {
+                let Value::Array(array) = value else {
+                    return fault("22004", "cannot accumulate null arrays");
+                };
+                let dimensions: Vec<ArrayDimension> = array.as_ref().dimensions().collect();
+                if dimensions.is_empty() {
+                    return fault("2202E", "cannot accumulate empty arrays");
+                }
+                if *inner.get_or_insert_with(|| dimensions.clone()) != dimensions {
+                    let text = "cannot accumulate arrays of different dimensionality";
+                    return fault("2202E", text);
+                }
+            }
+            (element, inner.unwrap_or_default())
+        }
+        found => (ElementType::of(found).expect("it is no array"), Vec::new()),
+    };
+    let mut builder = ArrayBuilder::new(element);
+    for value in elements {
+        match value {
+            Value::Array(array) => builder.extend(array.as_ref()),
+            value => builder.push(value.as_ref()),
+        }
+    }
+    let length = u32::try_from(elements.len()).unwrap_or(u32::MAX);
+    let mut dimensions = vec![ArrayDimension { length, lower: 1 }];
+    dimensions.extend(inner);
+    let array = builder.finish(&dimensions);
+    array
+        .map(Value::Array)
+        .map_err(|error| failed(call, error.into()))
 }
 
 /// Adds a value that is not NULL to the last one of an aggregate that keeps one. Of equal numbers

@@ -595,6 +595,8 @@ mod alter_tests;
 #[cfg(test)]
 mod analyze_tests;
 #[cfg(test)]
+mod array_tests;
+#[cfg(test)]
 mod block_tests;
 #[cfg(test)]
 mod constraint_tests;

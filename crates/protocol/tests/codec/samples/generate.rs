@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use placement::{
     Alteration, Axis, CheckConstraint, Column, ColumnDefault, ColumnType, ComputedDefault,
-    Constraint, Cut, Deferral, Dimension, Durability, ForeignKey, FurtherCopy, IdentityKind, Index,
-    Interval, KeySpace, Layout, Numeric, RangePart, RangeStart, RangeTransfer, Ranges,
-    ReferentialAction, Replex, ReplexKind, Residue, Schema, Sequence, SequenceDefault,
+    Constraint, Cut, Deferral, Dimension, Durability, ElementType, ForeignKey, FurtherCopy,
+    IdentityKind, Index, Interval, KeySpace, Layout, Numeric, RangePart, RangeStart, RangeTransfer,
+    Ranges, ReferentialAction, Replex, ReplexKind, Residue, Schema, Sequence, SequenceDefault,
     SequenceOwner, Share, SlotConstraints, SortColumn, TableConstraints, ThinIndex, Value,
 };
 use protocol::codec::Bytes;
@@ -19,7 +19,7 @@ use protocol::configuration::{
     PlacedTables, Sealing, Server, ServerState, Tenure,
 };
 use protocol::expression::{
-    Assignment, BinaryOperator, Expression, FunctionCall, ScalarFunction, UnaryOperator,
+    Assignment, BinaryOperator, Comparison, Expression, FunctionCall, ScalarFunction, UnaryOperator,
 };
 use protocol::identity::*;
 use protocol::message::*;
@@ -336,8 +336,9 @@ generate_enum! {
     }
     BinaryOperator {
         And, Or, Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, Add, Subtract, Multiply,
-        Divide, Modulo, Concatenate, Like,
+        Divide, Modulo, Concatenate, Like, Any(comparison), All(comparison), Overlaps,
     }
+    Comparison { Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, Like, NotLike }
     Action {
         Insert { row }, InsertOrKeep { row }, Upsert { row, assignments, condition },
         Update { assignments, condition }, Delete { condition },
@@ -454,7 +455,7 @@ generate_enum! {
 
 impl Generate for Value {
     fn generate(source: &mut Source<'_>) -> Self {
-        match source.below(23) {
+        match source.below(24) {
             0 => Value::Null,
             // A condition is one.
             1 | 13..=17 => Value::Bool(Generate::generate(source)),
@@ -477,6 +478,11 @@ impl Generate for Value {
                 days: Generate::generate(source),
                 micros: Generate::generate(source),
             }),
+            23 => {
+                let text = format!("[0:1]={{{},NULL}}", i64::generate(source));
+                let array = ColumnType::Array(ElementType::Int64);
+                Value::parse(array, &text).expect("it is an array")
+            }
             _ => Value::TimestampTz(Generate::generate(source)),
         }
     }

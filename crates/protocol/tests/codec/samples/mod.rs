@@ -480,6 +480,7 @@ fn requests() -> Vec<(&'static str, Message)> {
         ),
         ("request-update-numeric", execute(numeric::action())),
         ("request-update-interval", execute(numeric::spans())),
+        ("request-update-arrays", execute(numeric::arrays::action())),
         (
             "request-delete",
             execute(Action::Delete {

@@ -1,4 +1,6 @@
-//! Samples with decimal numbers, and with intervals and times of the day.
+//! Samples with decimal numbers, intervals, times of the day and arrays.
+
+pub mod arrays;
 
 use placement::{ColumnType, Interval, Numeric, TimeZone, Value};
 use protocol::expression::{
