@@ -154,9 +154,9 @@ fn a_series_of_numbers_is_inserted() {
                 "1 no. 1, 2 no. 2, 3 no. 3",
             ),
             (
-                "INSERT INTO t (id, n) SELECT g.n, -n / 2 FROM generate_series(10, -4, -7) g(n) \
+                "INSERT INTO t (id, n) SELECT g.n + 100, -n / 2 FROM generate_series(10, -4, -7) g(n) \
              RETURNING id, n",
-                "10 -5, 3 -1, -4 2",
+                "110 -5, 103 -1, 96 2",
             ),
             (
                 "INSERT INTO t (id) SELECT generate_series + 20 FROM generate_series(1, 2) \
