@@ -214,11 +214,11 @@ pub fn report(fault: &SqlError, text: &str, scope: StatementScope) -> Report {
         SqlError::Unsupported { what, remedy } => unsupported(what, remedy),
         // Clients look for these words.
         SqlError::UnknownTable { table, .. } => {
-            error("42P01", format!("relation \"{table}\" does not exist")).hint(&fault.to_string())
+            error("42P01", format!("relation \"{table}\" does not exist")).hint(fault.to_string())
         }
         SqlError::UnknownColumn { table, column, .. } => {
             error("42703", format!("column \"{column}\" does not exist"))
-                .hint(&fault.to_string())
+                .hint(fault.to_string())
                 .about(ReportObject {
                     column: column.clone(),
                     ..about(table, String::new())

@@ -12,8 +12,8 @@
 //! whether nulls follow, in 14–15 zero (a later format). Ends of width code 0, 1 or 2 take 1, 2 or
 //! 4 bytes. Numbers, dates and timestamps are little endian, as long as their type: int16 2 bytes,
 //! int32, float32 and date 4, int64, float64 and timestamps 8. A bool takes 1 byte, a uuid 16. Text
-//! and bytes are as they are, a numeric and an array are in their stored forms (`numeric`, `array`).
-//! A time takes 8 bytes, an interval 16: its microseconds, days and months.
+//! and bytes are as they are, a numeric and an array are in their stored forms (`numeric`,
+//! `array`). A time takes 8 bytes, an interval 16: its microseconds, days and months.
 //!
 //! Any column is found in constant time. Offsets are as narrow as the data allows: ten fields of
 //! ten bytes take 112 bytes. A row may have fewer columns than the schema that reads it (columns

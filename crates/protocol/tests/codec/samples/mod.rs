@@ -471,13 +471,7 @@ fn requests() -> Vec<(&'static str, Message)> {
                 condition: Some(condition()),
             }),
         ),
-        (
-            "request-update",
-            execute(Action::Update {
-                assignments: assignments(),
-                condition: None,
-            }),
-        ),
+        ("request-update", execute(numeric::update(assignments()))),
         ("request-update-numeric", execute(numeric::action())),
         ("request-update-interval", execute(numeric::spans())),
         ("request-update-arrays", execute(numeric::arrays::action())),

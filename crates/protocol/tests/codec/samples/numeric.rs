@@ -72,3 +72,11 @@ pub fn spans() -> Action {
         )),
     }
 }
+
+/// Returns an unconditional update.
+pub fn update(assignments: Vec<Assignment>) -> Action {
+    Action::Update {
+        assignments,
+        condition: None,
+    }
+}
