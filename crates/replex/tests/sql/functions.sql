@@ -14,7 +14,7 @@ EXPLAIN SELECT id, abs(age) FROM folks WHERE CASE WHEN age > 5 THEN lower(name) 
 SELECT lower(age) FROM folks;
 SELECT substr(name, 1, -1) FROM folks WHERE id = 1;
 SELECT round(2.5);
-SELECT sqrt(2) FROM folks;
+SELECT gamma(2) FROM folks;
 SELECT coalesce(name, age) FROM folks;
 UPDATE folks SET name = substr(name, 1, age - 100) WHERE id = 4;
 DROP TABLE folks;

@@ -16,6 +16,8 @@ mod literal;
 mod operators;
 mod zone;
 
+use std::ops::ControlFlow;
+
 use placement::{
     Column, ColumnType, ComputedDefault, ElementType, Schema, TimeZone, Value, is_castable,
 };
@@ -228,6 +230,18 @@ impl<'a> Scope<'a> {
 
     /// Returns a whole number that is not negative, for a limit or an offset.
     pub fn count(&self, expression: &Expr, what: &str) -> Result<Option<u64>, SqlError> {
+        let named = aggregate::walk(expression, |part| match part {
+            Expr::Identifier(column) if self.column(&name(column)).is_ok() => {
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        });
+        if let ControlFlow::Break(WalkEnd::Stopped(())) = named {
+            return Err(SqlError::with_state(
+                sqlstate::INVALID_REFERENCE,
+                format!("argument of {what} must not contain variables: write a constant"),
+            ));
+        }
         match self.value(expression, ColumnType::Int64, what)? {
             Value::Null => Ok(None),
             Value::Int64(count) if count >= 0 => Ok(Some(count.cast_unsigned())),
