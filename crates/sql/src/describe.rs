@@ -294,6 +294,12 @@ impl ParameterTypes<'_> {
             let argument = aggregate.argument;
             let found = argument.map(|it| self.infer(it, None, scope, next));
             self.condition(aggregate.filter, scope)?;
+            if let Some(separator) = aggregate.separator {
+                self.infer(separator, Some(ColumnType::Text), scope, next)?;
+            }
+            for item in aggregate.order {
+                self.infer(&item.expr, None, scope, next)?;
+            }
             return aggregate_type(aggregate.function, found.transpose()?.flatten()).map(Some);
         }
         if let Expr::Function(function) = expression

@@ -15,7 +15,7 @@ pub(crate) fn name(identifier: &ast::Ident) -> String {
 
 /// Returns the column type for an SQL type.
 pub(crate) fn column_type(data_type: &ast::DataType) -> Result<ColumnType, SqlError> {
-    let written = data_type.to_string();
+    let written = type_name(data_type);
     ColumnType::parse(&written).ok_or_else(|| {
         let lower = written.to_lowercase();
         match limited(&lower) {
@@ -44,6 +44,35 @@ pub(crate) fn column_type(data_type: &ast::DataType) -> Result<ColumnType, SqlEr
     })
 }
 
+/// Returns the name of a type without the schema of PostgreSQL's types and without quotes. The name
+/// of a type of arrays in `pg_type`, such as `_int4`, becomes `int4[]`.
+fn type_name(data_type: &ast::DataType) -> String {
+    let ast::DataType::Custom(written, modifiers) = data_type else {
+        return data_type.to_string();
+    };
+    let parts = written.0.iter().map(ast::ObjectNamePart::as_ident);
+    let called = match parts.collect::<Option<Vec<_>>>().as_deref() {
+        Some([called]) => *called,
+        Some([schema, called]) if name(schema) == "pg_catalog" => *called,
+        _ => return data_type.to_string(),
+    };
+    // In quotes `char` is another type, and no other name has a capital letter.
+    let has_capital = called.value.contains(|it: char| it.is_ascii_uppercase());
+    if called.quote_style.is_some() && (called.value == "char" || has_capital) {
+        return data_type.to_string();
+    }
+    let called = name(called);
+    let (element, dimensions) = match called.strip_prefix('_') {
+        Some(element) if ColumnType::parse(element).is_some() => (element, "[]"),
+        _ => (&*called, ""),
+    };
+    let modifiers = match &modifiers[..] {
+        [] => String::new(),
+        modifiers => format!("({})", modifiers.join(",")),
+    };
+    format!("{element}{modifiers}{dimensions}")
+}
+
 /// Returns the name of a type with a limit, if it is a text or a numeric.
 fn limited(written: &str) -> Option<&str> {
     let (name, limit) = written.split_once('(')?;
@@ -64,8 +93,6 @@ fn limited(written: &str) -> Option<&str> {
     (has_limit && limit.bytes().all(is_limit)).then_some(name)
 }
 
-/// Returns the type to write instead of a type of PostgreSQL that the store does not have. A type
-/// that would take other values, or order them otherwise, does not stand in for it.
 /// Returns whether PostgreSQL has a type, or another database that people come from.
 fn is_of_postgresql(written: &str) -> bool {
     const TYPES: &[&str] = &[
@@ -136,6 +163,8 @@ fn is_of_postgresql(written: &str) -> bool {
     written.contains('[') || written.contains('(') || TYPES.contains(&bare)
 }
 
+/// Returns the type to write instead of a type of PostgreSQL that the store does not have. A type
+/// that would take other values, or order them otherwise, does not stand in for it.
 fn type_to_write_instead(written: &str) -> String {
     let bare = written.split(['(', '[']).next().unwrap_or(written).trim();
     let remedy = match bare {

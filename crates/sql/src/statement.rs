@@ -510,11 +510,13 @@ pub enum AggregateFunction {
     BoolOr,
     /// All values as an array, with those that are NULL; NULL if there is none.
     ArrayAgg,
+    /// All texts, with a separator between them; NULL if there is none.
+    StringAgg,
 }
 
 impl AggregateFunction {
     /// All functions, by their names in SQL.
-    pub const NAMES: [(&str, AggregateFunction); 9] = [
+    pub const NAMES: [(&str, AggregateFunction); 10] = [
         ("count", AggregateFunction::Count),
         ("min", AggregateFunction::Min),
         ("max", AggregateFunction::Max),
@@ -524,6 +526,7 @@ impl AggregateFunction {
         ("every", AggregateFunction::BoolAnd),
         ("bool_or", AggregateFunction::BoolOr),
         ("array_agg", AggregateFunction::ArrayAgg),
+        ("string_agg", AggregateFunction::StringAgg),
     ];
 
     /// Returns the name in SQL.

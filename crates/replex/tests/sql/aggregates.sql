@@ -21,7 +21,8 @@ SELECT max(age + 1) FROM crew;
 SELECT max(age) FROM crew LIMIT 0;
 SELECT max(age), name FROM crew;
 SELECT max(age) + 1 FROM crew;
-SELECT string_agg(name, ', ') FROM crew;
+SELECT json_agg(name) FROM crew;
+SELECT team, string_agg(name, ', ' ORDER BY id DESC) FROM crew GROUP BY team ORDER BY 1;
 SELECT count(DISTINCT age) FROM crew;
 SELECT max(1);
 -- Groups.

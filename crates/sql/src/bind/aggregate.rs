@@ -7,7 +7,7 @@
 
 use std::ops::ControlFlow;
 
-use placement::{Column, ColumnType, ElementType};
+use placement::{Column, ColumnType, ElementType, Value};
 use protocol::expression::Expression;
 use sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Visit, Visitor};
 
@@ -18,7 +18,7 @@ use crate::spelling::name;
 use crate::statement::AggregateFunction;
 
 /// The names of aggregates that the store does not have.
-const REFUSED: [&str; 19] = [
+const REFUSED: [&str; 18] = [
     "any_value",
     "bit_and",
     "bit_or",
@@ -34,7 +34,6 @@ const REFUSED: [&str; 19] = [
     "stddev",
     "stddev_pop",
     "stddev_samp",
-    "string_agg",
     "var_pop",
     "var_samp",
     "variance",
@@ -51,6 +50,21 @@ pub(crate) struct WrittenAggregate<'e> {
     pub distinct: bool,
     /// The condition of the rows that count.
     pub filter: Option<&'e Expr>,
+    /// The text between the values.
+    pub separator: Option<&'e Expr>,
+    /// The order of the values.
+    pub order: &'e [ast::OrderByExpr],
+}
+
+/// A key by which an aggregate sorts its values.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ValueOrder {
+    /// The key, over the columns of the table.
+    pub expression: Expression,
+    /// Whether to sort from the largest to the smallest.
+    pub descending: bool,
+    /// Whether NULLs come first.
+    pub nulls_first: bool,
 }
 
 /// An aggregate over the columns of a table.
@@ -66,6 +80,10 @@ pub(crate) struct BoundAggregate {
     pub distinct: bool,
     /// The conditions of the rows that count, all of which must hold.
     pub filter: Vec<Expression>,
+    /// The text between the values.
+    pub separator: String,
+    /// The order of the values.
+    pub order: Vec<ValueOrder>,
     /// The type of the result.
     pub column_type: ColumnType,
 }
@@ -104,7 +122,8 @@ pub(crate) fn written_aggregate(
     let Some((_, known)) = known.find(|(name, _)| *name == called) else {
         return match REFUSED.contains(&called) {
             true => unsupported(
-                "the aggregates are count, sum, avg, min, max, bool_and, bool_or and array_agg",
+                "the aggregates are count, sum, avg, min, max, bool_and, bool_or, array_agg and \
+                 string_agg",
             ),
             false => Ok(None),
         };
@@ -121,22 +140,47 @@ pub(crate) fn written_aggregate(
     else {
         return unsupported("write it with its argument in parentheses, and without OVER");
     };
-    if !list.clauses.is_empty() || !function.within_group.is_empty() {
-        return unsupported(match known {
-            AggregateFunction::ArrayAgg => "the order of its elements is not defined",
-            _ => "the order of rows does not change this aggregate: leave ORDER BY out",
-        });
+    let keeps_all = matches!(
+        known,
+        AggregateFunction::ArrayAgg | AggregateFunction::StringAgg
+    );
+    let order: &[ast::OrderByExpr] = match &list.clauses[..] {
+        [] => &[],
+        [ast::FunctionArgumentClause::OrderBy(order)] if keeps_all => order,
+        _ => return unsupported("of this aggregate, leave ORDER BY and other clauses out"),
+    };
+    if !function.within_group.is_empty() {
+        return unsupported("leave WITHIN GROUP out");
     }
     let distinct = list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct);
+    let mut separator = None;
     let argument = match &list.args[..] {
+        [
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)),
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(written)),
+        ] if known == AggregateFunction::StringAgg => {
+            separator = Some(written);
+            Some(argument)
+        }
         [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]
             if known == AggregateFunction::Count && list.duplicate_treatment.is_none() =>
         {
             None
         }
-        [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] => Some(argument),
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))]
+            if known != AggregateFunction::StringAgg =>
+        {
+            Some(argument)
+        }
         arguments => {
-            let text = format!("{called} with {} arguments: give it one", arguments.len());
+            let wanted = match known {
+                AggregateFunction::StringAgg => "a text and a separator",
+                _ => "one",
+            };
+            let text = format!(
+                "{called} with {} arguments: give it {wanted}",
+                arguments.len()
+            );
             return Err(SqlError::with_state(sqlstate::UNDEFINED_FUNCTION, text));
         }
     };
@@ -146,6 +190,8 @@ pub(crate) fn written_aggregate(
         // The smallest and the largest value are the same with and without duplicates.
         distinct: distinct && !matches!(known, AggregateFunction::Min | AggregateFunction::Max),
         filter: filter.as_deref(),
+        separator,
+        order,
     }))
 }
 
@@ -242,6 +288,15 @@ pub(crate) fn aggregate_type(
     };
     match function {
         AggregateFunction::Count => Ok(ColumnType::Int64),
+        AggregateFunction::StringAgg => match argument {
+            None => Ok(ColumnType::Text),
+            Some(found) if found.of_values() == ColumnType::Text => Ok(ColumnType::Text),
+            Some(ColumnType::Bytes) => Err(SqlError::unsupported(
+                "string_agg of bytea",
+                "encode the values as texts",
+            )),
+            Some(_) => Err(refused()),
+        },
         AggregateFunction::ArrayAgg => Ok(match argument.ok_or_else(refused)? {
             array @ ColumnType::Array(_) => array,
             found => array_of(found).ok_or_else(refused)?,
@@ -306,7 +361,9 @@ impl Scope<'_> {
             groups: None,
             ..*self
         };
-        for part in [written.argument, written.filter].into_iter().flatten() {
+        let ordered = written.order.iter().map(|item| &item.expr);
+        let parts = [written.argument, written.filter, written.separator];
+        for part in parts.into_iter().flatten().chain(ordered) {
             if has_aggregate(part) {
                 return Err(SqlError::with_state(
                     sqlstate::GROUPING,
@@ -329,7 +386,10 @@ impl Scope<'_> {
             check_order(argument_type)?;
         }
         let filter = written.filter.map(|it| rows.condition(it)).transpose()?;
+        let separator = written.separator.map(|it| rows.separator(it)).transpose()?;
         Ok(BoundAggregate {
+            separator: separator.unwrap_or_default(),
+            order: rows.order_of_values(written)?,
             function: written.function,
             argument: argument.map(|(bound, _)| bound),
             argument_type,
@@ -337,6 +397,50 @@ impl Scope<'_> {
             filter: filter.unwrap_or_default(),
             column_type: aggregate_type(written.function, argument_type)?,
         })
+    }
+
+    /// Returns the text between the values of an aggregate; nothing for NULL.
+    fn separator(&self, written: &Expr) -> Result<String, SqlError> {
+        let bound = self.bind(written, 0)?;
+        match self.resolve(bound, Some(ColumnType::Text), written)?.0 {
+            Expression::Literal(Value::Text(text)) => Ok(text),
+            Expression::Literal(Value::Null) => Ok(String::new()),
+            _ => Err(SqlError::unsupported(
+                format!("\"{written}\" as a separator"),
+                "write a constant text",
+            )),
+        }
+    }
+
+    /// Returns the order in which an aggregate takes its values.
+    fn order_of_values(&self, written: &WrittenAggregate<'_>) -> Result<Vec<ValueOrder>, SqlError> {
+        let items = written.order.iter().map(|item| {
+            if written.distinct && Some(&item.expr) != written.argument {
+                return Err(SqlError::with_state(
+                    sqlstate::INVALID_REFERENCE,
+                    "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument \
+                     list",
+                ));
+            }
+            let descending = match item.options.sort {
+                None | Some(ast::OrderBySort::Asc) => false,
+                Some(ast::OrderBySort::Desc) => true,
+                Some(ast::OrderBySort::Using(_)) => {
+                    return Err(SqlError::unsupported(
+                        "ORDER BY … USING",
+                        "write ASC or DESC",
+                    ));
+                }
+            };
+            let (expression, found) = self.output(&item.expr)?;
+            check_order(found)?;
+            Ok(ValueOrder {
+                expression,
+                descending,
+                nulls_first: item.options.nulls_first.unwrap_or(descending),
+            })
+        });
+        items.collect()
     }
 
     /// Returns the column of a group's row that an expression stands for; none if it stands for

@@ -230,7 +230,7 @@ impl<'a> Scope<'a> {
 
     /// Returns a whole number that is not negative, for a limit or an offset.
     pub fn count(&self, expression: &Expr, what: &str) -> Result<Option<u64>, SqlError> {
-        let named = aggregate::walk(expression, |part| match part {
+        let named = walk(expression, |part| match part {
             Expr::Identifier(column) if self.column(&name(column)).is_ok() => {
                 ControlFlow::Break(())
             }

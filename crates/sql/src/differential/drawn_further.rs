@@ -107,6 +107,8 @@ pub(super) fn statements() -> Vec<String> {
     let mut draw = Draw::of_seed(0x0066_7572);
     let mut all = Vec::new();
     joined(&mut all);
+    aggregates(&mut all);
+    names_of_types(&mut all);
     of_texts(&mut all);
     of_parts(&mut draw, &mut all);
     of_bytes(&mut all);
@@ -158,6 +160,61 @@ fn joined(all: &mut Vec<String>) {
         all.push(format!(
             "SELECT id FROM ft WHERE {expression} <> 'x' ORDER BY id"
         ));
+    }
+}
+
+/// Aggregates that keep all values.
+fn aggregates(all: &mut Vec<String>) {
+    for call in [
+        "string_agg(t, ',' ORDER BY id)",
+        "string_agg(t, ', ' ORDER BY id DESC)",
+        "string_agg(t, '' ORDER BY length(t), t DESC)",
+        "string_agg(t, NULL ORDER BY t)",
+        "string_agg(DISTINCT left(t, 1), '-' ORDER BY left(t, 1))",
+        "string_agg(DISTINCT left(t, 1), '-' ORDER BY left(t, 1) DESC)",
+        "string_agg(id::text, '+' ORDER BY n NULLS FIRST, id) FILTER (WHERE id > 2)",
+        "string_agg(t || id, ' ' ORDER BY f DESC NULLS LAST, id)",
+        "string_agg('x', 'y')",
+        "string_agg(NULL, 'y')",
+        "string_agg(t, ',' ORDER BY id) || '!'",
+        "string_agg(id, ',')",
+        "string_agg(t)",
+        "string_agg(t, ',', id)",
+        "string_agg(DISTINCT t, ',' ORDER BY id)",
+        "string_agg(t, ',' ORDER BY max(id))",
+        "array_agg(id ORDER BY id DESC)",
+        "array_agg(t ORDER BY i NULLS FIRST, id)",
+        "array_agg(DISTINCT i ORDER BY i DESC)",
+        "array_agg(l ORDER BY n DESC, id) FILTER (WHERE id < 5)",
+        "array_agg(id ORDER BY t COLLATE \"C\", id)",
+    ] {
+        all.push(format!("SELECT {call} FROM ft"));
+        all.push(format!("SELECT {call} FROM ft WHERE id > 100"));
+        all.push(format!(
+            "SELECT id % 2, {call}, count(*) FROM ft GROUP BY 1 ORDER BY 1"
+        ));
+    }
+}
+
+/// Types with a schema, in quotes, and by the names of their arrays.
+fn names_of_types(all: &mut Vec<String>) {
+    for name in [
+        "pg_catalog.int4",
+        "\"pg_catalog\".\"int8\"",
+        "\"int4\"",
+        "pg_catalog.varchar(2)",
+        "pg_catalog.numeric(4,1)",
+        "\"text\"",
+        "pg_catalog._int4",
+        "_text",
+        "\"_int8\"",
+        "pg_catalog.nosuch",
+        "other.int4",
+        "\"INT4\"",
+    ] {
+        all.push(format!("SELECT '12'::{name}"));
+        all.push(format!("SELECT '{{12}}'::{name}"));
+        all.push(format!("SELECT CAST(12 AS {name})"));
     }
 }
 
@@ -253,7 +310,7 @@ fn of_bytes(all: &mut Vec<String>) {
     }
     for text in [
         "", "4", "48", "4 8", "48 69", "4G", "0x48", "SGk=", "SGkh", "SGk", "S", "SG==", "S===",
-        "SGk=SGk=", "SG k=", "SGl=", "====", "a", r"\\", r"\", r"\101", r"\400", r"\1", r"a\\b",
+        "SGk=SGk=", "SG k=", "SGl=", "====", "a", r"\", r"\", r"\101", r"\400", r"\1", r"a\\b",
         "ä", "*",
     ] {
         for encoding in ["hex", "base64", "escape"] {

@@ -19,18 +19,25 @@ use protocol::expression::{Expression, UnaryOperator};
 
 use super::access::{Estimates, OrderColumn, ReadRequirements};
 use super::reading::{Scan, projection, read, renumber};
-use super::{AggregateCall, AggregatePart, AggregatePlan, AggregateRead, Context};
+use super::{AggregateCall, AggregatePart, AggregatePlan, AggregateRead, Context, SortKey};
 use crate::bind::BoundAggregate;
 use crate::statement::AggregateFunction;
 
 /// Returns an aggregate of a plan. It has no read yet.
 pub(super) fn call(bound: BoundAggregate) -> AggregateCall {
+    let order = bound.order.into_iter().map(|key| SortKey {
+        expression: key.expression,
+        descending: key.descending,
+        nulls_first: key.nulls_first,
+    });
     AggregateCall {
         function: bound.function,
         argument: bound.argument,
         argument_type: bound.argument_type,
         distinct: bound.distinct,
         filter: Expression::all(bound.filter),
+        separator: bound.separator,
+        order: order.collect(),
         read: 0,
     }
 }
@@ -73,7 +80,8 @@ pub(super) fn add_reads(
             call.argument = None;
         } else if let Some(projection) = &read.projection {
             let parts = [&mut call.argument, &mut call.filter];
-            for expression in parts.into_iter().flatten() {
+            let order = call.order.iter_mut().map(|key| &mut key.expression);
+            for expression in parts.into_iter().flatten().chain(order) {
                 renumber(expression, projection);
             }
         }
@@ -150,7 +158,10 @@ fn of_all(
     (scan, context): (Scan, &Context<'_>),
 ) -> AggregateRead {
     let calls = plan.aggregates.iter();
-    let needed = calls.flat_map(|call| call.argument.iter().chain(&call.filter));
+    let needed = calls.flat_map(|call| {
+        let order = call.order.iter().map(|key| &key.expression);
+        call.argument.iter().chain(&call.filter).chain(order)
+    });
     let columns = projection(&table.schema, needed.chain(&plan.keys));
     let request = ReadRequirements {
         order: None,

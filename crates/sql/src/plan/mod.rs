@@ -333,6 +333,10 @@ pub struct AggregateCall {
     pub distinct: bool,
     /// The condition of the rows that count, over the columns that its read returns.
     pub filter: Option<Expression>,
+    /// The text between the values.
+    pub separator: String,
+    /// The order of the values.
+    pub order: Vec<SortKey>,
     /// The position of its read.
     pub read: usize,
 }

@@ -5,9 +5,13 @@ use std::collections::BTreeSet;
 use placement::{ArrayBuilder, ArrayDimension, ColumnType, ElementType, Interval, Numeric, Value};
 use protocol::expression::ExpressionError;
 
-use crate::error::SqlError;
-use crate::plan::AggregateCall;
+use super::order::order_of_keys;
+use crate::error::{SqlError, sqlstate};
+use crate::plan::{AggregateCall, SortKey};
 use crate::statement::AggregateFunction;
+
+/// The most bytes of a text that an aggregate makes.
+const JOINED_BYTES_MAX: usize = 16 << 20;
 
 /// An aggregate over the rows so far.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,8 +32,8 @@ pub(super) enum AggregateState {
     Intervals(Interval, u64),
     /// Values that count once each.
     Distinct(BTreeSet<Value>),
-    /// The elements of an array.
-    Elements(Vec<Value>),
+    /// All values, each with those by which it is sorted.
+    Elements(Vec<(Vec<Value>, Value)>),
 }
 
 impl AggregateState {
@@ -45,7 +49,9 @@ impl AggregateState {
     fn of_no_values(call: &AggregateCall) -> AggregateState {
         match (call.function, call.argument_type) {
             (AggregateFunction::Count, _) => AggregateState::Count(0),
-            (AggregateFunction::ArrayAgg, _) => AggregateState::Elements(Vec::new()),
+            (AggregateFunction::ArrayAgg | AggregateFunction::StringAgg, _) => {
+                AggregateState::Elements(Vec::new())
+            }
             (AggregateFunction::Sum, Some(ColumnType::Float32)) => AggregateState::Singles(None),
             (AggregateFunction::Sum | AggregateFunction::Avg, Some(found)) if found.is_float() => {
                 AggregateState::Doubles(0.0, 0)
@@ -63,9 +69,13 @@ impl AggregateState {
         }
     }
 
-    /// Adds the value of a row; none if the aggregate counts rows. Returns the number of further
-    /// values that are held.
-    pub fn add(&mut self, call: &AggregateCall, value: Option<Value>) -> Result<usize, SqlError> {
+    /// Adds the value of a row, and those by which it is sorted; no value if the aggregate counts
+    /// rows. Returns the number of further values that are held.
+    pub fn add(
+        &mut self,
+        call: &AggregateCall,
+        (value, keys): (Option<Value>, Vec<Value>),
+    ) -> Result<usize, SqlError> {
         let Some(value) = value else {
             self.add_count(1);
             return Ok(0);
@@ -114,7 +124,7 @@ impl AggregateState {
             }
             AggregateState::Distinct(values) => return Ok(usize::from(values.insert(value))),
             AggregateState::Elements(elements) => {
-                elements.push(value);
+                elements.push((keys, value));
                 return Ok(1);
             }
         }
@@ -195,7 +205,13 @@ pub(super) fn result(call: &AggregateCall, state: AggregateState) -> Result<Valu
     Ok(match state {
         AggregateState::Count(count) => Value::Int64(i64::try_from(count).unwrap_or(i64::MAX)),
         AggregateState::Last(last) => last,
-        AggregateState::Elements(elements) => array_of(call, &elements)?,
+        AggregateState::Elements(elements) => {
+            let elements = sorted(&call.order, elements);
+            match call.function {
+                AggregateFunction::StringAgg => joined(&call.separator, &elements)?,
+                _ => array_of(call, &elements)?,
+            }
+        }
         AggregateState::Integers(_, 0)
         | AggregateState::Doubles(_, 0)
         | AggregateState::Numerics(_, 0)
@@ -225,11 +241,48 @@ pub(super) fn result(call: &AggregateCall, state: AggregateState) -> Result<Valu
         AggregateState::Distinct(values) => {
             let mut state = AggregateState::of_no_values(call);
             for value in values {
-                state.add(call, Some(value))?;
+                // With DISTINCT the only key is the value itself.
+                let keys = call.order.iter().map(|_| value.clone()).collect();
+                state.add(call, (Some(value), keys))?;
             }
             return result(call, state);
         }
     })
+}
+
+/// Returns values in their order; those with equal keys in the order in which they came.
+fn sorted(order: &[SortKey], mut elements: Vec<(Vec<Value>, Value)>) -> Vec<Value> {
+    if !order.is_empty() {
+        elements.sort_by(|(left, _), (right, _)| order_of_keys(order, left, right));
+    }
+    elements.into_iter().map(|(_, value)| value).collect()
+}
+
+/// Returns texts with a separator between them; NULL if there are none.
+fn joined(separator: &str, elements: &[Value]) -> Result<Value, SqlError> {
+    if elements.is_empty() {
+        return Ok(Value::Null);
+    }
+    let mut joined = String::new();
+    for (place, element) in elements.iter().enumerate() {
+        let Value::Text(text) = element else {
+            unreachable!("the planner checked the type")
+        };
+        if place > 0 {
+            joined.push_str(separator);
+        }
+        joined.push_str(text);
+        if joined.len() > JOINED_BYTES_MAX {
+            return Err(SqlError::with_state(
+                sqlstate::LIMIT,
+                format!(
+                    "the result of string_agg has more than {JOINED_BYTES_MAX} bytes: join fewer \
+                     texts"
+                ),
+            ));
+        }
+    }
+    Ok(Value::Text(joined))
 }
 
 /// Returns the array of elements, or of arrays as its members; NULL if there are none.

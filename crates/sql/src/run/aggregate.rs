@@ -151,7 +151,10 @@ impl<'p> GroupFold<'p> {
             }
             let value = call.argument.as_ref();
             let value = value.map(|argument| value_of(argument, row, name));
-            self.held += state.add(call, value.transpose()?)?;
+            let keys = call.order.iter();
+            let keys = keys.map(|key| value_of(&key.expression, row, name));
+            let keys = keys.collect::<Result<Vec<Value>, SqlError>>()?;
+            self.held += state.add(call, (value.transpose()?, keys))?;
         }
         self.check_held()?;
         Ok(ControlFlow::Continue(()))

@@ -14,6 +14,7 @@ mod copies;
 mod describe;
 mod foreign_key;
 mod insert_select;
+mod order;
 mod read;
 mod returning;
 pub(crate) mod row;

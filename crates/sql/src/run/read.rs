@@ -15,6 +15,7 @@ use protocol::identity::PartitionId;
 use protocol::message::{Consistency, Read};
 use session::gather::{Gather, GatherPlan, GatherStep, RowOrder};
 
+use super::order::order_of_keys;
 use super::size::SizeBound;
 use super::{Attempt, LOOKUPS_AT_A_TIME, OutputColumn, ResultRows};
 use crate::error::{SqlError, sqlstate};
@@ -509,22 +510,7 @@ struct SortedValues<'p> {
 
 impl Ord for SortedValues<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        let pairs = self.values.iter().zip(&other.values).zip(self.order);
-        let mut orders =
-            pairs.map(
-                |((left, right), key)| match (left.is_null(), right.is_null()) {
-                    (true, true) => Ordering::Equal,
-                    (true, false) if key.nulls_first => Ordering::Less,
-                    (true, false) => Ordering::Greater,
-                    (false, true) if key.nulls_first => Ordering::Greater,
-                    (false, true) => Ordering::Less,
-                    (false, false) if key.descending => right.cmp(left),
-                    (false, false) => left.cmp(right),
-                },
-            );
-        orders
-            .find(|order| order.is_ne())
-            .unwrap_or(Ordering::Equal)
+        order_of_keys(self.order, &self.values, &other.values)
     }
 }
 
