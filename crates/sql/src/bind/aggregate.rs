@@ -153,24 +153,38 @@ pub(crate) fn written_aggregate(
         return unsupported("leave WITHIN GROUP out");
     }
     let distinct = list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct);
-    let mut separator = None;
-    let argument = match &list.args[..] {
+    let (argument, separator) = written_arguments(known, called, list)?;
+    Ok(Some(WrittenAggregate {
+        function: known,
+        argument,
+        // The smallest and the largest value are the same with and without duplicates.
+        distinct: distinct && !matches!(known, AggregateFunction::Min | AggregateFunction::Max),
+        filter: filter.as_deref(),
+        separator,
+        order,
+    }))
+}
+
+/// Returns the argument of an aggregate, none for `*`, and the text between its values.
+fn written_arguments<'e>(
+    known: AggregateFunction,
+    called: &str,
+    list: &'e ast::FunctionArgumentList,
+) -> Result<(Option<&'e Expr>, Option<&'e Expr>), SqlError> {
+    Ok(match &list.args[..] {
         [
             FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)),
             FunctionArg::Unnamed(FunctionArgExpr::Expr(written)),
-        ] if known == AggregateFunction::StringAgg => {
-            separator = Some(written);
-            Some(argument)
-        }
+        ] if known == AggregateFunction::StringAgg => (Some(argument), Some(written)),
         [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]
             if known == AggregateFunction::Count && list.duplicate_treatment.is_none() =>
         {
-            None
+            (None, None)
         }
         [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))]
             if known != AggregateFunction::StringAgg =>
         {
-            Some(argument)
+            (Some(argument), None)
         }
         arguments => {
             let wanted = match known {
@@ -183,16 +197,7 @@ pub(crate) fn written_aggregate(
             );
             return Err(SqlError::with_state(sqlstate::UNDEFINED_FUNCTION, text));
         }
-    };
-    Ok(Some(WrittenAggregate {
-        function: known,
-        argument,
-        // The smallest and the largest value are the same with and without duplicates.
-        distinct: distinct && !matches!(known, AggregateFunction::Min | AggregateFunction::Max),
-        filter: filter.as_deref(),
-        separator,
-        order,
-    }))
+    })
 }
 
 /// Returns whether an expression has an aggregate in it, also one that the store does not have. An
