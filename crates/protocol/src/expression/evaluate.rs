@@ -296,7 +296,9 @@ impl<'a> Evaluator<'a> {
         if let Some(value) = json::operator(operator, left, right, &mut self.budget)? {
             return Ok(Operand::Owned(value));
         }
-        if let Some(value) = interval::operator(operator, left, right)? {
+        if !operator.is_comparison()
+            && let Some(value) = interval::operator(operator, left, right)?
+        {
             return Ok(Operand::Owned(value));
         }
         let value = match operator {
