@@ -48,6 +48,8 @@ pub(super) struct MoveTracker {
     level: BTreeSet<PartitionId>,
     /// The epoch that was last considered.
     pub looked_at: Epoch,
+    /// The epoch in which it was last considered where partitions are filled.
+    pub refills_looked_at: Epoch,
     /// The servers of that look, and those that took nothing.
     looked_with: (Vec<Server>, BTreeSet<ServerId>),
     /// Tables that would have moved partitions at that look if there had been a place for them.
@@ -259,9 +261,9 @@ impl Coordinator {
                 .flat_map(PlacedTable::places);
             places.all(|(_, place)| place.state == PartitionState::Serving)
         };
-        if !is_rebuilt && self.moves.looked_at != configuration.epoch {
+        if !is_rebuilt && self.moves.refills_looked_at != configuration.epoch {
             self.begin_refills(output);
-            self.moves.looked_at = self.state.configuration.epoch;
+            self.moves.refills_looked_at = self.state.configuration.epoch;
         } else if is_rebuilt && self.moves.looked_at != configuration.epoch {
             self.begin_moves(output);
         } else if is_rebuilt && self.ranges.is_due {

@@ -38,6 +38,7 @@ impl Coordinator {
         }
         // The choice of partitions that move depends on the room.
         self.moves.looked_at = Epoch(0);
+        self.moves.refills_looked_at = Epoch(0);
         if now != Room::Free {
             self.cancel_moves_to(server, output);
         }
