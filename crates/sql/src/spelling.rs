@@ -13,6 +13,32 @@ pub(crate) fn name(identifier: &ast::Ident) -> String {
     }
 }
 
+/// Returns the name of a called function, without the schema of PostgreSQL's functions; none if it
+/// has another schema.
+pub(crate) fn function_name(function: &ast::Function) -> Option<String> {
+    let mut parts = function.name.0.iter().map(|it| it.as_ident().map(name));
+    match (parts.next()??, parts.next(), parts.next()) {
+        (called, None, _) => Some(called),
+        (schema, Some(called), None) if schema == "pg_catalog" => called,
+        _ => None,
+    }
+}
+
+/// Returns whether a key of an `ORDER BY` sorts from the largest to the smallest value.
+///
+/// # Errors
+/// The key has an operator of its own.
+pub(crate) fn is_descending(options: &ast::OrderByOptions) -> Result<bool, SqlError> {
+    match options.sort {
+        None | Some(ast::OrderBySort::Asc) => Ok(false),
+        Some(ast::OrderBySort::Desc) => Ok(true),
+        Some(ast::OrderBySort::Using(_)) => Err(SqlError::unsupported(
+            "ORDER BY … USING",
+            "write ASC or DESC",
+        )),
+    }
+}
+
 /// Returns the column type for an SQL type.
 pub(crate) fn column_type(data_type: &ast::DataType) -> Result<ColumnType, SqlError> {
     let written = type_name(data_type);

@@ -14,7 +14,7 @@ use sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments
 use super::array::array_of;
 use super::{Bound, Scope};
 use crate::error::{SqlError, sqlstate};
-use crate::spelling::name;
+use crate::spelling::{function_name, is_descending};
 use crate::statement::AggregateFunction;
 
 /// The names of aggregates that the store does not have.
@@ -109,14 +109,10 @@ pub(crate) fn written_aggregate(
     let Expr::Function(function) = expression else {
         return Ok(None);
     };
-    let parts = function.name.0.iter().map(|it| it.as_ident().map(name));
-    let parts: Option<Vec<String>> = parts.collect();
-    let parts = parts.unwrap_or_default();
-    let called = match &parts[..] {
-        [called] => called.as_str(),
-        [schema, called] if schema == "pg_catalog" => called.as_str(),
-        _ => return Ok(None),
+    let Some(called) = function_name(function) else {
+        return Ok(None);
     };
+    let called = called.as_str();
     let unsupported = |remedy| Err(SqlError::unsupported(format!("{expression}"), remedy));
     let mut known = AggregateFunction::NAMES.into_iter();
     let Some((_, known)) = known.find(|(name, _)| *name == called) else {
@@ -427,16 +423,7 @@ impl Scope<'_> {
                      list",
                 ));
             }
-            let descending = match item.options.sort {
-                None | Some(ast::OrderBySort::Asc) => false,
-                Some(ast::OrderBySort::Desc) => true,
-                Some(ast::OrderBySort::Using(_)) => {
-                    return Err(SqlError::unsupported(
-                        "ORDER BY … USING",
-                        "write ASC or DESC",
-                    ));
-                }
-            };
+            let descending = is_descending(&item.options)?;
             let (expression, found) = self.output(&item.expr)?;
             check_order(found)?;
             Ok(ValueOrder {

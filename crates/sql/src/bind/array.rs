@@ -12,7 +12,7 @@ use sqlparser::ast::{self, AccessExpr, Expr, Subscript};
 use super::call::common_type;
 use super::{Bound, Scope, call, converted, expression_error};
 use crate::error::{SqlError, sqlstate};
-use crate::spelling::name;
+use crate::spelling::function_name;
 
 /// The most subscripts of an array, as in PostgreSQL.
 const SUBSCRIPTS_MAX: usize = placement::ARRAY_DIMENSIONS_MAX;
@@ -107,13 +107,7 @@ pub(crate) fn array_call(expression: &Expr) -> Option<(ArrayFunction, Vec<&Expr>
     let Expr::Function(function) = expression else {
         return None;
     };
-    let parts = function.name.0.iter().map(|it| it.as_ident().map(name));
-    let parts: Vec<String> = parts.collect::<Option<_>>()?;
-    let called = match &parts[..] {
-        [called] => called,
-        [schema, called] if schema == "pg_catalog" => called,
-        _ => return None,
-    };
+    let called = function_name(function)?;
     let mut named = ArrayFunction::NAMED.into_iter();
     let found = named.find(|it| it.name() == called)?;
     let operands = call::arguments(function)?;

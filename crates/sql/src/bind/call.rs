@@ -15,7 +15,7 @@ use super::interval::interval_parts;
 use super::literal::are_other_texts;
 use super::{Bound, Scope, converted, expression_error, literal};
 use crate::error::SqlError;
-use crate::spelling::name;
+use crate::spelling::function_name;
 
 /// The names of functions.
 const FUNCTIONS: &[(&str, ScalarFunction)] = &[
@@ -111,13 +111,7 @@ pub(crate) fn written_call(expression: &Expr) -> Option<WrittenCall<'_>> {
     };
     match expression {
         Expr::Function(function) => {
-            let parts = function.name.0.iter().map(|it| it.as_ident().map(name));
-            let parts: Vec<String> = parts.collect::<Option<_>>()?;
-            let called = match &parts[..] {
-                [called] => called,
-                [schema, called] if schema == "pg_catalog" => called,
-                _ => return None,
-            };
+            let called = &function_name(function)?[..];
             let mut of_json = JsonFunction::ALL.into_iter();
             if let Some(found) = of_json.find(|it| it.name() == called && !it.takes_path()) {
                 let operands = arguments(function)?;
@@ -135,7 +129,7 @@ pub(crate) fn written_call(expression: &Expr) -> Option<WrittenCall<'_>> {
                 return call(found, arguments(function)?);
             }
             let mut known = FUNCTIONS.iter();
-            let (_, found) = known.find(|(known, _)| known == called)?;
+            let (_, found) = known.find(|(known, _)| *known == called)?;
             if *found == ScalarFunction::MakeInterval {
                 return call(*found, interval_parts(function)?);
             }

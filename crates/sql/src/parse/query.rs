@@ -5,7 +5,7 @@ use sqlparser::ast::{self, Expr};
 use super::{object_name, template};
 use crate::bind::{has_aggregate, written_call};
 use crate::error::{SqlError, sqlstate};
-use crate::spelling::name;
+use crate::spelling::{is_descending, name};
 use crate::statement::{OrderItem, Select, SelectItem, TableName};
 
 /// Returns a query of one table, or of constants alone.
@@ -276,19 +276,9 @@ fn order_items(order: Option<ast::OrderBy>) -> Result<Vec<OrderItem>, SqlError> 
         return Err(SqlError::unsupported("ORDER BY ALL", "name the columns"));
     };
     let items = items.into_iter().map(|item| {
-        let descending = match item.options.sort {
-            None | Some(ast::OrderBySort::Asc) => false,
-            Some(ast::OrderBySort::Desc) => true,
-            Some(ast::OrderBySort::Using(_)) => {
-                return Err(SqlError::unsupported(
-                    "ORDER BY … USING",
-                    "write ASC or DESC",
-                ));
-            }
-        };
         Ok(OrderItem {
+            descending: is_descending(&item.options)?,
             expression: item.expr,
-            descending,
             nulls_first: item.options.nulls_first,
         })
     });
