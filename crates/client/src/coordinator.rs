@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use cluster_tls::stream::ClusterStream;
 use protocol::frame;
 use protocol::message::{CoordinatorReply, Hello, Message};
 use session::SessionInput;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -42,7 +42,7 @@ pub(crate) struct Coordinator {
 
 /// An open connection.
 struct Connection {
-    stream: TcpStream,
+    stream: ClusterStream,
     reader: FrameReader,
     address: String,
     last_correlation: u64,
@@ -150,7 +150,8 @@ impl Coordinator {
             core: None,
         };
         let patience = self.options.connect_timeout;
-        let greeting = greet(&address, hello, self.options.silence);
+        let credentials = self.options.credentials.as_ref();
+        let greeting = greet(&address, hello, self.options.silence, credentials);
         let (stream, mut reader, message) = timeout(patience, greeting)
             .await
             .map_err(|_| format!("no answer within {} ms", patience.as_millis()))??;
@@ -281,10 +282,10 @@ impl Connection {
             self.asked_at.get_or_insert_with(Instant::now);
         }
         self.open.insert(correlation, ask);
-        self.stream
-            .write_all(&bytes)
-            .await
-            .map_err(|error| error.to_string())
+        let text = |error: std::io::Error| error.to_string();
+        self.stream.write_all(&bytes).await.map_err(text)?;
+        // TLS may hold bytes back until then.
+        self.stream.flush().await.map_err(text)
     }
 
     /// Returns the earliest time at which a caller or the machine gives up waiting for an answer;

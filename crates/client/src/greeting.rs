@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use cluster_tls::Credentials;
+use cluster_tls::stream::{ClusterStream, secure};
 use protocol::frame;
 use protocol::message::{Hello, Message};
 use socket2::SockRef;
@@ -15,9 +17,10 @@ pub(crate) async fn greet(
     address: &str,
     hello: Hello,
     silence: Duration,
-) -> Result<(TcpStream, FrameReader, Message), String> {
+    credentials: Option<&Credentials>,
+) -> Result<(ClusterStream, FrameReader, Message), String> {
     let text = |error: std::io::Error| error.to_string();
-    let mut stream = TcpStream::connect(address).await.map_err(text)?;
+    let stream = TcpStream::connect(address).await.map_err(text)?;
     stream.set_nodelay(true).map_err(text)?;
     // A host that vanished without a word is noticed by missing acknowledgements.
     let socket = SockRef::from(&stream);
@@ -26,9 +29,11 @@ pub(crate) async fn greet(
         .with_time(silence)
         .with_interval(silence / 4);
     socket.set_tcp_keepalive(&keepalive).map_err(text)?;
+    let mut stream = secure(stream, credentials).await.map_err(text)?;
     let mut bytes = Vec::new();
     frame::encode(0, &Message::Hello(hello), &mut bytes);
     stream.write_all(&bytes).await.map_err(text)?;
+    stream.flush().await.map_err(text)?;
     let mut reader = FrameReader::new();
     loop {
         if let Some(frame) = reader.next().map_err(|error| error.to_string())? {

@@ -67,6 +67,7 @@ mod sequence_blocks;
 mod snapshot;
 mod statistics;
 mod table;
+mod tolerance;
 mod transaction;
 
 pub use alterations::Cascade;
@@ -90,7 +91,7 @@ pub use client::{Client, IfExists, IfMissing};
 pub use copies::FillProgress;
 pub use error::{Error, Retry, listed};
 pub use lookup::{Lookup, Scan};
-pub use options::ConnectOptions;
+pub use options::{ConnectOptions, CredentialFiles, Credentials};
 pub use range::IndexRange;
 pub use rows::{Row, Rows};
 pub use schema::{PARTITIONS_DEFAULT, SchemaBuilder};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+pub use cluster_tls::{CredentialFiles, Credentials};
 use session::SessionLimits;
 
 /// Options of a connection to a cluster. [`ConnectOptions::new`] sets defaults that suit most
@@ -22,6 +23,9 @@ pub struct ConnectOptions {
     /// The time after which the client repeats an attempt without an answer. It doubles up to eight
     /// times this value.
     pub attempt: Duration,
+    /// The certificates with which the client proves that it belongs to the cluster; none for a
+    /// cluster without encryption.
+    pub credentials: Option<Credentials>,
 }
 
 impl ConnectOptions {
@@ -36,6 +40,7 @@ impl ConnectOptions {
             silence: Duration::from_secs(10),
             requests_max: limits.requests_max,
             attempt: Duration::from_micros(limits.attempt_us),
+            credentials: None,
         }
     }
 
@@ -43,6 +48,13 @@ impl ConnectOptions {
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> ConnectOptions {
         self.deadline = deadline;
+        self
+    }
+
+    /// Sets the certificates for a cluster with encryption.
+    #[must_use]
+    pub fn credentials(mut self, credentials: Option<Credentials>) -> ConnectOptions {
+        self.credentials = credentials;
         self
     }
 

@@ -68,6 +68,7 @@ impl SchemaBuilder {
                 thin: Vec::new(),
                 partitions: PARTITIONS_DEFAULT,
                 failures_tolerated: 0,
+                failures_wanted: 0,
                 local_entries: true,
                 durability: Durability::Sync,
                 primary_partition_columns: None,

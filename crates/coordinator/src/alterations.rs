@@ -11,7 +11,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use placement::Alteration;
+use placement::{Alteration, prove};
 use protocol::codec::Wire;
 use protocol::configuration::{ALTERATION_NAME, PlacedTable, TRUNCATION_NAME};
 use protocol::identity::{CoreId, Epoch, TableId};
@@ -34,7 +34,10 @@ impl Coordinator {
     ) -> Result<Outcome, Refused> {
         let table = self.table_to_change(name)?;
         check_is_not_resized(table)?;
-        check_is_no_sequence(table)?;
+        let is_tolerance = |it: &Alteration| matches!(it, Alteration::SetFailures { .. });
+        if !alterations.iter().all(is_tolerance) {
+            check_is_no_sequence(table)?;
+        }
         let altered = self.altered(table, &alterations).map_err(Refused::new)?;
         let bytes = self.configuration_bytes() + altered.schema.to_bytes().len();
         if bytes > CONFIGURATION_BYTES_MAX {
@@ -136,8 +139,10 @@ impl Coordinator {
         self.check_sequences(&altered.schema, &[])
             .map_err(|refused| refused.message)?;
         for alteration in alterations {
-            if let Alteration::AddForeignKey { key } = alteration {
-                self.check_reference(&altered.schema, key)?;
+            match alteration {
+                Alteration::AddForeignKey { key } => self.check_reference(&altered.schema, key)?,
+                Alteration::SetFailures { failures } => self.check_survives(table, *failures)?,
+                _ => {}
             }
         }
         if let Some(key) = unserved(table, altered.schema.clone()) {
@@ -148,6 +153,26 @@ impl Coordinator {
             ));
         }
         Ok(altered)
+    }
+
+    /// Checks that the copies of a table that serve, at the servers where they are, survive so many
+    /// failures.
+    fn check_survives(&self, table: &PlacedTable, failures: u8) -> Result<(), String> {
+        let servers = self.state.configuration.hosts();
+        let proof = prove(&table.layout, &table.full_copies(), &servers);
+        // Copies that are being made may turn out to be impossible.
+        let is_made = |number: &usize| !table.is_building(*number);
+        let made = table.layout.copy_numbers().filter(is_made).count();
+        let survives = u32::min(proof.failures_tolerated(), made.saturating_sub(1) as u32);
+        match survives >= u32::from(failures) {
+            true => Ok(()),
+            false => Err(format!(
+                "the copies of table {} survive {survives} failures, and not {failures}: add servers \
+                 in other failure domains, and copies, as with CREATE INDEX … ON {} USING replica \
+                 ({})",
+                table.schema.name, table.schema.name, table.schema.name
+            )),
+        }
     }
 
     /// Puts a changed table into the configuration. Tables with references to it follow its name,

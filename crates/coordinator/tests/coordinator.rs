@@ -162,6 +162,7 @@ fn table(name: u8, failures: u8) -> Schema {
         },
         partitions: 3,
         failures_tolerated: failures,
+        failures_wanted: 0,
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: None,

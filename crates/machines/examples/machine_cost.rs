@@ -126,6 +126,7 @@ fn schema() -> Schema {
         thin: Vec::new(),
         partitions: 12,
         failures_tolerated: 2,
+        failures_wanted: 0,
         local_entries: true,
         durability: Durability::Replicated,
         primary_partition_columns: None,

@@ -79,6 +79,7 @@ impl Scenario {
             thin: Vec::new(),
             partitions: arguments.take_key("partitions").unwrap_or("1").parse()?,
             failures_tolerated: arguments.take_key("f").unwrap_or("2").parse()?,
+            failures_wanted: 0,
             local_entries: arguments.take_key("entries") != Some("off"),
             durability: match arguments.take_key("durability") {
                 None | Some("sync") => Durability::Sync,

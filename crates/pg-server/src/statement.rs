@@ -145,6 +145,10 @@ impl StatementKind {
         };
         let statement = match &stored.statement {
             Statement::ExplainAnalyze(explained) => explained,
+            Statement::ExplainAsJson(explained) => match &**explained {
+                Statement::ExplainAnalyze(explained) => explained,
+                _ => return false,
+            },
             statement => statement,
         };
         matches!(

@@ -31,6 +31,7 @@ fn main() {
         thin: Vec::new(),
         partitions: 12,
         failures_tolerated: 0,
+        failures_wanted: 0,
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: None,

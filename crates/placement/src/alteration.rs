@@ -1,5 +1,6 @@
 //! Changes of a schema that leave all stored rows as they are (R50): names, defaults, constraints,
-//! columns at the end, columns that go, and types that store the same values.
+//! columns at the end, columns that go, types that store the same values, and the number of failures
+//! that the copies survive.
 //!
 //! A column keeps its number, so a row or an expression that was encoded with an earlier schema
 //! means the same with a later one. This module changes the definition only. The coordinator
@@ -90,6 +91,11 @@ pub enum Alteration {
         /// The type.
         column_type: ColumnType,
     },
+    /// The table promises to survive another number of failures. Its copies must be able to.
+    SetFailures {
+        /// The number of failure domains that may be lost.
+        failures: u8,
+    },
     /// The table gets another foreign key.
     AddForeignKey {
         /// The foreign key.
@@ -163,6 +169,10 @@ impl Schema {
                 column,
                 column_type,
             } => self.set_type(column, *column_type)?,
+            Alteration::SetFailures { failures } => {
+                self.failures_tolerated = *failures;
+                self.failures_wanted = 0;
+            }
             Alteration::AddForeignKey { key } => self.constraints.foreign_keys.push(key.clone()),
         }
         Ok(())

@@ -33,6 +33,7 @@ impl Sequence {
             thin: Vec::new(),
             partitions: 1,
             failures_tolerated,
+            failures_wanted: 0,
             local_entries: false,
             durability: Durability::Sync,
             primary_partition_columns: None,

@@ -52,9 +52,14 @@ impl Schema {
         let valid = sequence.validate();
         valid.map_err(|message| SchemaError { message })?;
         let failures = self.failures_tolerated;
-        let wanted = sequence.clone().into_schema(self.name.clone(), failures);
+        let mut wanted = sequence.clone().into_schema(self.name.clone(), failures);
+        wanted.failures_wanted = self.failures_wanted;
+        // More failures take more copies, which are alike.
+        wanted.further.clone_from(&self.further);
+        let is_alike = |copy: &FurtherCopy| matches!(copy.cut, Cut::Replica { of: None });
+        let are_alike = self.further.iter().all(is_alike);
         ensure!(
-            *self == wanted,
+            *self == wanted && are_alike,
             "sequence {} has another table than sequences have: create it with CREATE SEQUENCE",
             self.name
         );

@@ -25,6 +25,12 @@ pub const FRAME_BYTES_MAX: usize = 8 << 20;
 /// The largest frame with a configuration: of ten thousand tables and more.
 pub const CONFIGURATION_FRAME_BYTES_MAX: usize = 32 << 20;
 
+/// The first bytes of a connection with TLS: a record that is an alert or part of a handshake. As
+/// a length they are beyond every limit.
+const TLS_ALERT: u8 = 0x15;
+const TLS_HANDSHAKE: u8 = 0x16;
+const TLS_VERSION_MAJOR: u8 = 3;
+
 /// The frames that a connection takes. A configuration comes only from a coordinator, or to one
 /// that recovers its state: no other connection may take up the memory for one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,6 +71,8 @@ impl FrameLimits {
 /// The bytes are not a valid frame. The connection must be closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FrameError {
+    /// The other side uses TLS, and this side does not.
+    Encrypted,
     /// The length field is beyond the limit of the connection or below the header's size.
     Length(u32),
     /// The checksum does not match.
@@ -78,6 +86,10 @@ pub enum FrameError {
 impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            FrameError::Encrypted => write!(
+                f,
+                "the other side uses TLS: give this process --certificates, too"
+            ),
             FrameError::Length(length) => write!(
                 f,
                 "a frame of {length} bytes; frames have {} to {FRAME_BYTES_MAX}, with a \
@@ -133,7 +145,10 @@ pub fn size(bytes: &[u8], limits: FrameLimits) -> Result<Option<usize>, FrameErr
     let length = u32::from_le_bytes(*field);
     let size = length as usize + 4;
     if !(HEADER_BYTES..=limits.frame_bytes_max()).contains(&size) {
-        return Err(FrameError::Length(length));
+        return Err(match field {
+            [TLS_ALERT | TLS_HANDSHAKE, TLS_VERSION_MAJOR, _, 0..=1] => FrameError::Encrypted,
+            _ => FrameError::Length(length),
+        });
     }
     Ok(Some(size))
 }

@@ -109,6 +109,15 @@ pub struct ClusterArguments {
         global = true
     )]
     pub coordinator: Vec<String>,
+    /// The folder with the certificates for a cluster with encryption: `ca.pem`, `admin.pem` and
+    /// `admin.key`.
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        env = "REPLEX_CERTIFICATES",
+        global = true
+    )]
+    pub certificates: Option<PathBuf>,
     /// The time after which a request without an answer fails, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, global = true)]
     pub deadline: u64,
@@ -145,6 +154,7 @@ pub struct DemoArguments {
 /// `replex cert`
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
+    replex cert --node --admin\n  \
     replex cert --host db.example.com --host 10.0.0.1\n  \
     replex cert --user ann\n\n\
     The first time the command makes an authority: `ca.pem`, which clients need, and `ca.key`, which \
@@ -161,6 +171,13 @@ pub struct CertArguments {
     /// times.
     #[arg(long, value_name = "USER")]
     pub user: Vec<String>,
+    /// Make `node.pem` and `node.key`, which all servers and coordinators of a cluster may share.
+    #[arg(long)]
+    pub node: bool,
+    /// Make `admin.pem` and `admin.key`, for `replex sql`, `replex admin` and other native clients.
+    /// Who has them may do everything.
+    #[arg(long)]
+    pub admin: bool,
     /// How many days the certificates are valid. The authority's own is for ten years.
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650))]
     pub days: u32,
@@ -171,6 +188,8 @@ pub struct CertArguments {
 #[command(after_help = "Examples:\n  \
     replex start\n  \
     replex start --data /var/lib/replex --listen 127.0.0.1:5432\n  \
+    replex start --cluster 10.0.0.1 --certificates replex-certs\n  \
+    replex start --join 10.0.0.1 --certificates replex-certs\n  \
     replex start --listen 0.0.0.0:5432 --users users.txt --tls-certificate chain.pem --tls-key key.pem\n\n\
     The command prints the `psql` line that connects to the store, and one line `ready sql=ADDRESS …` \
     once it serves. Started again with the same folder, it has the same data. After SIGTERM or \
@@ -187,8 +206,24 @@ pub struct StartArguments {
     /// The rules for logins.
     #[command(flatten)]
     pub login: LoginArguments,
-    /// Allow a listening address on a network without --users or without --tls-certificate. Without
-    /// them any process that reaches the address can read and change everything.
+    /// The address at which other machines of the cluster reach this one. The coordinator has the
+    /// port, and the cores have the next ports. By default other machines cannot join.
+    #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = cluster_address)]
+    pub cluster: Option<SocketAddr>,
+    /// Join the cluster of a machine that was started with --cluster ADDRESS[:PORT].
+    #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = coordinator_address)]
+    pub join: Option<String>,
+    /// The folder with the certificates of this process: `ca.pem`, `node.pem` and `node.key`.
+    /// Connections within the cluster are then encrypted, and both sides prove that they belong to
+    /// it.
+    #[arg(long, value_name = "FOLDER", env = "REPLEX_CERTIFICATES")]
+    pub certificates: Option<PathBuf>,
+    /// The failure domain, such as a rack or a zone. By default the server is its own domain.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub domain: String,
+    /// Allow addresses on a network without protection: --listen without --users or without
+    /// --tls-certificate, and --cluster without --certificates. Any process that reaches such an
+    /// address can read and change everything.
     #[arg(long)]
     pub insecure: bool,
     /// The most clients at a time.
@@ -340,6 +375,39 @@ pub struct CoordinatorArguments {
     pub process: ProcessArguments,
 }
 
+/// The port of a cluster's address that has none.
+pub const CLUSTER_PORT: u16 = 7400;
+
+/// Parses an address of this machine, with a port or without.
+fn cluster_address(text: &str) -> Result<SocketAddr, String> {
+    let address = text.parse().or_else(|_| {
+        let ip = text.trim_start_matches('[').trim_end_matches(']').parse();
+        ip.map(|ip: IpAddr| SocketAddr::new(ip, CLUSTER_PORT))
+    });
+    let address =
+        address.map_err(|_| format!("{text:?} is no address: write one such as 10.0.0.1"))?;
+    match address.ip().is_unspecified() {
+        true => Err("name the address at which other machines reach this one".into()),
+        false => Ok(address),
+    }
+}
+
+/// Parses the name or the address of another machine, with a port or without.
+fn coordinator_address(text: &str) -> Result<String, String> {
+    if let Ok(address) = cluster_address(text) {
+        return Ok(address.to_string());
+    }
+    let (host, port) = text.split_once(':').unwrap_or((text, "7400"));
+    match port.parse::<u16>() {
+        Ok(port) if !host.is_empty() && !host.contains(['/', '[', ' ']) => {
+            Ok(format!("{host}:{port}"))
+        }
+        _ => Err(format!(
+            "{text:?} is no address: write one such as 10.0.0.1, or db1.example.com:{CLUSTER_PORT}"
+        )),
+    }
+}
+
 /// Parses a number of seconds, or `never`.
 fn seconds(text: &str) -> Result<Duration, String> {
     if text == "never" {
@@ -354,8 +422,13 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// The options that `server` and `coordinator` share.
 #[derive(Args, Clone, Debug)]
 pub struct ProcessArguments {
-    /// Allow a listening address on a network. Connections are not encrypted, and there is no
-    /// login.
+    /// The folder with the certificates of this process: `ca.pem`, `node.pem` and `node.key`.
+    /// Connections within the cluster are then encrypted, and both sides prove that they belong to
+    /// it.
+    #[arg(long, value_name = "FOLDER", env = "REPLEX_CERTIFICATES")]
+    pub certificates: Option<PathBuf>,
+    /// Allow a listening address on a network without --certificates. Connections are not
+    /// encrypted, and there is no login.
     #[arg(long)]
     pub allow_unencrypted_network: bool,
     /// Stop when stdin ends, so that this process ends with the process that started it.

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use cluster_tls::CLUSTER_NAME;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, Error, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose,
@@ -46,6 +47,7 @@ pub fn make(arguments: &CertArguments) -> Result<(), CommandFailure> {
             folder.join("ca.pem").display()
         );
     }
+    make_for_cluster(arguments, &issuer)?;
     for user in &arguments.user {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, user);
@@ -60,16 +62,46 @@ pub fn make(arguments: &CertArguments) -> Result<(), CommandFailure> {
     Ok(())
 }
 
+/// Makes the certificates for connections within a cluster.
+fn make_for_cluster(
+    arguments: &CertArguments,
+    issuer: &Issuer<'_, KeyPair>,
+) -> Result<(), CommandFailure> {
+    use ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
+    let folder = &arguments.folder;
+    let make = |name: &str, usages: &[ExtendedKeyUsagePurpose]| {
+        let mut params = CertificateParams::new([CLUSTER_NAME.to_owned()]).map_err(unusable)?;
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages = usages.to_vec();
+        sign(params, arguments.days, issuer, folder, name)
+    };
+    if arguments.node {
+        make("node", &[ServerAuth, ClientAuth])?;
+        say!(
+            "Each machine of the cluster needs ca.pem, node.pem and node.key, and --certificates FOLDER"
+        );
+    }
+    if arguments.admin {
+        make("admin", &[ClientAuth])?;
+        say!(
+            "Administer with      replex admin status --certificates {}",
+            folder.display()
+        );
+    }
+    Ok(())
+}
+
 /// Names of users are names of files, too.
 fn check_names(arguments: &CertArguments) -> Result<(), CommandFailure> {
-    if arguments.host.is_empty() && arguments.user.is_empty() {
-        let text = "name a server's host by --host, or a user by --user";
+    let of_cluster = arguments.node || arguments.admin;
+    if arguments.host.is_empty() && arguments.user.is_empty() && !of_cluster {
+        let text = "name a server's host by --host, or a user by --user, or give --node or --admin";
         return Err(CommandFailure::Usage(text.into()));
     }
     let is_file = |name: &&String| {
         name.is_empty() || name.starts_with('.') || name.contains(['/', '\0', '\n'])
     };
-    let reserved = |name: &&String| ["ca", "server"].contains(&name.as_str());
+    let reserved = |name: &&String| ["ca", "server", "node", "admin"].contains(&name.as_str());
     match arguments.user.iter().find(|it| is_file(it) || reserved(it)) {
         Some(name) => Err(CommandFailure::Usage(format!(
             "a user cannot be named {name:?} here, because the name is also the name of a file"

@@ -29,8 +29,9 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
+use cluster_tls::CredentialFiles;
 use replex::failure::CommandFailure;
-use replex::{console, note};
+use replex::{console, credentials, note};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
@@ -42,23 +43,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let result = match arguments.command {
-        ReplexCommand::Start(options) => start::start(&options),
-        ReplexCommand::Cert(arguments) => cert::make(&arguments),
-        ReplexCommand::Server(options) => serve::server(&options),
-        ReplexCommand::Coordinator(options) => serve::coordinator(&options),
-        ReplexCommand::Baseline(options) => serve::baseline(&options),
-        ReplexCommand::Demo(arguments) => run(demo::run(&arguments)),
-        ReplexCommand::Sql(arguments) => sql_command::sql(&arguments),
-        ReplexCommand::Import(arguments) => import::import(&arguments),
-        ReplexCommand::Export(arguments) => run(export::export(&arguments)),
-        ReplexCommand::Admin(arguments) => run(admin::run(&arguments)),
-        #[cfg(feature = "proxy")]
-        ReplexCommand::Proxy(arguments) => proxy::run(&arguments),
-        #[cfg(not(feature = "proxy"))]
-        ReplexCommand::Proxy(arguments) => Err(arguments.failure()),
-        ReplexCommand::Bench(options) => measure(&options),
-    };
+    let result = read_credentials(&arguments.command).and_then(|()| run_command(arguments.command));
     // A command that did its work has failed nevertheless if its result could not be written.
     let result = match (result, console::failure()) {
         (Ok(()) | Err(CommandFailure::OutputEnded), Some(error)) => {
@@ -76,6 +61,39 @@ fn main() -> ExitCode {
             ExitCode::from(failure.exit_code())
         }
     }
+}
+
+/// Runs a command.
+fn run_command(command: ReplexCommand) -> Result<(), CommandFailure> {
+    match command {
+        ReplexCommand::Start(options) => start::start(&options),
+        ReplexCommand::Cert(arguments) => cert::make(&arguments),
+        ReplexCommand::Server(options) => serve::server(&options),
+        ReplexCommand::Coordinator(options) => serve::coordinator(&options),
+        ReplexCommand::Baseline(options) => serve::baseline(&options),
+        ReplexCommand::Demo(arguments) => run(demo::run(&arguments)),
+        ReplexCommand::Sql(arguments) => sql_command::sql(&arguments),
+        ReplexCommand::Import(arguments) => import::import(&arguments),
+        ReplexCommand::Export(arguments) => run(export::export(&arguments)),
+        ReplexCommand::Admin(arguments) => run(admin::run(&arguments)),
+        #[cfg(feature = "proxy")]
+        ReplexCommand::Proxy(arguments) => proxy::run(&arguments),
+        #[cfg(not(feature = "proxy"))]
+        ReplexCommand::Proxy(arguments) => Err(arguments.failure()),
+        ReplexCommand::Bench(options) => measure(&options),
+    }
+}
+
+/// Reads the certificates of a client of a cluster, before its command connects.
+fn read_credentials(command: &ReplexCommand) -> Result<(), CommandFailure> {
+    let cluster = match command {
+        ReplexCommand::Sql(arguments) => &arguments.cluster,
+        ReplexCommand::Import(arguments) => &arguments.cluster,
+        ReplexCommand::Export(arguments) => &arguments.cluster,
+        ReplexCommand::Admin(arguments) => &arguments.cluster,
+        _ => return Ok(()),
+    };
+    credentials::read(cluster.certificates.as_deref(), CredentialFiles::Admin)
 }
 
 /// Runs `replex bench`. The benchmarks parse the rest of the command line, help included.

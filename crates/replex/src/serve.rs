@@ -6,10 +6,11 @@
 use std::io::Write;
 use std::time::Duration;
 
+use cluster_tls::CredentialFiles;
 use pg_server::ServerLimits;
 use protocol::identity::ServerId;
 use replex::failure::CommandFailure;
-use replex::self_check;
+use replex::{credentials, self_check, tolerance};
 use server::baseline::Baseline;
 use server::clock::Clock;
 use server::coordinator::CoordinatorProcess;
@@ -27,6 +28,8 @@ use crate::stdin::stop_when_stdin_ends;
 
 /// Runs `replex server`.
 pub fn server(arguments: &arguments::ServerArguments) -> Result<(), CommandFailure> {
+    let certificates = arguments.process.certificates.as_deref();
+    credentials::read(certificates, CredentialFiles::Node)?;
     let mut options = ServerOptions::new(&arguments.data, arguments.coordinator.clone());
     options.listen = arguments.listen;
     options.advertise = arguments.advertise;
@@ -38,6 +41,7 @@ pub fn server(arguments: &arguments::ServerArguments) -> Result<(), CommandFailu
     options.machine_limits.range_requests_max = arguments.range_requests;
     options.store.memory_bytes = arguments.tables_memory_mib as usize * (1 << 20);
     options.allow_unencrypted_network = arguments.process.allow_unencrypted_network;
+    options.credentials = credentials::current();
     if arguments.memory {
         options.storage = StorageOptions::Memory;
     }
@@ -95,7 +99,10 @@ pub fn coordinator(arguments: &arguments::CoordinatorArguments) -> Result<(), Co
             prefix: arguments.etcd_prefix.clone(),
         }),
     };
+    let certificates = arguments.process.certificates.as_deref();
+    credentials::read(certificates, CredentialFiles::Node)?;
     let mut options = CoordinatorOptions::of(state);
+    options.credentials = credentials::current();
     options.listen = arguments.listen;
     options.advertise = arguments.advertise;
     options.allow_unencrypted_network = arguments.process.allow_unencrypted_network;
@@ -114,6 +121,8 @@ pub fn coordinator(arguments: &arguments::CoordinatorArguments) -> Result<(), Co
         self_check::start(process.address().to_string(), arguments.check_every)
             .map_err(CommandFailure::at("start the self-check"))?;
     }
+    tolerance::start(process.address().to_string())
+        .map_err(CommandFailure::at("start a thread"))?;
     print_ready(&format!("coordinator={}", process.address()));
     process.run().map_err(failure)
 }

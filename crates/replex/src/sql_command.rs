@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use client::{Client, ConnectOptions};
 use indicatif::ProgressBar;
-use replex::console;
 use replex::failure::CommandFailure;
+use replex::{console, credentials};
 use sql::SqlSession;
 use sql::shell::{self, OnError, ScriptError, ScriptInput, Shell, ShellOutput};
 use tokio::sync::mpsc;
@@ -29,6 +29,7 @@ const PIECES_AHEAD: usize = 2;
 /// Connects, or returns where no coordinator was found.
 pub async fn connect(cluster: &ClusterArguments) -> Result<Client, CommandFailure> {
     let options = ConnectOptions::new(cluster.coordinator.iter().cloned())
+        .credentials(credentials::current())
         .deadline(Duration::from_secs(cluster.deadline));
     Client::connect(options).await.map_err(|error| match error {
         client::Error::NoCoordinator { .. } => CommandFailure::Unreachable(format!(

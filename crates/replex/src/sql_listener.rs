@@ -11,6 +11,7 @@ use std::time::Duration;
 use client::{Client, ConnectOptions};
 use pg_auth::admission::{CertificateUse, ClientAdmission, ClientAuthentication};
 use pg_server::{LoginNote, LoginOutcome, ServerLimits, SqlServer};
+use replex::credentials;
 use replex::failure::CommandFailure;
 use server::journal::{JournalLevel, line};
 use tokio::signal::unix::{SignalKind, signal};
@@ -239,6 +240,7 @@ async fn connect(coordinators: Vec<String>) -> Client {
     loop {
         let options = ConnectOptions {
             requests_max: REQUESTS_MAX,
+            credentials: credentials::current(),
             ..ConnectOptions::new(coordinators.iter().cloned())
         };
         match Client::connect(options).await {

@@ -7,6 +7,7 @@
 use std::io;
 use std::time::Duration;
 
+use cluster_tls::stream::{ClusterStream, secure};
 use protocol::frame::{self, Frame, FrameLimits, HEADER_BYTES};
 use protocol::message::{
     CoordinatorReply, CoordinatorRequest, Hello, Leadership, Message, Reply, Request, Welcome,
@@ -15,12 +16,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::credentials;
+
 /// A process that does not answer within this does not answer.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// A connection to a core or to the coordinator.
 pub struct FrameConnection {
-    stream: TcpStream,
+    stream: ClusterStream,
     correlation: u64,
     received: Vec<u8>,
 }
@@ -33,6 +36,8 @@ impl FrameConnection {
     pub async fn open(address: &str) -> io::Result<Self> {
         let stream = within(TcpStream::connect(address)).await?;
         stream.set_nodelay(true)?;
+        let credentials = credentials::current();
+        let stream = within(secure(stream, credentials.as_ref())).await?;
         Ok(FrameConnection {
             stream,
             correlation: 0,
@@ -113,7 +118,8 @@ impl FrameConnection {
     /// # Errors
     /// The connection broke.
     pub async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        within(self.stream.write_all(bytes)).await
+        within(self.stream.write_all(bytes)).await?;
+        within(self.stream.flush()).await
     }
 
     /// Returns the next frame of any kind.

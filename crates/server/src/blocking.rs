@@ -5,12 +5,20 @@ use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use cluster_tls::{Credentials, StreamOwned, explain};
 use protocol::frame::{self, FrameLimits};
 use protocol::message::{Hello, Message};
 
+/// The bytes of a connection, encrypted or not.
+trait Stream: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Stream for T {}
+
 /// A connection with blocking calls, on which this side has sent `Hello`.
 pub(crate) struct Blocking {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
+    /// The socket beneath, for its options.
+    socket: TcpStream,
     received: Vec<u8>,
 }
 
@@ -20,12 +28,18 @@ impl Blocking {
         address: SocketAddr,
         cluster: Option<u64>,
         patience: Duration,
+        credentials: Option<&Credentials>,
     ) -> Result<Blocking> {
-        let stream = TcpStream::connect_timeout(&address, patience)?;
-        stream.set_read_timeout(Some(patience))?;
-        stream.set_write_timeout(Some(patience))?;
-        stream.set_nodelay(true)?;
-        let mut connection = Blocking::over(stream);
+        let socket = TcpStream::connect_timeout(&address, patience)?;
+        socket.set_read_timeout(Some(patience))?;
+        socket.set_write_timeout(Some(patience))?;
+        socket.set_nodelay(true)?;
+        let mut connection = Blocking::over(socket)?;
+        if let Some(credentials) = credentials {
+            let tls = credentials.connect().map_err(Error::other)?;
+            let socket = connection.socket.try_clone()?;
+            connection.stream = Box::new(StreamOwned::new(tls, socket));
+        }
         let hello = Hello {
             cluster,
             core: None,
@@ -35,22 +49,23 @@ impl Blocking {
     }
 
     /// Uses a connection on which nothing was sent yet.
-    pub fn over(stream: TcpStream) -> Blocking {
-        Blocking {
-            stream,
+    pub fn over(socket: TcpStream) -> Result<Blocking> {
+        Ok(Blocking {
+            stream: Box::new(socket.try_clone()?),
+            socket,
             received: Vec::new(),
-        }
+        })
     }
 
     /// Sets the longest wait of the next read.
     pub fn set_read_timeout(&self, patience: Duration) -> Result<()> {
-        self.stream.set_read_timeout(Some(patience))
+        self.socket.set_read_timeout(Some(patience))
     }
 
     pub fn send(&mut self, message: &Message) -> Result<()> {
         let mut bytes = Vec::new();
         frame::encode(0, message, &mut bytes);
-        self.stream.write_all(&bytes)
+        self.stream.write_all(&bytes).map_err(explained)
     }
 
     /// Returns the next message.
@@ -63,10 +78,18 @@ impl Blocking {
                 self.received.drain(..size);
                 return Ok(frame.message);
             }
-            match self.stream.read(&mut chunk)? {
+            match self.stream.read(&mut chunk).map_err(explained)? {
                 0 => return Err(ErrorKind::UnexpectedEof.into()),
                 count => self.received.extend_from_slice(&chunk[..count]),
             }
         }
+    }
+}
+
+/// Returns an error with a text for people, if TLS has failed.
+fn explained(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::InvalidData => Error::new(ErrorKind::InvalidData, explain(&error)),
+        _ => error,
     }
 }

@@ -8,6 +8,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use cluster_tls::Credentials;
 use protocol::configuration::Configuration;
 use protocol::identity::{CoreId, Epoch, Incarnation, Position, ServerId};
 use protocol::message::{CoordinatorReply, CoordinatorRequest, Message, Room};
@@ -34,6 +35,15 @@ const PULSES_MAX: u32 = 600;
 const PULSE_MAX: Duration = Duration::from_millis(200);
 /// A coordinator that is unavailable is logged once in this time.
 const NOTE_PAUSE: Duration = Duration::from_secs(5);
+
+/// The coordinators of a server's cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Coordinators {
+    /// Their addresses, tried in order.
+    pub addresses: Vec<SocketAddr>,
+    /// The server's certificates, if connections are encrypted.
+    pub credentials: Option<Credentials>,
+}
 
 /// A server that has joined: its identity and the configuration.
 #[derive(Debug)]
@@ -71,7 +81,7 @@ pub(crate) struct JoinLimits<'a> {
 /// # Errors
 /// A coordinator refused, or the wait was ended.
 pub(crate) fn join(
-    coordinators: &[SocketAddr],
+    coordinators: &Coordinators,
     cluster: Option<u64>,
     request: &CoordinatorRequest,
     patience: &JoinLimits,
@@ -80,8 +90,8 @@ pub(crate) fn join(
     let mut refused_since = None;
     let mut noted: Option<Instant> = None;
     let mut pause = PAUSE_MIN;
-    for address in coordinators.iter().cycle() {
-        let reason = match ask(*address, cluster, request, ATTEMPT_MAX) {
+    for address in coordinators.addresses.iter().cycle() {
+        let reason = match coordinators.ask(*address, cluster, request, ATTEMPT_MAX) {
             Ok(CoordinatorReply::Joined {
                 server,
                 incarnation,
@@ -99,7 +109,7 @@ pub(crate) fn join(
             // It has lost its state, and receives this folder's knowledge.
             Ok(CoordinatorReply::Recall) => match &patience.memory {
                 None => "it recovers its state, and this folder knows nothing".to_owned(),
-                Some(memory) => match ask(*address, cluster, memory, ATTEMPT_MAX) {
+                Some(memory) => match coordinators.ask(*address, cluster, memory, ATTEMPT_MAX) {
                     Ok(_) => "it recovers its state from its servers".to_owned(),
                     Err(
                         Failure::Unavailable(reason)
@@ -145,7 +155,7 @@ pub(crate) fn join(
 /// make it down and then up again: two epochs in which every recovering core starts again. The
 /// cores do not serve by the answers: the heartbeat reads only the `Welcome`.
 pub(crate) struct JoinHeartbeat {
-    coordinators: Vec<SocketAddr>,
+    coordinators: Coordinators,
     cluster: u64,
     heartbeat: CoordinatorRequest,
     connection: Option<Blocking>,
@@ -156,14 +166,14 @@ impl JoinHeartbeat {
     /// Returns the heartbeat of a server that joined as `incarnation` and got the configuration of
     /// `epoch`.
     pub(crate) fn new(
-        coordinators: &[SocketAddr],
+        coordinators: &Coordinators,
         cluster: u64,
         server: ServerId,
         incarnation: Incarnation,
         epoch: Epoch,
     ) -> JoinHeartbeat {
         JoinHeartbeat {
-            coordinators: coordinators.to_vec(),
+            coordinators: coordinators.clone(),
             cluster,
             heartbeat: CoordinatorRequest::Heartbeat {
                 core: CoreId { server, core: 0 },
@@ -189,9 +199,10 @@ impl JoinHeartbeat {
         }
         self.left -= 1;
         if self.connection.is_none() {
-            let address = self.coordinators[0];
-            self.coordinators.rotate_left(1);
-            let connected = Blocking::connect(address, Some(self.cluster), PULSE_MAX);
+            let address = self.coordinators.addresses[0];
+            self.coordinators.addresses.rotate_left(1);
+            let cluster = Some(self.cluster);
+            let connected = self.coordinators.connect(address, cluster, PULSE_MAX);
             // A standby sends that instead of a greeting.
             self.connection = connected.ok().and_then(|mut connection| {
                 let greeted = matches!(connection.receive(), Ok(Message::Welcome(_)));
@@ -211,12 +222,12 @@ impl JoinHeartbeat {
 /// caller's cores must serve nothing any more, whether or not the message arrives. If no
 /// coordinator receives it, that is logged, and the next incarnation waits for the lease.
 pub(crate) fn send_goodbye(
-    coordinators: &[SocketAddr],
+    coordinators: &Coordinators,
     cluster: u64,
     request: &CoordinatorRequest,
 ) {
-    for address in coordinators {
-        let reason = match ask(*address, Some(cluster), request, GOODBYE_MAX) {
+    for address in &coordinators.addresses {
+        let reason = match coordinators.ask(*address, Some(cluster), request, GOODBYE_MAX) {
             Ok(CoordinatorReply::Done { .. }) => return,
             Ok(other) => strange(*address, &other),
             Err(Failure::Unavailable(reason)) => reason,
@@ -230,36 +241,51 @@ pub(crate) fn send_goodbye(
     }
 }
 
-/// Asks one coordinator once.
-fn ask(
-    address: SocketAddr,
-    cluster: Option<u64>,
-    request: &CoordinatorRequest,
-    within: Duration,
-) -> Result<CoordinatorReply, Failure> {
-    let unavailable = |error: std::io::Error| Failure::Unavailable(error.to_string());
-    let greeting = within.min(GREETING_MAX);
-    let mut connection = Blocking::connect(address, cluster, greeting).map_err(unavailable)?;
-    let ask = Message::Ask(request.clone());
-    connection.send(&ask).map_err(unavailable)?;
-    loop {
-        match connection.receive().map_err(unavailable)? {
-            Message::Welcome(_) => connection.set_read_timeout(within).map_err(unavailable)?,
-            Message::Answer(CoordinatorReply::Refused { message, retry }) => {
-                return Err(Failure::Refused { message, retry });
+impl Coordinators {
+    /// Connects to a coordinator.
+    fn connect(
+        &self,
+        address: SocketAddr,
+        cluster: Option<u64>,
+        patience: Duration,
+    ) -> std::io::Result<Blocking> {
+        Blocking::connect(address, cluster, patience, self.credentials.as_ref())
+    }
+
+    /// Asks one coordinator once.
+    fn ask(
+        &self,
+        address: SocketAddr,
+        cluster: Option<u64>,
+        request: &CoordinatorRequest,
+        within: Duration,
+    ) -> Result<CoordinatorReply, Failure> {
+        let unavailable = |error: std::io::Error| Failure::Unavailable(error.to_string());
+        let greeting = within.min(GREETING_MAX);
+        let mut connection = self
+            .connect(address, cluster, greeting)
+            .map_err(unavailable)?;
+        let ask = Message::Ask(request.clone());
+        connection.send(&ask).map_err(unavailable)?;
+        loop {
+            match connection.receive().map_err(unavailable)? {
+                Message::Welcome(_) => connection.set_read_timeout(within).map_err(unavailable)?,
+                Message::Answer(CoordinatorReply::Refused { message, retry }) => {
+                    return Err(Failure::Refused { message, retry });
+                }
+                Message::Answer(reply) => return Ok(reply),
+                Message::Leadership(leadership) => {
+                    return Err(Failure::Unavailable(leadership.to_string()));
+                }
+                // Its reason for refusing this connection: the wrong cluster, or too many.
+                Message::Goodbye { reason } => {
+                    return Err(Failure::Refused {
+                        message: reason,
+                        retry: true,
+                    });
+                }
+                other => return Err(Failure::Unavailable(strange(address, &other))),
             }
-            Message::Answer(reply) => return Ok(reply),
-            Message::Leadership(leadership) => {
-                return Err(Failure::Unavailable(leadership.to_string()));
-            }
-            // Its reason for refusing this connection: the wrong cluster, or too many.
-            Message::Goodbye { reason } => {
-                return Err(Failure::Refused {
-                    message: reason,
-                    retry: true,
-                });
-            }
-            other => return Err(Failure::Unavailable(strange(address, &other))),
         }
     }
 }
@@ -279,7 +305,7 @@ mod tests {
     /// Greets the server that connects, and returns its first two messages.
     fn greeted(listener: &TcpListener) -> (Message, Message) {
         let (stream, _) = listener.accept().expect("it connects");
-        let mut connection = Blocking::over(stream);
+        let mut connection = Blocking::over(stream).expect("its socket can be duplicated");
         let hello = connection.receive().expect("it sends hello");
         let welcome = Message::Welcome(Welcome {
             cluster: 7,
@@ -293,7 +319,7 @@ mod tests {
     /// Answers the server that connects that another coordinator leads.
     fn redirect(listener: &TcpListener) {
         let (stream, _) = listener.accept().expect("it connects");
-        let mut connection = Blocking::over(stream);
+        let mut connection = Blocking::over(stream).expect("its socket can be duplicated");
         connection.receive().expect("it sends hello");
         let leadership = Message::Leadership(Leadership {
             leads: false,
@@ -322,7 +348,10 @@ mod tests {
             greeted(&leader)
         });
         let mut pulse = JoinHeartbeat::new(
-            &[offline, stands_by, leads],
+            &Coordinators {
+                addresses: vec![offline, stands_by, leads],
+                credentials: None,
+            },
             7,
             server,
             incarnation,

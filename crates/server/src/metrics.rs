@@ -10,6 +10,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
+use cluster_tls::Credentials;
 use protocol::identity::ServerId;
 use protocol::message::{Message, Reply, Request};
 
@@ -86,11 +87,11 @@ fn answer(mut stream: TcpStream, text: &impl Fn() -> String) -> std::io::Result<
 }
 
 /// Returns the counters of a server's cores.
-pub fn text(server: ServerId, cores: &[SocketAddr]) -> String {
+pub fn text(server: ServerId, cores: &[SocketAddr], credentials: Option<&Credentials>) -> String {
     let mut text = String::new();
     for (core, address) in cores.iter().enumerate() {
         let labels = format!("{{server=\"{}\",core=\"{core}\"}}", server.0);
-        let counters = status(*address);
+        let counters = status(*address, credentials);
         let up = u64::from(counters.is_ok());
         // Writing to a string does not fail.
         let _ = writeln!(text, "replex_core_up{labels} {up}");
@@ -101,8 +102,11 @@ pub fn text(server: ServerId, cores: &[SocketAddr]) -> String {
     text
 }
 
-fn status(address: SocketAddr) -> std::io::Result<Vec<(String, u64)>> {
-    let mut connection = Blocking::connect(address, None, PATIENCE)?;
+fn status(
+    address: SocketAddr,
+    credentials: Option<&Credentials>,
+) -> std::io::Result<Vec<(String, u64)>> {
+    let mut connection = Blocking::connect(address, None, PATIENCE, credentials)?;
     connection.send(&Message::Request(Request::Status))?;
     loop {
         match connection.receive()? {

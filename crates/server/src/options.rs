@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ::coordinator::CoordinatorSettings;
+use cluster_tls::Credentials;
 use machines::core::CoreLimits;
 use protocol::identity::ServerId;
 use storage::StoreOptions;
@@ -31,6 +32,8 @@ pub struct ServerOptions {
     pub domain: String,
     /// Whether to listen on a network without encryption.
     pub allow_unencrypted_network: bool,
+    /// The certificates of the process, if its connections are encrypted.
+    pub credentials: Option<Credentials>,
     /// The longest wait for a temporary refusal of the coordinator, because the lease of the
     /// earlier process must end.
     pub join_patience: Duration,
@@ -70,6 +73,7 @@ impl ServerOptions {
             coordinators,
             domain: String::new(),
             allow_unencrypted_network: false,
+            credentials: None,
             join_patience: Duration::from_secs(10),
             spin: false,
             metrics: None,
@@ -92,6 +96,8 @@ pub struct CoordinatorOptions {
     pub advertise: Option<IpAddr>,
     /// Whether to listen on a network without encryption.
     pub allow_unencrypted_network: bool,
+    /// The certificates of the process, if its connections are encrypted.
+    pub credentials: Option<Credentials>,
     /// Leases and other intervals.
     pub settings: CoordinatorSettings,
     /// Set to rebuild the state from the servers, because it is lost or an older copy. The
@@ -132,6 +138,7 @@ impl CoordinatorOptions {
             listen: loopback(),
             advertise: None,
             allow_unencrypted_network: false,
+            credentials: None,
             settings: CoordinatorSettings::default(),
             recover: None,
             loop_limits: event_loop::LoopLimits::default(),
@@ -154,9 +161,10 @@ pub fn check_listen(address: SocketAddr, allow_unencrypted: bool) -> Result<(), 
         return Ok(());
     }
     Err(ServerError::Options(format!(
-        "{address} can be reached from the network, and there is no encryption and no login yet: \
-         any process that reaches it can read and change everything. Listen at a loopback address such as \
-         127.0.0.1, or, in a network that you trust, add --allow-unencrypted-network"
+        "{address} can be reached from the network, and without certificates there is no encryption \
+         and no login: any process that reaches it could read and change everything. Give \
+         --certificates FOLDER, which `replex cert --node` makes, or listen at a loopback address \
+         such as 127.0.0.1, or, in a network that you trust, add --allow-unencrypted-network"
     )))
 }
 
@@ -210,6 +218,7 @@ mod tests {
             let error = check_listen(at(address), false).unwrap_err().to_string();
             assert!(error.contains(address), "{error}");
             assert!(error.contains("no encryption"), "{error}");
+            assert!(error.contains("--certificates"), "{error}");
             assert!(error.contains("--allow-unencrypted-network"), "{error}");
             check_listen(at(address), true).unwrap();
         }

@@ -26,7 +26,7 @@ use crate::folder::DataFolder;
 use crate::identity_file::ServerIdentity;
 use crate::journal::{self, JournalLevel};
 use crate::limits;
-use crate::membership::{self, JoinHeartbeat, PULSE_PAUSE};
+use crate::membership::{self, Coordinators, JoinHeartbeat, PULSE_PAUSE};
 use crate::metrics::{self, Metrics};
 use crate::options::{ServerOptions, StorageOptions, advertised_ip, check_listen, resolve};
 use crate::random;
@@ -44,7 +44,7 @@ pub struct ServerProcess {
     identity: ServerIdentity,
     /// The newest configuration that the folder has.
     known: Option<Configuration>,
-    coordinators: Vec<SocketAddr>,
+    coordinators: Coordinators,
     clock: Clock,
     loops: Vec<EventLoop>,
     addresses: Vec<SocketAddr>,
@@ -117,13 +117,17 @@ impl ServerProcess {
     /// # Errors
     /// An option or the folder cannot be used, or an address is taken.
     pub fn bind(options: ServerOptions) -> Result<Self, ServerError> {
-        check_listen(options.listen, options.allow_unencrypted_network)?;
+        let is_allowed = options.allow_unencrypted_network;
+        check_listen(options.listen, is_allowed || options.credentials.is_some())?;
         if options.cores == 0 {
             return Err(ServerError::Options(
                 "a server needs at least one core".to_owned(),
             ));
         }
-        let coordinators = resolve(&options.coordinators)?;
+        let coordinators = Coordinators {
+            addresses: resolve(&options.coordinators)?,
+            credentials: options.credentials.clone(),
+        };
         let advertise = advertised_ip(options.listen, options.advertise)?;
         let folder = DataFolder::open(&options.folder)?;
         let identity = match ServerIdentity::read(&folder)? {
@@ -151,9 +155,10 @@ impl ServerProcess {
             limits: options.loop_limits,
             spin: options.spin,
             clock,
+            credentials: options.credentials.clone(),
         };
         let loops = (0..options.cores)
-            .map(|core| EventLoop::bind(core_address(options.listen, core)?, loop_options))
+            .map(|core| EventLoop::bind(core_address(options.listen, core)?, loop_options.clone()))
             .collect::<Result<Vec<_>, _>>()?;
         let addresses = advertised(&loops, advertise);
         let metrics = options.metrics.map(|address| {
@@ -213,7 +218,8 @@ impl ServerProcess {
         if let Some(metrics) = self.metrics.take() {
             let cores: Vec<_> = self.loops.iter().map(EventLoop::address).collect();
             let server = joined.server;
-            metrics.serve(move || metrics::text(server, &cores))?;
+            let credentials = self.options.credentials.clone();
+            metrics.serve(move || metrics::text(server, &cores, credentials.as_ref()))?;
         }
         let start = (stores, is_complete);
         let mut cores = Cores::spawn(&mut self, &is_ready, joined.configuration, start)?;
@@ -470,7 +476,7 @@ impl Cores {
                 options: server.options.clone(),
                 folder: server.identity.report(configuration.epoch),
                 is_complete,
-                coordinators: server.coordinators.clone(),
+                coordinators: server.coordinators.addresses.clone(),
                 clock: server.clock,
             };
             let sender = sender.clone();

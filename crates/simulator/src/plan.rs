@@ -410,6 +410,7 @@ fn draw_schema(random: &mut Random) -> Schema {
         further,
         thin: Vec::new(),
         failures_tolerated: failures,
+        failures_wanted: 0,
         local_entries: true,
         durability: if random.chance(0.5) {
             Durability::Sync

@@ -131,6 +131,15 @@ impl Store for Client {
         Ok(Client::add_copy(self, wanted, progress).await?)
     }
 
+    async fn set_failures_tolerated(
+        &self,
+        table: &str,
+        failures: u8,
+        progress: &(dyn Fn(&FillReport) + Send + Sync),
+    ) -> Result<(), StoreError> {
+        Ok(Client::set_failures_tolerated(self, table, failures, progress).await?)
+    }
+
     async fn set_partitions(
         &self,
         table: &str,

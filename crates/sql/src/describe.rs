@@ -102,7 +102,9 @@ impl ParameterTypes<'_> {
                 self.condition(delete.filter.as_ref(), &scope)?;
                 self.returning(statement, context)
             }
-            Statement::Explain(explained) | Statement::ExplainAnalyze(explained) => {
+            Statement::Explain(explained)
+            | Statement::ExplainAnalyze(explained)
+            | Statement::ExplainAsJson(explained) => {
                 self.statement(explained, context)?;
                 Ok(show_columns(statement, context.configuration))
             }

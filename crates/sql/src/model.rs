@@ -511,6 +511,16 @@ impl Store for Model {
         })
     }
 
+    async fn set_failures_tolerated(
+        &self,
+        table: &str,
+        failures: u8,
+        _: &(dyn Fn(&FillReport) + Send + Sync),
+    ) -> Result<(), StoreError> {
+        let alteration = Alteration::SetFailures { failures };
+        self.change_table(table, |table| table.altered(&[alteration]))
+    }
+
     async fn set_partitions(
         &self,
         table: &str,

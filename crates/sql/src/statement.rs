@@ -80,7 +80,14 @@ pub enum Statement {
         /// How many partitions each of its copies is to have.
         partitions: u32,
     },
-    /// `ALTER TABLE`, but for the number of partitions, and `ALTER INDEX … RENAME`.
+    /// `ALTER TABLE … SET (failures_tolerated = …)`.
+    SetFailures {
+        /// The table.
+        table: String,
+        /// How many failures it is to survive.
+        failures: u8,
+    },
+    /// `ALTER TABLE`, but for the options of `SET`, and `ALTER INDEX … RENAME`.
     AlterTable(AlterTable),
     /// `TRUNCATE`.
     Truncate(Truncate),
@@ -107,6 +114,8 @@ pub enum Statement {
     Explain(Box<Statement>),
     /// `EXPLAIN ANALYZE`: runs the statement, and shows its plan and its work.
     ExplainAnalyze(Box<Statement>),
+    /// `EXPLAIN (FORMAT JSON)`: the explanation that an `EXPLAIN` or `EXPLAIN ANALYZE` gives, as JSON.
+    ExplainAsJson(Box<Statement>),
     /// `SHOW`.
     Show(Show),
     /// `SET`.
@@ -198,6 +207,7 @@ impl Statement {
                 | Statement::DropIndex { .. }
                 | Statement::SetUsing(_)
                 | Statement::SetPartitions { .. }
+                | Statement::SetFailures { .. }
                 | Statement::CreateSequence { .. }
                 | Statement::RestartSequence { .. }
                 | Statement::DropSequence { .. }
@@ -222,7 +232,9 @@ impl Statement {
     /// changed or removed. The new row of an insert is known before.
     pub(crate) fn returns_changed_rows(&self) -> bool {
         match self {
-            Statement::ExplainAnalyze(explained) => explained.returns_changed_rows(),
+            Statement::ExplainAnalyze(explained) | Statement::ExplainAsJson(explained) => {
+                explained.returns_changed_rows()
+            }
             Statement::Insert(insert) => {
                 let on_conflict = insert.on_conflict.as_ref();
                 let updates = on_conflict.is_some_and(|it| it.update.is_some());

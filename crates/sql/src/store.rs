@@ -124,6 +124,15 @@ pub trait Store: Sync {
         progress: &(dyn Fn(&FillReport) + Send + Sync),
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
+    /// Changes how many failures a table survives, and adds the copies that this takes. `progress`
+    /// is called from time to time with the state of their fills.
+    fn set_failures_tolerated(
+        &self,
+        table: &str,
+        failures: u8,
+        progress: &(dyn Fn(&FillReport) + Send + Sync),
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
     /// Cuts the copies of a table into another number of partitions, and returns once it has them;
     /// `progress` is called with how far it is. The configuration known afterwards has them.
     fn set_partitions(

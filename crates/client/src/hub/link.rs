@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
+use cluster_tls::stream::ClusterStream;
 use protocol::identity::{CoreId, Epoch};
 use protocol::message::{Hello, Message, Reply};
 use session::SessionInput;
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
-use tokio::net::tcp::OwnedReadHalf;
+use tokio::io::{AsyncRead, AsyncReadExt, split};
 use tokio::time::timeout;
+use tokio_util::either::Either;
 
 use super::Hub;
 use super::writer::LinkWriter;
@@ -32,8 +32,17 @@ pub(crate) async fn run(hub: Arc<Hub>, target: LinkTarget) {
     let reason = match open(&hub, &target).await {
         Err(reason) => reason,
         Ok((stream, reader, epoch)) => {
-            let (read_half, write_half) = stream.into_split();
-            let writer = Arc::new(LinkWriter::new(write_half));
+            let (read_half, writer) = match stream {
+                Either::Left(stream) => {
+                    let (read_half, write_half) = stream.into_split();
+                    (Either::Left(read_half), LinkWriter::new(write_half))
+                }
+                Either::Right(stream) => {
+                    let (read_half, write_half) = split(stream);
+                    (Either::Right(read_half), LinkWriter::encrypted(write_half))
+                }
+            };
+            let writer = Arc::new(writer);
             hub.connected(core, epoch, Arc::clone(&writer));
             tokio::select! {
                 reason = read(&hub, core, read_half, reader) => reason,
@@ -49,14 +58,19 @@ pub(crate) async fn run(hub: Arc<Hub>, target: LinkTarget) {
 }
 
 /// Opens a connection and exchanges greetings.
-async fn open(hub: &Hub, target: &LinkTarget) -> Result<(TcpStream, FrameReader, Epoch), String> {
+async fn open(
+    hub: &Hub,
+    target: &LinkTarget,
+) -> Result<(ClusterStream, FrameReader, Epoch), String> {
     let greeting = async {
         let hello = Hello {
             cluster: Some(target.cluster),
             core: None,
         };
+        let options = hub.options();
+        let credentials = options.credentials.as_ref();
         let (stream, reader, message) =
-            greet(&target.address, hello, hub.options().silence).await?;
+            greet(&target.address, hello, options.silence, credentials).await?;
         match message {
             Message::Welcome(welcome) if welcome.cluster != target.cluster => Err(format!(
                 "it belongs to cluster {:016x}, not {:016x}",
@@ -78,7 +92,12 @@ async fn open(hub: &Hub, target: &LinkTarget) -> Result<(TcpStream, FrameReader,
 }
 
 /// Passes replies to the session machine until the connection ends. Returns the reason for that.
-async fn read(hub: &Hub, core: CoreId, mut half: OwnedReadHalf, mut reader: FrameReader) -> String {
+async fn read(
+    hub: &Hub,
+    core: CoreId,
+    mut half: impl AsyncRead + Unpin,
+    mut reader: FrameReader,
+) -> String {
     let mut replies: Vec<(u64, Reply)> = Vec::new();
     loop {
         let end = loop {

@@ -50,6 +50,25 @@ fn reference(parent: &str) -> ForeignKey {
     }
 }
 
+#[test]
+fn failures_are_promised_only_when_the_copies_survive_them() {
+    let mut scene = scene_of(3);
+    let set = |failures| alter("flights", vec![Alteration::SetFailures { failures }]);
+    let promised = |scene: &Scene| flights(scene).schema.failures_tolerated;
+    let before = promised(&scene);
+    let reply = scene.ask(set(before + 1));
+    let Reply::Refused { message, retry } = reply else {
+        panic!("{reply:?}");
+    };
+    assert!(!retry && message.contains("add servers"), "{message}");
+    // Fewer failures are promised at once, and then as many as before.
+    for failures in [0, before] {
+        assert!(matches!(scene.ask(set(failures)), Reply::Done { .. }));
+        seal(&mut scene);
+        assert_eq!(promised(&scene), failures);
+    }
+}
+
 fn ids(scene: &Scene) -> Vec<u32> {
     let tables = scene.coordinator.configuration().tables.iter();
     tables.map(|table| table.id.0).collect()

@@ -306,6 +306,7 @@ fn table(name: &str, failures: u8) -> Schema {
         thin: Vec::new(),
         partitions: 4,
         failures_tolerated: failures,
+        failures_wanted: 0,
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: None,

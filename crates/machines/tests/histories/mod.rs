@@ -121,6 +121,7 @@ fn schema(random: &mut Random) -> Schema {
         thin: Vec::new(),
         partitions: [1, 2, 4][random.below(3) as usize],
         failures_tolerated: 2,
+        failures_wanted: 0,
         local_entries: !random.one_in(4),
         durability: [Durability::Sync, Durability::Replicated][random.below(2) as usize],
         primary_partition_columns: None,

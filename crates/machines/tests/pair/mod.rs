@@ -36,6 +36,7 @@ pub fn configuration() -> Configuration {
         thin: Vec::new(),
         partitions: 1,
         failures_tolerated: 1,
+        failures_wanted: 0,
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: None,

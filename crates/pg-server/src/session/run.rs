@@ -487,8 +487,9 @@ impl<S: Store> ClientSession<S> {
             return Ok(None);
         }
         let notice = format!(
-            "table {name} does not survive the loss of its server, because the store has one server"
+            "table {name} does not survive the loss of its server yet, because the store has one server"
         );
+        schema.failures_wanted = schema.failures_tolerated;
         schema.failures_tolerated = tolerated;
         Ok(Some(notice))
     }
@@ -534,7 +535,9 @@ pub(super) async fn interruptible<T>(
 fn word(statement: &Statement) -> &'static str {
     match statement {
         Statement::Show(_) => "SHOW",
-        Statement::Explain(_) | Statement::ExplainAnalyze(_) => "EXPLAIN",
+        Statement::Explain(_) | Statement::ExplainAnalyze(_) | Statement::ExplainAsJson(_) => {
+            "EXPLAIN"
+        }
         _ => "SELECT",
     }
 }

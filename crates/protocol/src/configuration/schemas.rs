@@ -21,6 +21,7 @@ wire_struct!(Schema {
     thin,
     partitions,
     failures_tolerated,
+    failures_wanted,
     local_entries,
     durability,
     primary_partition_columns,
@@ -54,6 +55,7 @@ wire_enum!(Alteration {
     5 => SetNullable { column, nullable }, 6 => AddColumn { column }, 7 => AddCheck { check },
     8 => Validate { constraint }, 9 => DropConstraint { constraint },
     10 => DropColumn { column }, 11 => SetType { column, column_type }, 12 => AddForeignKey { key },
+    13 => SetFailures { failures },
 });
 wire_struct!(Column {
     name,

@@ -476,6 +476,7 @@ mod tests {
             thin: Vec::new(),
             partitions: 1,
             failures_tolerated: 0,
+            failures_wanted: 0,
             local_entries: false,
             durability: placement::Durability::Sync,
             primary_partition_columns: None,

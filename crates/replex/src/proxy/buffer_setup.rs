@@ -55,7 +55,7 @@ impl BufferSetup {
 
 fn in_folder(folder: &Path, length_max: u64) -> Result<BufferSetup, CommandFailure> {
     let store = EmbeddedStore::start(folder)?;
-    let coordinators = vec![store.coordinator().to_string()];
+    let coordinators = vec![store.coordinator().to_owned()];
     Ok(BufferSetup {
         _store: Some(store),
         buffer: buffer::BufferOptions {

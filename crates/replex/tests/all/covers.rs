@@ -177,6 +177,7 @@ fn schema() -> Schema {
         }],
         partitions: PARTITIONS,
         failures_tolerated: 3,
+        failures_wanted: 0,
         local_entries: true,
         durability: Durability::Replicated,
         primary_partition_columns: None,

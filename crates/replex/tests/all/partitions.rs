@@ -195,7 +195,7 @@ async fn a_number_that_cannot_be_is_refused_with_a_remedy() {
         ),
         (
             "ALTER TABLE small SET (durability = 'sync')",
-            "only partitions can",
+            "only partitions and failures_tolerated can",
         ),
         (
             "ALTER TABLE small SET (partitions = 8, x = 1)",

@@ -51,12 +51,14 @@ impl CoordinatorProcess {
     /// The address is refused or in use. The folder is in use by another process, has a newer
     /// format, or is damaged. Nothing is changed then. A failure of etcd is reported later.
     pub fn bind(options: &CoordinatorOptions) -> Result<Self, ServerError> {
-        check_listen(options.listen, options.allow_unencrypted_network)?;
+        let is_allowed = options.allow_unencrypted_network;
+        check_listen(options.listen, is_allowed || options.credentials.is_some())?;
         let ip = advertised_ip(options.listen, options.advertise)?;
         limits::raise_descriptors();
         let clock = Clock::start();
         let loop_options = LoopOptions {
             limits: options.loop_limits,
+            credentials: options.credentials.clone(),
             ..LoopOptions::new(clock)
         };
         let event_loop = EventLoop::bind(options.listen, loop_options)?;

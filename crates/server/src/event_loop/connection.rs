@@ -8,10 +8,11 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 
+use cluster_tls::Connection as Tls;
 use mio::net::TcpStream;
 use protocol::frame::FrameLimits;
 
-use super::ConnectionSide;
+use super::{ConnectionSide, encryption};
 
 /// A buffer for parts of frames that has grown beyond this is given back once it is empty.
 const KEEP_BYTES: usize = 64 << 10;
@@ -33,6 +34,8 @@ pub(super) enum ConnectionPhase {
 /// A socket and its buffers.
 pub(super) struct Connection {
     pub stream: TcpStream,
+    /// The encryption; none sends bytes as they are.
+    tls: Option<Box<Tls>>,
     pub side: ConnectionSide,
     pub phase: ConnectionPhase,
     /// The beginning of an incomplete frame; or complete frames, while reading is paused.
@@ -74,9 +77,15 @@ pub(super) enum ReadOutcome {
 }
 
 impl Connection {
-    pub fn new(stream: TcpStream, side: ConnectionSide, now_us: u64) -> Self {
+    pub fn new(
+        stream: TcpStream,
+        tls: Option<Box<Tls>>,
+        side: ConnectionSide,
+        now_us: u64,
+    ) -> Self {
         Connection {
             stream,
+            tls,
             side,
             phase: match side {
                 ConnectionSide::Accepted => ConnectionPhase::Open,
@@ -104,14 +113,27 @@ impl Connection {
         self.outgoing.len() - self.sent
     }
 
+    /// Returns whether there are bytes to write that the socket may take.
+    pub fn must_transmit(&self) -> bool {
+        match &self.tls {
+            None => self.queued_bytes() > 0,
+            Some(tls) => tls.wants_write() || !tls.is_handshaking() && self.queued_bytes() > 0,
+        }
+    }
+
     /// Reads once. A read of fewer bytes than requested has emptied the socket, so no further read
     /// is needed to see that (epoll(7), on edge-triggered stream sockets).
     pub fn receive(&mut self, buffer: &mut [u8]) -> ReadOutcome {
         loop {
-            match self.stream.read(buffer) {
+            let read = match &mut self.tls {
+                None => self.stream.read(buffer),
+                Some(tls) => encryption::read(tls, &mut self.stream, buffer),
+            };
+            match read {
                 Ok(0) => return ReadOutcome::Ended(None),
                 Ok(count) => {
-                    self.readable = count == buffer.len() || self.hung_up;
+                    let more = count == buffer.len() || self.hung_up;
+                    self.readable = more || self.tls.is_some();
                     return ReadOutcome::Bytes(count);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -128,7 +150,13 @@ impl Connection {
     /// bytes.
     pub fn transmit(&mut self) -> io::Result<usize> {
         let before = self.sent;
-        while self.sent < self.outgoing.len() {
+        if let Some(tls) = &mut self.tls {
+            let waiting = &self.outgoing[self.sent..];
+            let (written, is_full) = encryption::write(tls, &mut self.stream, waiting)?;
+            self.sent += written;
+            self.blocked |= is_full;
+        }
+        while self.tls.is_none() && self.sent < self.outgoing.len() {
             match self.stream.write(&self.outgoing[self.sent..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => self.sent += count,

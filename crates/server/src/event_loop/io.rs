@@ -8,6 +8,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use cluster_tls::{Connection as Tls, Credentials};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use protocol::frame::{self, FrameLimits};
@@ -36,6 +37,8 @@ const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
 /// The connections of one loop.
 pub struct Io {
     registry: Registry,
+    /// The certificates of this process; none sends bytes as they are.
+    credentials: Option<Credentials>,
     slots: Vec<Option<(ConnectionId, Connection)>>,
     free: Vec<u32>,
     serial: u64,
@@ -58,10 +61,15 @@ pub struct Io {
 }
 
 impl Io {
-    pub(super) fn new(registry: Registry, limits: LoopLimits) -> Self {
+    pub(super) fn new(
+        registry: Registry,
+        limits: LoopLimits,
+        credentials: Option<Credentials>,
+    ) -> Self {
         assert!(limits.connections_max < 1 << SLOT_BITS);
         Io {
             registry,
+            credentials,
             slots: Vec::new(),
             free: Vec::new(),
             serial: 0,
@@ -109,14 +117,22 @@ impl Io {
             connection.outgoing = self.spares.pop().unwrap_or_default();
         }
         frame::encode(correlation, message, &mut connection.outgoing);
-        let open = connection.phase == ConnectionPhase::Open;
-        let list = open && !connection.dirty && !connection.blocked;
-        connection.dirty |= list;
-        if list {
-            self.dirty.push(id);
+        if connection.phase == ConnectionPhase::Open {
+            self.write_soon(id);
         }
         self.counters.frames_out += 1;
         true
+    }
+
+    /// Adds a connection to the list of connections to write, unless its socket is full.
+    pub(super) fn write_soon(&mut self, id: ConnectionId) {
+        let Some(connection) = find_in(&mut self.slots, id) else {
+            return;
+        };
+        if !connection.dirty && !connection.blocked {
+            connection.dirty = true;
+            self.dirty.push(id);
+        }
     }
 
     /// Returns the number of bytes that wait to be written; 0 if the connection has ended. Senders
@@ -235,6 +251,7 @@ impl Io {
     }
 
     fn add(&mut self, stream: TcpStream, side: ConnectionSide) -> io::Result<ConnectionId> {
+        let tls = self.encryption(side).map_err(io::Error::other)?;
         let socket = SockRef::from(&stream);
         socket.set_tcp_nodelay(true)?;
         socket.set_tcp_keepalive(&KEEPALIVE)?;
@@ -244,7 +261,7 @@ impl Io {
         });
         self.serial += 1;
         let id = ConnectionId(self.serial << SLOT_BITS | u64::from(slot));
-        let mut connection = Connection::new(stream, side, self.now_us);
+        let mut connection = Connection::new(stream, tls, side, self.now_us);
         // Both directions at once and for good: edges cost nothing until they happen.
         let registered = self.registry.register(
             &mut connection.stream,
@@ -259,6 +276,18 @@ impl Io {
         self.accepted += usize::from(side == ConnectionSide::Accepted);
         self.watch();
         Ok(id)
+    }
+
+    /// Returns the encryption of a new connection, before its handshake.
+    fn encryption(&self, side: ConnectionSide) -> Result<Option<Box<Tls>>, cluster_tls::Error> {
+        let Some(credentials) = &self.credentials else {
+            return Ok(None);
+        };
+        let tls = match side {
+            ConnectionSide::Accepted => credentials.accept()?.into(),
+            ConnectionSide::Connected => credentials.connect()?.into(),
+        };
+        Ok(Some(Box::new(tls)))
     }
 
     /// Removes a connection and closes its socket. Notifies the handler, unless it was notified

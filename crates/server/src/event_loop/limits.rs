@@ -1,5 +1,7 @@
 //! The limits, options and counters of an event loop.
 
+use cluster_tls::Credentials;
+
 use crate::clock::Clock;
 
 /// The limits of one loop, in bytes and microseconds.
@@ -58,7 +60,7 @@ impl Default for LoopLimits {
 }
 
 /// The options of a loop.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct LoopOptions {
     /// The loop's limits.
     pub limits: LoopLimits,
@@ -66,6 +68,8 @@ pub struct LoopOptions {
     pub spin: bool,
     /// The loop's clock.
     pub clock: Clock,
+    /// The certificates of the process, if its connections are encrypted.
+    pub credentials: Option<Credentials>,
 }
 
 impl LoopOptions {
@@ -75,6 +79,7 @@ impl LoopOptions {
             limits: LoopLimits::default(),
             spin: false,
             clock,
+            credentials: None,
         }
     }
 }

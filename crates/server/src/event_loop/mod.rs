@@ -11,6 +11,7 @@
 
 mod connection;
 mod connection_map;
+mod encryption;
 mod io;
 mod limits;
 mod owner;
@@ -156,7 +157,7 @@ impl EventLoop {
             poll,
             listener: Some(listener),
             address,
-            io: Io::new(registry, options.limits),
+            io: Io::new(registry, options.limits, options.credentials.clone()),
             buffer: vec![0; options.limits.read_bytes],
             options,
             handle: LoopHandle {
@@ -311,9 +312,8 @@ impl EventLoop {
         match result {
             Ok(_) => {
                 connection.phase = ConnectionPhase::Open;
-                if connection.queued_bytes() > 0 {
-                    connection.dirty = true;
-                    self.io.dirty.push(id);
+                if connection.must_transmit() {
+                    self.io.write_soon(id);
                 }
                 handler.opened(&mut self.io, id, ConnectionSide::Connected);
             }
@@ -341,7 +341,8 @@ impl EventLoop {
                     if blocked {
                         connection.since_us = now_us;
                     }
-                    if connection.phase == ConnectionPhase::Closing && !blocked {
+                    let is_done = !blocked && connection.queued_bytes() == 0;
+                    if connection.phase == ConnectionPhase::Closing && is_done {
                         connection.phase = ConnectionPhase::Draining;
                         // It fails where the other side is gone: the next read reports it.
                         let _ = connection.stream.shutdown(std::net::Shutdown::Write);

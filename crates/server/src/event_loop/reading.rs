@@ -72,6 +72,11 @@ impl EventLoop {
             ReadOutcome::Bytes(count) => {
                 self.io.counters.bytes_in += count as u64;
                 let connection = self.io.find(id).expect("it was there above");
+                // A handshake answers to what it reads.
+                if connection.must_transmit() {
+                    self.io.write_soon(id);
+                }
+                let connection = self.io.find(id).expect("it was there above");
                 if matches!(
                     connection.phase,
                     ConnectionPhase::Closing | ConnectionPhase::Draining

@@ -248,6 +248,7 @@ pub fn people(durability: Durability) -> Schema {
         thin: Vec::new(),
         partitions: 6,
         failures_tolerated: 2,
+        failures_wanted: 0,
         local_entries: true,
         durability,
         primary_partition_columns: None,

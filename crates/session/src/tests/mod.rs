@@ -53,6 +53,7 @@ pub fn schema() -> Schema {
         thin: Vec::new(),
         partitions: PARTITIONS,
         failures_tolerated: 0,
+        failures_wanted: 0,
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: None,

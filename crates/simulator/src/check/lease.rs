@@ -141,6 +141,7 @@ mod tests {
             further: Vec::new(),
             thin: Vec::new(),
             failures_tolerated: 2,
+            failures_wanted: 0,
             local_entries: false,
             durability: Durability::Sync,
         };

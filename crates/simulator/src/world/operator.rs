@@ -294,6 +294,10 @@ fn alteration(table: &PlacedTable, random: &mut Random) -> CoordinatorRequest {
         is_valid: true,
     };
     let alteration = match (random.below(5), last) {
+        // Most numbers are refused, and few seeds promise less for long.
+        _ if random.chance(0.1) => Alteration::SetFailures {
+            failures: random.below(4) as u8,
+        },
         (0, _) if constraints.checks.is_empty() => Alteration::AddCheck { check },
         (0, _) => Alteration::DropConstraint {
             constraint: check.name,

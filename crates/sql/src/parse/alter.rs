@@ -45,7 +45,7 @@ pub(super) fn table(alter: ast::AlterTable) -> Result<Statement, SqlError> {
     if let [ast::AlterTableOperation::SetOptionsParens { options }] = &alter.operations[..]
         && !alter.if_exists
     {
-        return partitions(table, options);
+        return set_option(table, options);
     }
     let count = alter.operations.len();
     let mut actions = Vec::with_capacity(count);
@@ -231,29 +231,38 @@ fn casts_only(using: &ast::Expr, column: &str, data_type: &ast::DataType) -> boo
     }
 }
 
-/// Parses `ALTER TABLE … SET (partitions = …)`.
-fn partitions(table: String, options: &[ast::SqlOption]) -> Result<Statement, SqlError> {
+/// Parses `ALTER TABLE … SET (option = …)`.
+fn set_option(table: String, options: &[ast::SqlOption]) -> Result<Statement, SqlError> {
     let [ast::SqlOption::KeyValue { key, value }] = options else {
         return Err(SqlError::statement(
-            "ALTER TABLE … SET changes one option: write SET (partitions = number)",
+            "ALTER TABLE … SET changes one option: write SET (partitions = number) or SET \
+             (failures_tolerated = number)",
         ));
     };
     let (key, text) = (name(key), text_of(value));
-    if key != "partitions" {
-        return Err(SqlError::statement(format!(
-            "option {key} of a table cannot be changed, only partitions can: create a new table, \
-             then export and import the rows"
-        )));
+    let number = |min: u32, max: u32| {
+        let number = text.parse::<u32>().ok();
+        number.filter(|it| (min..=max).contains(it)).ok_or_else(|| {
+            SqlError::statement(format!(
+                "{text} is no value of option {key}: write a whole number from {min} to {max}"
+            ))
+        })
+    };
+    match key.as_str() {
+        "partitions" => {
+            let partitions = number(1, placement::PARTITIONS_MAX)?;
+            Ok(Statement::SetPartitions { table, partitions })
+        }
+        "failures_tolerated" => {
+            let max = u32::try_from(placement::REPLEXES_MAX - 1).unwrap_or(u32::MAX);
+            let failures = u8::try_from(number(0, max)?).unwrap_or(u8::MAX);
+            Ok(Statement::SetFailures { table, failures })
+        }
+        _ => Err(SqlError::statement(format!(
+            "option {key} of a table cannot be changed, only partitions and failures_tolerated can: \
+             create a new table, then export and import the rows"
+        ))),
     }
-    let max = placement::PARTITIONS_MAX;
-    let partitions = text.parse::<u32>().ok();
-    let partitions = partitions.filter(|it| (1..=max).contains(it));
-    let partitions = partitions.ok_or_else(|| {
-        SqlError::statement(format!(
-            "{text} is no value of option partitions: write a whole number from 1 to {max}"
-        ))
-    })?;
-    Ok(Statement::SetPartitions { table, partitions })
 }
 
 /// Parses `ALTER INDEX [IF EXISTS] name [ON table] RENAME TO name`. Returns none for any other

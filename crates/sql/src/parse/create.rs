@@ -63,6 +63,7 @@ pub(super) fn table(
         thin: Vec::new(),
         partitions: PARTITIONS_DEFAULT,
         failures_tolerated: FAILURES_TOLERATED_DEFAULT,
+        failures_wanted: 0,
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: None,

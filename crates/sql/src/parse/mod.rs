@@ -12,6 +12,7 @@ mod copy;
 mod copy_options;
 mod create;
 mod create_index;
+mod explain;
 mod indexes;
 mod named;
 mod query;
@@ -211,7 +212,7 @@ fn parse_piece(
         Some("create" | "alter") if words.iter().take(3).any(|it| it == "sequence") => {
             return sequence::statement(&words);
         }
-        Some("explain") => return explain(text, piece, &words),
+        Some("explain") => return explain::explain(text, piece),
         _ => {}
     }
     let (tokens, index_clauses) = indexes::take_clauses(&piece.tokens)?;
@@ -239,48 +240,6 @@ fn parse_piece(
         }
     }
     Ok(statement)
-}
-
-/// Parses `EXPLAIN` and `EXPLAIN ANALYZE` of a statement.
-fn explain(text: &str, piece: &StatementTokens, words: &[String]) -> Result<Statement, SqlError> {
-    let second = words.get(1).map(String::as_str);
-    if second == Some("(") {
-        return Err(SqlError::unsupported(
-            "EXPLAIN with options",
-            "write EXPLAIN or EXPLAIN ANALYZE, and the statement",
-        ));
-    }
-    let analyzes = second == Some("analyze");
-    let mut tokens = piece.tokens.clone();
-    tokens.retain(|token| !script::is_space(&token.token) || is_hint(&token.token));
-    for _ in 0..1 + usize::from(analyzes) {
-        let word = tokens.iter().position(|it| !script::is_space(&it.token));
-        tokens.remove(word.expect("the piece has these words"));
-    }
-    let piece = StatementTokens {
-        tokens,
-        line: piece.line,
-    };
-    match parse_piece(text, &piece, TimeZone::UTC)? {
-        statement @ (Statement::Insert(_)
-        | Statement::Select(_)
-        | Statement::Update(_)
-        | Statement::Delete(_)) => Ok(match analyzes {
-            true => Statement::ExplainAnalyze(Box::new(statement)),
-            false => Statement::Explain(Box::new(statement)),
-        }),
-        _ => Err(SqlError::unsupported(
-            "EXPLAIN of this statement",
-            "explain a SELECT, INSERT, UPDATE or DELETE",
-        )),
-    }
-}
-
-fn is_hint(token: &Token) -> bool {
-    matches!(
-        token,
-        Token::Whitespace(sqlparser::tokenizer::Whitespace::MultiLineComment(_))
-    )
 }
 
 fn parse_tokens(text: &str, tokens: Vec<TokenWithSpan>) -> Result<ast::Statement, SyntaxError> {

@@ -373,7 +373,48 @@ fn scan_hint_is_kept_and_explain_wraps() {
         panic!("not an EXPLAIN");
     };
     assert!(matches!(*inner, Statement::Select(select) if select.scan));
-    assert!(message("EXPLAIN (VERBOSE) SELECT 1").contains("EXPLAIN with options"));
+    let Statement::ExplainAsJson(inner) = one("EXPLAIN (ANALYZE, COSTS off, FORMAT json) SELECT 1")
+    else {
+        panic!("not as JSON");
+    };
+    assert!(matches!(*inner, Statement::ExplainAnalyze(_)));
+    for text in [
+        "EXPLAIN (VERBOSE) SELECT 1",
+        "EXPLAIN VERBOSE SELECT 1",
+        "EXPLAIN (ANALYZE false) SELECT 1",
+    ] {
+        assert!(matches!(one(text), Statement::Explain(_)), "{text}");
+    }
+    for text in [
+        "EXPLAIN ANALYZE VERBOSE SELECT 1",
+        "EXPLAIN (VERBOSE, ANALYZE) SELECT 1",
+    ] {
+        assert!(matches!(one(text), Statement::ExplainAnalyze(_)), "{text}");
+    }
+    for (text, expected) in [
+        ("EXPLAIN (FORMAT XML) SELECT 1", "FORMAT XML"),
+        (
+            "EXPLAIN (FORMAT x) SELECT 1",
+            "unrecognized value for EXPLAIN option",
+        ),
+        (
+            "EXPLAIN (SPEED) SELECT 1",
+            "unrecognized EXPLAIN option \"speed\"",
+        ),
+        (
+            "EXPLAIN (COSTS maybe) SELECT 1",
+            "costs requires a Boolean value",
+        ),
+        ("EXPLAIN (ANALYZE on on) SELECT 1", "a name and a value"),
+        ("EXPLAIN () SELECT 1", "a name and a value"),
+        ("EXPLAIN (ANALYZE SELECT 1", "lacks its )"),
+    ] {
+        assert!(
+            message(text).contains(expected),
+            "{text}: {}",
+            message(text)
+        );
+    }
     assert!(message("EXPLAIN DROP TABLE t").contains("EXPLAIN of this statement"));
 }
 

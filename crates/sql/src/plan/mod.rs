@@ -182,6 +182,13 @@ pub enum StatementPlan {
         /// How many.
         partitions: u32,
     },
+    /// Changes the number of failures that a table survives, with copies that this takes.
+    SetFailures {
+        /// The table.
+        table: String,
+        /// How many.
+        failures: u8,
+    },
     /// Changes the definition of a table at the coordinator.
     Alter(AlterPlan),
     /// Removes all rows of tables at the coordinator. The notices name the tables that are emptied
@@ -476,6 +483,13 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPla
                 partitions: *partitions,
             })
         }
+        Statement::SetFailures { table, failures } => {
+            context.table(table)?;
+            Ok(StatementPlan::SetFailures {
+                table: table.clone(),
+                failures: *failures,
+            })
+        }
         Statement::AlterTable(statement) => alter::plan(statement, context),
         Statement::Truncate(statement) => alter::truncate(statement, context),
         Statement::Transaction(_) => {
@@ -539,6 +553,7 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPla
             let lines = explain::lines(&plan, context);
             Ok(StatementPlan::ExplainAnalyze(lines, Box::new(plan)))
         }
+        Statement::ExplainAsJson(explained) => plan(explained, context),
         Statement::Show(show) => {
             if let Show::Table(name) | Show::IndexRanges(name) = show {
                 context.relation(name)?;

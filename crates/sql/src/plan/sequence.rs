@@ -41,7 +41,9 @@ pub(super) fn own_sequences(
             column: column.name.clone(),
         });
         let name = default.sequence.clone();
-        sequences.push(rules.into_schema(name, schema.failures_tolerated));
+        let mut sequence = rules.into_schema(name, schema.failures_tolerated);
+        sequence.failures_wanted = schema.failures_wanted;
+        sequences.push(sequence);
     }
     for (_, default) in sequence_defaults(schema) {
         if !sequences.iter().any(|it| it.name == default.sequence) {
@@ -81,8 +83,9 @@ pub(super) fn create(
         }
         rules.owner = Some(SequenceOwner { table, column });
     }
-    let (failures_tolerated, notice) = tolerance(name, configuration);
-    let schema = rules.into_schema(name.to_owned(), failures_tolerated);
+    let (wanted, possible, notice) = tolerance(name, configuration);
+    let mut schema = rules.into_schema(name.to_owned(), wanted.min(possible));
+    schema.failures_wanted = if wanted > possible { wanted } else { 0 };
     schema.validate()?;
     Ok(StatementPlan::CreateSequence {
         schema: Box::new(schema),
@@ -91,9 +94,9 @@ pub(super) fn create(
     })
 }
 
-/// Returns how many failures a new sequence survives: as many as the safest table, or as the
-/// servers allow. Returns a notice if these are fewer than usual.
-fn tolerance(name: &str, configuration: &Configuration) -> (u8, Option<String>) {
+/// Returns how many failures a new sequence is to survive, as many as the safest table, and how
+/// many the servers allow. Returns a notice if these are fewer than usual.
+fn tolerance(name: &str, configuration: &Configuration) -> (u8, u8, Option<String>) {
     let tables = configuration.tables.iter();
     let tolerated = tables.map(|table| table.schema.failures_tolerated).max();
     let wanted = tolerated.unwrap_or(0).max(FAILURES_TOLERATED_DEFAULT);
@@ -102,11 +105,11 @@ fn tolerance(name: &str, configuration: &Configuration) -> (u8, Option<String>) 
     let possible = u8::try_from(domains.saturating_sub(1)).unwrap_or(u8::MAX);
     let notice = (possible < FAILURES_TOLERATED_DEFAULT).then(|| {
         format!(
-            "sequence {name} does not survive the loss of its server, because the store has one \
-             server"
+            "sequence {name} does not survive the loss of its server yet, because the store has \
+             one server"
         )
     });
-    (wanted.min(possible), notice)
+    (wanted, possible, notice)
 }
 
 /// Plans `ALTER SEQUENCE … RESTART`.

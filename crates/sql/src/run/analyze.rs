@@ -243,6 +243,16 @@ impl<S: Store> Store for MeasuredStore<'_, S> {
         self.store.add_copy(wanted, progress).await
     }
 
+    async fn set_failures_tolerated(
+        &self,
+        table: &str,
+        failures: u8,
+        progress: &(dyn Fn(&FillReport) + Send + Sync),
+    ) -> Result<(), StoreError> {
+        let set = self.store.set_failures_tolerated(table, failures, progress);
+        set.await
+    }
+
     async fn set_partitions(
         &self,
         table: &str,

@@ -12,6 +12,7 @@ mod children;
 mod conflict;
 mod copies;
 mod describe;
+mod explain_json;
 mod foreign_key;
 mod insert_select;
 mod order;
@@ -250,6 +251,10 @@ async fn attempt<S: Store>(
     parameters: &[Value],
     configuration: &Configuration,
 ) -> Result<StatementOutcome, Attempt> {
+    if let Statement::ExplainAsJson(explained) = statement {
+        let explained = attempt(store, session, explained, parameters, configuration);
+        return Box::pin(explained).await.map(explain_json::outcome);
+    }
     if let Statement::Explain(explained) | Statement::ExplainAnalyze(explained) = statement
         && let Some(table) = explained.read_table()
         && let Some(table) = configuration.table_named(table)
@@ -394,6 +399,14 @@ async fn attempt<S: Store>(
                 .set_partitions(&table, partitions, &|fill| bar.show(fill))
                 .await;
             cut.map_err(Attempt::of_definition)?;
+            done("ALTER TABLE")
+        }
+        StatementPlan::SetFailures { table, failures } => {
+            let bar = copies::CopyProgressBar::new(&format!("copies of {table}"));
+            let set = store
+                .set_failures_tolerated(&table, failures, &|fill| bar.show(fill))
+                .await;
+            set.map_err(Attempt::of_definition)?;
             done("ALTER TABLE")
         }
         StatementPlan::Alter(plan) => alter::run(&reading, plan).await?,
@@ -566,6 +579,7 @@ pub(crate) fn show_columns(
 ) -> Option<Vec<OutputColumn>> {
     let outcome = match statement {
         Statement::Explain(_) | Statement::ExplainAnalyze(_) => describe::plan(Vec::new()),
+        Statement::ExplainAsJson(_) => explain_json::outcome(describe::plan(Vec::new())),
         Statement::Show(show) => describe::show(show, configuration),
         _ => return None,
     };

@@ -138,6 +138,7 @@ fn alterations() -> Vec<Alteration> {
             column: "origin".into(),
             column_type: ColumnType::Varchar(5),
         },
+        Alteration::SetFailures { failures: 2 },
         Alteration::AddForeignKey {
             key: schema.constraints.foreign_keys[0].clone(),
         },

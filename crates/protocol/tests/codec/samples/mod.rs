@@ -102,6 +102,7 @@ pub fn schema() -> Schema {
         }],
         partitions: 2,
         failures_tolerated: 1,
+        failures_wanted: 0,
         local_entries: true,
         durability: Durability::Sync,
         primary_partition_columns: Some(1),

@@ -9,6 +9,7 @@ mod drawn_values;
 mod driver;
 mod hostile;
 mod login;
+mod machines;
 mod named;
 mod same_as_postgres;
 mod sequences;

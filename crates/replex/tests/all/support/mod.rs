@@ -129,6 +129,7 @@ pub fn people(failures_tolerated: u8, durability: Durability) -> Schema {
         thin: Vec::new(),
         partitions: 4,
         failures_tolerated,
+        failures_wanted: 0,
         local_entries: true,
         durability,
         primary_partition_columns: None,

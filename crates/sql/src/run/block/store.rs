@@ -583,6 +583,15 @@ impl<S: Store> Store for BlockStore<'_, S> {
         refused()
     }
 
+    async fn set_failures_tolerated(
+        &self,
+        _: &str,
+        _: u8,
+        _: &(dyn Fn(&FillReport) + Send + Sync),
+    ) -> Result<(), StoreError> {
+        refused()
+    }
+
     async fn set_partitions(
         &self,
         _: &str,
