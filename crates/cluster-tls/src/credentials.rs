@@ -10,8 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
 
-use crate::CLUSTER_NAME;
-use crate::verifier::OfCluster;
+use crate::verifier::{OfCluster, cluster_name};
 
 /// The files of a certificate in a folder of certificates, beside the authority's `ca.pem`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +87,7 @@ impl Credentials {
             .with_client_cert_verifier(Arc::new(verifier))
             .with_single_cert(chain, secret)
             .map_err(unusable)?;
-        // Connections last long: each of them proves everything anew.
+        // Connections last long: each of them proves everything again.
         connecting.resumption = Resumption::disabled();
         accepting.session_storage = Arc::new(NoServerSessionStorage {});
         accepting.send_tls13_tickets = 0;
@@ -119,11 +118,6 @@ impl Credentials {
     pub(crate) fn connecting(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.connecting)
     }
-}
-
-/// Returns the name that the other side's certificate must have.
-pub(crate) fn cluster_name() -> ServerName<'static> {
-    ServerName::try_from(CLUSTER_NAME).expect("it is a name of a host")
 }
 
 fn provider() -> Arc<CryptoProvider> {

@@ -7,7 +7,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
-use crate::credentials::cluster_name;
+use crate::verifier::cluster_name;
 use crate::{Credentials, explain};
 
 /// An encrypted connection.

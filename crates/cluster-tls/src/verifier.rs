@@ -4,12 +4,17 @@ use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::client::verify_server_name;
-use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
-use crate::credentials::cluster_name;
+use crate::CLUSTER_NAME;
+
+/// Returns the name that the certificate of the other side must have.
+pub(crate) fn cluster_name() -> ServerName<'static> {
+    ServerName::try_from(CLUSTER_NAME).expect("it is a name of a host")
+}
 
 /// Checks the certificate of a process that connects: its authority by the TLS library, and then
 /// the cluster's name in it.

@@ -1,4 +1,5 @@
-//! Who may connect to whom: handshakes in memory, with certificates of every kind.
+//! Handshakes in memory with certificates of every kind: the processes of a cluster connect, and no
+//! others.
 #![allow(clippy::unwrap_used, reason = "a failed expectation fails the test")]
 
 #[path = "../../../tests/certificates.rs"]

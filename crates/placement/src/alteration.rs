@@ -1,6 +1,6 @@
 //! Changes of a schema that leave all stored rows as they are (R50): names, defaults, constraints,
-//! columns at the end, columns that go, types that store the same values, and the number of failures
-//! that the copies survive.
+//! columns at the end, columns that go, types that store the same values, and the number of
+//! failures that the copies survive.
 //!
 //! A column keeps its number, so a row or an expression that was encoded with an earlier schema
 //! means the same with a later one. This module changes the definition only. The coordinator

@@ -208,8 +208,8 @@ pub struct Schema {
     pub partitions: u32,
     /// f: how many failure domains may be lost without losing a row.
     pub failures_tolerated: u8,
-    /// How many failure domains the table is to survive as soon as there are enough of them; 0 if
-    /// nobody has wished for more than `failures_tolerated`. The store raises that number then.
+    /// How many lost failure domains the table is to survive as soon as there are enough of them;
+    /// 0 for no more than `failures_tolerated`, which is raised then.
     pub failures_wanted: u8,
     /// Whether partitions keep thin local entries in the orders of other replexes, so that reads
     /// instead of a lost partition are lookups and not scans.

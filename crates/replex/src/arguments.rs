@@ -175,7 +175,7 @@ pub struct CertArguments {
     #[arg(long)]
     pub node: bool,
     /// Make `admin.pem` and `admin.key`, for `replex sql`, `replex admin` and other native clients.
-    /// Who has them may do everything.
+    /// They allow everything.
     #[arg(long)]
     pub admin: bool,
     /// How many days the certificates are valid. The authority's own is for ten years.

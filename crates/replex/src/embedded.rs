@@ -161,7 +161,7 @@ impl EmbeddedStore {
     /// The folder cannot be used: another process has it, or it is damaged.
     pub fn start_with(wanted: &EmbeddedOptions) -> Result<EmbeddedStore, CommandFailure> {
         let store = EmbeddedStore::begin(wanted)?;
-        let mut is_ready = store.is_ready.try_lock().expect("nobody waits yet");
+        let mut is_ready = store.is_ready.try_lock().expect("no other task waits yet");
         let ended = is_ready.blocking_recv();
         is_ready.close();
         drop(is_ready);
@@ -226,8 +226,8 @@ impl EmbeddedStore {
         })
     }
 
-    /// Waits until the store serves. A store that joins a cluster waits for its coordinator, however
-    /// long that takes.
+    /// Waits until the store serves. A store that joins a cluster waits for its coordinator,
+    /// however long that takes.
     ///
     /// # Errors
     /// The store has ended before it served: the coordinator refused it, or the folder is damaged.

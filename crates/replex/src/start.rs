@@ -1,5 +1,5 @@
-//! `replex start`: a store in one process that serves PostgreSQL's protocol, alone or as a part of a
-//! cluster.
+//! `replex start`: a store in one process that serves PostgreSQL's protocol, alone or as a part of
+//! a cluster.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 

@@ -114,7 +114,7 @@ pub enum Statement {
     Explain(Box<Statement>),
     /// `EXPLAIN ANALYZE`: runs the statement, and shows its plan and its work.
     ExplainAnalyze(Box<Statement>),
-    /// `EXPLAIN (FORMAT JSON)`: the explanation that an `EXPLAIN` or `EXPLAIN ANALYZE` gives, as JSON.
+    /// `EXPLAIN (FORMAT JSON)`: an `EXPLAIN` or `EXPLAIN ANALYZE`, whose lines become JSON.
     ExplainAsJson(Box<Statement>),
     /// `SHOW`.
     Show(Show),

@@ -13,8 +13,8 @@ use mio::net::TcpStream;
 /// because frames have lengths.
 ///
 /// # Errors
-/// `WouldBlock` if the socket is empty; `InvalidData`, with the reason for people, if the other side
-/// cannot prove that it belongs to the cluster or does not use TLS; and errors of the socket.
+/// `WouldBlock` if the socket is empty; `InvalidData`, with the reason for people, if the other
+/// side cannot prove that it belongs to the cluster or does not use TLS; and errors of the socket.
 pub(super) fn read(tls: &mut Tls, stream: &mut TcpStream, buffer: &mut [u8]) -> Result<usize> {
     loop {
         match tls.reader().read(buffer) {

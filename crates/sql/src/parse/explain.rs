@@ -24,7 +24,7 @@ const SWITCHES: [&str; 11] = [
     "serialize",
 ];
 
-/// What an `EXPLAIN` asks for.
+/// The options of an `EXPLAIN`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ExplainOptions {
     analyzes: bool,

@@ -1,5 +1,5 @@
-//! Turns the lines of an explanation into JSON, in the form in which PostgreSQL's tools expect it: a
-//! list with one object, whose `Plan` has the steps.
+//! Turns the lines of an explanation into JSON, in the form in which PostgreSQL's tools expect it:
+//! a list with one object, whose `Plan` has the steps.
 
 use placement::{ColumnType, Value, write_json_string};
 

@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("coordinator", &["placement", "protocol"]),
     ("session", &["placement", "protocol"]),
     ("storage", &["placement"]),
+    ("cluster-tls", &[]),
     (
         "server",
         &[
@@ -24,9 +25,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "machines",
             "coordinator",
             "storage",
+            "cluster-tls",
         ],
     ),
-    ("client", &["placement", "protocol", "session"]),
+    (
+        "client",
+        &["placement", "protocol", "session", "cluster-tls"],
+    ),
     ("sql", &["placement", "protocol", "session", "client"]),
     ("pg-wire", &[]),
     ("pg-auth", &["pg-wire"]),
