@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use crate::array_function::ArrayFunction;
 use crate::json_function::JsonFunction;
 use crate::math_function::MathFunction;
+use crate::pattern::Pattern;
 use crate::text_function::TextFunction;
 use crate::value::{ColumnType, Value};
 
@@ -30,13 +31,51 @@ pub enum Expression {
 }
 
 /// A function and its operands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct FunctionCall {
     /// The function.
     pub function: ScalarFunction,
     /// The operands, in their order.
     pub operands: Vec<Expression>,
+    /// The compiled regular expression among the operands, if it is a valid constant: compiling it
+    /// takes much longer than matching a short text.
+    pattern: Option<Pattern>,
 }
+
+impl FunctionCall {
+    /// Returns a call. A constant regular expression is compiled.
+    pub fn new(function: ScalarFunction, operands: Vec<Expression>) -> FunctionCall {
+        let text = |place: usize| match operands.get(place) {
+            Some(Expression::Literal(Value::Text(text))) => Some(text.as_str()),
+            None => Some(""),
+            _ => None,
+        };
+        let flags = match function {
+            ScalarFunction::Text(function) => function.pattern_flags(),
+            _ => None,
+        };
+        let parts = flags.and_then(|place| Some((text(1)?, text(place)?)));
+        let pattern = parts.and_then(|(pattern, flags)| Pattern::new(pattern, flags).ok());
+        FunctionCall {
+            function,
+            operands,
+            pattern,
+        }
+    }
+
+    /// Returns the compiled regular expression among the operands, if it is a valid constant.
+    pub fn pattern(&self) -> Option<&Pattern> {
+        self.pattern.as_ref()
+    }
+}
+
+impl PartialEq for FunctionCall {
+    fn eq(&self, other: &FunctionCall) -> bool {
+        self.function == other.function && self.operands == other.operands
+    }
+}
+
+impl Eq for FunctionCall {}
 
 impl Expression {
     /// Returns whether a condition holds for every column of the present row that is named. The

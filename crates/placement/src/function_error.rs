@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::pattern::PatternError;
+
 /// Why a function has no value for its operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FunctionError {
@@ -27,11 +29,13 @@ pub enum FunctionError {
     NoEncoding,
     /// A text that is no bytes in the named encoding.
     NotEncoded,
+    /// A text that is no regular expression.
+    Pattern(PatternError),
 }
 
 impl FunctionError {
     /// All errors.
-    pub const ALL: [FunctionError; 11] = [
+    pub const ALL: [FunctionError; 15] = [
         FunctionError::SquareRoot,
         FunctionError::LogarithmOfZero,
         FunctionError::LogarithmOfNegative,
@@ -43,6 +47,10 @@ impl FunctionError {
         FunctionError::NoPart,
         FunctionError::NoEncoding,
         FunctionError::NotEncoded,
+        FunctionError::Pattern(PatternError::ALL[0]),
+        FunctionError::Pattern(PatternError::ALL[1]),
+        FunctionError::Pattern(PatternError::ALL[2]),
+        FunctionError::Pattern(PatternError::ALL[3]),
     ];
 
     /// Returns PostgreSQL's code of the error.
@@ -58,6 +66,7 @@ impl FunctionError {
             | FunctionError::NoPart
             | FunctionError::NoEncoding
             | FunctionError::NotEncoded => "22023",
+            FunctionError::Pattern(error) => error.sqlstate(),
         }
     }
 }
@@ -65,6 +74,7 @@ impl FunctionError {
 impl fmt::Display for FunctionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            FunctionError::Pattern(error) => return error.fmt(f),
             FunctionError::SquareRoot => {
                 "cannot take square root of a negative number: give one that is not"
             }

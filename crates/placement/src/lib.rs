@@ -52,6 +52,7 @@ mod sort;
 mod statistics;
 pub mod tables;
 mod text;
+mod pattern;
 mod text_function;
 mod validation;
 mod value;
@@ -126,6 +127,7 @@ pub use sort::{
 };
 pub use statistics::{median, percentile, percentiles};
 pub use text::{DATES, ValueError, moment_text, unescaped_bytes};
+pub use pattern::{Pattern, PatternError};
 pub use text_function::TextFunction;
 pub use value::{
     ARRAY_DIMENSIONS_MAX, ARRAY_ELEMENTS_MAX, Array, ArrayBuilder, ArrayDimension, ArrayError,

@@ -26,6 +26,14 @@ pub enum TextFunction {
     Md5,
     /// A text as a literal of SQL.
     QuoteLiteral,
+    /// How many parts of a text match a regular expression.
+    RegexpCount,
+    /// Whether a part of a text matches a regular expression. A third operand has flags.
+    RegexpLike,
+    /// A text in which what matches a regular expression is replaced. A fourth operand has flags.
+    RegexpReplace,
+    /// The first part of a text that matches a regular expression.
+    RegexpSubstr,
     /// A text so many times.
     Repeat,
     /// A text from its end to its start.
@@ -53,7 +61,7 @@ pub enum TextFunction {
 
 impl TextFunction {
     /// All functions.
-    pub const ALL: [TextFunction; 21] = [
+    pub const ALL: [TextFunction; 25] = [
         TextFunction::Ascii,
         TextFunction::BitLength,
         TextFunction::Chr,
@@ -64,6 +72,10 @@ impl TextFunction {
         TextFunction::Lpad,
         TextFunction::Md5,
         TextFunction::QuoteLiteral,
+        TextFunction::RegexpCount,
+        TextFunction::RegexpLike,
+        TextFunction::RegexpReplace,
+        TextFunction::RegexpSubstr,
         TextFunction::Repeat,
         TextFunction::Reverse,
         TextFunction::Rpad,
@@ -90,6 +102,10 @@ impl TextFunction {
             TextFunction::Lpad => "lpad",
             TextFunction::Md5 => "md5",
             TextFunction::QuoteLiteral => "quote_literal",
+            TextFunction::RegexpCount => "regexp_count",
+            TextFunction::RegexpLike => "regexp_like",
+            TextFunction::RegexpReplace => "regexp_replace",
+            TextFunction::RegexpSubstr => "regexp_substr",
             TextFunction::Repeat => "repeat",
             TextFunction::Reverse => "reverse",
             TextFunction::Rpad => "rpad",
@@ -107,8 +123,10 @@ impl TextFunction {
     /// Returns the type of the function's results.
     pub fn result_type(self) -> ColumnType {
         match self {
-            TextFunction::Ascii | TextFunction::BitLength => ColumnType::Int32,
-            TextFunction::StartsWith => ColumnType::Bool,
+            TextFunction::Ascii | TextFunction::BitLength | TextFunction::RegexpCount => {
+                ColumnType::Int32
+            }
+            TextFunction::RegexpLike | TextFunction::StartsWith => ColumnType::Bool,
             TextFunction::Decode
             | TextFunction::Sha224
             | TextFunction::Sha256
@@ -151,14 +169,30 @@ impl TextFunction {
         }
     }
 
+    /// Returns whether the second operand is a regular expression, and the place of its flags.
+    pub fn pattern_flags(self) -> Option<usize> {
+        match self {
+            TextFunction::RegexpCount | TextFunction::RegexpLike | TextFunction::RegexpSubstr => {
+                Some(2)
+            }
+            TextFunction::RegexpReplace => Some(3),
+            _ => None,
+        }
+    }
+
     /// Returns whether the function takes so many operands.
     pub fn takes(self, count: usize) -> bool {
         match self {
             TextFunction::ConcatWs => count > 1,
-            TextFunction::Lpad | TextFunction::Rpad => count == 2 || count == 3,
+            TextFunction::Lpad | TextFunction::RegexpLike | TextFunction::Rpad => {
+                count == 2 || count == 3
+            }
+            TextFunction::RegexpReplace => count == 3 || count == 4,
             TextFunction::SplitPart | TextFunction::Translate => count == 3,
             TextFunction::Decode
             | TextFunction::Encode
+            | TextFunction::RegexpCount
+            | TextFunction::RegexpSubstr
             | TextFunction::Repeat
             | TextFunction::StartsWith => count == 2,
             _ => count == 1,

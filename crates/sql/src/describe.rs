@@ -13,7 +13,7 @@ use protocol::expression::{BinaryOperator, ScalarFunction, result_type};
 use sqlparser::ast::{self, Expr};
 
 use crate::bind::{
-    PathCall, PathOperation, Scope, WrittenCall, aggregate_type, binary_operator, chain,
+    PathCall, PathOperation, Scope, WrittenCall, aggregate_type, binary_operator, chain, regex_operator,
     common_type, may_be_result, null_if_type, number_type, operand_type, path_call, path_parts,
     takes_doubles, times_as_intervals, type_beside, written_aggregate, written_call,
 };
@@ -405,6 +405,12 @@ impl ParameterTypes<'_> {
                         true => ColumnType::Bytes,
                         false => ColumnType::Text,
                     })
+                }
+                op if regex_operator(op).is_some() => {
+                    for operand in [left, right] {
+                        self.infer(operand, Some(ColumnType::Text), scope, next)?;
+                    }
+                    is(ColumnType::Bool)
                 }
                 _ => {
                     self.pair(left, right, None, (scope, next))?;

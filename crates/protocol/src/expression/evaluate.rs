@@ -15,8 +15,7 @@ use super::arithmetic::{arithmetic, wrong_types};
 use super::budget::Budget;
 use super::compare::comparison;
 use super::{
-    BinaryOperator, Expression, ExpressionError, ScalarFunction, UnaryOperator, array, functions,
-    interval, json, like,
+    BinaryOperator, Expression, ExpressionError, FunctionCall, ScalarFunction, UnaryOperator, array, functions, interval, json, like, pattern,
 };
 use crate::codec::DEPTH_MAX;
 
@@ -209,7 +208,7 @@ impl<'a> Evaluator<'a> {
                 return self.binary(*operator, left, right, depth + 1);
             }
             Expression::Call(call) => {
-                return self.call(call.function, &call.operands, depth + 1);
+                return self.call(call, depth + 1);
             }
         };
         Ok(Operand::Borrowed(value))
@@ -217,11 +216,11 @@ impl<'a> Evaluator<'a> {
 
     fn call(
         &mut self,
-        function: ScalarFunction,
-        operands: &'a [Expression],
+        call: &'a FunctionCall,
         depth: u32,
     ) -> Result<Operand<'a>, ExpressionError> {
-        match function {
+        let operands = &call.operands;
+        match call.function {
             ScalarFunction::Coalesce => {
                 for operand in operands {
                     let value = self.value(operand, depth)?;
@@ -232,7 +231,7 @@ impl<'a> Evaluator<'a> {
                 Ok(Operand::Borrowed(ValueRef::Null))
             }
             ScalarFunction::Case => {
-                let mut rest = operands;
+                let mut rest = &operands[..];
                 while let [condition, value, others @ ..] = rest {
                     let holds = self.value(condition, depth)?;
                     if truth(holds.as_ref())? == Some(true) {
@@ -249,6 +248,12 @@ impl<'a> Evaluator<'a> {
                 let values = operands.iter().map(|it| self.value(it, depth));
                 let values: Vec<Operand<'_>> = values.collect::<Result<_, _>>()?;
                 let values: Vec<ValueRef<'_>> = values.iter().map(Operand::as_ref).collect();
+                if let ScalarFunction::Text(function) = function
+                    && function.pattern_flags().is_some()
+                {
+                    let value = pattern::call((function, call.pattern()), &values, &mut self.budget);
+                    return value.map(Operand::Owned);
+                }
                 functions::call(function, &values, &mut self.budget).map(Operand::Owned)
             }
         }

@@ -20,6 +20,7 @@ mod interval;
 mod json;
 mod like;
 mod math;
+mod pattern;
 mod results;
 #[cfg(test)]
 mod tests;
@@ -352,7 +353,18 @@ wire_enum!(Expression {
     4 => Binary(operator, left, right),
     5 => Call(call),
 });
-wire_struct!(FunctionCall { function, operands });
+impl Wire for FunctionCall {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.function.encode(out);
+        self.operands.encode(out);
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let function = Wire::decode(from)?;
+        Ok(FunctionCall::new(function, Wire::decode(from)?))
+    }
+}
+
 wire_enum!(ScalarFunction {
     0 => Coalesce, 1 => Case, 2 => NullIf, 3 => Greatest, 4 => Least, 5 => Lower, 6 => Upper,
     7 => Length, 8 => OctetLength, 9 => Abs, 10 => Round, 11 => Floor, 12 => Ceil, 13 => Trunc,
@@ -369,7 +381,7 @@ wire_enum!(TextFunction {
     0 => Ascii, 1 => BitLength, 2 => Chr, 3 => ConcatWs, 4 => Decode, 5 => Encode, 6 => Initcap,
     7 => Lpad, 8 => Md5, 9 => QuoteLiteral, 10 => Repeat, 11 => Reverse, 12 => Rpad, 13 => Sha224,
     14 => Sha256, 15 => Sha384, 16 => Sha512, 17 => SplitPart, 18 => StartsWith, 19 => ToHex,
-    20 => Translate,
+    20 => Translate, 21 => RegexpCount, 22 => RegexpLike, 23 => RegexpReplace, 24 => RegexpSubstr,
 });
 wire_enum!(MathFunction {
     0 => Acos, 1 => Asin, 2 => Atan, 3 => Atan2, 4 => Cbrt, 5 => Cos, 6 => Cot, 7 => Degrees,

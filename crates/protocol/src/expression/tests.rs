@@ -541,7 +541,7 @@ fn any_expression() -> impl Strategy<Value = Expression> {
             }),
             (any_function(), proptest::collection::vec(inner, 0..4)).prop_map(|(tag, operands)| {
                 let function = ScalarFunction::decode_all(&tag).unwrap();
-                Expression::Call(Box::new(FunctionCall { function, operands }))
+                Expression::Call(Box::new(FunctionCall::new(function, operands)))
             }),
         ]
     })

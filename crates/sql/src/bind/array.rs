@@ -325,7 +325,7 @@ impl Scope<'_> {
             true => ArrayFunction::Join(element),
             false => ArrayFunction::Make(element),
         });
-        let call = Expression::Call(Box::new(FunctionCall { function, operands }));
+        let call = Expression::Call(Box::new(FunctionCall::new(function, operands)));
         Ok(match self.compound(call, source)? {
             Bound::Typed(made, _) => Bound::Typed(made, Some(column_type)),
             other => other,
@@ -391,7 +391,7 @@ impl Scope<'_> {
         };
         let column_type = function.result_type(element);
         let function = ScalarFunction::Array(function);
-        let call = Expression::Call(Box::new(FunctionCall { function, operands }));
+        let call = Expression::Call(Box::new(FunctionCall::new(function, operands)));
         Ok(match self.compound(call, source)? {
             Bound::Typed(found, _) => Bound::Typed(found, Some(column_type)),
             other => other,
@@ -464,7 +464,7 @@ impl Scope<'_> {
         let operands = operands.collect::<Result<_, SqlError>>()?;
         let column_type = function.result_type(element);
         let function = ScalarFunction::Array(function);
-        let call = Expression::Call(Box::new(FunctionCall { function, operands }));
+        let call = Expression::Call(Box::new(FunctionCall::new(function, operands)));
         Ok(match self.compound(call, source)? {
             Bound::Typed(found, _) => Bound::Typed(found, Some(column_type)),
             other => other,

@@ -439,7 +439,7 @@ impl Scope<'_> {
             };
             let (left, right) = self.operands(left, right, source)?;
             let operands = vec![left, right];
-            let call = Expression::Call(Box::new(FunctionCall { function, operands }));
+            let call = Expression::Call(Box::new(FunctionCall::new(function, operands)));
             return self.compound(call, source);
         }
         if let ScalarFunction::Math(function) = function {
@@ -466,7 +466,7 @@ impl Scope<'_> {
         {
             operands.push(Expression::Literal(Value::Text(" ".into())));
         }
-        let expression = Expression::Call(Box::new(FunctionCall { function, operands }));
+        let expression = Expression::Call(Box::new(FunctionCall::new(function, operands)));
         let bound = self.compound(expression, source)?;
         Ok(match (bound, common) {
             // The limit of a text stays, if all have the same one.
@@ -513,7 +513,7 @@ impl Scope<'_> {
         };
         let (left, right) = self.operands(left, right, source)?;
         let operands = vec![left, right];
-        let call = Expression::Call(Box::new(FunctionCall { function, operands }));
+        let call = Expression::Call(Box::new(FunctionCall::new(function, operands)));
         Ok(match self.compound(call, source)? {
             Bound::Typed(expression, found) => Bound::Typed(expression, result.or(found)),
             other => other,

@@ -251,7 +251,7 @@ impl Scope<'_> {
         let zone = Expression::Literal(Value::Bytes(self.zone.encode()));
         let operands = vec![at.clone(), by, zone];
         let function = ScalarFunction::MomentLater;
-        let call = Expression::Call(Box::new(FunctionCall { function, operands }));
+        let call = Expression::Call(Box::new(FunctionCall::new(function, operands)));
         self.compound(call, source).map(Some)
     }
 
@@ -299,7 +299,7 @@ impl Scope<'_> {
             bound.push(Expression::Literal(Value::Bytes(self.zone.encode())));
         }
         let operands = bound;
-        let call = Expression::Call(Box::new(FunctionCall { function, operands }));
+        let call = Expression::Call(Box::new(FunctionCall::new(function, operands)));
         self.compound(call, source)
     }
 

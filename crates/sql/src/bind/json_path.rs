@@ -151,7 +151,7 @@ impl Scope<'_> {
             None => operands[0] = converted(Expression::Literal(Value::Null), json),
         }
         let function = ScalarFunction::Json(function);
-        let call = Expression::Call(Box::new(FunctionCall { function, operands }));
+        let call = Expression::Call(Box::new(FunctionCall::new(function, operands)));
         self.compound(call, source)
     }
 

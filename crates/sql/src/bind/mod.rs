@@ -42,7 +42,7 @@ pub(crate) use call::{
 pub(crate) use interval::{times_as_intervals, type_beside};
 pub(crate) use json_path::{PathCall, PathOperation, path_call, path_parts};
 pub(crate) use literal::{concatenation, fitted, number_type, stored};
-pub(crate) use operators::{binary_operator, chain};
+pub(crate) use operators::{binary_operator, chain, regex_operator};
 
 use literal::{default_type, quoted, rounded, spelt, typed_number};
 

@@ -2,8 +2,11 @@
 
 use std::cmp::Ordering;
 
-use placement::{ColumnType, Numeric, NumericRef, TEXT_LIMIT_MAX, Value};
-use protocol::expression::{BinaryOperator, Expression, ExpressionError, NODES_MAX, UnaryOperator};
+use placement::{ColumnType, Numeric, NumericRef, TEXT_LIMIT_MAX, TextFunction, Value};
+use protocol::expression::{
+    BinaryOperator, Expression, ExpressionError, FunctionCall, NODES_MAX, ScalarFunction,
+    UnaryOperator,
+};
 use sqlparser::ast::{self, Expr};
 
 use super::like::Like;
@@ -96,6 +99,9 @@ impl Scope<'_> {
                 if let (Expr::Tuple(left), Expr::Tuple(right)) = (&**left, &**right) {
                     return self.bind_tuples(left, op, right, expression);
                 }
+                if let Some(regex) = regex_operator(op) {
+                    return self.bind_regex((left, right), regex, expression, depth);
+                }
                 let operator = binary_operator(op, expression)?;
                 let left = self.bind(left, depth + 1)?;
                 let right = self.bind(right, depth + 1)?;
@@ -138,6 +144,28 @@ impl Scope<'_> {
             }
             _ => self.bind_test(expression, depth),
         }
+    }
+
+    /// Binds an operator of regular expressions.
+    fn bind_regex(
+        &self,
+        (text, pattern): (&Expr, &Expr),
+        regex: RegexOperator,
+        source: &Expr,
+        depth: usize,
+    ) -> Result<Bound, SqlError> {
+        let function = ScalarFunction::Text(TextFunction::RegexpLike);
+        let mut operands = Vec::with_capacity(3);
+        for (place, operand) in [text, pattern].into_iter().enumerate() {
+            let operand = self.bind(operand, depth + 1)?;
+            operands.push(self.bind_operand(function, (place, 2), operand, source)?);
+        }
+        if regex.ignores_case {
+            operands.push(Expression::Literal(Value::Text("i".into())));
+        }
+        let call = Expression::Call(Box::new(FunctionCall::new(function, operands)));
+        let matches = self.compound(call, source)?;
+        self.negated(matches, regex.is_negated, source)
     }
 
     /// Binds a test such as `IS NULL` or `IS TRUE`, whose result is never NULL.
@@ -657,6 +685,28 @@ fn mirrored(operator: BinaryOperator) -> BinaryOperator {
     }
 }
 
+/// An operator of regular expressions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RegexOperator {
+    ignores_case: bool,
+    is_negated: bool,
+}
+
+/// Returns what kind of an operator of regular expressions this is; none of another operator.
+pub(crate) fn regex_operator(operator: &ast::BinaryOperator) -> Option<RegexOperator> {
+    let (ignores_case, is_negated) = match operator {
+        ast::BinaryOperator::PGRegexMatch => (false, false),
+        ast::BinaryOperator::PGRegexIMatch => (true, false),
+        ast::BinaryOperator::PGRegexNotMatch => (false, true),
+        ast::BinaryOperator::PGRegexNotIMatch => (true, true),
+        _ => return None,
+    };
+    Some(RegexOperator {
+        ignores_case,
+        is_negated,
+    })
+}
+
 pub(crate) fn binary_operator(
     operator: &ast::BinaryOperator,
     source: &Expr,
@@ -683,8 +733,8 @@ pub(crate) fn binary_operator(
         other => {
             return Err(SqlError::unsupported(
                 format!("the operator {other} of {source}"),
-                "the operators are comparisons, LIKE, AND, OR, NOT, + - * / % ||, of arrays @> <@ \
-                 and &&, and of JSON -> ->> #> #>> @> <@ ? ?| ?& and #-",
+                "the operators are comparisons, LIKE, ~ ~* !~ !~*, AND, OR, NOT, + - * / % ||, of \
+                 arrays @> <@ and &&, and of JSON -> ->> #> #>> @> <@ ? ?| ?& and #-",
             ));
         }
     })

@@ -38,7 +38,7 @@ fn depends_on_zone(from: ColumnType, to: ColumnType) -> bool {
 fn call(function: ScalarFunction, time: Expression, zone: &TimeZone<'_>) -> Expression {
     let zone = Expression::Literal(Value::Bytes(zone.encode()));
     let operands = vec![time, zone];
-    Expression::Call(Box::new(FunctionCall { function, operands }))
+    Expression::Call(Box::new(FunctionCall::new(function, operands)))
 }
 
 /// Returns a conversion between times, or between a time and a text, by the rules of a zone.
@@ -282,7 +282,7 @@ impl Scope<'_> {
                 operands.push(Expression::Literal(Value::Bytes(zone.encode())));
             }
         }
-        let call = Expression::Call(Box::new(FunctionCall { function, operands }));
+        let call = Expression::Call(Box::new(FunctionCall::new(function, operands)));
         self.compound(call, source)
     }
 

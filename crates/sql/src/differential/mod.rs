@@ -20,6 +20,7 @@ mod drawn_groups;
 mod drawn_interval;
 mod drawn_json;
 mod drawn_numeric;
+mod drawn_regex;
 mod drawn_types;
 mod drawn_zones;
 
@@ -50,6 +51,11 @@ const GOLDEN_FURTHER: Golden = Golden {
     name: "golden_further.tsv",
     text: include_str!("golden_further.tsv"),
     tables: drawn_further::TABLES,
+};
+const GOLDEN_REGEX: Golden = Golden {
+    name: "golden_regex.tsv",
+    text: include_str!("golden_regex.tsv"),
+    tables: drawn_regex::TABLES,
 };
 const GOLDEN_INTERVAL: Golden = Golden {
     name: "golden_interval.tsv",
@@ -205,6 +211,11 @@ fn answers_about_json_equal_those_of_postgresql() {
 fn answers_of_further_functions_equal_those_of_postgresql() {
     let statements = drawn_further::statements();
     compare(&GOLDEN_FURTHER, drawn_further::SETUP, &statements);
+}
+
+#[test]
+fn answers_about_regular_expressions_equal_those_of_postgresql() {
+    compare(&GOLDEN_REGEX, drawn_regex::SETUP, &drawn_regex::statements());
 }
 
 #[test]

@@ -547,10 +547,10 @@ impl Change<'_, '_> {
                 sqlstate::TRUNCATION,
                 format!("value too long for type character varying({limit})"),
             );
-            let length = Expression::Call(Box::new(FunctionCall {
-                function: ScalarFunction::Length,
-                operands: vec![self.value_of(name)],
-            }));
+            let length = Expression::Call(Box::new(FunctionCall::new(
+                ScalarFunction::Length,
+                vec![self.value_of(name)],
+            )));
             let limit = Expression::Literal(Value::Int32(limit.cast_signed()));
             let condition =
                 Expression::Binary(BinaryOperator::LessEqual, Box::new(length), Box::new(limit));

@@ -244,7 +244,7 @@ generate_struct! {
     RangeReport { partition, entries, requests, split_at }
     Axis { key_space, stride, divisions }
     Assignment { column, value }
-    FunctionCall { function, operands }
+    FunctionCall::new(function, operands)
     Mutation { pk, action }
     RowChange { pk, version, old, new }
     RequestRecord { request, acknowledged_below, digest, result }

@@ -24,10 +24,8 @@ pub fn action() -> Action {
         Box::new(distance),
         number("-1.50"),
     );
-    let call = FunctionCall {
-        function: ScalarFunction::Round,
-        operands: vec![product, Expression::Literal(Value::Int32(1))],
-    };
+    let operands = vec![product, Expression::Literal(Value::Int32(1))];
+    let call = FunctionCall::new(ScalarFunction::Round, operands);
     Action::Update {
         assignments: vec![Assignment {
             column: 3,
@@ -49,7 +47,7 @@ pub fn spans() -> Action {
         micros: 3_000_000,
     });
     let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").expect("it is a zone");
-    let call = |function, operands| Expression::Call(Box::new(FunctionCall { function, operands }));
+    let call = |function, operands| Expression::Call(Box::new(FunctionCall::new(function, operands)));
     let later = call(
         ScalarFunction::MomentLater,
         vec![

@@ -15,7 +15,7 @@ pub fn action() -> Action {
     };
     let call = |function, operands| {
         let function = ScalarFunction::Array(function);
-        Expression::Call(Box::new(FunctionCall { function, operands }))
+        Expression::Call(Box::new(FunctionCall::new(function, operands)))
     };
     let appended = call(
         ArrayFunction::Append(ElementType::Int32),
