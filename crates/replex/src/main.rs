@@ -71,7 +71,7 @@ fn run_command(command: ReplexCommand) -> Result<(), CommandFailure> {
         ReplexCommand::Server(options) => serve::server(&options),
         ReplexCommand::Coordinator(options) => serve::coordinator(&options),
         ReplexCommand::Baseline(options) => serve::baseline(&options),
-        ReplexCommand::Demo(arguments) => run(demo::run(&arguments)),
+        ReplexCommand::Demo(arguments) => demo::demo(&arguments),
         ReplexCommand::Sql(arguments) => sql_command::sql(&arguments),
         ReplexCommand::Import(arguments) => import::import(&arguments),
         ReplexCommand::Export(arguments) => run(export::export(&arguments)),
@@ -105,7 +105,7 @@ fn measure(options: &arguments::BenchArguments) -> Result<(), CommandFailure> {
 }
 
 /// Runs a command that talks to a cluster, until it ends or is stopped.
-fn run(command: impl Future<Output = Result<(), CommandFailure>>) -> Result<(), CommandFailure> {
+fn run<T>(command: impl Future<Output = Result<T, CommandFailure>>) -> Result<T, CommandFailure> {
     let runtime = runtime()?;
     let result = runtime.block_on(interruptible(command));
     // Threads that wait in a system call, as for the reader of a FIFO, end with the process.

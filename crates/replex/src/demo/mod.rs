@@ -9,6 +9,7 @@ mod crash;
 mod load;
 mod loss;
 mod ordered;
+mod session;
 mod store;
 mod transfers;
 
@@ -30,8 +31,27 @@ const SERVERS: usize = 3;
 /// Flights that are loaded before the crash, in hundredths of all.
 const BEFORE_CRASH: usize = 75;
 
-/// Runs `replex demo`.
-pub async fn run(arguments: &DemoArguments) -> Result<(), CommandFailure> {
+/// Runs `replex demo`. In a terminal it ends in a session of psql, or else of this program's shell.
+pub fn demo(arguments: &DemoArguments) -> Result<(), CommandFailure> {
+    let (cluster, verdict) = crate::run(run(arguments))?;
+    if arguments.keep {
+        print_how_to_go_on(cluster);
+        return verdict;
+    }
+    let session = match session::is_wanted() {
+        true => session::run(cluster.coordinator_address(), &own_program()?),
+        false => Ok(()),
+    };
+    drop(cluster);
+    say!("The cluster is stopped and its data removed.");
+    say!("Leave it up and go on by hand: `{} demo --keep`", typed());
+    verdict.and(session)
+}
+
+/// Tells the story. Returns the cluster, and an error if a claim of the story did not hold.
+async fn run(
+    arguments: &DemoArguments,
+) -> Result<(Cluster, Result<(), CommandFailure>), CommandFailure> {
     let started = Instant::now();
     let mut story = Story::of_stdout();
     say!(
@@ -80,7 +100,8 @@ pub async fn run(arguments: &DemoArguments) -> Result<(), CommandFailure> {
     crash::compare(&mut story, &cluster, &flights, &expected).await?;
     transfers::transfers(&mut story, &mut cluster, &flights, &expected).await?;
     loss::loss(&mut story, &mut cluster, flights.schema(), &rows).await?;
-    close(&story, cluster, arguments.keep, started)
+    let verdict = story.verdict(started);
+    Ok((cluster, verdict))
 }
 
 fn own_program() -> Result<PathBuf, CommandFailure> {
@@ -94,25 +115,6 @@ fn rows(arguments: &DemoArguments, flights: &Flights) -> Result<Vec<Vec<Value>>,
     } else {
         flights::january(columns)
     }
-}
-
-/// Ends the demo: keeps the cluster and prints how to continue with it, or removes the cluster.
-/// Returns an error if a claim of the demo did not hold.
-fn close(
-    story: &Story,
-    cluster: Cluster,
-    keep: bool,
-    started: Instant,
-) -> Result<(), CommandFailure> {
-    let verdict = story.verdict(started);
-    if keep {
-        print_how_to_go_on(cluster);
-    } else {
-        drop(cluster);
-        say!("The cluster is stopped and its data removed.");
-        say!("Leave it up and go on by hand: `{} demo --keep`", typed());
-    }
-    verdict
 }
 
 /// Returns a percentile of some times; zero if there are no times.

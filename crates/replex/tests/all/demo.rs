@@ -1,6 +1,6 @@
 //! The demo from end to end, and that it leaves nothing behind however it ends.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -83,6 +83,39 @@ fn kept_demo_goes_on_and_ends_as_printed() {
     let (_, address) = go_on.split_once("REPLEX_COORDINATOR=").unwrap();
     let address = address.lines().next().unwrap();
     assert!(TcpStream::connect(address).is_err(), "{address}");
+    assert!(is_empty(folder.path()));
+}
+
+#[test]
+fn demo_in_a_terminal_ends_in_a_session() {
+    if !support::postgres_is_there() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = support::program();
+    let demo = format!(
+        "PATH={}:$PATH PAGER=cat {} demo --folder {}",
+        pg_local::programs().unwrap().display(),
+        program.display(),
+        folder.path().display()
+    );
+    // `script` gives the demo a terminal.
+    let mut script = Command::new("script")
+        .args(["-qec", &demo, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let typed = b"SELECT 'flights: ' || count(*) FROM flights;\n\\q\n";
+    let mut stdin = script.stdin.take().unwrap();
+    stdin.write_all(typed).unwrap();
+    let output = script.wait_with_output().unwrap();
+    drop(stdin);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{printed}");
+    let (_, session) = printed.split_once("here is a session").unwrap();
+    assert!(session.contains("flights: 27004"), "{session}");
+    assert!(session.contains("The cluster is stopped"), "{session}");
     assert!(is_empty(folder.path()));
 }
 
