@@ -197,6 +197,13 @@ macro_rules! generate_enum {
     )*};
 }
 
+impl Generate for FunctionCall {
+    fn generate(source: &mut Source<'_>) -> Self {
+        let function = Generate::generate(source);
+        FunctionCall::new(function, Generate::generate(source))
+    }
+}
+
 generate_struct! {
     CoreId { server, core }
     PartitionId { table, replex, number }
@@ -217,7 +224,7 @@ generate_struct! {
     Tenure { core, since }
     Schema {
         name, columns, primary_key, indexes, further, thin, partitions, failures_tolerated,
-        local_entries,
+        failures_wanted, local_entries,
         durability, primary_partition_columns, sequence, constraints,
     }
     Sequence { value_type, increment, min, max, start, cache, cycles, owner }
@@ -244,7 +251,6 @@ generate_struct! {
     RangeReport { partition, entries, requests, split_at }
     Axis { key_space, stride, divisions }
     Assignment { column, value }
-    FunctionCall::new(function, operands)
     Mutation { pk, action }
     RowChange { pk, version, old, new }
     RequestRecord { request, acknowledged_below, digest, result }
@@ -302,7 +308,7 @@ generate_enum! {
         RenameConstraint { constraint, name }, SetDefault { column, default },
         SetNullable { column, nullable }, AddColumn { column }, AddCheck { check },
         Validate { constraint }, DropConstraint { constraint }, DropColumn { column },
-        SetType { column, column_type }, AddForeignKey { key },
+        SetType { column, column_type }, AddForeignKey { key }, SetFailures { failures },
     }
     PartitionStart { Empty, Taken, Compared }
     ServerState { Up, Down }
