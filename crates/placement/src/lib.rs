@@ -37,6 +37,7 @@ mod math_function;
 mod moment;
 mod numeric;
 mod partitions;
+mod pattern;
 mod places;
 mod position;
 mod proof;
@@ -52,7 +53,6 @@ mod sort;
 mod statistics;
 pub mod tables;
 mod text;
-mod pattern;
 mod text_function;
 mod validation;
 mod value;
@@ -104,6 +104,7 @@ pub use numeric::{
     NUMERIC_PRECISION_MAX, NUMERIC_SCALE_MAX, NUMERIC_WHOLE_DIGITS_MAX, Numeric, NumericError,
     NumericRef,
 };
+pub use pattern::{Pattern, PatternError};
 pub use places::{HostCore, LOAD_PER_COPY, Loads, PartitionHost, Placement, beside};
 pub use position::Position;
 pub use proof::{PROOF_STEPS_MAX, PlacementProof, decision_position, members_at_risk, prove};
@@ -127,7 +128,6 @@ pub use sort::{
 };
 pub use statistics::{median, percentile, percentiles};
 pub use text::{DATES, ValueError, moment_text, unescaped_bytes};
-pub use pattern::{Pattern, PatternError};
 pub use text_function::TextFunction;
 pub use value::{
     ARRAY_DIMENSIONS_MAX, ARRAY_ELEMENTS_MAX, Array, ArrayBuilder, ArrayDimension, ArrayError,

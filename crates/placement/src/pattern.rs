@@ -503,15 +503,26 @@ mod tests {
     #[test]
     fn replacements_have_groups() {
         let replaced = |text: &str, pattern: &str, with: &str, flags: &str| {
-            Pattern::new(pattern, flags).unwrap().replace(text, with, 1000)
+            Pattern::new(pattern, flags)
+                .unwrap()
+                .replace(text, with, 1000)
         };
-        assert_eq!(replaced("foobarbaz", "b..", "X", "").as_deref(), Some("fooXbaz"));
-        assert_eq!(replaced("foobarbaz", "b..", "X", "g").as_deref(), Some("fooXX"));
+        assert_eq!(
+            replaced("foobarbaz", "b..", "X", "").as_deref(),
+            Some("fooXbaz")
+        );
+        assert_eq!(
+            replaced("foobarbaz", "b..", "X", "g").as_deref(),
+            Some("fooXX")
+        );
         let swapped = replaced("foobarbaz", "b(..)", "X\\1Y", "g");
         assert_eq!(swapped.as_deref(), Some("fooXarYXazY"));
         let whole = replaced("ab", "b", "<\\&\\\\>", "");
         assert_eq!(whole.as_deref(), Some("a<b\\>"));
-        assert_eq!(replaced("aaa", "a", "bbbb", "g").map(|it| it.len()), Some(12));
+        assert_eq!(
+            replaced("aaa", "a", "bbbb", "g").map(|it| it.len()),
+            Some(12)
+        );
         let pattern = Pattern::new("a", "g").unwrap();
         assert_eq!(pattern.replace("aaa", "bbbb", 11), None);
     }

@@ -13,9 +13,10 @@ use protocol::expression::{BinaryOperator, ScalarFunction, result_type};
 use sqlparser::ast::{self, Expr};
 
 use crate::bind::{
-    PathCall, PathOperation, Scope, WrittenCall, aggregate_type, binary_operator, chain, regex_operator,
+    PathCall, PathOperation, Scope, WrittenCall, aggregate_type, binary_operator, chain,
     common_type, may_be_result, null_if_type, number_type, operand_type, path_call, path_parts,
-    takes_doubles, times_as_intervals, type_beside, written_aggregate, written_call,
+    regex_operator, takes_doubles, times_as_intervals, type_beside, written_aggregate,
+    written_call,
 };
 use crate::error::{SqlError, sqlstate};
 use crate::plan::{Context, SessionSettings, WithoutStatistics};

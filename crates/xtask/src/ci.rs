@@ -19,7 +19,7 @@ pub const HELP: &str = "Usage: cargo xtask ci [--allow-missing] [STEP…]\n\n\
     Runs the steps below in order, or only those named, and stops at the first that fails.\n\
     The last line is `N passed, N failed`, counting steps. Nothing in the tree is changed.\n\n\
     --allow-missing   leave tests out whose tools are missing; without it they fail\n\n  \
-    needs      Debian's packages that other steps use are installed, as root\n  \
+    needs      Debian's packages that other steps use are installed, as root; the disk has room\n  \
     format     every file is formatted\n  \
     tidy       cargo xtask tidy\n  \
     lints      compiler and clippy warnings, as errors\n  \
@@ -54,10 +54,11 @@ struct Step {
 const STEPS: &[Step] = &[
     Step {
         name: "needs",
-        remedy: "It does not fail.",
-        run: |_| {
+        remedy: "Remove files, such as `target`, or folders that killed tests have left in the folder \
+                 for temporary files.",
+        run: |context| {
             needs::install();
-            Ok(())
+            needs::room(context.root)
         },
     },
     Step {

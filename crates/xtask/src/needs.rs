@@ -1,10 +1,17 @@
-//! The requirements of the steps of `cargo xtask ci` beyond a Rust toolchain, installed where that
-//! is possible: on Debian, as root.
+//! The requirements of the steps of `cargo xtask ci` beyond a Rust toolchain: packages, installed
+//! where that is possible, on Debian, as root; and room on the disk.
 
+use std::env::temp_dir;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Lets tests whose tools are missing be left out. `tests/needs.rs` reads it.
 pub const ALLOW_MISSING: &str = "REPLEX_ALLOW_MISSING";
+
+/// The room on the disk that a run takes, in MiB: a build from scratch, and the tests, whose
+/// clusters allocate their logs before they write them.
+const BUILD_MIB: u64 = 6 << 10;
+const TESTS_MIB: u64 = 3 << 10;
 
 /// A package of Debian.
 struct Package {
@@ -73,6 +80,35 @@ const PACKAGES: &[Package] = &[
     },
 ];
 
+/// Checks that the disk has room for a run. On a full disk tests fail in ways that show no cause.
+pub fn room(root: &Path) -> Result<(), String> {
+    let is_built = root.join("target/debug/deps").exists();
+    let build = if is_built { 0 } else { BUILD_MIB };
+    for (folder, needed) in [
+        (root.to_owned(), build + TESTS_MIB),
+        (temp_dir(), TESTS_MIB),
+    ] {
+        // A system whose `df` speaks otherwise is not checked.
+        let Some(free) = free_mib(&folder) else {
+            continue;
+        };
+        if free < needed {
+            return Err(format!(
+                "{} has {free} MiB free, and this run takes {needed} MiB",
+                folder.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the free room of a folder's file system in MiB.
+fn free_mib(folder: &Path) -> Option<u64> {
+    let output = Command::new("df").arg("-Pm").arg(folder).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    text.lines().nth(1)?.split_whitespace().nth(3)?.parse().ok()
+}
+
 /// Installs missing packages. A package that cannot be installed is listed, and is no failure here:
 /// its tests fail, or are left out with `--allow-missing`.
 pub fn install() {
@@ -134,6 +170,12 @@ fn run(arguments: &[&str]) {
 mod tests {
     use super::*;
     use std::path::Path;
+
+    #[test]
+    fn free_room_is_known() {
+        assert!(free_mib(&temp_dir()).is_some());
+        assert_eq!(free_mib(Path::new("/no such folder")), None);
+    }
 
     #[test]
     fn tests_read_the_variable_that_is_set() {

@@ -15,7 +15,8 @@ use super::arithmetic::{arithmetic, wrong_types};
 use super::budget::Budget;
 use super::compare::comparison;
 use super::{
-    BinaryOperator, Expression, ExpressionError, FunctionCall, ScalarFunction, UnaryOperator, array, functions, interval, json, like, pattern,
+    BinaryOperator, Expression, ExpressionError, FunctionCall, ScalarFunction, UnaryOperator,
+    array, functions, interval, json, like, pattern,
 };
 use crate::codec::DEPTH_MAX;
 
@@ -214,11 +215,7 @@ impl<'a> Evaluator<'a> {
         Ok(Operand::Borrowed(value))
     }
 
-    fn call(
-        &mut self,
-        call: &'a FunctionCall,
-        depth: u32,
-    ) -> Result<Operand<'a>, ExpressionError> {
+    fn call(&mut self, call: &'a FunctionCall, depth: u32) -> Result<Operand<'a>, ExpressionError> {
         let operands = &call.operands;
         match call.function {
             ScalarFunction::Coalesce => {
@@ -251,7 +248,8 @@ impl<'a> Evaluator<'a> {
                 if let ScalarFunction::Text(function) = function
                     && function.pattern_flags().is_some()
                 {
-                    let value = pattern::call((function, call.pattern()), &values, &mut self.budget);
+                    let value =
+                        pattern::call((function, call.pattern()), &values, &mut self.budget);
                     return value.map(Operand::Owned);
                 }
                 functions::call(function, &values, &mut self.budget).map(Operand::Owned)

@@ -35,7 +35,11 @@ pub(super) fn call(
         Some(pattern) => pattern,
         None => {
             let (pattern, place) = (text(1)?, function.pattern_flags().ok_or_else(wrong)?);
-            let flags = if place < values.len() { text(place)? } else { "" };
+            let flags = if place < values.len() {
+                text(place)?
+            } else {
+                ""
+            };
             let steps = pattern.len().saturating_mul(COMPILATION_STEPS_PER_BYTE);
             spend(budget, steps.saturating_add(COMPILATION_STEPS))?;
             made = Pattern::new(pattern, flags).map_err(FunctionError::Pattern)?;

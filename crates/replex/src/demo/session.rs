@@ -19,7 +19,7 @@ pub fn is_wanted() -> bool {
 }
 
 /// Runs a session until the person ends it. A signal from the keyboard is for the session's
-/// program: this one has caught it since it told its story.
+/// program: this process has a handler for it since the story.
 pub fn run(coordinator: &str, own_program: &Path) -> Result<(), CommandFailure> {
     let has_psql = Command::new("psql")
         .arg("--version")

@@ -9,17 +9,74 @@ pub(super) const SETUP: &str = "CREATE TABLE regex (id int PRIMARY KEY, t text, 
 pub(super) const TABLES: &str = "regex";
 
 const TEXTS: [&str; 13] = [
-    "", "foobarbaz", "Thomas", "abc\\ndef", "a.b", "a]b[c", "x-y_z", "123 abc 45", "The cat", "äÖü",
-    "a{2}", "tab\\there", "&&~~--",
+    "",
+    "foobarbaz",
+    "Thomas",
+    "abc\\ndef",
+    "a.b",
+    "a]b[c",
+    "x-y_z",
+    "123 abc 45",
+    "The cat",
+    "äÖü",
+    "a{2}",
+    "tab\\there",
+    "&&~~--",
 ];
 
 const PATTERNS: [&str; 52] = [
-    "", "b..", "^foo", "baz$", "thomas", "(?i)thomas", "[[:digit:]]+", "[^[:space:]]", "[]]",
-    "[^]a]", "[a\\\\]b]", "[a-c]", "[-x]", "[x-]", "[a&&b]", "[~~]", "[[:alpha:]]{2,3}", "\\\\d+",
-    "\\\\D", "\\\\w+\\\\s", "\\\\mcat\\\\M", "\\\\yabc", "\\\\Babc", "\\\\Adef", "def\\\\Z", "^def",
-    "(?n)^def", "(?w)^def", "(?p)c.d", "c.d", "(?x) c . d # x", "***=a.b", "***:a.b", "a{2}",
-    "a{", "a{,2}", "{", "}", "a**", "a+?", "(o|b)+", "(ab", "ab)", "[ab", "a|", "\\\\u00e4",
-    "\\\\x41", "\\\\tt", "(?:f)(o)", "\\\\.", "\\\\", "(a)\\\\1",
+    "",
+    "b..",
+    "^foo",
+    "baz$",
+    "thomas",
+    "(?i)thomas",
+    "[[:digit:]]+",
+    "[^[:space:]]",
+    "[]]",
+    "[^]a]",
+    "[a\\\\]b]",
+    "[a-c]",
+    "[-x]",
+    "[x-]",
+    "[a&&b]",
+    "[~~]",
+    "[[:alpha:]]{2,3}",
+    "\\\\d+",
+    "\\\\D",
+    "\\\\w+\\\\s",
+    "\\\\mcat\\\\M",
+    "\\\\yabc",
+    "\\\\Babc",
+    "\\\\Adef",
+    "def\\\\Z",
+    "^def",
+    "(?n)^def",
+    "(?w)^def",
+    "(?p)c.d",
+    "c.d",
+    "(?x) c . d # x",
+    "***=a.b",
+    "***:a.b",
+    "a{2}",
+    "a{",
+    "a{,2}",
+    "{",
+    "}",
+    "a**",
+    "a+?",
+    "(o|b)+",
+    "(ab",
+    "ab)",
+    "[ab",
+    "a|",
+    "\\\\u00e4",
+    "\\\\x41",
+    "\\\\tt",
+    "(?:f)(o)",
+    "\\\\.",
+    "\\\\",
+    "(a)\\\\1",
 ];
 
 /// Returns all statements.
@@ -28,11 +85,7 @@ pub(super) fn statements() -> Vec<String> {
     let quoted = |text: &str| format!("E'{text}'");
     for pattern in PATTERNS {
         for text in TEXTS {
-            all.push(format!(
-                "SELECT {} ~ {}",
-                quoted(text),
-                quoted(pattern)
-            ));
+            all.push(format!("SELECT {} ~ {}", quoted(text), quoted(pattern)));
         }
         let text = quoted("foobarbaz a1b22 Thomas abc\\ndef a.b");
         let pattern = quoted(pattern);
@@ -50,7 +103,9 @@ pub(super) fn statements() -> Vec<String> {
             all.push(format!("SELECT {call}"));
         }
     }
-    for flags in ["", "c", "i", "ci", "g", "n", "m", "s", "p", "w", "x", "q", "t", "z", "gg"] {
+    for flags in [
+        "", "c", "i", "ci", "g", "n", "m", "s", "p", "w", "x", "q", "t", "z", "gg",
+    ] {
         all.push(format!(
             "SELECT regexp_replace(E'Ab a.\\nb', 'a.', '-', '{flags}')"
         ));

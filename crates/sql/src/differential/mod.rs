@@ -215,7 +215,11 @@ fn answers_of_further_functions_equal_those_of_postgresql() {
 
 #[test]
 fn answers_about_regular_expressions_equal_those_of_postgresql() {
-    compare(&GOLDEN_REGEX, drawn_regex::SETUP, &drawn_regex::statements());
+    compare(
+        &GOLDEN_REGEX,
+        drawn_regex::SETUP,
+        &drawn_regex::statements(),
+    );
 }
 
 #[test]

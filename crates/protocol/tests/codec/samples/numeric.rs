@@ -47,7 +47,8 @@ pub fn spans() -> Action {
         micros: 3_000_000,
     });
     let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").expect("it is a zone");
-    let call = |function, operands| Expression::Call(Box::new(FunctionCall::new(function, operands)));
+    let call =
+        |function, operands| Expression::Call(Box::new(FunctionCall::new(function, operands)));
     let later = call(
         ScalarFunction::MomentLater,
         vec![
