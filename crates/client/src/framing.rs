@@ -43,8 +43,7 @@ impl FrameReader {
                 self.bytes = vec![0; BUFFER_BYTES];
             }
         }
-        let held = &self.bytes[self.start..self.end];
-        let needed = frame::size(held, self.limits)?.unwrap_or(frame::HEADER_BYTES);
+        let needed = frame::size(self.received(), self.limits)?.unwrap_or(frame::HEADER_BYTES);
         if self.start > 0
             && (self.end == self.bytes.len() || self.start + needed > self.bytes.len())
         {
@@ -64,9 +63,14 @@ impl FrameReader {
         assert!(self.end <= self.bytes.len(), "it was that much space");
     }
 
+    /// Returns the bytes that are not decoded yet.
+    pub fn received(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
     /// Returns the next whole frame, if there is one.
     pub fn next(&mut self) -> Result<Option<Frame>, FrameError> {
-        let decoded = frame::decode_within(&self.bytes[self.start..self.end], self.limits)?;
+        let decoded = frame::decode_within(self.received(), self.limits)?;
         Ok(decoded.map(|(frame, size)| {
             self.start += size;
             frame

@@ -44,5 +44,6 @@ pub(crate) async fn greet(
             0 => return Err("it closed the connection".to_owned()),
             count => reader.filled(count),
         }
+        frame::check_first(reader.received()).map_err(|error| error.to_string())?;
     }
 }

@@ -25,8 +25,7 @@ pub const FRAME_BYTES_MAX: usize = 8 << 20;
 /// The largest frame with a configuration: of ten thousand tables and more.
 pub const CONFIGURATION_FRAME_BYTES_MAX: usize = 32 << 20;
 
-/// The first bytes of a connection with TLS: a record that is an alert or part of a handshake. As
-/// a length they are beyond every limit.
+/// The first bytes of a connection with TLS: a record that is an alert or part of a handshake.
 const TLS_ALERT: u8 = 0x15;
 const TLS_HANDSHAKE: u8 = 0x16;
 const TLS_VERSION_MAJOR: u8 = 3;
@@ -145,12 +144,21 @@ pub fn size(bytes: &[u8], limits: FrameLimits) -> Result<Option<usize>, FrameErr
     let length = u32::from_le_bytes(*field);
     let size = length as usize + 4;
     if !(HEADER_BYTES..=limits.frame_bytes_max()).contains(&size) {
-        return Err(match field {
-            [TLS_ALERT | TLS_HANDSHAKE, TLS_VERSION_MAJOR, _, 0..=1] => FrameError::Encrypted,
-            _ => FrameError::Length(length),
-        });
+        return Err(FrameError::Length(length));
     }
     Ok(Some(size))
+}
+
+/// Checks the first bytes of a connection, whose first frame is always short: with TLS they would
+/// be those of a long one.
+///
+/// # Errors
+/// [`FrameError::Encrypted`].
+pub fn check_first(bytes: &[u8]) -> Result<(), FrameError> {
+    match bytes {
+        [TLS_ALERT | TLS_HANDSHAKE, TLS_VERSION_MAJOR, 0..=4, ..] => Err(FrameError::Encrypted),
+        _ => Ok(()),
+    }
 }
 
 /// Decodes the frame at the start of `bytes`. Returns it with its size, or none if it is

@@ -26,6 +26,8 @@ pub struct FrameConnection {
     stream: ClusterStream,
     correlation: u64,
     received: Vec<u8>,
+    /// Whether a frame has come.
+    is_greeted: bool,
 }
 
 impl FrameConnection {
@@ -42,6 +44,7 @@ impl FrameConnection {
             stream,
             correlation: 0,
             received: Vec::new(),
+            is_greeted: false,
         })
     }
 
@@ -128,10 +131,16 @@ impl FrameConnection {
     /// The connection ended (`UnexpectedEof`), broke, or carried no frame (`InvalidData`).
     pub async fn receive(&mut self) -> io::Result<Frame> {
         loop {
-            let decoded = frame::decode_within(&self.received, FrameLimits::Configurations)
+            let first = match self.is_greeted {
+                true => Ok(()),
+                false => frame::check_first(&self.received),
+            };
+            let decoded = first
+                .and_then(|()| frame::decode_within(&self.received, FrameLimits::Configurations))
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
             if let Some((frame, size)) = decoded {
                 assert!(size >= HEADER_BYTES, "a decoded frame has its header");
+                self.is_greeted = true;
                 self.received.drain(..size);
                 return Ok(frame);
             }

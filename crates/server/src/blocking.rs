@@ -20,6 +20,8 @@ pub(crate) struct Blocking {
     /// The socket beneath, for its options.
     socket: TcpStream,
     received: Vec<u8>,
+    /// Whether a message has come.
+    is_greeted: bool,
 }
 
 impl Blocking {
@@ -54,6 +56,7 @@ impl Blocking {
             stream: Box::new(socket.try_clone()?),
             socket,
             received: Vec::new(),
+            is_greeted: false,
         })
     }
 
@@ -72,9 +75,15 @@ impl Blocking {
     pub fn receive(&mut self) -> Result<Message> {
         let mut chunk = [0; 16 << 10];
         loop {
-            let decoded = frame::decode_within(&self.received, FrameLimits::Configurations);
+            let first = match self.is_greeted {
+                true => Ok(()),
+                false => frame::check_first(&self.received),
+            };
+            let decoded = first
+                .and_then(|()| frame::decode_within(&self.received, FrameLimits::Configurations));
             let decoded = decoded.map_err(|error| Error::new(ErrorKind::InvalidData, error))?;
             if let Some((frame, size)) = decoded {
+                self.is_greeted = true;
                 self.received.drain(..size);
                 return Ok(frame.message);
             }

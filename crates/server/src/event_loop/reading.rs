@@ -107,7 +107,13 @@ impl EventLoop {
         loop {
             // The handler may have changed them with the frame before.
             let limits = self.io.frame_limits(id);
-            let frame = match frame::decode_within(&bytes[taken..], limits) {
+            let is_first = self.io.find(id).is_some_and(|it| !it.greeted);
+            let first = match is_first {
+                true => frame::check_first(&bytes[taken..]),
+                false => Ok(()),
+            };
+            let decoded = first.and_then(|()| frame::decode_within(&bytes[taken..], limits));
+            let frame = match decoded {
                 Ok(Some((frame, size))) => {
                     taken += size;
                     frame
