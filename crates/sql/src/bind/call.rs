@@ -521,7 +521,7 @@ impl Scope<'_> {
     }
 
     /// Binds an operand that does not become the result.
-    fn bind_operand(
+    pub(super) fn bind_operand(
         &self,
         function: ScalarFunction,
         (place, count): (usize, usize),
