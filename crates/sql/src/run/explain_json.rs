@@ -24,7 +24,7 @@ pub(super) fn outcome(explained: StatementOutcome) -> StatementOutcome {
         _ => None,
     });
     let text = json(&lines.collect::<Vec<_>>());
-    rows.rows = vec![vec![Value::Text(text)]];
+    rows.rows = vec![vec![Value::Json(text)]];
     for column in &mut rows.columns {
         column.column_type = Some(ColumnType::Json);
     }
