@@ -43,13 +43,15 @@ pub struct DescribedColumn {
     pub type_modifier: i32,
     /// Whether NULL is refused.
     pub not_null: bool,
-    /// The default, as PostgreSQL prints it.
+    /// The default, or the expression of a generated column, as PostgreSQL prints it.
     pub default: Option<String>,
     /// The number of the default.
     pub default_oid: Oid,
     /// PostgreSQL's letter of an identity column, `a` or `d`; none if it is none. Such a column has
     /// no default.
     pub identity: Option<char>,
+    /// Whether the column is computed from the others.
+    pub is_generated: bool,
     /// Whether statements do not see the column. It looks like a column that was dropped.
     pub is_hidden: bool,
 }

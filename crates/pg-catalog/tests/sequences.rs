@@ -17,6 +17,7 @@ fn column(name: &str, default: Option<&str>, identity: Option<char>) -> Describe
         default: default.map(str::to_owned),
         default_oid: 16_500,
         identity,
+        is_generated: false,
         is_hidden: name == "hidden",
     }
 }

@@ -277,7 +277,7 @@ fn describe_column(column: &Column, table: &PlacedTable, numbers: &mut Numbers) 
         type_oid: types::oid(Some(column.column_type)),
         type_modifier: types::modifier(Some(column.column_type)),
         not_null: !column.nullable,
-        default: definitions::default(column),
+        default: definitions::default(&table.schema, column),
         default_oid: numbers.number(table, "default", &column.name),
         identity: match &column.default {
             Some(ColumnDefault::Sequence(default)) => default.identity.map(|kind| match kind {
@@ -286,6 +286,7 @@ fn describe_column(column: &Column, table: &PlacedTable, numbers: &mut Numbers) 
             }),
             _ => None,
         },
+        is_generated: column.generation().is_some(),
         is_hidden: column.is_hidden(),
     }
 }

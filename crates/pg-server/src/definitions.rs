@@ -3,8 +3,8 @@
 use placement::{Column, ColumnDefault, ColumnType, Schema, SequenceDefault, TimeZone, Value};
 use protocol::expression::{BinaryOperator, Expression, ScalarFunction, UnaryOperator};
 
-/// Returns the default of a column.
-pub fn default(column: &Column) -> Option<String> {
+/// Returns the default of a column, or the expression of a generated one.
+pub fn default(schema: &Schema, column: &Column) -> Option<String> {
     Some(match column.default.as_ref()? {
         ColumnDefault::Constant(value) => literal(value, Some(column.column_type)),
         ColumnDefault::Computed(computed) => computed.text().to_owned(),
@@ -14,6 +14,7 @@ pub fn default(column: &Column) -> Option<String> {
         ColumnDefault::Sequence(SequenceDefault { sequence, .. }) => {
             format!("nextval('{}'::regclass)", sequence.replace('\'', "''"))
         }
+        ColumnDefault::Generated(written) => expression(schema, written),
     })
 }
 

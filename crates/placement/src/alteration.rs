@@ -137,12 +137,32 @@ impl Schema {
                 checks.sort_by(|one, other| one.name.cmp(&other.name));
             }
             Alteration::SetDefault { column, default } => {
-                self.column_named(column)?.default.clone_from(default);
+                let is_generated = matches!(default, Some(ColumnDefault::Generated(_)));
+                let table = self.name.clone();
+                let found = self.column_named(column)?;
+                if is_generated || found.generation().is_some() {
+                    let message = format!(
+                        "column {column} of table {table} is generated, or would be: its rows would \
+                         keep other values"
+                    );
+                    return Err(SchemaError { message });
+                }
+                found.default.clone_from(default);
             }
             Alteration::SetNullable { column, nullable } => {
                 self.column_named(column)?.nullable = *nullable;
             }
-            Alteration::AddColumn { column } => self.columns.push(column.clone()),
+            Alteration::AddColumn { column } => {
+                if column.generation().is_some() {
+                    let message = format!(
+                        "column {} of table {} is generated, and the rows have no values for it: \
+                         create a table with it",
+                        column.name, self.name
+                    );
+                    return Err(SchemaError { message });
+                }
+                self.columns.push(column.clone());
+            }
             Alteration::AddCheck { check } => {
                 let checks = &mut self.constraints.checks;
                 checks.push(check.clone());
@@ -171,7 +191,6 @@ impl Schema {
     fn drop_column(&mut self, name: &str) -> Result<(), SchemaError> {
         let position = self.column_index(name);
         let position = position.ok_or_else(|| missing(&self.name, "column", name))?;
-        let number = u16::try_from(position).expect("Schema::validate bounds them");
         let refused = |user: &str| {
             let message = format!("column {name} of table {} is in {user}", self.name);
             Err(SchemaError { message })
@@ -186,8 +205,11 @@ impl Schema {
         if let Some(key) = keys.find(|key| key.columns.contains(&position)) {
             return refused(&format!("foreign key {}: drop it first", key.name));
         }
+        if let Some(generated) = self.generated_from(position).first() {
+            return refused(&format!("generated column {generated}: drop it first"));
+        }
         let checks = &mut self.constraints.checks;
-        checks.retain(|check| check.condition.all_columns(&|named| named != number));
+        checks.retain(|check| !check.condition.uses(position));
         let column = &mut self.columns[position];
         column.name = Column::dropped_name(position);
         column.nullable = true;
@@ -213,7 +235,16 @@ impl Schema {
     }
 
     fn set_type(&mut self, name: &str, column_type: ColumnType) -> Result<(), SchemaError> {
-        let column = self.column_named(name)?;
+        let position = self.column_index(name);
+        let position = position.ok_or_else(|| missing(&self.name, "column", name))?;
+        if let Some(generated) = self.generated_from(position).first() {
+            let message = format!(
+                "column {name} of table {} is used by generated column {generated}: drop it first",
+                self.name
+            );
+            return Err(SchemaError { message });
+        }
+        let column = &mut self.columns[position];
         if !column.column_type.is_stored_as(column_type) {
             let message = format!(
                 "column {name} of type {} stores other values than {column_type}: add a column of \

@@ -480,6 +480,8 @@ pub struct Select {
 pub enum SelectItem {
     /// All columns.
     All,
+    /// All columns but the generated ones: those that a `COPY` of a table has.
+    AllButGenerated,
     /// An expression with this name.
     Expression {
         /// The expression to compute.

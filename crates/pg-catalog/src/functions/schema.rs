@@ -45,7 +45,15 @@ pub(super) const FUNCTIONS: &[Function] = &[
     strict("pg_ts_parser_is_visible", &[OID], BOOL, visible),
     strict("pg_ts_template_is_visible", &[OID], BOOL, visible),
     strict("pg_get_expr", &[NODE_TREE, OID], TEXT, expression),
-    strict("pg_get_expr", &[NODE_TREE, OID, BOOL], TEXT, expression),
+    strict(
+        "pg_get_expr",
+        &[NODE_TREE, OID, BOOL],
+        TEXT,
+        |calls, arguments| match arguments[2].is_true() {
+            true => Ok(Datum::text(unwrapped(text_of(&arguments[0])))),
+            false => expression(calls, arguments),
+        },
+    ),
     strict("pg_get_expr", &[TEXT, OID], TEXT, expression),
     strict("pg_get_indexdef", &[OID], TEXT, |calls, arguments| {
         let found = calls.catalogue.index_described(oid_of(&arguments[0]));
@@ -263,6 +271,27 @@ fn visible(_: Calls<'_>, _: &[Datum]) -> Called {
 /// The catalogue has the texts of expressions in place of their trees.
 fn expression(_: Calls<'_>, arguments: &[Datum]) -> Called {
     Ok(arguments[0].clone())
+}
+
+/// Returns an expression without the parentheses around the whole of it.
+fn unwrapped(expression: &str) -> &str {
+    let Some(inner) = expression
+        .strip_prefix('(')
+        .and_then(|it| it.strip_suffix(')'))
+    else {
+        return expression;
+    };
+    let (mut depth, mut is_quoted) = (0, false);
+    for character in inner.chars() {
+        match character {
+            '\'' => is_quoted = !is_quoted,
+            '(' if !is_quoted => depth += 1,
+            ')' if !is_quoted && depth == 0 => return expression,
+            ')' if !is_quoted => depth -= 1,
+            _ => {}
+        }
+    }
+    inner
 }
 
 fn constraint(calls: Calls<'_>, oid: &Datum, pretty: bool) -> Called {

@@ -91,7 +91,9 @@ wire_struct!(Share { index, divisions });
 wire_struct!(Dimension { column, divisions });
 wire_enum!(Constraint { 0 => Unique, 1 => Dense });
 wire_enum!(Durability { 0 => Sync, 1 => Replicated });
-wire_enum!(ColumnDefault { 0 => Constant(value), 1 => Computed(computed), 2 => Sequence(default) });
+wire_enum!(ColumnDefault {
+    0 => Constant(value), 1 => Computed(computed), 2 => Sequence(default), 3 => Generated(expression),
+});
 wire_struct!(SequenceDefault { sequence, identity });
 wire_enum!(IdentityKind { 0 => Always, 1 => ByDefault });
 wire_struct!(Sequence {

@@ -12,6 +12,7 @@ mod copy;
 mod copy_options;
 mod create;
 mod create_index;
+mod generated;
 mod indexes;
 mod named;
 mod query;

@@ -303,7 +303,11 @@ impl Change<'_, '_> {
                 reference,
                 validates,
             } => self.add_reference(reference, *validates),
-            AlterAction::DropColumn { column, if_exists } => self.drop_column(column, *if_exists),
+            AlterAction::DropColumn {
+                column,
+                if_exists,
+                cascade,
+            } => self.drop_column(column, *if_exists, *cascade),
             AlterAction::SetType {
                 column,
                 column_type,
@@ -354,6 +358,13 @@ impl Change<'_, '_> {
     fn set_default(&mut self, column: &str, default: Option<&Expr>) -> Result<(), SqlError> {
         let found = self.column(column)?;
         self.check_is_no_identity(found)?;
+        if found.generation().is_some() {
+            let table = &self.schema.name;
+            return Err(SqlError::with_state(
+                sqlstate::SYNTAX,
+                format!("column \"{column}\" of relation \"{table}\" is a generated column"),
+            ));
+        }
         let named = (column, found.column_type);
         let default =
             default.map(|expression| column_default(named, expression, self.context.settings.zone));

@@ -309,7 +309,7 @@ generate_enum! {
     PartitionState { Serving, Rebuilding }
     MoveProgress { To(tenure), From(tenure) }
     Constraint { Unique, Dense }
-    ColumnDefault { Constant(value), Computed(computed), Sequence(default) }
+    ColumnDefault { Constant(value), Computed(computed), Sequence(default), Generated(expression) }
     IdentityKind { Always, ByDefault }
     ComputedDefault { Now, Today, RandomUuid }
     Cut {

@@ -7,6 +7,7 @@ mod definitions;
 mod differences;
 mod drawn_values;
 mod driver;
+mod generated;
 mod hostile;
 mod login;
 mod named;

@@ -11,7 +11,12 @@ use crate::error::{SqlError, sqlstate};
 impl Change<'_, '_> {
     /// Drops a column. Indexes and constraints over it go with it, as in PostgreSQL, and the
     /// sequence that belongs to it.
-    pub(super) fn drop_column(&mut self, name: &str, if_exists: bool) -> Result<(), SqlError> {
+    pub(super) fn drop_column(
+        &mut self,
+        name: &str,
+        if_exists: bool,
+        cascade: bool,
+    ) -> Result<(), SqlError> {
         let table = self.schema.name.clone();
         let mut columns = self.schema.visible_columns();
         let position = columns.find(|(_, column)| column.name == name);
@@ -32,6 +37,7 @@ impl Change<'_, '_> {
                 "create a table with another primary key, then export and import the rows",
             ));
         }
+        self.drop_generated_from((name, position), cascade)?;
         let keys = self.schema.constraints.foreign_keys.iter();
         let keys = keys.filter(|key| key.columns.contains(&position));
         let gone: Vec<Alteration> = keys
@@ -57,10 +63,46 @@ impl Change<'_, '_> {
         self.alter(Alteration::DropColumn { column })
     }
 
+    /// Drops the generated columns that are computed from a column.
+    fn drop_generated_from(
+        &mut self,
+        (name, position): (&str, usize),
+        cascade: bool,
+    ) -> Result<(), SqlError> {
+        let table = self.schema.name.clone();
+        let generated = self.schema.generated_from(position).into_iter();
+        for other in generated.map(str::to_owned).collect::<Vec<String>>() {
+            if !cascade {
+                return Err(SqlError::with_state(
+                    sqlstate::DEPENDENT_OBJECTS,
+                    format!(
+                        "cannot drop column {name} of table {table} because other objects depend on \
+                         it: column {other} of table {table} depends on column {name} of table \
+                         {table}. Use DROP ... CASCADE to drop the dependent objects too"
+                    ),
+                ));
+            }
+            let notice = format!("drop cascades to column {other} of table {table}");
+            self.plan.notices.push(notice);
+            self.drop_column(&other, false, false)?;
+        }
+        Ok(())
+    }
+
     pub(super) fn set_type(&mut self, name: &str, wanted: ColumnType) -> Result<(), SqlError> {
         let before = self.column(name)?.column_type;
         if before == wanted {
             return Ok(());
+        }
+        let position = self.schema.column_index(name).unwrap_or_default();
+        if let Some(generated) = self.schema.generated_from(position).first() {
+            return Err(SqlError::with_state(
+                sqlstate::UNSUPPORTED,
+                format!(
+                    "cannot alter type of a column used by a generated column: column \"{name}\" is \
+                     used by generated column \"{generated}\""
+                ),
+            ));
         }
         if !before.is_stored_as(wanted) {
             return Err(SqlError::unsupported(
