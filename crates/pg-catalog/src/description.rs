@@ -13,6 +13,21 @@ pub struct SchemaDescription {
     pub tables: Vec<TableDescription>,
     /// The sequences, by name.
     pub sequences: Vec<SequenceDescription>,
+    /// The comments on these objects and their parts.
+    pub comments: Vec<CommentDescription>,
+}
+
+/// A comment on an object or on a column of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommentDescription {
+    /// The number of the object.
+    pub oid: Oid,
+    /// Whether the object is a constraint. Otherwise it is a table, an index or a sequence.
+    pub is_constraint: bool,
+    /// The number of the column, from 1; 0 if the comment is on the object itself.
+    pub column: usize,
+    /// The text.
+    pub text: String,
 }
 
 /// A table.

@@ -90,11 +90,18 @@ fn literal(value: &Value, of: Option<ColumnType>) -> String {
                 false => text,
             }
         }
+        // Without a point it would be read as an integer.
+        Value::Numeric(_) if is_plain_decimal(&value.to_string()) => value.to_string(),
         value => {
             let own = value.column_type().unwrap_or(ColumnType::Text);
             quoted(of.unwrap_or(own))
         }
     }
+}
+
+/// Returns whether a number is positive and has a point.
+fn is_plain_decimal(text: &str) -> bool {
+    text.contains('.') && text.starts_with(|first: char| first.is_ascii_digit())
 }
 
 fn expression(schema: &Schema, written: &Expression) -> String {
@@ -141,6 +148,14 @@ fn expression(schema: &Schema, written: &Expression) -> String {
                 }
                 ScalarFunction::Extract => {
                     format!("EXTRACT({} FROM {})", operands[0], operands[1])
+                }
+                // These are no functions in PostgreSQL's grammar.
+                function @ (ScalarFunction::Coalesce
+                | ScalarFunction::NullIf
+                | ScalarFunction::Greatest
+                | ScalarFunction::Least) => {
+                    let name = function.name().to_uppercase();
+                    format!("{name}({})", operands.join(", "))
                 }
                 function => format!("{}({})", function.name(), operands.join(", ")),
             }

@@ -9,6 +9,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::comment::CommentedObject;
 use crate::constraints::{CheckConstraint, ForeignKey};
 use crate::further::Cut;
 use crate::schema::{Column, ColumnDefault, Schema, SchemaError};
@@ -95,6 +96,20 @@ pub enum Alteration {
         /// The foreign key.
         key: ForeignKey,
     },
+    /// The table or a part of it gets another comment, or none.
+    Comment {
+        /// The object.
+        object: CommentedObject,
+        /// The text; none removes the comment.
+        text: Option<String>,
+    },
+}
+
+impl Alteration {
+    /// Returns whether the change is that of a comment, which is no part of the schema.
+    pub fn is_comment(&self) -> bool {
+        matches!(self, Alteration::Comment { .. })
+    }
 }
 
 impl Schema {
@@ -184,6 +199,11 @@ impl Schema {
                 column_type,
             } => self.set_type(column, *column_type)?,
             Alteration::AddForeignKey { key } => self.constraints.foreign_keys.push(key.clone()),
+            Alteration::Comment { object, .. } if self.has(object) => {}
+            Alteration::Comment { object, .. } => {
+                let message = format!("table {} has no {object:?} any more", self.name);
+                return Err(SchemaError { message });
+            }
         }
         Ok(())
     }

@@ -84,6 +84,8 @@ pub enum Statement {
     AlterTable(AlterTable),
     /// `TRUNCATE`.
     Truncate(Truncate),
+    /// `COMMENT`.
+    Comment(CommentStatement),
     /// `DROP TABLE`.
     DropTable {
         /// The tables' names.
@@ -115,6 +117,40 @@ pub enum Statement {
     SetAlready,
     /// The start or the end of a transaction, or a point in it.
     Transaction(TransactionStatement),
+}
+
+/// `COMMENT ON object IS text`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommentStatement {
+    /// The object.
+    pub object: CommentName,
+    /// The text; none removes the comment.
+    pub text: Option<String>,
+}
+
+/// The object of a comment, as a statement names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommentName {
+    /// A table.
+    Table(String),
+    /// A sequence.
+    Sequence(String),
+    /// An index.
+    Index(String),
+    /// A column of a table.
+    Column {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+    },
+    /// A constraint of a table.
+    Constraint {
+        /// The table.
+        table: String,
+        /// The constraint.
+        constraint: String,
+    },
 }
 
 /// A foreign key to create.
@@ -203,6 +239,7 @@ impl Statement {
                 | Statement::DropSequence { .. }
                 | Statement::AlterTable(_)
                 | Statement::Truncate(_)
+                | Statement::Comment(_)
                 | Statement::DropTable { .. }
         )
     }

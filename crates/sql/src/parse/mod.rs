@@ -7,6 +7,7 @@
 
 mod alter;
 mod change;
+mod comment;
 mod constraints;
 mod copy;
 mod copy_options;
@@ -212,6 +213,7 @@ fn parse_piece(
         Some("create" | "alter") if words.iter().take(3).any(|it| it == "sequence") => {
             return sequence::statement(&words);
         }
+        Some("comment") => return comment::statement(text, &piece.tokens, &words),
         Some("explain") => return explain(text, piece, &words),
         _ => {}
     }

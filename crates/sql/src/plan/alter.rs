@@ -2,6 +2,7 @@
 //! before the change.
 
 mod columns;
+mod comment;
 
 use std::collections::BTreeSet;
 
@@ -24,6 +25,8 @@ use crate::parse::{
     with_index,
 };
 use crate::statement::{AlterAction, AlterTable, CreateIndex, NewCheck, Reference, Truncate};
+
+pub(super) use comment::comment;
 
 /// The tag of a statement that changes a table.
 pub(crate) const ALTER_TABLE: &str = "ALTER TABLE";

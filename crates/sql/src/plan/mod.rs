@@ -478,6 +478,7 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPla
         }
         Statement::AlterTable(statement) => alter::plan(statement, context),
         Statement::Truncate(statement) => alter::truncate(statement, context),
+        Statement::Comment(statement) => alter::comment(statement, context),
         Statement::Transaction(_) => {
             unreachable!("the session runs it without a plan")
         }

@@ -396,8 +396,8 @@ mod tests {
     use alloc::boxed::Box;
     use alloc::vec;
     use placement::{
-        CheckConstraint, ColumnDefault, ColumnType, Durability, Layout, Schema, TableConstraints,
-        Value, encode_key, encode_row,
+        CheckConstraint, ColumnDefault, ColumnType, Durability, Layout, Schema, TableComments,
+        TableConstraints, Value, encode_key, encode_row,
     };
     use protocol::configuration::{Configuration, Place, PlacedTable};
     use protocol::expression::BinaryOperator;
@@ -459,6 +459,7 @@ mod tests {
             schema,
             placement: vec![vec![Place::serving(core, Epoch(0))]],
             building: Vec::new(),
+            comments: TableComments::default(),
         };
         TableInfo::new(&table, &Configuration::default())
     }

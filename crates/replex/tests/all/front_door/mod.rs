@@ -2,6 +2,7 @@
 //! and beside a real PostgreSQL that gets the same bytes.
 
 mod catalogue;
+mod comments;
 mod copy;
 mod definitions;
 mod differences;
