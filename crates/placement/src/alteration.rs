@@ -126,6 +126,7 @@ impl Schema {
         Ok(schema)
     }
 
+    // tidy: long — a dispatching match over the changes.
     fn alter(&mut self, alteration: &Alteration) -> Result<(), SchemaError> {
         match alteration {
             Alteration::RenameTable { name } => self.rename(name),

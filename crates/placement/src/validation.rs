@@ -61,6 +61,7 @@ impl Schema {
         Ok(())
     }
 
+    // tidy: long — one check of a column after another.
     fn check_columns(&self) -> Result<(), SchemaError> {
         let table = &self.name;
         ensure!(

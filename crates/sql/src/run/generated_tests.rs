@@ -61,6 +61,7 @@ fn values_follow_each_change() {
 }
 
 #[test]
+// tidy: long — one refusal after another
 fn other_values_and_invalid_ones_are_refused() {
     let session = &mut Model::session(ORDERS);
     for (text, expected) in [
