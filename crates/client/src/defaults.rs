@@ -13,10 +13,12 @@ pub fn now_us() -> i64 {
 
 /// Returns the value of a column that a statement does not set. The statement began at `now_us`, in
 /// microseconds since 1970 UTC, and local times are those of `zone`. The value of a sequence is
-/// NULL here: callers draw it.
+/// NULL here, because callers draw it, and so is that of a generated column.
 pub fn default_value(column: &Column, now_us: i64, zone: &TimeZone<'_>) -> Value {
     let computed = match &column.default {
-        None | Some(ColumnDefault::Sequence(_)) => return Value::Null,
+        None | Some(ColumnDefault::Sequence(_) | ColumnDefault::Generated(_)) => {
+            return Value::Null;
+        }
         Some(ColumnDefault::Constant(value)) => return value.clone(),
         Some(ColumnDefault::Computed(computed)) => computed,
     };

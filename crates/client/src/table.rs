@@ -12,7 +12,7 @@ use placement::{
 use protocol::codec::Bytes;
 use protocol::configuration::routes;
 use protocol::configuration::{self, Configuration};
-use protocol::expression::{Assignment, Expression};
+use protocol::expression::{Assignment, Expression, generated_values};
 use protocol::identity::{Epoch, PartitionId, TableId};
 use protocol::message::CoordinatorRequest;
 use protocol::operation::{Action, Mutation, RequestResult};
@@ -209,7 +209,8 @@ impl Table {
     }
 
     /// Returns a row with one value per column. Columns that are not in `named` get their default,
-    /// but NULL if it comes from a sequence: name them, with [`Client::next_values`].
+    /// but NULL if it comes from a sequence: name them, with [`Client::next_values`]. Generated
+    /// columns get NULL, because their values are computed when the row is written.
     ///
     /// # Errors
     /// [`Error::UnknownColumn`].
@@ -226,7 +227,8 @@ impl Table {
     }
 
     /// Writes a new row. The result is `Applied`, or `Duplicate` if a row with the primary key or
-    /// with a unique key exists already.
+    /// with a unique key exists already. The values of generated columns are computed, whatever
+    /// `values` has for them.
     ///
     /// # Errors
     /// [`Error::Row`] and [`Error::Key`] for invalid values, before anything is sent; those of
@@ -240,7 +242,7 @@ impl Table {
     /// # Errors
     /// [`Error::Row`] and [`Error::Key`] for invalid values.
     pub fn insertion(&self, values: &[Value]) -> Result<Mutation, Error> {
-        let row = Bytes(encode_row(&self.schema().columns, values)?);
+        let row = self.encoded(values)?;
         Ok(Mutation {
             pk: self.pk_of_row(values)?,
             action: Action::Insert { row },
@@ -258,7 +260,7 @@ impl Table {
 
     /// Returns the mutation that [`Table::insert_or_keep`] executes.
     pub(crate) fn keeping_insertion(&self, values: &[Value]) -> Result<Mutation, Error> {
-        let row = Bytes(encode_row(&self.schema().columns, values)?);
+        let row = self.encoded(values)?;
         let pk = self.pk_of_row(values)?;
         let action = Action::InsertOrKeep { row };
         Ok(Mutation { pk, action })
@@ -275,7 +277,7 @@ impl Table {
         assignments: Vec<Assignment>,
         condition: Option<Expression>,
     ) -> Result<RequestResult, Error> {
-        let row = Bytes(encode_row(&self.schema().columns, values)?);
+        let row = self.encoded(values)?;
         let pk = self.pk_of_row(values)?;
         let action = Action::Upsert {
             row,
@@ -509,6 +511,23 @@ impl Table {
             Err(error) => Err(error),
             Ok(other) => Err(other_outcome(&other)),
         }
+    }
+
+    /// Returns the encoding of a row, with the values of its generated columns.
+    fn encoded(&self, values: &[Value]) -> Result<Bytes, Error> {
+        let schema = self.schema();
+        let has_generated = schema.generated_columns().next().is_some();
+        if !has_generated || values.len() != schema.columns.len() {
+            return Ok(Bytes(encode_row(&schema.columns, values)?));
+        }
+        let mut values = values.to_vec();
+        let generated = generated_values(schema, &values).map_err(|error| Error::Invalid {
+            message: format!("in the generated columns of table {}: {error}", schema.name),
+        })?;
+        for (position, value) in generated {
+            values[position] = value;
+        }
+        Ok(Bytes(encode_row(&schema.columns, &values)?))
     }
 
     fn pk_of_row(&self, values: &[Value]) -> Result<Bytes, Error> {

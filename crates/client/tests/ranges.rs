@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use client::{Error, SchemaBuilder, Table};
 use fake::{Fake, Reaction};
-use placement::{ColumnType, Layout, Schema, Value, encode_key, encode_row, encode_sorted};
+use placement::{
+    ColumnType, Layout, Schema, TableComments, Value, encode_key, encode_row, encode_sorted,
+};
 use protocol::configuration::{Place, PlacedTable};
 use protocol::identity::{Epoch, TableId, Version};
 use protocol::message::{Read, Reply, Request, RowPage};
@@ -89,6 +91,7 @@ async fn start() -> (Fake, Arc<Mutex<Vec<Read>>>) {
         schema,
         layout,
         building: Vec::new(),
+        comments: TableComments::default(),
     };
     let reads: Arc<Mutex<Vec<Read>>> = Arc::default();
     let (seen, served) = (reads.clone(), table.clone());

@@ -32,6 +32,9 @@ impl Coordinator {
         alterations: Vec<Alteration>,
         output: &mut CoordinatorOutput,
     ) -> Result<Outcome, Refused> {
+        if !alterations.is_empty() && alterations.iter().all(Alteration::is_comment) {
+            return self.comment(name, &alterations, output);
+        }
         let table = self.table_to_change(name)?;
         check_is_not_resized(table)?;
         let is_tolerance = |it: &Alteration| matches!(it, Alteration::SetFailures { .. });
@@ -52,6 +55,31 @@ impl Coordinator {
             .notes
             .push(format!("the definition of table {name} will change"));
         self.change(id, RequestedChange::Alter { alterations }, output);
+        Ok(self.done_now())
+    }
+
+    /// Changes comments of a table or a sequence. Nothing depends on them, so that no chain has to
+    /// stop, and they change while servers of the table are down.
+    fn comment(
+        &mut self,
+        name: &str,
+        comments: &[Alteration],
+        output: &mut CoordinatorOutput,
+    ) -> Result<Outcome, Refused> {
+        let table = self.state.configuration.table_named(name);
+        let table = table.ok_or_else(|| Refused::new(format!("there is no table {name:?}")))?;
+        let commented = table.altered(comments).map_err(Refused::new)?;
+        let bytes = self.configuration_bytes() + commented.comments.to_bytes().len();
+        if bytes > CONFIGURATION_BYTES_MAX {
+            return Err(Refused::new(format!(
+                "with this comment the configuration would take {bytes} bytes, the limit is \
+                 {CONFIGURATION_BYTES_MAX}: drop tables, or shorten comments"
+            )));
+        }
+        if commented != *table {
+            self.state.configuration.tables.put(commented);
+            self.reconfigure(output);
+        }
         Ok(self.done_now())
     }
 

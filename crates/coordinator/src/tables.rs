@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use placement::{
     ColumnDefault, ColumnType, ForeignKey, Layout, REFERENCED_BY_MAX, Schema, SequenceDefault,
-    assign,
+    TableComments, assign,
 };
 use protocol::codec::Wire;
 use protocol::configuration::{Place, PlacedTable};
@@ -332,6 +332,7 @@ impl Coordinator {
                 .map(|places| places.iter().map(serve).collect())
                 .collect(),
             building: Vec::new(),
+            comments: TableComments::default(),
         };
         let bytes = self.configuration_bytes() + table.to_bytes().len();
         if bytes > CONFIGURATION_BYTES_MAX {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use machines::core::{ClientId, CoreIdentity, CoreInput, CoreLimits, CoreMachine, CoreOutput};
 use placement::tables::MemoryTables;
 use placement::{
-    Column, ColumnType, Durability, Index, Layout, Schema, TableConstraints, Value, encode_key,
-    encode_row, prefix_end,
+    Column, ColumnType, Durability, Index, Layout, Schema, TableComments, TableConstraints, Value,
+    encode_key, encode_row, prefix_end,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, Place, PlacedTable, Server, ServerState};
@@ -64,6 +64,7 @@ fn main() {
             layout,
             placement,
             building: Vec::new(),
+            comments: TableComments::default(),
         }]
         .into(),
     });

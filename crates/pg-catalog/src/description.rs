@@ -13,6 +13,21 @@ pub struct SchemaDescription {
     pub tables: Vec<TableDescription>,
     /// The sequences, by name.
     pub sequences: Vec<SequenceDescription>,
+    /// The comments on these objects and their parts.
+    pub comments: Vec<CommentDescription>,
+}
+
+/// A comment on an object or on a column of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommentDescription {
+    /// The number of the object.
+    pub oid: Oid,
+    /// Whether the object is a constraint. Otherwise it is a table, an index or a sequence.
+    pub is_constraint: bool,
+    /// The number of the column, from 1; 0 if the comment is on the object itself.
+    pub column: usize,
+    /// The text.
+    pub text: String,
 }
 
 /// A table.
@@ -43,13 +58,15 @@ pub struct DescribedColumn {
     pub type_modifier: i32,
     /// Whether NULL is refused.
     pub not_null: bool,
-    /// The default, as PostgreSQL prints it.
+    /// The default, or the expression of a generated column, as PostgreSQL prints it.
     pub default: Option<String>,
     /// The number of the default.
     pub default_oid: Oid,
     /// PostgreSQL's letter of an identity column, `a` or `d`; none if it is none. Such a column has
     /// no default.
     pub identity: Option<char>,
+    /// Whether the column is computed from the others.
+    pub is_generated: bool,
     /// Whether statements do not see the column. It looks like a column that was dropped.
     pub is_hidden: bool,
 }

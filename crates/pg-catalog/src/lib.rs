@@ -33,8 +33,8 @@ use sqlparser::ast;
 
 pub use catalogue::SchemaCatalogue;
 pub use description::{
-    CheckDescription, DescribedColumn, ForeignKeyDescription, IndexDescription, IndexKey, Oid,
-    SchemaDescription, SequenceDescription, SessionDescription, TableDescription,
+    CheckDescription, CommentDescription, DescribedColumn, ForeignKeyDescription, IndexDescription,
+    IndexKey, Oid, SchemaDescription, SequenceDescription, SessionDescription, TableDescription,
 };
 pub use error::CatalogueError;
 pub use reading::Subject;

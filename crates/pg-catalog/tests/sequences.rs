@@ -17,6 +17,7 @@ fn column(name: &str, default: Option<&str>, identity: Option<char>) -> Describe
         default: default.map(str::to_owned),
         default_oid: 16_500,
         identity,
+        is_generated: false,
         is_hidden: name == "hidden",
     }
 }
@@ -53,6 +54,7 @@ fn sequences_and_their_columns() {
             ..TableDescription::default()
         }],
         sequences: vec![sequence(16_401, "a"), sequence(16_402, "b")],
+        comments: Vec::new(),
     });
     for (statement, expected) in [
         (

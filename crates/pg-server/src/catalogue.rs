@@ -13,15 +13,15 @@ use std::time::Duration;
 
 use pg_auth::admission::ClientAdmission;
 use pg_catalog::{
-    CatalogueError, CatalogueExecution, CatalogueStatement, CheckDescription, DescribedColumn,
-    EncodedRow, ForeignKeyDescription, IndexDescription, IndexKey, Oid, PreparedTypes,
-    ResultColumn, SchemaCatalogue, SchemaDescription, SentValue, SequenceDescription,
-    SessionDescription, TableDescription,
+    CatalogueError, CatalogueExecution, CatalogueStatement, CheckDescription, CommentDescription,
+    DescribedColumn, EncodedRow, ForeignKeyDescription, IndexDescription, IndexKey, Oid,
+    PreparedTypes, ResultColumn, SchemaCatalogue, SchemaDescription, SentValue,
+    SequenceDescription, SessionDescription, TableDescription,
 };
 use pg_wire::report::Report;
 use placement::{
-    Column, ColumnDefault, Constraint, Deferral, ForeignKey, HIDDEN_KEY, IdentityKind,
-    ReferentialAction, Schema,
+    Column, ColumnDefault, CommentedObject, Constraint, Deferral, ForeignKey, HIDDEN_KEY,
+    IdentityKind, ReferentialAction, Schema, TableComments,
 };
 use protocol::configuration::{Configuration, PlacedTable};
 use tokio::sync::{Semaphore, watch};
@@ -210,15 +210,61 @@ impl Numbers {
 /// Returns the description of the tables of a configuration.
 fn describe(configuration: &Configuration) -> SchemaDescription {
     let mut numbers = Numbers::default();
+    let mut comments = Vec::new();
     let tables = configuration.tables.iter();
     let tables = tables.filter(|table| table.schema.sequence.is_none());
-    let tables = tables.map(|table| describe_table(table, &mut numbers));
+    let tables = tables.map(|table| {
+        let described = describe_table(table, &mut numbers);
+        comments.extend(describe_comments(&table.comments, &described));
+        described
+    });
     let mut tables: Vec<TableDescription> = tables.collect();
     tables.sort_by(|left, right| left.name.cmp(&right.name));
     let sequences = configuration.tables.iter().filter_map(describe_sequence);
     let mut sequences: Vec<SequenceDescription> = sequences.collect();
     sequences.sort_by(|left, right| left.name.cmp(&right.name));
-    SchemaDescription { tables, sequences }
+    for table in configuration.tables.iter() {
+        if table.schema.sequence.is_some() {
+            let described = TableDescription {
+                oid: FIRST_OID + table.id.0,
+                ..TableDescription::default()
+            };
+            comments.extend(describe_comments(&table.comments, &described));
+        }
+    }
+    SchemaDescription {
+        tables,
+        sequences,
+        comments,
+    }
+}
+
+/// Returns the descriptions of the comments of a table, with the numbers of its objects.
+fn describe_comments<'a>(
+    comments: &'a TableComments,
+    table: &'a TableDescription,
+) -> impl Iterator<Item = CommentDescription> + 'a {
+    comments.0.iter().filter_map(|comment| {
+        let mut indexes = table.indexes.iter();
+        let (oid, column) = match &comment.object {
+            CommentedObject::Table => (table.oid, 0),
+            CommentedObject::Column { position } => (table.oid, position + 1),
+            CommentedObject::Index { name } => (indexes.find(|it| it.name == *name)?.oid, 0),
+            CommentedObject::Constraint { name } => {
+                let checks = table.checks.iter().map(|it| (&it.name, it.oid));
+                let keys = table.foreign_keys.iter().map(|it| (&it.name, it.oid));
+                let unique = indexes.map(|it| (&it.name, it.constraint_oid));
+                let mut all = checks.chain(keys).chain(unique);
+                (all.find(|(it, oid)| *it == name && *oid != 0)?.1, 0)
+            }
+        };
+        Some(CommentDescription {
+            oid,
+            is_constraint: matches!(comment.object, CommentedObject::Constraint { .. }),
+            column,
+            text: comment.text.clone(),
+        })
+    })
 }
 
 /// Returns the description of a sequence, which is a table with one row; none of another table.
@@ -277,7 +323,7 @@ fn describe_column(column: &Column, table: &PlacedTable, numbers: &mut Numbers) 
         type_oid: types::oid(Some(column.column_type)),
         type_modifier: types::modifier(Some(column.column_type)),
         not_null: !column.nullable,
-        default: definitions::default(column),
+        default: definitions::default(&table.schema, column),
         default_oid: numbers.number(table, "default", &column.name),
         identity: match &column.default {
             Some(ColumnDefault::Sequence(default)) => default.identity.map(|kind| match kind {
@@ -286,6 +332,7 @@ fn describe_column(column: &Column, table: &PlacedTable, numbers: &mut Numbers) 
             }),
             _ => None,
         },
+        is_generated: column.generation().is_some(),
         is_hidden: column.is_hidden(),
     }
 }

@@ -39,10 +39,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("call", "Run the statements one by one."),
     ("grant", "There are no roles."),
     ("revoke", "There are no roles."),
-    (
-        "comment",
-        "Keep the comment in the script that creates the table.",
-    ),
 ];
 
 impl SessionCommand {

@@ -3,8 +3,8 @@
 use placement::{Column, ColumnDefault, ColumnType, Schema, SequenceDefault, TimeZone, Value};
 use protocol::expression::{BinaryOperator, Expression, ScalarFunction, UnaryOperator};
 
-/// Returns the default of a column.
-pub fn default(column: &Column) -> Option<String> {
+/// Returns the default of a column, or the expression of a generated one.
+pub fn default(schema: &Schema, column: &Column) -> Option<String> {
     Some(match column.default.as_ref()? {
         ColumnDefault::Constant(value) => literal(value, Some(column.column_type)),
         ColumnDefault::Computed(computed) => computed.text().to_owned(),
@@ -14,6 +14,7 @@ pub fn default(column: &Column) -> Option<String> {
         ColumnDefault::Sequence(SequenceDefault { sequence, .. }) => {
             format!("nextval('{}'::regclass)", sequence.replace('\'', "''"))
         }
+        ColumnDefault::Generated(written) => expression(schema, written),
     })
 }
 
@@ -89,11 +90,18 @@ fn literal(value: &Value, of: Option<ColumnType>) -> String {
                 false => text,
             }
         }
+        // Without a point it would be read as an integer.
+        Value::Numeric(_) if is_plain_decimal(&value.to_string()) => value.to_string(),
         value => {
             let own = value.column_type().unwrap_or(ColumnType::Text);
             quoted(of.unwrap_or(own))
         }
     }
+}
+
+/// Returns whether a number is positive and has a point.
+fn is_plain_decimal(text: &str) -> bool {
+    text.contains('.') && text.starts_with(|first: char| first.is_ascii_digit())
 }
 
 fn expression(schema: &Schema, written: &Expression) -> String {
@@ -140,6 +148,14 @@ fn expression(schema: &Schema, written: &Expression) -> String {
                 }
                 ScalarFunction::Extract => {
                     format!("EXTRACT({} FROM {})", operands[0], operands[1])
+                }
+                // These are no functions in PostgreSQL's grammar.
+                function @ (ScalarFunction::Coalesce
+                | ScalarFunction::NullIf
+                | ScalarFunction::Greatest
+                | ScalarFunction::Least) => {
+                    let name = function.name().to_uppercase();
+                    format!("{name}({})", operands.join(", "))
                 }
                 function => format!("{}({})", function.name(), operands.join(", ")),
             }

@@ -387,6 +387,8 @@ fn of_refusal(message: &str) -> &'static str {
     let fault = faults.find(|fault| message.contains(&fault.to_string()));
     match fault {
         Some(fault) => of_expression(&fault),
+        None if message.contains("may not be null") => sqlstate::NOT_NULL,
+        None if message.contains("is NOT NULL: give it a value") => sqlstate::NOT_NULL,
         None if message.contains("is too long for the type") => sqlstate::TRUNCATION,
         None if message.contains("numeric field overflow") => sqlstate::OUT_OF_RANGE,
         None => "22000",

@@ -10,6 +10,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::comment::CommentedObject;
 use crate::constraints::{CheckConstraint, ForeignKey};
 use crate::further::Cut;
 use crate::schema::{Column, ColumnDefault, Schema, SchemaError};
@@ -101,6 +102,20 @@ pub enum Alteration {
         /// The foreign key.
         key: ForeignKey,
     },
+    /// The table or a part of it gets another comment, or none.
+    Comment {
+        /// The object.
+        object: CommentedObject,
+        /// The text; none removes the comment.
+        text: Option<String>,
+    },
+}
+
+impl Alteration {
+    /// Returns whether the change is that of a comment, which is no part of the schema.
+    pub fn is_comment(&self) -> bool {
+        matches!(self, Alteration::Comment { .. })
+    }
 }
 
 impl Schema {
@@ -117,6 +132,7 @@ impl Schema {
         Ok(schema)
     }
 
+    // tidy: long — a dispatching match over the changes.
     fn alter(&mut self, alteration: &Alteration) -> Result<(), SchemaError> {
         match alteration {
             Alteration::RenameTable { name } => self.rename(name),
@@ -143,12 +159,32 @@ impl Schema {
                 checks.sort_by(|one, other| one.name.cmp(&other.name));
             }
             Alteration::SetDefault { column, default } => {
-                self.column_named(column)?.default.clone_from(default);
+                let is_generated = matches!(default, Some(ColumnDefault::Generated(_)));
+                let table = self.name.clone();
+                let found = self.column_named(column)?;
+                if is_generated || found.generation().is_some() {
+                    let message = format!(
+                        "column {column} of table {table} is generated, or would be: its rows would \
+                         keep other values"
+                    );
+                    return Err(SchemaError { message });
+                }
+                found.default.clone_from(default);
             }
             Alteration::SetNullable { column, nullable } => {
                 self.column_named(column)?.nullable = *nullable;
             }
-            Alteration::AddColumn { column } => self.columns.push(column.clone()),
+            Alteration::AddColumn { column } => {
+                if column.generation().is_some() {
+                    let message = format!(
+                        "column {} of table {} is generated, and the rows have no values for it: \
+                         create a table with it",
+                        column.name, self.name
+                    );
+                    return Err(SchemaError { message });
+                }
+                self.columns.push(column.clone());
+            }
             Alteration::AddCheck { check } => {
                 let checks = &mut self.constraints.checks;
                 checks.push(check.clone());
@@ -174,6 +210,11 @@ impl Schema {
                 self.failures_wanted = 0;
             }
             Alteration::AddForeignKey { key } => self.constraints.foreign_keys.push(key.clone()),
+            Alteration::Comment { object, .. } if self.has(object) => {}
+            Alteration::Comment { object, .. } => {
+                let message = format!("table {} has no {object:?} any more", self.name);
+                return Err(SchemaError { message });
+            }
         }
         Ok(())
     }
@@ -181,7 +222,6 @@ impl Schema {
     fn drop_column(&mut self, name: &str) -> Result<(), SchemaError> {
         let position = self.column_index(name);
         let position = position.ok_or_else(|| missing(&self.name, "column", name))?;
-        let number = u16::try_from(position).expect("Schema::validate bounds them");
         let refused = |user: &str| {
             let message = format!("column {name} of table {} is in {user}", self.name);
             Err(SchemaError { message })
@@ -196,8 +236,11 @@ impl Schema {
         if let Some(key) = keys.find(|key| key.columns.contains(&position)) {
             return refused(&format!("foreign key {}: drop it first", key.name));
         }
+        if let Some(generated) = self.generated_from(position).first() {
+            return refused(&format!("generated column {generated}: drop it first"));
+        }
         let checks = &mut self.constraints.checks;
-        checks.retain(|check| check.condition.all_columns(&|named| named != number));
+        checks.retain(|check| !check.condition.uses(position));
         let column = &mut self.columns[position];
         column.name = Column::dropped_name(position);
         column.nullable = true;
@@ -223,7 +266,16 @@ impl Schema {
     }
 
     fn set_type(&mut self, name: &str, column_type: ColumnType) -> Result<(), SchemaError> {
-        let column = self.column_named(name)?;
+        let position = self.column_index(name);
+        let position = position.ok_or_else(|| missing(&self.name, "column", name))?;
+        if let Some(generated) = self.generated_from(position).first() {
+            let message = format!(
+                "column {name} of table {} is used by generated column {generated}: drop it first",
+                self.name
+            );
+            return Err(SchemaError { message });
+        }
+        let column = &mut self.columns[position];
         if !column.column_type.is_stored_as(column_type) {
             let message = format!(
                 "column {name} of type {} stores other values than {column_type}: add a column of \

@@ -74,6 +74,18 @@ pub struct ForeignKey {
     pub is_valid: bool,
 }
 
+impl ForeignKey {
+    /// Returns whether an action of the foreign key sets its columns, which no generated column
+    /// allows.
+    pub fn sets_columns(&self) -> bool {
+        let sets_on_update = matches!(
+            self.on_update,
+            ReferentialAction::Cascade | ReferentialAction::SetNull
+        );
+        sets_on_update || self.on_delete == ReferentialAction::SetNull
+    }
+}
+
 /// When a transaction of several statements checks a constraint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Deferral {

@@ -78,6 +78,11 @@ impl PartialEq for FunctionCall {
 impl Eq for FunctionCall {}
 
 impl Expression {
+    /// Returns whether the expression names a column of the present row.
+    pub fn uses(&self, column: usize) -> bool {
+        !self.all_columns(&|named| usize::from(named) != column)
+    }
+
     /// Returns whether a condition holds for every column of the present row that is named. The
     /// depth is limited, because expressions are decoded with a limit.
     pub fn all_columns(&self, holds: &impl Fn(u16) -> bool) -> bool {

@@ -18,6 +18,7 @@ mod array_function;
 mod assignment;
 mod calendar;
 mod clock;
+mod comment;
 mod constraints;
 mod conversion;
 mod copies;
@@ -66,6 +67,7 @@ pub use alteration::Alteration;
 pub use array_function::{ArrayFunction, ArrayOperand};
 pub use assignment::{AssignmentError, assign};
 pub use calendar::{civil_from_days, days_from_civil};
+pub use comment::{COMMENT_BYTES_MAX, COMMENTS_BYTES_MAX, Comment, CommentedObject, TableComments};
 pub use constraints::{
     CHECKS_MAX, CheckConstraint, Deferral, FOREIGN_KEYS_MAX, ForeignKey, REFERENCED_BY_MAX,
     ReferentialAction, TableConstraints, check_violation_text,

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::constraints::{ForeignKey, TableConstraints};
+use crate::expression::Expression;
 use crate::further::FurtherCopy;
 use crate::key::{KeyError, decode_key};
 use crate::sequence::{Sequence, SequenceDefault};
@@ -63,6 +64,14 @@ impl Column {
         is_dropped_name(&self.name)
     }
 
+    /// Returns the expression of a generated column; none of another column.
+    pub fn generation(&self) -> Option<&Expression> {
+        match &self.default {
+            Some(ColumnDefault::Generated(expression)) => Some(expression),
+            _ => None,
+        }
+    }
+
     /// Returns the name of a dropped column, which is PostgreSQL's.
     pub(crate) fn dropped_name(position: usize) -> String {
         alloc::format!("{DROPPED}{}........", position + 1)
@@ -83,6 +92,9 @@ pub enum ColumnDefault {
     Computed(ComputedDefault),
     /// A value that the client draws from a sequence.
     Sequence(SequenceDefault),
+    /// The value of an expression over the other columns of the row. The primaries compute it for
+    /// each row that a change leaves, whatever value the change has for the column.
+    Generated(Expression),
 }
 
 /// The values that a client computes for new rows.
@@ -268,6 +280,19 @@ impl Schema {
         self.visible_columns()
             .map(|(position, _)| position)
             .collect()
+    }
+
+    /// Returns the generated columns, with their positions and expressions.
+    pub fn generated_columns(&self) -> impl Iterator<Item = (usize, &Column, &Expression)> {
+        let columns = self.columns.iter().enumerate();
+        columns.filter_map(|(position, column)| Some((position, column, column.generation()?)))
+    }
+
+    /// Returns the names of the generated columns that are computed from a column.
+    pub fn generated_from(&self, position: usize) -> Vec<&str> {
+        let generated = self.generated_columns();
+        let generated = generated.filter(|(_, _, expression)| expression.uses(position));
+        generated.map(|(_, column, _)| &column.name[..]).collect()
     }
 
     /// Returns the index of the column with this name.

@@ -66,6 +66,7 @@ impl Schema {
         Ok(())
     }
 
+    // tidy: long — one check of a column after another.
     fn check_columns(&self) -> Result<(), SchemaError> {
         let table = &self.name;
         ensure!(
@@ -112,6 +113,10 @@ impl Schema {
                     );
                     continue;
                 }
+                ColumnDefault::Generated(_) => {
+                    self.check_generated(index)?;
+                    continue;
+                }
                 ColumnDefault::Sequence(default) => {
                     ensure!(
                         column.column_type.is_integer(),
@@ -133,6 +138,34 @@ impl Schema {
                     column.column_type
                 ),
             }
+        }
+        Ok(())
+    }
+
+    /// Checks the columns of the expression of a generated column. Crate `protocol` checks types.
+    fn check_generated(&self, position: usize) -> Result<(), SchemaError> {
+        let table = &self.name;
+        let column = &self.columns[position];
+        let name = &column.name;
+        ensure!(
+            column.missing.is_none(),
+            "column {name} of table {table} is generated, and has a value in earlier rows: leave it \
+             out"
+        );
+        ensure!(
+            !self.primary_key.contains(&position),
+            "column {name} of table {table} is generated, and cannot be in the primary key: use \
+             other columns"
+        );
+        let expression = column.generation();
+        let generated = self.generated_columns();
+        for (other, used, _) in generated {
+            ensure!(
+                !expression.is_some_and(|it| it.uses(other)),
+                "cannot use generated column \"{}\" in column generation expression of column {name} \
+                 of table {table}: use the columns that it is computed from",
+                used.name
+            );
         }
         Ok(())
     }
@@ -318,6 +351,11 @@ impl Schema {
                 "foreign key {name} of table {table} has no columns: name at least one"
             );
             self.check_key(&format!("foreign key {name}"), &key.columns)?;
+            let mut columns = key.columns.iter().map(|it| &self.columns[*it]);
+            ensure!(
+                !key.sets_columns() || columns.all(|column| column.generation().is_none()),
+                "foreign key {name} of table {table} sets a generated column: leave the action out"
+            );
         }
         if let Some(key) = self.unserved_reference() {
             let columns = key.columns.iter();

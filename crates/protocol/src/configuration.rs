@@ -19,8 +19,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use placement::{
-    Layout, Placement, PlacementProof, Schema, TableReport, decision_position, members_at_risk,
-    prove,
+    Layout, Placement, PlacementProof, Schema, TableComments, TableReport, decision_position,
+    members_at_risk, prove,
 };
 
 pub use alterations::{ALTERATION_NAME, TRUNCATION_NAME};
@@ -120,6 +120,8 @@ pub struct PlacedTable {
     /// Replexes that are being added while clients use the table, by ascending number. Chains
     /// include them, but no statement reads them.
     pub building: Vec<u8>,
+    /// The comments on the table and its parts.
+    pub comments: TableComments,
 }
 
 /// The place of one partition.
@@ -677,7 +679,8 @@ wire_struct!(PlacedTable {
     schema,
     layout,
     placement,
-    building
+    building,
+    comments
 });
 wire_struct!(Place {
     core,

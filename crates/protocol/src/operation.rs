@@ -7,7 +7,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use placement::TableConstraints;
+use placement::Schema;
 
 use crate::codec::{Bytes, wire_enum, wire_struct};
 use crate::expression::{Assignment, Expression};
@@ -62,10 +62,15 @@ pub enum Action {
 impl Action {
     /// Returns whether a change by itself may need the check of a reference: it may make its row
     /// refer to another one, or remove a row that others refer to.
-    pub fn may_need_reference(&self, constraints: &TableConstraints) -> bool {
+    pub fn may_need_reference(&self, schema: &Schema) -> bool {
+        let constraints = &schema.constraints;
         let is_reference = |column: usize| {
-            let mut keys = constraints.foreign_keys.iter();
-            keys.any(|key| key.columns.contains(&column))
+            let keys = constraints.foreign_keys.iter();
+            let mut referring = keys.flat_map(|key| &key.columns);
+            referring.any(|own| {
+                let generation = schema.columns[*own].generation();
+                *own == column || generation.is_some_and(|it| it.uses(column))
+            })
         };
         match self {
             Action::Insert { .. } | Action::InsertOrKeep { .. } | Action::Upsert { .. } => {

@@ -169,8 +169,11 @@ impl ParameterTypes<'_> {
         let mut columns = Vec::new();
         for item in items {
             let (name, column_type) = match item {
-                SelectItem::All => {
+                SelectItem::All | SelectItem::AllButGenerated => {
                     let all = schema.into_iter().flat_map(Schema::visible_columns);
+                    let all = all.filter(|(_, column)| {
+                        *item == SelectItem::All || column.generation().is_none()
+                    });
                     columns.extend(all.map(|(_, column)| OutputColumn {
                         name: column.name.clone(),
                         column_type: Some(column.column_type),

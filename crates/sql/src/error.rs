@@ -310,6 +310,8 @@ pub mod sqlstate {
     pub const UNDEFINED_COLUMN: &str = "42703";
     /// The definition of a table is invalid.
     pub const INVALID_DEFINITION: &str = "42P16";
+    /// The definition of an object is invalid.
+    pub const INVALID_OBJECT: &str = "42P17";
     /// The columns of a foreign key do not fit those to which they refer.
     pub const INVALID_FOREIGN_KEY: &str = "42830";
     /// A cursor or a sequence cannot do this in its state.

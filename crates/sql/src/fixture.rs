@@ -1,7 +1,7 @@
 //! Three servers and five tables for tests: flights, a shared log, users, a table with further
 //! copies of every kind, and events partitioned by the first columns of their keys.
 
-use placement::{Layout, Schema};
+use placement::{Layout, Schema, TableComments};
 use protocol::configuration::{Configuration, Place, PlacedTable, Server, ServerState};
 use protocol::identity::{CoreId, Epoch, Incarnation, ServerId, TableId};
 
@@ -87,6 +87,7 @@ pub(crate) fn add_table(configuration: &mut Configuration, schema: Schema) -> Ta
         layout,
         schema,
         building: Vec::new(),
+        comments: TableComments::default(),
     });
     id
 }

@@ -91,6 +91,8 @@ pub enum Statement {
     AlterTable(AlterTable),
     /// `TRUNCATE`.
     Truncate(Truncate),
+    /// `COMMENT`.
+    Comment(CommentStatement),
     /// `DROP TABLE`.
     DropTable {
         /// The tables' names.
@@ -124,6 +126,40 @@ pub enum Statement {
     SetAlready,
     /// The start or the end of a transaction, or a point in it.
     Transaction(TransactionStatement),
+}
+
+/// `COMMENT ON object IS text`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommentStatement {
+    /// The object.
+    pub object: CommentName,
+    /// The text; none removes the comment.
+    pub text: Option<String>,
+}
+
+/// The object of a comment, as a statement names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommentName {
+    /// A table.
+    Table(String),
+    /// A sequence.
+    Sequence(String),
+    /// An index.
+    Index(String),
+    /// A column of a table.
+    Column {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+    },
+    /// A constraint of a table.
+    Constraint {
+        /// The table.
+        table: String,
+        /// The constraint.
+        constraint: String,
+    },
 }
 
 /// A foreign key to create.
@@ -213,6 +249,7 @@ impl Statement {
                 | Statement::DropSequence { .. }
                 | Statement::AlterTable(_)
                 | Statement::Truncate(_)
+                | Statement::Comment(_)
                 | Statement::DropTable { .. }
         )
     }
@@ -492,6 +529,8 @@ pub struct Select {
 pub enum SelectItem {
     /// All columns.
     All,
+    /// All columns but the generated ones: those that a `COPY` of a table has.
+    AllButGenerated,
     /// An expression with this name.
     Expression {
         /// The expression to compute.

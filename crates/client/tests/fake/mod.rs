@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use client::{Client, ConnectOptions, SchemaBuilder};
-use placement::{ColumnType, Layout, Schema};
+use placement::{ColumnType, Layout, Schema, TableComments};
 use protocol::configuration::{Configuration, Place, PlacedTable, Server, ServerState};
 use protocol::frame::{self, Frame};
 use protocol::identity::{CoreId, Epoch, Incarnation, ServerId, SessionId, TableId};
@@ -143,6 +143,7 @@ fn configuration(address: String) -> Configuration {
             schema,
             layout,
             building: Vec::new(),
+            comments: TableComments::default(),
         }]
         .into(),
     }

@@ -2,7 +2,7 @@
 
 use super::copies::{beats, flights, scene_of, seal};
 use super::*;
-use placement::{Alteration, Deferral, ForeignKey, ReferentialAction};
+use placement::{Alteration, CommentedObject, Deferral, ForeignKey, ReferentialAction};
 use protocol::configuration::PartitionState;
 use protocol::message::CopyFailure;
 
@@ -323,4 +323,47 @@ fn a_table_that_is_dropped_meanwhile_does_not_delay_the_others() {
     scene.ask_from(CLIENT, drop_table("seats"));
     seal(&mut scene);
     assert_eq!(ids(&scene), [3]);
+}
+
+#[test]
+fn comments_stop_no_chain_and_survive() {
+    let mut scene = scene_of(2);
+    let comment = |object: &CommentedObject, text: Option<&str>| {
+        let (object, text) = (object.clone(), text.map(String::from));
+        alter("flights", vec![Alteration::Comment { object, text }])
+    };
+    let column = CommentedObject::Column { position: 1 };
+    let index = |name: &str| CommentedObject::Index { name: name.into() };
+    for (object, text) in [
+        (&CommentedObject::Table, "flown"),
+        (&column, "the plane"),
+        (&index("by_tail"), "sorted"),
+    ] {
+        scene.ask(comment(object, Some(text)));
+        assert!(!scene.coordinator.configuration().is_sealing());
+    }
+    let reply = scene.ask(comment(&index("none"), Some("x")));
+    assert!(matches!(reply, Reply::Refused { .. }), "{reply:?}");
+    let named = |scene: &Scene| {
+        let comments = flights(scene).comments.0.into_iter();
+        let comments = comments.map(|it| (it.object, it.text));
+        comments.collect::<Vec<_>>()
+    };
+    let mut next = Scene::restarted(decode_state(&scene.kept).unwrap(), 0);
+    assert_eq!(named(&next).len(), 3);
+    let (before, name) = ("by_tail".into(), "by_plane".into());
+    next.ask(alter(
+        "flights",
+        vec![Alteration::RenameIndex {
+            index: before,
+            name,
+        }],
+    ));
+    next.ask(comment(&column, None));
+    seal(&mut next);
+    let left = [
+        (CommentedObject::Table, String::from("flown")),
+        (index("by_plane"), String::from("sorted")),
+    ];
+    assert_eq!(named(&next), left);
 }

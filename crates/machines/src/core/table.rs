@@ -46,6 +46,8 @@ pub(crate) struct TableInfo {
     /// For each column, whether it is in a sorting key with a constraint. A second request of an
     /// operation may not change it.
     pub constrained_columns: Vec<bool>,
+    /// Whether a column is generated.
+    pub has_generated: bool,
     /// The largest size of a row in bytes for which no key can be too long.
     pub row_bytes_short: usize,
     /// The numbers of all copies and unique thin indexes in the order of chains.
@@ -186,6 +188,7 @@ impl TableInfo {
             positions[*number] = position;
         }
         let k = layout.voters(&schema);
+        let has_generated = schema.generated_columns().next().is_some();
         TableInfo {
             id: table.id,
             epoch: table.epoch,
@@ -193,6 +196,7 @@ impl TableInfo {
             holders: table.holders(),
             vouchers_needed: table.vouchers_needed(),
             lost: configuration.lost(table),
+            has_generated,
             schema,
             layout,
             placement: table.placement.clone(),

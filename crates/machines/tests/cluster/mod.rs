@@ -13,7 +13,7 @@ use machines::core::{
     ClientReply, CoreIdentity, CoreInput, CoreLimits, CoreMachine, CoreOutput, PeerSend,
 };
 use placement::tables::{MemoryTables, Tables};
-use placement::{Layout, RowView, Schema};
+use placement::{Layout, RowView, Schema, TableComments};
 use protocol::codec::Wire;
 use protocol::configuration::{Configuration, Place, PlacedTable, Sealing, Server, ServerState};
 use protocol::identity::{
@@ -128,6 +128,7 @@ impl Cluster {
             layout,
             placement,
             building: Vec::new(),
+            comments: TableComments::default(),
         };
         let configuration = Configuration {
             cluster: 1,
@@ -135,8 +136,10 @@ impl Cluster {
             servers,
             tables: vec![table].into(),
         };
+        let nodes = configuration.servers.iter();
+        let nodes = nodes.map(|it| (it.id.0, Node::default())).collect();
         let mut cluster = Cluster {
-            nodes: BTreeMap::new(),
+            nodes,
             network: VecDeque::new(),
             sent: configuration.clone(),
             configuration,
@@ -146,9 +149,6 @@ impl Cluster {
             limits,
             versions: BTreeMap::new(),
         };
-        for id in 1..=cluster.configuration.servers.len() as u32 {
-            cluster.nodes.insert(id, Node::default());
-        }
         for id in 1..=cluster.configuration.servers.len() as u32 {
             cluster.start(id)?;
         }

@@ -1,6 +1,8 @@
 //! The shared part of tests of one machine alone: the configuration that it is part of.
 
-use placement::{Column, ColumnType, Durability, Index, Layout, Schema, TableConstraints};
+use placement::{
+    Column, ColumnType, Durability, Index, Layout, Schema, TableComments, TableConstraints,
+};
 use protocol::configuration::{Configuration, Place, PlacedTable, Server, ServerState};
 use protocol::identity::{CoreId, Epoch, Incarnation, ServerId, TableId};
 
@@ -66,6 +68,7 @@ pub fn configuration() -> Configuration {
             schema,
             placement: vec![place(1), place(2)],
             building: Vec::new(),
+            comments: TableComments::default(),
         }]
         .into(),
     }

@@ -5,7 +5,6 @@ use crate::catalogue::Calls;
 use crate::datum::Datum;
 use crate::definitions::{index_column, index_definition, quoted};
 use crate::description::Oid;
-use crate::relations::PUBLIC;
 use crate::rows::{self, PROCEDURES};
 use crate::types::{
     self, BOOL, INT2, INT4, INT8, NAME, OID, REGCLASS, REGCOLLATION, REGNAMESPACE, REGOPER,
@@ -45,7 +44,15 @@ pub(super) const FUNCTIONS: &[Function] = &[
     strict("pg_ts_parser_is_visible", &[OID], BOOL, visible),
     strict("pg_ts_template_is_visible", &[OID], BOOL, visible),
     strict("pg_get_expr", &[NODE_TREE, OID], TEXT, expression),
-    strict("pg_get_expr", &[NODE_TREE, OID, BOOL], TEXT, expression),
+    strict(
+        "pg_get_expr",
+        &[NODE_TREE, OID, BOOL],
+        TEXT,
+        |calls, arguments| match arguments[2].is_true() {
+            true => Ok(Datum::text(unwrapped(text_of(&arguments[0])))),
+            false => expression(calls, arguments),
+        },
+    ),
     strict("pg_get_expr", &[TEXT, OID], TEXT, expression),
     strict("pg_get_indexdef", &[OID], TEXT, |calls, arguments| {
         let found = calls.catalogue.index_described(oid_of(&arguments[0]));
@@ -126,19 +133,23 @@ pub(super) const FUNCTIONS: &[Function] = &[
             Datum::text(format!("{set}{}", types::format_type(it.result, None)))
         }))
     }),
-    strict("obj_description", &[OID], TEXT, |_, arguments| {
-        description(oid_of(&arguments[0]))
+    strict("obj_description", &[OID], TEXT, |calls, arguments| {
+        description(calls, (&arguments[0], 0), None)
+    }),
+    strict("obj_description", &[OID, NAME], TEXT, |calls, arguments| {
+        description(calls, (&arguments[0], 0), Some(text_of(&arguments[1])))
     }),
     strict(
-        "obj_description",
-        &[OID, NAME],
+        "col_description",
+        &[OID, INT4],
         TEXT,
-        |_, arguments| match text_of(&arguments[1]) {
-            "pg_namespace" => description(oid_of(&arguments[0])),
+        |calls, arguments| match usize::try_from(int_of(&arguments[1])) {
+            Ok(column) if column > 0 => {
+                description(calls, (&arguments[0], column), Some("pg_class"))
+            }
             _ => null(),
         },
     ),
-    strict("col_description", &[OID, INT4], TEXT, none),
     strict("shobj_description", &[OID, NAME], TEXT, none),
     // The store does not know the sizes of its tables.
     strict("pg_relation_size", &[REGCLASS], INT8, none),
@@ -265,6 +276,27 @@ fn expression(_: Calls<'_>, arguments: &[Datum]) -> Called {
     Ok(arguments[0].clone())
 }
 
+/// Returns an expression without the parentheses around the whole of it.
+fn unwrapped(expression: &str) -> &str {
+    let Some(inner) = expression
+        .strip_prefix('(')
+        .and_then(|it| it.strip_suffix(')'))
+    else {
+        return expression;
+    };
+    let (mut depth, mut is_quoted) = (0, false);
+    for character in inner.chars() {
+        match character {
+            '\'' => is_quoted = !is_quoted,
+            '(' if !is_quoted => depth += 1,
+            ')' if !is_quoted && depth == 0 => return expression,
+            ')' if !is_quoted => depth -= 1,
+            _ => {}
+        }
+    }
+    inner
+}
+
 fn constraint(calls: Calls<'_>, oid: &Datum, pretty: bool) -> Called {
     let schema = &calls.catalogue.schema;
     let with_schema = !calls.sees("public");
@@ -272,11 +304,10 @@ fn constraint(calls: Calls<'_>, oid: &Datum, pretty: bool) -> Called {
     Ok(Datum::option(found, Datum::text))
 }
 
-fn description(oid: Oid) -> Called {
-    Ok(match oid {
-        PUBLIC => Datum::text("standard public schema"),
-        _ => Datum::Null,
-    })
+fn description(calls: Calls<'_>, (oid, column): (&Datum, usize), relation: Option<&str>) -> Called {
+    let schema = &calls.catalogue.schema;
+    let found = rows::comment(schema, (oid_of(oid), column), relation);
+    Ok(Datum::option(found, Datum::text))
 }
 
 fn function_arguments(_: Calls<'_>, arguments: &[Datum]) -> Called {

@@ -235,6 +235,10 @@ fn table_attributes(table: &TableDescription) -> impl Iterator<Item = Named> {
                 "attidentity",
                 text(column.identity.map_or(String::new(), String::from)),
             ),
+            (
+                "attgenerated",
+                text(if column.is_generated { "s" } else { "" }),
+            ),
         ]);
         if column.is_hidden {
             let name = format!("........pg.dropped.{}........", position + 1);

@@ -219,16 +219,17 @@ fn column(
     } else {
         precision.map(|it| it.1)
     };
+    let expression = |is_shown: bool| {
+        let shown = column.default.as_ref().filter(|_| is_shown);
+        Datum::option(shown, text)
+    };
     vec![
         ("table_catalog", text(database)),
         ("table_schema", text(schema)),
         ("table_name", text(table)),
         ("column_name", text(&column.name)),
         ("ordinal_position", int(number)),
-        (
-            "column_default",
-            Datum::option(column.default.as_ref(), text),
-        ),
+        ("column_default", expression(!column.is_generated)),
         ("is_nullable", yes_no(!column.not_null)),
         ("data_type", text(data_type)),
         ("character_maximum_length", Datum::option(limit, int)),
@@ -256,7 +257,15 @@ fn column(
             }),
         ),
         ("identity_cycle", yes_no(false)),
-        ("is_generated", text("NEVER")),
+        (
+            "is_generated",
+            text(if column.is_generated {
+                "ALWAYS"
+            } else {
+                "NEVER"
+            }),
+        ),
+        ("generation_expression", expression(column.is_generated)),
         ("is_updatable", yes_no(schema == "public")),
     ]
 }

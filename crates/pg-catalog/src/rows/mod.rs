@@ -4,6 +4,7 @@
 //! others are NULL, or the zero value of their type if they are never NULL.
 
 mod classes;
+mod comments;
 mod constraints;
 mod information_schema;
 mod sequences;
@@ -17,6 +18,7 @@ use crate::description::{Oid, SchemaDescription, SessionDescription};
 use crate::relations::RelationDefinition;
 use crate::types::{self, Kind};
 
+pub(crate) use comments::comment;
 pub(crate) use constraints::constraint_definition;
 pub(crate) use server::{role_name, role_oid};
 pub(crate) use system::{PROCEDURES, SCHEMAS, operators};
@@ -67,6 +69,7 @@ pub(crate) fn rows(relation: &RelationDefinition, source: RowSource<'_>) -> Vec<
         "information_schema" => information_schema::rows(relation.name, source),
         _ => classes::rows(relation.name, source)
             .or_else(|| constraints::rows(relation.name, source))
+            .or_else(|| comments::rows(relation.name, source.schema))
             .or_else(|| sequences::rows(relation.name, source))
             .or_else(|| server::rows(relation.name, source))
             .or_else(|| system::rows(relation.name)),

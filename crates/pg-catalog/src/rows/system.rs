@@ -209,11 +209,6 @@ pub(super) fn rows(relation: &str) -> Option<Vec<Named>> {
             .collect(),
         "pg_collation" => COLLATIONS.iter().map(collation).collect(),
         "pg_range" => RANGES.iter().map(range).collect(),
-        "pg_description" => vec![vec![
-            ("objoid", Datum::oid(PUBLIC)),
-            ("classoid", Datum::Int(2615)),
-            ("description", text("standard public schema")),
-        ]],
         _ => return None,
     })
 }

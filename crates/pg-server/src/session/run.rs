@@ -554,6 +554,7 @@ fn tag_of_definition(statement: &Statement) -> &'static str {
         Statement::DropSequence { .. } => "DROP SEQUENCE",
         Statement::SetUsing(_) => "ALTER INDEX",
         Statement::AlterTable(alter) if alter.renames_index() => "ALTER INDEX",
+        Statement::Comment(_) => "COMMENT",
         _ => "ALTER TABLE",
     }
 }

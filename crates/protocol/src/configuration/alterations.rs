@@ -31,11 +31,26 @@ impl PlacedTable {
                 Alteration::RenameTable { name } => {
                     let primary = table.layout.primary();
                     table.layout.replexes[primary].name.clone_from(name);
+                    let after = table.schema.primary_key_name();
+                    if let Some((before, after)) = self.schema.primary_key_name().zip(after) {
+                        table.comments.rename(&before, &after);
+                    }
                 }
-                Alteration::RenameIndex { index, name } => table.rename_replexes(index, name),
+                Alteration::RenameIndex { index, name } => {
+                    table.rename_replexes(index, name);
+                    table.comments.rename(index, name);
+                }
+                Alteration::RenameConstraint { constraint, name } => {
+                    table.comments.rename(constraint, name);
+                }
+                Alteration::Comment { object, text } => {
+                    let set = table.comments.set(object, text.as_deref());
+                    set.map_err(|error| error.message)?;
+                }
                 _ => {}
             }
         }
+        table.comments.retain_of(&table.schema);
         let replexes = table.layout.numbers();
         let mut names = BTreeSet::new();
         for number in replexes {

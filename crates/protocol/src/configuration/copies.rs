@@ -70,6 +70,7 @@ impl PlacedTable {
         let removed = table.layout.remove(&mut table.schema, name);
         removed.map_err(|error| error.message)?;
         table.drop_vacant();
+        table.comments.retain_of(&table.schema);
         Ok(table)
     }
 
@@ -78,7 +79,10 @@ impl PlacedTable {
     /// # Errors
     /// There is no such index, or another copy is made of the first one.
     pub fn with_replaced(&self, name: &str, by: &str) -> Result<PlacedTable, String> {
-        self.without_copy(name)?.with_renamed(by, name)
+        let mut table = self.without_copy(name)?.with_renamed(by, name)?;
+        table.comments = self.comments.clone();
+        table.comments.retain_of(&table.schema);
+        Ok(table)
     }
 
     /// Returns the table with another name of an index.

@@ -3,11 +3,11 @@
 use alloc::vec::Vec;
 
 use placement::{
-    Alteration, Axis, CheckConstraint, Column, ColumnDefault, ColumnType, ComputedDefault,
-    Constraint, Cut, Deferral, Dimension, Durability, ForeignKey, FurtherCopy, IdentityKind, Index,
-    KeySpace, Layout, RangePart, RangeStart, RangeTransfer, Ranges, ReferentialAction, Replex,
-    ReplexKind, Residue, Schema, Sequence, SequenceDefault, SequenceOwner, Share, SlotConstraints,
-    SortColumn, TableConstraints, ThinIndex,
+    Alteration, Axis, CheckConstraint, Column, ColumnDefault, ColumnType, Comment, CommentedObject,
+    ComputedDefault, Constraint, Cut, Deferral, Dimension, Durability, ForeignKey, FurtherCopy,
+    IdentityKind, Index, KeySpace, Layout, RangePart, RangeStart, RangeTransfer, Ranges,
+    ReferentialAction, Replex, ReplexKind, Residue, Schema, Sequence, SequenceDefault,
+    SequenceOwner, Share, SlotConstraints, SortColumn, TableComments, TableConstraints, ThinIndex,
 };
 
 use crate::codec::{DecodeError, Reader, Wire, wire_enum, wire_struct};
@@ -55,8 +55,21 @@ wire_enum!(Alteration {
     5 => SetNullable { column, nullable }, 6 => AddColumn { column }, 7 => AddCheck { check },
     8 => Validate { constraint }, 9 => DropConstraint { constraint },
     10 => DropColumn { column }, 11 => SetType { column, column_type }, 12 => AddForeignKey { key },
-    13 => SetFailures { failures },
+    13 => SetFailures { failures }, 14 => Comment { object, text },
 });
+wire_struct!(Comment { object, text });
+wire_enum!(CommentedObject {
+    0 => Table, 1 => Column { position }, 2 => Index { name }, 3 => Constraint { name },
+});
+
+impl Wire for TableComments {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(TableComments(Vec::decode(reader)?))
+    }
+}
 wire_struct!(Column {
     name,
     column_type,
@@ -93,7 +106,9 @@ wire_struct!(Share { index, divisions });
 wire_struct!(Dimension { column, divisions });
 wire_enum!(Constraint { 0 => Unique, 1 => Dense });
 wire_enum!(Durability { 0 => Sync, 1 => Replicated });
-wire_enum!(ColumnDefault { 0 => Constant(value), 1 => Computed(computed), 2 => Sequence(default) });
+wire_enum!(ColumnDefault {
+    0 => Constant(value), 1 => Computed(computed), 2 => Sequence(default), 3 => Generated(expression),
+});
 wire_struct!(SequenceDefault { sequence, identity });
 wire_enum!(IdentityKind { 0 => Always, 1 => ByDefault });
 wire_struct!(Sequence {

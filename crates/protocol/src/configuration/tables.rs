@@ -496,6 +496,7 @@ mod tests {
             schema,
             placement: Vec::new(),
             building: Vec::new(),
+            comments: placement::TableComments::default(),
         }
     }
 

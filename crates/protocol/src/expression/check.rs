@@ -47,7 +47,8 @@ pub fn check_condition(
     boolean(check(expression, columns, scope)?)
 }
 
-/// Checks that the conditions of a table's constraints are valid.
+/// Checks that the conditions of a table's constraints are valid, and the expressions of its
+/// generated columns.
 ///
 /// # Errors
 /// One is not. Contains the reason, for people.
@@ -57,6 +58,15 @@ pub fn check_constraints(schema: &Schema) -> Result<(), String> {
             let (name, table) = (&check.name, &schema.name);
             format!("constraint {name} of table {table}: {error}")
         })?;
+    }
+    for (_, column, expression) in schema.generated_columns() {
+        let column_type = column.column_type;
+        check_assignable(column_type, expression, &schema.columns, Scope::Row).map_err(
+            |error| {
+                let (name, table) = (&column.name, &schema.name);
+                format!("generated column {name} of table {table}: {error}")
+            },
+        )?;
     }
     Ok(())
 }

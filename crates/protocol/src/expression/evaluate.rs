@@ -119,6 +119,20 @@ pub fn failed_check<'a>(
     Ok(None)
 }
 
+/// Returns the values of the generated columns of a row, with their positions. The row's own values
+/// of these columns have no effect.
+pub fn generated_values(
+    schema: &Schema,
+    row: &dyn Columns,
+) -> Result<Vec<(usize, Value)>, ExpressionError> {
+    let generated = schema.generated_columns();
+    let values = generated.map(|(position, column, expression)| {
+        let value = evaluate_for(column.column_type, expression, row, None)?;
+        Ok((position, value))
+    });
+    values.collect()
+}
+
 /// A value of the row or of the expression, or one that was made.
 enum Operand<'a> {
     Borrowed(ValueRef<'a>),

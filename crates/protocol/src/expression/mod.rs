@@ -40,7 +40,7 @@ use crate::codec::{DEPTH_MAX, DecodeError, Reader, Wire, wire_enum, wire_struct}
 
 pub use budget::STEPS_MAX;
 pub use check::{NODES_MAX, Scope, check, check_assignable, check_condition, check_constraints};
-pub use evaluate::{Columns, evaluate, evaluate_for, failed_check, holds};
+pub use evaluate::{Columns, evaluate, evaluate_for, failed_check, generated_values, holds};
 pub use placement::{
     BinaryOperator, Comparison, Expression, FunctionCall, ScalarFunction, UnaryOperator,
 };

@@ -17,8 +17,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use placement::{
-    Column, ColumnType, Durability, Index, Layout, Schema, TableConstraints, Value, encode_key,
-    encode_row,
+    Column, ColumnType, Durability, Index, Layout, Schema, TableComments, TableConstraints, Value,
+    encode_key, encode_row,
 };
 use protocol::configuration::{Configuration, Place, PlacedTable, Server, ServerState};
 use protocol::identity::{CoreId, Epoch, Incarnation, PartitionId, ServerId, TableId};
@@ -89,6 +89,7 @@ pub fn configuration(epoch: u64) -> Arc<Configuration> {
             schema,
             layout,
             building: Vec::new(),
+            comments: TableComments::default(),
         }]
         .into(),
     })

@@ -124,7 +124,7 @@ impl Leases {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use placement::{Durability, Layout, Schema, TableConstraints};
+    use placement::{Durability, Layout, Schema, TableComments, TableConstraints};
     use protocol::configuration::Place;
 
     /// Returns a configuration of one table, as it is since an epoch, on cores of three servers.
@@ -155,6 +155,7 @@ mod tests {
             schema,
             placement: vec![(1..=3).map(place).collect()],
             building: Vec::new(),
+            comments: TableComments::default(),
         };
         Configuration {
             epoch: Epoch(since),

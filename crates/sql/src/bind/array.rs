@@ -485,7 +485,7 @@ impl Scope<'_> {
                 "PostgreSQL shows the spaces at the end of each: convert it to text[]",
             ));
         }
-        let is_local = self.is_stored || !self.zone.is_utc();
+        let is_local = self.stored_in.is_some() || !self.zone.is_utc();
         if prints && element == ElementType::TimestampTz && is_local {
             return Err(SqlError::unsupported(
                 format!("\"{source}\" in a time zone"),
@@ -551,7 +551,7 @@ impl Scope<'_> {
         let is_moment = |it| it == ColumnType::TimestampTz;
         let is_local = |it| matches!(it, ColumnType::Date | ColumnType::Timestamp);
         let mixes = is_moment(found) && is_local(element) || is_local(found) && is_moment(element);
-        if mixes && (self.is_stored || !self.zone.is_utc()) {
+        if mixes && (self.stored_in.is_some() || !self.zone.is_utc()) {
             return Err(SqlError::unsupported(
                 format!("\"{source}\" of times with and without a zone"),
                 "convert the array to the type of the value",

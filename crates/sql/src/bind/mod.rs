@@ -67,8 +67,18 @@ pub(crate) struct Scope<'a> {
     pub now_us: Option<i64>,
     /// The time zone of the session.
     pub zone: TimeZone<'static>,
-    /// Whether the expression is stored, so that it cannot depend on the session.
-    pub is_stored: bool,
+    /// The object with which the expression is stored, so that it cannot depend on the session;
+    /// none if it is not stored.
+    pub stored_in: Option<StoredIn>,
+}
+
+/// An object with which an expression is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoredIn {
+    /// A CHECK constraint.
+    Check,
+    /// A generated column.
+    GeneratedColumn,
 }
 
 /// An expression whose type may still depend on the other operand.
@@ -166,7 +176,7 @@ impl<'a> Scope<'a> {
         parameters: &[],
         now_us: None,
         zone: TimeZone::UTC,
-        is_stored: false,
+        stored_in: None,
     };
 
     /// Returns a condition as a list of conjuncts, without those that are always true.

@@ -10,7 +10,7 @@ use placement::{
 use protocol::expression::{self, Expression, ExpressionError, FunctionCall, ScalarFunction};
 use sqlparser::ast::Expr;
 
-use super::{Bound, Scope, converted, expression_error, literal};
+use super::{Bound, Scope, StoredIn, converted, expression_error, literal};
 use crate::error::{SqlError, sqlstate};
 use crate::zones::{time_input, zone_named};
 
@@ -195,8 +195,18 @@ impl Scope<'_> {
     }
 
     pub(super) fn refuse_if_stored(&self, source: &Expr) -> Result<(), SqlError> {
-        if !self.is_stored {
-            return Ok(());
+        match self.stored_in {
+            None => return Ok(()),
+            Some(StoredIn::GeneratedColumn) => {
+                return Err(SqlError::with_state(
+                    sqlstate::INVALID_OBJECT,
+                    format!(
+                        "generation expression is not immutable: \"{source}\" depends on the time \
+                         zone of the session, so name the zone by AT TIME ZONE"
+                    ),
+                ));
+            }
+            Some(StoredIn::Check) => {}
         }
         Err(SqlError::with_state(
             sqlstate::UNSUPPORTED,

@@ -11,7 +11,7 @@ use protocol::operation::{Action, Mutation};
 use crate::bind::{fitted, stored, unknown_column};
 use crate::error::{SqlError, sqlstate};
 use crate::import::known_table;
-use crate::plan::{DefaultRow, encode, has_dense};
+use crate::plan::{DefaultRow, encode, generated_column, has_dense};
 use crate::statement::{CopyHeader, CopyOptions};
 use crate::store::Store;
 
@@ -69,10 +69,17 @@ impl CopyTarget {
             let column = schema.column_index(name);
             column.ok_or_else(|| unknown_column(schema, name))
         };
+        let is_generated = |position: &usize| schema.columns[*position].generation().is_some();
         let columns: Vec<usize> = match names {
-            None => schema.visible_positions(),
+            None => {
+                let all = schema.visible_positions().into_iter();
+                all.filter(|it| !is_generated(it)).collect()
+            }
             Some(names) => names.iter().map(find).collect::<Result<_, _>>()?,
         };
+        if let Some(generated) = columns.iter().find(|it| is_generated(it)) {
+            return Err(generated_column(&schema.columns[*generated].name));
+        }
         if let Some(twice) = (1..columns.len()).find(|it| columns[..*it].contains(&columns[*it])) {
             let name = &schema.columns[columns[twice]].name;
             return Err(SqlError::with_state(
@@ -243,7 +250,7 @@ impl CopyTarget {
         for (column, value) in self.columns.iter().zip(values) {
             row[*column] = value;
         }
-        let (pk, row) = encode(self.placed(), &row, 1)?;
+        let (pk, row) = encode(self.placed(), &mut row, 1)?;
         Ok(Mutation {
             pk: Bytes(pk),
             action: Action::Insert { row: Bytes(row) },

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::sync::Mutex;
 
 use indicatif::ProgressBar;
+use placement::{Column, Schema};
 use session::gather::RowOrder;
 
 use super::known_table;
@@ -65,15 +66,13 @@ pub async fn export<S: Store>(
             plan.order = RowOrder::Any;
         }
         if attempts == 1 {
-            let columns = table.schema.visible_columns();
-            let names = columns.map(|(_, column)| column.name.as_bytes());
+            let names = exported(&table.schema).map(|(_, column)| column.name.as_bytes());
             writer.write_record(names).map_err(unwritten)?;
         }
         let mut has_begun = false;
         let rows = reading.each(table, plans, None, |row| {
             has_begun = true;
-            let columns = table.schema.visible_columns();
-            let values = columns.map(|(position, _)| row[position].to_string());
+            let values = exported(&table.schema).map(|(position, _)| row[position].to_string());
             let written = writer.write_record(values);
             written.map_err(unwritten)?;
             progress.inc(1);
@@ -91,4 +90,10 @@ pub async fn export<S: Store>(
         .into_inner()
         .expect("nothing panics while it is held");
     Ok(ExportSummary { rows, notices })
+}
+
+/// Returns the columns that an export has. The values of generated columns are computed again.
+fn exported(schema: &Schema) -> impl Iterator<Item = (usize, &Column)> {
+    let columns = schema.visible_columns();
+    columns.filter(|(_, column)| column.generation().is_none())
 }

@@ -10,7 +10,7 @@ use protocol::operation::{Action, Mutation};
 use super::{ImportConflict, ImportOptions};
 use crate::bind::{stored, unknown_column};
 use crate::error::SqlError;
-use crate::plan::{DefaultRow, encode};
+use crate::plan::{DefaultRow, encode, generated_column};
 use crate::zones::time_input;
 
 /// The columns of the fields, from the first line.
@@ -45,6 +45,9 @@ impl<'a> Header<'a> {
                     "the header names column {name} twice: name it once"
                 )));
             }
+            if schema.columns[column].generation().is_some() {
+                return Err(generated_column(&schema.columns[column].name));
+            }
             columns.push(column);
         }
         for (position, column) in schema.columns.iter().enumerate() {
@@ -77,7 +80,7 @@ impl<'a> Header<'a> {
         for (field, column) in record.iter().zip(&self.columns) {
             values[*column] = self.value(*column, field)?;
         }
-        let (pk, row) = encode(self.table, &values, 1).map_err(|error| match error {
+        let (pk, row) = encode(self.table, &mut values, 1).map_err(|error| match error {
             // The line is named already, the row of a statement has no meaning here.
             SqlError::Row { error, .. } => SqlError::statement(error.to_string()),
             SqlError::Key { error, .. } => SqlError::statement(error.to_string()),

@@ -166,12 +166,13 @@ fn action(
         DropColumn {
             column_names,
             if_exists,
-            // Indexes and constraints go with the column anyway. Nothing else depends on it.
-            drop_behavior: _,
+            // Indexes and constraints go with the column anyway.
+            drop_behavior,
             has_column_keyword: _,
         } if column_names.len() == 1 => AlterAction::DropColumn {
             column: name(&column_names[0]),
             if_exists,
+            cascade: drop_behavior == Some(ast::DropBehavior::Cascade),
         },
         _ => {
             return unsupported(

@@ -11,7 +11,7 @@ use placement::{
 use sqlparser::ast;
 
 use super::{made_up_name, object_name};
-use crate::bind::Scope;
+use crate::bind::{Scope, StoredIn};
 use crate::error::{SqlError, sqlstate};
 use crate::spelling::name;
 use crate::statement::{NewCheck, Reference};
@@ -66,7 +66,7 @@ fn bound(
     let scope = Scope {
         schema: Some(schema),
         zone,
-        is_stored: true,
+        stored_in: Some(StoredIn::Check),
         ..Scope::CONSTANTS
     };
     scope.check(check).map_err(|error| match error {

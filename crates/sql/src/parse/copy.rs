@@ -79,7 +79,7 @@ enum Source {
 /// Returns the `SELECT` of all rows of a table. It asks for the scan.
 fn all_rows(table: String, columns: Option<Vec<String>>) -> Select {
     let items = match columns {
-        None => vec![SelectItem::All],
+        None => vec![SelectItem::AllButGenerated],
         Some(columns) => {
             let columns = columns.into_iter().map(|name| SelectItem::Expression {
                 expression: Expr::Identifier(Ident::with_quote('"', name.clone())),

@@ -12,10 +12,10 @@ use placement::{
 use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use sqlparser::ast::{self, ColumnOption, TableConstraint};
 
-use super::constraints;
 use super::create_index::{key_columns, partition_columns, positions, prefix, push_index};
 use super::sequence::IdentityOptions;
 use super::serial::{self, OwnSequence};
+use super::{constraints, generated};
 use super::{made_up_name, object_name, text_of};
 use crate::bind;
 use crate::error::{SqlError, sqlstate};
@@ -31,6 +31,8 @@ struct FoundConstraints {
     checks: Vec<ast::CheckConstraint>,
     references: Vec<Reference>,
     serials: Vec<SerialColumn>,
+    /// The generated columns, with their expressions.
+    generated: Vec<(usize, ast::Expr)>,
 }
 
 /// The number of tolerated failures, unless the statement sets it.
@@ -88,6 +90,7 @@ pub(super) fn table(
     if schema.primary_key.is_empty() {
         add_hidden_key(&mut schema);
     }
+    generated::add(&mut schema, &found.generated, zone)?;
     constraints::add_checks(&mut schema, found.checks, zone)?;
     for column in schema.primary_key.clone() {
         schema.columns[column].nullable = false;
@@ -182,6 +185,7 @@ fn column(
     let position = schema.columns.len();
     let mut nulls = serial.map(|_| false);
     let mut default = None;
+    let mut generation = None;
     let mut own = OwnSequence::new(&schema.name, &column, column_type);
     if serial.is_some() {
         own.add(None, SequenceOptions::default())?;
@@ -192,6 +196,9 @@ fn column(
             ColumnOption::NotNull => own.set_nullable(&mut nulls, false)?,
             ColumnOption::Default(expression) => {
                 own.check_only_default()?;
+                if generation.is_some() {
+                    return Err(own.both_default_and_generation());
+                }
                 default = Some(column_default((&column, column_type), &expression, zone)?);
             }
             ColumnOption::Generated {
@@ -210,7 +217,25 @@ fn column(
                 if default.is_some() {
                     return Err(own.both_default_and_identity());
                 }
+                if generation.is_some() {
+                    return Err(own.both_identity_and_generation());
+                }
                 own.add(Some(kind), options.unwrap_or_default())?;
+            }
+            ColumnOption::Generated {
+                generated_as: ast::GeneratedAs::ExpStored,
+                sequence_options: None,
+                generation_expr: Some(expression),
+                generation_expr_mode: _,
+                generated_keyword: true,
+            } => {
+                own.check_only_generation()?;
+                if default.is_some() {
+                    return Err(own.both_default_and_generation());
+                }
+                if generation.replace(expression).is_some() {
+                    return Err(own.two_generations());
+                }
             }
             ColumnOption::PrimaryKey(_) => {
                 if !schema.primary_key.is_empty() {
@@ -241,8 +266,8 @@ fn column(
                 return Err(SqlError::unsupported(
                     format!("\"{other}\" of column {column}"),
                     "a column takes NOT NULL, DEFAULT with a constant, now(), gen_random_uuid() or \
-                     nextval('sequence'), GENERATED … AS IDENTITY, PRIMARY KEY, UNIQUE, CHECK and \
-                     REFERENCES",
+                     nextval('sequence'), GENERATED … AS IDENTITY, GENERATED ALWAYS AS (expression) \
+                     STORED, PRIMARY KEY, UNIQUE, CHECK and REFERENCES",
                 ));
             }
         }
@@ -259,6 +284,7 @@ fn column(
             is_named,
         });
     }
+    found.generated.extend(generation.map(|it| (position, it)));
     schema.columns.push(Column {
         name: column,
         column_type,
@@ -319,6 +345,12 @@ pub(crate) fn added_column(
             format!("\"{text}\" of ADD COLUMN, with another value in each row"),
             "add the column without a default, CREATE SEQUENCE name OWNED BY table.column, then SET \
              DEFAULT nextval('name'), then UPDATE the rows",
+        ));
+    }
+    if !found.generated.is_empty() {
+        return Err(SqlError::unsupported(
+            format!("\"{text}\" of ADD COLUMN, because no row has its value"),
+            "create a table with the column, then INSERT … SELECT the rows",
         ));
     }
     let checks = found.checks.into_iter().map(|check| NewCheck {

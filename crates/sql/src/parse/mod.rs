@@ -7,12 +7,14 @@
 
 mod alter;
 mod change;
+mod comment;
 mod constraints;
 mod copy;
 mod copy_options;
 mod create;
 mod create_index;
 mod explain;
+mod generated;
 mod indexes;
 mod named;
 mod query;
@@ -212,6 +214,7 @@ fn parse_piece(
         Some("create" | "alter") if words.iter().take(3).any(|it| it == "sequence") => {
             return sequence::statement(&words);
         }
+        Some("comment") => return comment::statement(text, &piece.tokens, &words),
         Some("explain") => return explain::explain(text, piece),
         _ => {}
     }

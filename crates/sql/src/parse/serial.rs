@@ -95,6 +95,27 @@ impl<'a> OwnSequence<'a> {
         self.fault("both default and identity specified")
     }
 
+    pub fn both_default_and_generation(&self) -> SqlError {
+        self.fault("both default and generation expression specified")
+    }
+
+    pub fn both_identity_and_generation(&self) -> SqlError {
+        self.fault("both identity and generation expression specified")
+    }
+
+    pub fn two_generations(&self) -> SqlError {
+        self.fault("multiple generation clauses specified")
+    }
+
+    /// Checks that the column can be generated.
+    pub fn check_only_generation(&self) -> Result<(), SqlError> {
+        match &self.found {
+            None => Ok(()),
+            Some((None, _)) => Err(self.both_default_and_generation()),
+            Some((Some(_), _)) => Err(self.both_identity_and_generation()),
+        }
+    }
+
     /// Checks that a further default is possible.
     pub fn check_only_default(&self) -> Result<(), SqlError> {
         match &self.found {

@@ -1,13 +1,15 @@
 //! Plans `ALTER TABLE`: finds what its names mean, and what all rows of the table must satisfy
 //! before the change.
 
+mod columns;
+mod comment;
+
 use std::collections::BTreeSet;
 
 use client::default_value;
 use placement::{
-    Alteration, BinaryOperator, CheckConstraint, Column, ColumnDefault, ColumnType,
-    ComputedDefault, Constraint, Expression, ForeignKey, FunctionCall, HIDDEN_KEY, RowView,
-    ScalarFunction, Schema, UnaryOperator, Value,
+    Alteration, CheckConstraint, Column, ColumnDefault, ComputedDefault, Constraint, Expression,
+    ForeignKey, HIDDEN_KEY, RowView, Schema, UnaryOperator, Value,
 };
 use protocol::configuration::PlacedTable;
 use protocol::expression::failed_check;
@@ -23,6 +25,8 @@ use crate::parse::{
     with_index,
 };
 use crate::statement::{AlterAction, AlterTable, CreateIndex, NewCheck, Reference, Truncate};
+
+pub(super) use comment::comment;
 
 /// The tag of a statement that changes a table.
 pub(crate) const ALTER_TABLE: &str = "ALTER TABLE";
@@ -302,7 +306,11 @@ impl Change<'_, '_> {
                 reference,
                 validates,
             } => self.add_reference(reference, *validates),
-            AlterAction::DropColumn { column, if_exists } => self.drop_column(column, *if_exists),
+            AlterAction::DropColumn {
+                column,
+                if_exists,
+                cascade,
+            } => self.drop_column(column, *if_exists, *cascade),
             AlterAction::SetType {
                 column,
                 column_type,
@@ -353,6 +361,13 @@ impl Change<'_, '_> {
     fn set_default(&mut self, column: &str, default: Option<&Expr>) -> Result<(), SqlError> {
         let found = self.column(column)?;
         self.check_is_no_identity(found)?;
+        if found.generation().is_some() {
+            let table = &self.schema.name;
+            return Err(SqlError::with_state(
+                sqlstate::SYNTAX,
+                format!("column \"{column}\" of relation \"{table}\" is a generated column"),
+            ));
+        }
         let named = (column, found.column_type);
         let default =
             default.map(|expression| column_default(named, expression, self.context.settings.zone));
@@ -472,95 +487,6 @@ impl Change<'_, '_> {
         let added = AddedReference { key, validates };
         self.plan.further.push(FurtherStep::Reference(added));
         Ok(())
-    }
-
-    /// Drops a column. Indexes and constraints over it go with it, as in PostgreSQL, and the
-    /// sequence that belongs to it.
-    fn drop_column(&mut self, name: &str, if_exists: bool) -> Result<(), SqlError> {
-        let table = self.schema.name.clone();
-        let mut columns = self.schema.visible_columns();
-        let position = columns.find(|(_, column)| column.name == name);
-        let position = position.map(|(position, _)| position);
-        drop(columns);
-        let Some(position) = position else {
-            if !if_exists {
-                return Err(unknown_column(&self.schema, name));
-            }
-            let missing =
-                format!("column \"{name}\" of relation \"{table}\" does not exist, skipping");
-            self.plan.notices.push(missing);
-            return Ok(());
-        };
-        if self.schema.primary_key.contains(&position) {
-            return Err(SqlError::unsupported(
-                format!("DROP COLUMN {name}, which is in the primary key of table {table}"),
-                "create a table with another primary key, then export and import the rows",
-            ));
-        }
-        let keys = self.schema.constraints.foreign_keys.iter();
-        let keys = keys.filter(|key| key.columns.contains(&position));
-        let gone: Vec<Alteration> = keys
-            .map(|key| Alteration::DropConstraint {
-                constraint: key.name.clone(),
-            })
-            .collect();
-        self.schema = self.schema.altered(&gone)?;
-        self.plan.first.extend(gone);
-        let copies = self.schema.indexes_of(position).into_iter();
-        for copy in copies.map(str::to_owned).collect::<Vec<String>>() {
-            self.schema.remove(&copy);
-            self.plan.dropped_copies.push(copy);
-        }
-        let sequences = self.context.configuration.tables.iter().filter(|it| {
-            let sequence = it.schema.sequence.as_ref();
-            let owner = sequence.and_then(|sequence| sequence.owner.as_ref());
-            owner.is_some_and(|owner| owner.table == table && owner.column == name)
-        });
-        let sequences = sequences.map(|sequence| sequence.schema.name.clone());
-        self.plan.dropped_sequences.extend(sequences);
-        let column = name.to_owned();
-        self.alter(Alteration::DropColumn { column })
-    }
-
-    fn set_type(&mut self, name: &str, wanted: ColumnType) -> Result<(), SqlError> {
-        let before = self.column(name)?.column_type;
-        if before == wanted {
-            return Ok(());
-        }
-        if !before.is_stored_as(wanted) {
-            return Err(SqlError::unsupported(
-                format!("another type for column {name}: from {before} to {wanted}"),
-                "add a column of the new type, copy the values with UPDATE, drop the column, and \
-                 rename the new one",
-            ));
-        }
-        let shortened = match (before, wanted) {
-            (
-                ColumnType::Varchar(before) | ColumnType::Char(before),
-                ColumnType::Varchar(limit),
-            ) => (before > limit).then_some(limit),
-            (_, ColumnType::Varchar(limit)) => Some(limit),
-            _ => None,
-        };
-        if let Some(limit) = shortened {
-            let error = SqlError::with_state(
-                sqlstate::TRUNCATION,
-                format!("value too long for type character varying({limit})"),
-            );
-            let length = Expression::Call(Box::new(FunctionCall::new(
-                ScalarFunction::Length,
-                vec![self.value_of(name)],
-            )));
-            let limit = Expression::Literal(Value::Int32(limit.cast_signed()));
-            let condition =
-                Expression::Binary(BinaryOperator::LessEqual, Box::new(length), Box::new(limit));
-            let constraint = format!("{}_{name}_length", self.schema.name);
-            self.require(constraint, condition, error)?;
-        }
-        self.alter(Alteration::SetType {
-            column: name.to_owned(),
-            column_type: wanted,
-        })
     }
 
     fn add_check(&mut self, check: &NewCheck) -> Result<(), SqlError> {

@@ -118,6 +118,14 @@ impl DefaultRow {
     }
 }
 
+/// Returns the error for a generated column among those of lines.
+pub(crate) fn generated_column(name: &str) -> SqlError {
+    SqlError::with_state(
+        sqlstate::INVALID_REFERENCE,
+        format!("column \"{name}\" is a generated column, which cannot be copied: leave it out"),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use placement::{
 };
 use protocol::codec::Bytes;
 use protocol::configuration::PlacedTable;
-use protocol::expression::{Assignment, Expression};
+use protocol::expression::{Assignment, Expression, generated_values};
 use protocol::operation::{Action, Mutation};
 use sqlparser::ast::Expr;
 
@@ -46,9 +46,9 @@ pub(super) fn plan(insert: &Insert, context: &Context<'_>) -> Result<InsertPlan,
     let mut mutations = Vec::with_capacity(insert.rows.len());
     for (position, given) in insert.rows.iter().enumerate() {
         let number = position + 1;
-        let values = row_values(table, &columns, insert.columns.is_some(), given, &scope)
+        let mut values = row_values(table, &columns, insert.columns.is_some(), given, &scope)
             .map_err(|error| error.in_row(number, insert.rows.len()))?;
-        let (pk, row) = encode(table, &values, number)?;
+        let (pk, row) = encode(table, &mut values, number)?;
         if !seen.insert(pk.clone()) {
             match conflict {
                 // The first row that gets in is kept, as PostgreSQL does.
@@ -125,13 +125,20 @@ pub(super) fn plan_rows(new: &NewRows, context: &Context<'_>) -> Result<InsertPl
     })
 }
 
-/// Returns the memcomparable primary key and the encoded row. Errors mention the row's `number`.
+/// Sets the generated columns of a row. Returns its memcomparable primary key and the encoded row.
+/// Errors mention the row's `number`.
 pub(crate) fn encode(
     table: &PlacedTable,
-    values: &[Value],
+    values: &mut Vec<Value>,
     number: usize,
 ) -> Result<(Vec<u8>, Vec<u8>), SqlError> {
     let schema = &table.schema;
+    for (position, value) in generated_values(schema, values).map_err(|error| {
+        let text = format!("the generated columns of table {}", schema.name);
+        SqlError::Expression { text, error }
+    })? {
+        values[position] = value;
+    }
     let row = encode_row(&schema.columns, values).map_err(|error| SqlError::Row {
         table: schema.name.clone(),
         row: number,
@@ -291,44 +298,48 @@ fn target(names: &[String], table: &PlacedTable, scope: &Scope<'_>) -> Result<us
     ))
 }
 
-/// Binds `SET column = value, …`; a missing value is the column's default.
+/// Binds `SET column = value, …`; a missing value is the column's default. A generated column is
+/// computed anyway.
 pub(super) fn bind_assignments(
     assignments: &[SetColumn],
     table: &PlacedTable,
     scope: &Scope<'_>,
 ) -> Result<Vec<Assignment>, SqlError> {
     let schema = &table.schema;
-    let bound = assignments.iter().map(
-        |SetColumn {
-             column: name,
-             value,
-         }| {
-            let position = scope.column(name)?;
-            if schema.primary_key.contains(&position) {
-                return Err(SqlError::PrimaryKeyChange {
-                    table: schema.name.clone(),
-                    column: name.clone(),
-                });
-            }
-            let column = &schema.columns[position];
-            check_generated(column, value.is_some())?;
-            let value = match value {
-                Some(value) => scope.assigned(value, column)?,
-                None => Expression::Literal(new_value(column, scope)?),
-            };
-            if value == Expression::Literal(Value::Null) && !column.nullable {
-                return Err(SqlError::statement(format!(
-                    "column {name} of table {} is NOT NULL: give it a value",
-                    schema.name
-                )));
-            }
-            Ok(Assignment {
-                column: position as u16,
-                value,
-            })
-        },
-    );
-    bound.collect()
+    let mut bound = Vec::with_capacity(assignments.len());
+    for SetColumn {
+        column: name,
+        value,
+    } in assignments
+    {
+        let position = scope.column(name)?;
+        if schema.primary_key.contains(&position) {
+            return Err(SqlError::PrimaryKeyChange {
+                table: schema.name.clone(),
+                column: name.clone(),
+            });
+        }
+        let column = &schema.columns[position];
+        check_generated(column, value.is_some())?;
+        if column.generation().is_some() {
+            continue;
+        }
+        let value = match value {
+            Some(value) => scope.assigned(value, column)?,
+            None => Expression::Literal(new_value(column, scope)?),
+        };
+        if value == Expression::Literal(Value::Null) && !column.nullable {
+            return Err(SqlError::statement(format!(
+                "column {name} of table {} is NOT NULL: give it a value",
+                schema.name
+            )));
+        }
+        bound.push(Assignment {
+            column: position as u16,
+            value,
+        });
+    }
+    Ok(bound)
 }
 
 /// Refuses a value for a column whose values are always generated.
@@ -353,6 +364,13 @@ fn check_generated(column: &Column, has_value: bool) -> Result<(), SqlError> {
                 ),
             ))
         }
+        Some(ColumnDefault::Generated(_)) if has_value => Err(SqlError::with_state(
+            sqlstate::GENERATED_ALWAYS,
+            format!(
+                "column \"{name}\" can only be updated to DEFAULT: column \"{name}\" is a generated \
+                 column"
+            ),
+        )),
         _ => Ok(()),
     }
 }
@@ -407,6 +425,16 @@ fn row_values(
     for (position, value) in columns.iter().zip(given) {
         let Some(value) = value else { continue };
         let column = &schema.columns[*position];
+        if column.generation().is_some() {
+            let name = &column.name;
+            return Err(SqlError::with_state(
+                sqlstate::GENERATED_ALWAYS,
+                format!(
+                    "cannot insert a non-DEFAULT value into column \"{name}\": column \"{name}\" is \
+                     a generated column"
+                ),
+            ));
+        }
         let place = format!("column {} of table {}", column.name, schema.name);
         values[*position] = scope.value(value, column.column_type, &place)?;
     }

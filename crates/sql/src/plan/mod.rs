@@ -39,7 +39,7 @@ pub use access::{Access, AccessKind, KEYS_MAX, Segment, ValueRange};
 pub(crate) use access_path::too_large;
 pub use alter::{AddedReference, AlterPlan, FurtherStep, Requirement};
 pub use cost::{EstimatedChoice, ReadEstimate};
-pub(crate) use defaults::DefaultRow;
+pub(crate) use defaults::{DefaultRow, generated_column};
 pub use drop::SeveredReference;
 pub use facts::RangeEnd;
 pub(crate) use insert::encode;
@@ -492,6 +492,7 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPla
         }
         Statement::AlterTable(statement) => alter::plan(statement, context),
         Statement::Truncate(statement) => alter::truncate(statement, context),
+        Statement::Comment(statement) => alter::comment(statement, context),
         Statement::Transaction(_) => {
             unreachable!("the session runs it without a plan")
         }
@@ -748,7 +749,7 @@ impl<'a> Context<'a> {
             parameters: self.parameters,
             now_us: Some(self.now_us),
             zone: self.settings.zone,
-            is_stored: false,
+            stored_in: None,
         }
     }
 }

@@ -17,13 +17,16 @@ pub(super) fn output_items(
     let mut items = Vec::new();
     for item in written {
         match item {
-            SelectItem::All => {
+            SelectItem::All | SelectItem::AllButGenerated => {
                 let Some(schema) = scope.schema else {
                     return Err(SqlError::statement(
                         "* means all columns of a table: write FROM and its name",
                     ));
                 };
                 for (position, column) in schema.visible_columns() {
+                    if *item == SelectItem::AllButGenerated && column.generation().is_some() {
+                        continue;
+                    }
                     let expression = match scope.groups {
                         None => Expression::Column(position as u16),
                         Some(_) => {

@@ -1,6 +1,6 @@
 //! Plans the foreign keys of `CREATE TABLE`: finds their parents, and the index that serves them.
 
-use placement::{ColumnType, Constraint, ForeignKey, HIDDEN_KEY, Index, Schema};
+use placement::{ColumnType, Constraint, ForeignKey, HIDDEN_KEY, Index, ReferentialAction, Schema};
 
 use super::Context;
 use crate::bind::unknown_column;
@@ -121,6 +121,7 @@ pub(super) fn foreign_key(
         is_valid: true,
     };
     check_types(schema, &key, parent)?;
+    check_actions(schema, &key)?;
     Ok(key)
 }
 
@@ -141,6 +142,22 @@ fn check_types(schema: &Schema, key: &ForeignKey, parent: &Schema) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Checks that no action sets a generated column.
+fn check_actions(schema: &Schema, key: &ForeignKey) -> Result<(), SqlError> {
+    let mut columns = key.columns.iter().map(|it| &schema.columns[*it]);
+    if !key.sets_columns() || columns.all(|column| column.generation().is_none()) {
+        return Ok(());
+    }
+    let event = match key.on_delete {
+        ReferentialAction::SetNull => "DELETE",
+        _ => "UPDATE",
+    };
+    Err(SqlError::with_state(
+        sqlstate::SYNTAX,
+        format!("invalid ON {event} action for foreign key constraint containing generated column"),
+    ))
 }
 
 fn positions(schema: &Schema, names: &[String]) -> Result<Vec<usize>, SqlError> {

@@ -212,6 +212,10 @@ fn columns(table: &PlacedTable) -> ResultRows {
                 Some(ColumnDefault::Constant(value)) => text::literal(value),
                 Some(ColumnDefault::Computed(computed)) => computed.text().to_owned(),
                 Some(ColumnDefault::Sequence(default)) => default.to_string(),
+                Some(ColumnDefault::Generated(expression)) => {
+                    let expression = text::expression(&table.schema, expression);
+                    format!("generated always as ({expression}) stored")
+                }
             },
         ]
     });

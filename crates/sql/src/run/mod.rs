@@ -618,6 +618,8 @@ mod constraint_tests;
 #[cfg(test)]
 mod estimates_tests;
 #[cfg(test)]
+mod generated_tests;
+#[cfg(test)]
 mod insert_select_tests;
 #[cfg(test)]
 mod interval_tests;

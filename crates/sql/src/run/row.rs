@@ -2,7 +2,9 @@
 
 use placement::{RowView, Schema, Value};
 use protocol::configuration::PlacedTable;
-use protocol::expression::{Assignment, Columns, Expression, evaluate_for, failed_check, holds};
+use protocol::expression::{
+    Assignment, Columns, Expression, evaluate_for, failed_check, generated_values, holds,
+};
 use protocol::operation::{Action, Mutation, RequestResult};
 
 /// Returns the row that a mutation leaves, if it leaves one.
@@ -86,19 +88,25 @@ fn assigned(
     old: &Vec<Value>,
     proposed: Option<&Vec<Value>>,
 ) -> Result<Vec<Value>, RequestResult> {
+    let invalid = |message: String| RequestResult::Invalid { message };
     let mut new = old.clone();
     let excluded = proposed.map(|it| it as &dyn Columns);
     for assignment in assignments {
         let column = &schema.columns[usize::from(assignment.column)];
         let value = evaluate_for(column.column_type, &assignment.value, old, excluded);
-        let value = value.map_err(|error| RequestResult::Invalid {
-            message: error.to_string(),
-        })?;
-        if value.is_null() && !column.nullable {
-            let message = format!("column {} is NOT NULL: give it a value", column.name);
-            return Err(RequestResult::Invalid { message });
-        }
+        let value = value.map_err(|error| invalid(error.to_string()))?;
         new[usize::from(assignment.column)] = value;
+    }
+    let generated = generated_values(schema, &new).map_err(|error| invalid(error.to_string()))?;
+    for (position, value) in generated {
+        new[position] = value;
+    }
+    let mut columns = schema.columns.iter().zip(&new);
+    if let Some((column, _)) = columns.find(|(it, value)| value.is_null() && !it.nullable) {
+        let name = &column.name;
+        return Err(invalid(format!(
+            "column {name} is NOT NULL: give it a value"
+        )));
     }
     satisfies_checks(schema, &new)?;
     Ok(new)

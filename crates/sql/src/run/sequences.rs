@@ -66,7 +66,7 @@ pub(super) fn draws(select: &Select) -> bool {
 fn expression_of(item: &SelectItem) -> Option<&Expr> {
     match item {
         SelectItem::Expression { expression, .. } => Some(expression),
-        SelectItem::All => None,
+        SelectItem::All | SelectItem::AllButGenerated => None,
     }
 }
 
@@ -536,8 +536,8 @@ pub(super) async fn begin<S: Store>(store: &S, names: &[String]) {
         else {
             continue;
         };
-        let row = rules.initial().to_row();
-        let Ok((pk, row)) = crate::plan::encode(sequence, &row, 1) else {
+        let mut row = rules.initial().to_row();
+        let Ok((pk, row)) = crate::plan::encode(sequence, &mut row, 1) else {
             continue;
         };
         let row = Bytes(row);

@@ -91,6 +91,8 @@ pub enum AlterAction {
         column: String,
         /// Whether it need not exist.
         if_exists: bool,
+        /// Whether the generated columns that are computed from it go, too.
+        cascade: bool,
     },
     /// `ALTER COLUMN column TYPE type`.
     SetType {

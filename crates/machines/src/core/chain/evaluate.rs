@@ -3,14 +3,15 @@
 //! The code is pure: it maps a row image to a result and perhaps a new image. Other partitions vote
 //! on whether the new image is valid (unique, dense).
 
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use placement::{Column, KEY_BYTES_MAX, ROW_BYTES_MAX, RowView, ValueRef, encode_row_refs};
+use placement::{Column, KEY_BYTES_MAX, ROW_BYTES_MAX, RowView, Value, ValueRef, encode_row_refs};
 use protocol::expression::{
     Assignment, Columns, Expression, Scope, check_assignable, check_condition, evaluate_for,
-    failed_check, holds,
+    failed_check, generated_values, holds,
 };
 use protocol::identity::PartitionId;
 use protocol::operation::{Action, Mutation, OldRow, RequestResult};
@@ -49,6 +50,13 @@ pub(crate) fn check(table: &TableInfo, mutation: &Mutation) -> Result<(), String
     for Assignment { column, value } in assignments {
         // A column that is not there is reported when a row is at hand.
         if let Some(column) = columns.get(usize::from(*column)) {
+            if column.generation().is_some() {
+                let (name, table) = (&column.name, &table.schema.name);
+                return Err(format!(
+                    "column {name} of table {table} is generated, and cannot be assigned: assign the \
+                     columns that it is computed from"
+                ));
+            }
             check_assignable(column.column_type, value, columns, scope)
                 .map_err(|error| error.to_string())?;
         }
@@ -66,23 +74,26 @@ pub(crate) fn apply(
 ) -> MutationOutcome {
     let proposed = match &mutation.action {
         Action::Insert { row } | Action::InsertOrKeep { row } | Action::Upsert { row, .. } => {
-            current
-                .filter(|_| !table.schema.constraints.checks.is_empty())
-                .map(|_| row)
+            match completed(table, row) {
+                Ok(completed) => Some(completed),
+                Err(refused) => return MutationOutcome::Ended(refused),
+            }
         }
         Action::Update { .. } | Action::Delete { .. } => None,
     };
+    let proposed = proposed.as_deref();
     // As in PostgreSQL, a proposed row must be valid, even if it does not take its place.
-    if let Some(proposed) = proposed
+    if let (Some(proposed), Some(_)) = (proposed, current)
+        && !table.schema.constraints.checks.is_empty()
         && let Err(refused) = view(table, proposed).and_then(|it| satisfies_checks(table, &it))
     {
         return MutationOutcome::Ended(refused);
     }
     let result = match (&mutation.action, current) {
-        (
-            Action::Insert { row } | Action::InsertOrKeep { row } | Action::Upsert { row, .. },
-            None,
-        ) => new_image(table, partition, &mutation.pk, row),
+        (Action::Insert { .. } | Action::InsertOrKeep { .. } | Action::Upsert { .. }, None) => {
+            let row = proposed.expect("these actions propose a row");
+            new_image(table, partition, &mutation.pk, row)
+        }
         (Action::Insert { .. }, Some(_)) => {
             let duplicate = RequestResult::Duplicate {
                 replex: partition.replex,
@@ -95,12 +106,12 @@ pub(crate) fn apply(
         }
         (
             Action::Upsert {
-                row,
                 assignments,
                 condition,
+                ..
             },
             Some(current),
-        ) => update(table, current, Some(row), assignments, condition.as_ref()),
+        ) => update(table, current, proposed, assignments, condition.as_ref()),
         (Action::Update { .. } | Action::Delete { .. }, None) => {
             return MutationOutcome::Ended(RequestResult::NotFound);
         }
@@ -114,6 +125,49 @@ pub(crate) fn apply(
         (Action::Delete { condition }, Some(current)) => delete(table, current, condition.as_ref()),
     };
     result.unwrap_or_else(MutationOutcome::Ended)
+}
+
+/// Returns a proposed row with the values of the generated columns.
+fn completed<'a>(table: &TableInfo, row: &'a [u8]) -> Result<Cow<'a, [u8]>, RequestResult> {
+    if !table.has_generated {
+        return Ok(Cow::Borrowed(row));
+    }
+    let view = view(table, row)?;
+    let columns = &table.schema.columns;
+    let mut values: Vec<ValueRef<'_>> = (0..columns.len()).map(|it| view.column(it)).collect();
+    let generated = generated(table, &values)?;
+    for (index, value) in &generated {
+        values[*index] = value.as_ref();
+    }
+    let row = encode_row_refs(columns, &values).map_err(invalid)?;
+    Ok(Cow::Owned(row))
+}
+
+/// The values of a row that is not encoded.
+struct RowValues<'a>(&'a [ValueRef<'a>]);
+
+impl Columns for RowValues<'_> {
+    fn column(&self, index: usize) -> Option<ValueRef<'_>> {
+        self.0.get(index).copied()
+    }
+}
+
+/// Returns the values of the generated columns of a row, with their positions.
+fn generated(
+    table: &TableInfo,
+    row: &[ValueRef<'_>],
+) -> Result<Vec<(usize, Value)>, RequestResult> {
+    if !table.has_generated {
+        return Ok(Vec::new());
+    }
+    let values = generated_values(&table.schema, &RowValues(row)).map_err(invalid)?;
+    for (index, value) in &values {
+        let column = &table.schema.columns[*index];
+        if value.is_null() && !column.nullable {
+            return Err(null_in(table, column));
+        }
+    }
+    Ok(values)
 }
 
 fn view<'a>(table: &'a TableInfo, row: &'a [u8]) -> Result<RowView<'a>, RequestResult> {
@@ -253,6 +307,10 @@ fn update(
     for (index, value) in &assigned {
         values[*index] = value.as_ref();
     }
+    let generated = generated(table, &values)?;
+    for (index, value) in &generated {
+        values[*index] = value.as_ref();
+    }
     let image = encode_row_refs(columns, &values).map_err(invalid)?;
     let new = view(table, &image)?;
     satisfies_checks(table, &new)?;
@@ -338,8 +396,8 @@ mod tests {
     use alloc::boxed::Box;
     use alloc::vec;
     use placement::{
-        CheckConstraint, ColumnType, Durability, Layout, Schema, TableConstraints, Value,
-        encode_key, encode_row,
+        CheckConstraint, ColumnDefault, ColumnType, Durability, Layout, Schema, TableComments,
+        TableConstraints, Value, encode_key, encode_row,
     };
     use protocol::configuration::{Configuration, Place, PlacedTable};
     use protocol::expression::BinaryOperator;
@@ -347,16 +405,24 @@ mod tests {
 
     /// Returns a table `t(id, number)` with the constraint `number < 10`.
     fn table() -> TableInfo {
-        let column = |name: &str, nullable| Column {
+        table_of(vec![column("id", false), column("number", true)])
+    }
+
+    fn column(name: &str, nullable: bool) -> Column {
+        Column {
             name: name.into(),
             column_type: ColumnType::Int64,
             nullable,
             default: None,
             missing: None,
-        };
+        }
+    }
+
+    /// Returns a table with these columns and the constraint that the second one is less than 10.
+    fn table_of(columns: Vec<Column>) -> TableInfo {
         let schema = Schema {
             name: "t".into(),
-            columns: vec![column("id", false), column("number", true)],
+            columns,
             primary_key: vec![0],
             indexes: Vec::new(),
             further: Vec::new(),
@@ -394,6 +460,7 @@ mod tests {
             schema,
             placement: vec![vec![Place::serving(core, Epoch(0))]],
             building: Vec::new(),
+            comments: TableComments::default(),
         };
         TableInfo::new(&table, &Configuration::default())
     }
@@ -460,5 +527,71 @@ mod tests {
             let written = outcome(action.clone(), current);
             assert!(matches!(written, MutationOutcome::Write(_)), "{action:?}");
         }
+    }
+
+    #[test]
+    fn generated_columns_are_computed_whatever_a_change_has_for_them() {
+        let double = Expression::Binary(
+            BinaryOperator::Multiply,
+            Box::new(Expression::Column(1)),
+            Box::new(Expression::Literal(Value::Int64(2))),
+        );
+        let generated = Column {
+            default: Some(ColumnDefault::Generated(double)),
+            ..column("double", false)
+        };
+        let table = table_of(vec![column("id", false), column("number", true), generated]);
+        let row = |number: Option<i64>, double| {
+            let number = number.map_or(Value::Null, Value::Int64);
+            let values = [Value::Int64(7), number, Value::Int64(double)];
+            encode_row(&table.schema.columns, &values).expect("it is of the table")
+        };
+        let outcome = |action: Action, current: Option<&[u8]>| {
+            let pk = encode_key([Value::Int64(7).as_ref()]).into();
+            let mutation = Mutation { pk, action };
+            assert_eq!(check(&table, &mutation), Ok(()));
+            apply(&table, table.partition(0, 0), &mutation, current)
+        };
+        let assign = |column, value| Assignment { column, value };
+        let number = |number| Expression::Literal(Value::Int64(number));
+        let insert = |number| Action::Insert {
+            row: row(number, 0).into(),
+        };
+        let update = |value| Action::Update {
+            assignments: vec![assign(1, value)],
+            condition: None,
+        };
+        let upsert = Action::Upsert {
+            row: row(Some(4), 0).into(),
+            assignments: vec![assign(1, Expression::Excluded(2))],
+            condition: None,
+        };
+        let current = row(Some(3), 6);
+        let written = |number, double| MutationOutcome::Write(Some(row(Some(number), double)));
+        assert_eq!(outcome(insert(Some(3)), None), written(3, 6));
+        assert_eq!(outcome(update(number(5)), Some(&current)), written(5, 10));
+        assert_eq!(outcome(upsert.clone(), None), written(4, 8));
+        assert_eq!(outcome(upsert, Some(&current)), written(8, 16));
+        let refused = |outcome| match outcome {
+            MutationOutcome::Ended(RequestResult::Invalid { message }) => message,
+            other => panic!("{other:?}"),
+        };
+        let null = refused(outcome(insert(None), None));
+        assert!(
+            null.contains("column double of table t may not be null"),
+            "{null}"
+        );
+        let over = refused(outcome(update(number(i64::MIN)), Some(&current)));
+        assert!(over.contains("out of range"), "{over}");
+        let pk = encode_key([Value::Int64(7).as_ref()]).into();
+        let action = Action::Update {
+            assignments: vec![assign(2, number(1))],
+            condition: None,
+        };
+        let refused = check(&table, &Mutation { pk, action }).unwrap_err();
+        assert!(
+            refused.contains("column double of table t is generated"),
+            "{refused}"
+        );
     }
 }

@@ -74,8 +74,8 @@ impl CoreMachine {
             self.refuse(asker, refusal, step.output);
             return Ok(());
         }
-        let constraints = &self.partitions[&partition].table.schema.constraints;
-        if mutation.action.may_need_reference(constraints) {
+        let schema = &self.partitions[&partition].table.schema;
+        if mutation.action.may_need_reference(schema) {
             // References are checked when all members have voted, which a chain does not do (R57).
             self.requests.begin(request, digest, asker);
             let named = (request, acknowledged_below, digest);
@@ -336,9 +336,8 @@ impl CoreMachine {
         let partition = self.partitions.get_mut(&id).expect("callers have it");
         let queue = partition.queues.get_mut(pk).expect("callers have it");
         let first = queue.front().and_then(Queued::request);
-        let constraints = &partition.table.schema.constraints;
-        let concerns =
-            |first: &QueuedRequest| first.mutation.action.may_need_reference(constraints);
+        let schema = &partition.table.schema;
+        let concerns = |first: &QueuedRequest| first.mutation.action.may_need_reference(schema);
         let Some(request) = first.filter(|it| concerns(it)).map(|it| it.request) else {
             return false;
         };
@@ -686,12 +685,7 @@ fn fold(
     };
     while let Some(queued) = queue.front().and_then(Queued::request) {
         let is_last = fold.ended.len() == count_max || (queued.alone && !fold.ended.is_empty());
-        if is_last
-            || queued
-                .mutation
-                .action
-                .may_need_reference(&table.schema.constraints)
-        {
+        if is_last || queued.mutation.action.may_need_reference(&table.schema) {
             break;
         }
         match evaluate::apply(table, partition, &queued.mutation, image.as_deref()) {

@@ -384,8 +384,8 @@ mod tests {
     use alloc::vec;
     use placement::tables::MemoryTables;
     use placement::{
-        Column, ColumnType, Durability, Index, Layout, Schema, TableConstraints, Value, encode_key,
-        encode_row,
+        Column, ColumnType, Durability, Index, Layout, Schema, TableComments, TableConstraints,
+        Value, encode_key, encode_row,
     };
 
     use protocol::configuration::{Configuration, Place, PlacedTable};
@@ -443,6 +443,7 @@ mod tests {
             schema,
             placement: vec![vec![place(1)], vec![place(2)]],
             building: Vec::new(),
+            comments: TableComments::default(),
         };
         TableInfo::new(&table, &Configuration::default())
     }

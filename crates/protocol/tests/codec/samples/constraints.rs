@@ -1,9 +1,26 @@
-//! A sample of the constraints of a table.
+//! Samples of the constraints and the comments of a table.
 
 use placement::{
-    CheckConstraint, Deferral, ForeignKey, ReferentialAction, TableConstraints, Value,
+    CheckConstraint, Comment, CommentedObject, Deferral, ForeignKey, ReferentialAction,
+    TableComments, TableConstraints, Value,
 };
 use protocol::expression::{BinaryOperator, Expression};
+
+/// A comment on a column, and one on an index.
+pub fn comments() -> TableComments {
+    let by_tail = CommentedObject::Index {
+        name: "by_tail".into(),
+    };
+    let commented = [
+        (CommentedObject::Column { position: 1 }, "the plane"),
+        (by_tail, "sorted"),
+    ];
+    let comments = commented.map(|(object, text)| Comment {
+        object,
+        text: text.into(),
+    });
+    TableComments(comments.into())
+}
 
 /// One constraint of each kind.
 pub fn constraints() -> TableConstraints {

@@ -7,11 +7,12 @@
 use std::sync::Arc;
 
 use placement::{
-    Alteration, Axis, CheckConstraint, Column, ColumnDefault, ColumnType, ComputedDefault,
-    Constraint, Cut, Deferral, Dimension, Durability, ElementType, ForeignKey, FurtherCopy,
-    IdentityKind, Index, Interval, KeySpace, Layout, Numeric, RangePart, RangeStart, RangeTransfer,
-    Ranges, ReferentialAction, Replex, ReplexKind, Residue, Schema, Sequence, SequenceDefault,
-    SequenceOwner, Share, SlotConstraints, SortColumn, TableConstraints, ThinIndex, Value,
+    Alteration, Axis, CheckConstraint, Column, ColumnDefault, ColumnType, Comment, CommentedObject,
+    ComputedDefault, Constraint, Cut, Deferral, Dimension, Durability, ElementType, ForeignKey,
+    FurtherCopy, IdentityKind, Index, Interval, KeySpace, Layout, Numeric, RangePart, RangeStart,
+    RangeTransfer, Ranges, ReferentialAction, Replex, ReplexKind, Residue, Schema, Sequence,
+    SequenceDefault, SequenceOwner, Share, SlotConstraints, SortColumn, TableComments,
+    TableConstraints, ThinIndex, Value,
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
@@ -131,6 +132,12 @@ impl<T: Generate> Generate for Vec<T> {
     }
 }
 
+impl Generate for TableComments {
+    fn generate(source: &mut Source) -> Self {
+        TableComments(Generate::generate(source))
+    }
+}
+
 impl Generate for PlacedTables {
     fn generate(source: &mut Source<'_>) -> Self {
         Vec::<PlacedTable>::generate(source).into()
@@ -219,7 +226,8 @@ generate_struct! {
     WaitingChange { table, wanted }
     ScanCounts { rows, bytes, of_rows }
     Server { id, incarnation, domain, cores, state, is_draining, is_new }
-    PlacedTable { id, epoch, sealing, columns_since, schema, layout, placement, building }
+    PlacedTable { id, epoch, sealing, columns_since, schema, layout, placement, building, comments }
+    Comment { object, text }
     Place { core, state, since, moving, former }
     Tenure { core, since }
     Schema {
@@ -309,13 +317,15 @@ generate_enum! {
         SetNullable { column, nullable }, AddColumn { column }, AddCheck { check },
         Validate { constraint }, DropConstraint { constraint }, DropColumn { column },
         SetType { column, column_type }, AddForeignKey { key }, SetFailures { failures },
+        Comment { object, text },
     }
+    CommentedObject { Table, Column { position }, Index { name }, Constraint { name } }
     PartitionStart { Empty, Taken, Compared }
     ServerState { Up, Down }
     PartitionState { Serving, Rebuilding }
     MoveProgress { To(tenure), From(tenure) }
     Constraint { Unique, Dense }
-    ColumnDefault { Constant(value), Computed(computed), Sequence(default) }
+    ColumnDefault { Constant(value), Computed(computed), Sequence(default), Generated(expression) }
     IdentityKind { Always, ByDefault }
     ComputedDefault { Now, Today, RandomUuid }
     Cut {

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use asks::asks;
-use constraints::constraints;
+use constraints::{comments, constraints};
 use copies::copies;
 use placement::{
     Column, ColumnDefault, ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Index,
@@ -294,6 +294,7 @@ pub fn configuration() -> Configuration {
             placement: placement.collect(),
             layout,
             building: vec![1],
+            comments: comments(),
         }]),
     }
 }

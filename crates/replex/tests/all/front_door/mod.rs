@@ -2,11 +2,13 @@
 //! and beside a real PostgreSQL that gets the same bytes.
 
 mod catalogue;
+mod comments;
 mod copy;
 mod definitions;
 mod differences;
 mod drawn_values;
 mod driver;
+mod generated;
 mod hostile;
 mod login;
 mod machines;

@@ -26,7 +26,7 @@ impl<S: Store> BlockStore<'_, S> {
         let concerns = |change: &TransactionChange| {
             let table = configuration.table(change.table);
             let action = &change.mutation.action;
-            table.is_some_and(|table| action.may_need_reference(&table.schema.constraints))
+            table.is_some_and(|table| action.may_need_reference(&table.schema))
         };
         let changed: BTreeSet<RowName> = self.changed_from(first, concerns);
         for (table, pk) in changed {
