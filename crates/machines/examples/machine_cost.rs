@@ -66,6 +66,7 @@ fn main() {
             building: Vec::new(),
         }]
         .into(),
+        roles: Default::default(),
     });
     let mut nodes: Vec<Node> = (1..=3).map(|id| node(id, &configuration)).collect();
     settle(&mut nodes);

@@ -14,16 +14,17 @@ use std::time::Duration;
 use pg_auth::admission::ClientAdmission;
 use pg_catalog::{
     CatalogueError, CatalogueExecution, CatalogueStatement, CheckDescription, DescribedColumn,
-    EncodedRow, ForeignKeyDescription, IndexDescription, IndexKey, Oid, PreparedTypes,
-    ResultColumn, SchemaCatalogue, SchemaDescription, SentValue, SequenceDescription,
-    SessionDescription, TableDescription,
+    EncodedRow, ForeignKeyDescription, GrantDescription, IndexDescription, IndexKey, ObjectRights,
+    Oid, PreparedTypes, ResultColumn, RoleDescription, SchemaCatalogue, SchemaDescription,
+    SentValue, SequenceDescription, SessionDescription, TableDescription,
 };
 use pg_wire::report::Report;
 use placement::{
     Column, ColumnDefault, Constraint, Deferral, ForeignKey, HIDDEN_KEY, IdentityKind,
     ReferentialAction, Schema,
 };
-use protocol::configuration::{Configuration, PlacedTable};
+use protocol::configuration::roles::{GrantObject, Grantee, Role};
+use protocol::configuration::{Configuration, PlacedTable, Roles};
 use tokio::sync::{Semaphore, watch};
 
 use crate::definitions;
@@ -212,13 +213,32 @@ fn describe(configuration: &Configuration) -> SchemaDescription {
     let mut numbers = Numbers::default();
     let tables = configuration.tables.iter();
     let tables = tables.filter(|table| table.schema.sequence.is_none());
-    let tables = tables.map(|table| describe_table(table, &mut numbers));
+    let tables = tables.map(|table| TableDescription {
+        rights: describe_rights(&configuration.roles, table),
+        ..describe_table(table, &mut numbers)
+    });
     let mut tables: Vec<TableDescription> = tables.collect();
     tables.sort_by(|left, right| left.name.cmp(&right.name));
-    let sequences = configuration.tables.iter().filter_map(describe_sequence);
+    let sequences = configuration.tables.iter().filter_map(|table| {
+        let described = describe_sequence(table)?;
+        Some(SequenceDescription {
+            rights: describe_rights(&configuration.roles, table),
+            ..described
+        })
+    });
     let mut sequences: Vec<SequenceDescription> = sequences.collect();
     sequences.sort_by(|left, right| left.name.cmp(&right.name));
-    SchemaDescription { tables, sequences }
+    let roles = &configuration.roles;
+    SchemaDescription {
+        tables,
+        sequences,
+        roles: roles
+            .all
+            .iter()
+            .map(|it| describe_role(it, roles))
+            .collect(),
+        granted: describe_grants(roles, GrantObject::Schema),
+    }
 }
 
 /// Returns the description of a sequence, which is a table with one row; none of another table.
@@ -236,6 +256,7 @@ fn describe_sequence(table: &PlacedTable) -> Option<SequenceDescription> {
         cache: sequence.cache,
         cycles: sequence.cycles,
         owner: owner.map(|it| (it.table.clone(), it.column.clone())),
+        rights: ObjectRights::default(),
     })
 }
 
@@ -268,6 +289,37 @@ fn describe_table(table: &PlacedTable, numbers: &mut Numbers) -> TableDescriptio
         indexes,
         checks,
         foreign_keys,
+        rights: ObjectRights::default(),
+    }
+}
+
+fn describe_role(role: &Role, roles: &Roles) -> RoleDescription {
+    let own = roles.memberships.iter().filter(|it| it.member == role.id);
+    RoleDescription {
+        oid: role.id.0,
+        name: role.name.clone(),
+        can_login: role.can_login,
+        is_superuser: role.is_superuser,
+        memberships: own.map(|it| it.role.0).collect(),
+        reach: roles.reach(role.id).into_iter().map(|it| it.0).collect(),
+    }
+}
+
+fn describe_grants(roles: &Roles, object: GrantObject) -> Vec<GrantDescription> {
+    let grants = roles.grants_of(object).map(|grant| GrantDescription {
+        grantee: match grant.grantee {
+            Grantee::Public => 0,
+            Grantee::Role(role) => role.0,
+        },
+        letters: grant.privileges.letters(),
+    });
+    grants.collect()
+}
+
+fn describe_rights(roles: &Roles, table: &PlacedTable) -> ObjectRights {
+    ObjectRights {
+        owner: Some(roles.owner(table.id).0),
+        granted: describe_grants(roles, GrantObject::Relation(table.id)),
     }
 }
 

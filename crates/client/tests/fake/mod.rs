@@ -145,6 +145,7 @@ fn configuration(address: String) -> Configuration {
             building: Vec::new(),
         }]
         .into(),
+        roles: Default::default(),
     }
 }
 

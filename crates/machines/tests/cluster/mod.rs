@@ -134,6 +134,7 @@ impl Cluster {
             epoch: Epoch(1),
             servers,
             tables: vec![table].into(),
+            roles: Default::default(),
         };
         let mut cluster = Cluster {
             nodes: BTreeMap::new(),

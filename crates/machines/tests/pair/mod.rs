@@ -67,5 +67,6 @@ pub fn configuration() -> Configuration {
             building: Vec::new(),
         }]
         .into(),
+        roles: Default::default(),
     }
 }

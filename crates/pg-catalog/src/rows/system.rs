@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 
 use super::{Named, OWNER, int, text};
 use crate::datum::Datum;
-use crate::description::Oid;
+use crate::description::{Oid, SchemaDescription};
 use crate::relations::{INFORMATION_SCHEMA, PG_CATALOG, PUBLIC};
-use crate::types;
+use crate::{rights, types};
 
 /// The schemas, with their owners.
 pub(crate) const SCHEMAS: [(Oid, &str, Oid); 4] = [
@@ -149,7 +149,7 @@ fn of_field(field: &str) -> Datum {
     }
 }
 
-pub(super) fn rows(relation: &str) -> Option<Vec<Named>> {
+pub(super) fn rows(relation: &str, schema: &SchemaDescription) -> Option<Vec<Named>> {
     let in_catalogue = |owner: &'static str, schema: &'static str| {
         vec![(owner, Datum::oid(OWNER)), (schema, Datum::oid(PG_CATALOG))]
     };
@@ -167,6 +167,11 @@ pub(super) fn rows(relation: &str) -> Option<Vec<Named>> {
                         "pg_database_owner=UC/pg_database_owner",
                         "=U/pg_database_owner",
                     ];
+                    let granted = schema.granted.iter().map(|grant| {
+                        let grantee = rights::role_text(schema, grant.grantee);
+                        format!("{grantee}={}/pg_database_owner", grant.letters)
+                    });
+                    let rights = rights.map(str::to_owned).into_iter().chain(granted);
                     row.push(("nspacl", Datum::texts(rights)));
                 }
                 row

@@ -90,6 +90,7 @@ pub fn configuration(epoch: u64) -> Arc<Configuration> {
             building: Vec::new(),
         }]
         .into(),
+        roles: Default::default(),
     })
 }
 

@@ -8,6 +8,7 @@ pub mod kinds;
 mod numeric;
 mod reads;
 mod replacing;
+mod roles;
 mod snapshots;
 mod transactions;
 
@@ -33,6 +34,7 @@ use protocol::operation::*;
 use protocol::state::*;
 use reads::reads;
 use replacing::{fills, moves, seals};
+use roles::roles;
 use snapshots::snapshots;
 use transactions::transactions;
 
@@ -294,6 +296,7 @@ pub fn configuration() -> Configuration {
             layout,
             building: vec![1],
         }]),
+        roles: Arc::new(roles()),
     }
 }
 

@@ -10,6 +10,7 @@ mod driver;
 mod hostile;
 mod login;
 mod named;
+mod roles;
 mod same_as_postgres;
 mod sequences;
 mod started;
