@@ -1,5 +1,6 @@
 //! Changes roles and privileges. They are a part of the configuration, so that a change is an epoch
-//! of its own. The coordinator does not check whether the requester may do it: a server of SQL does.
+//! of its own. The coordinator does not check whether the requester may make it. A server of SQL
+//! does.
 
 use alloc::format;
 use alloc::string::String;

@@ -47,7 +47,7 @@ pub struct ClientAdmission {
     pub certificates: CertificateUse,
 }
 
-/// What a server knows of a user beside the files of users.
+/// The password of a user that a server knows beside the files of users.
 #[derive(Default)]
 pub struct RoleSecret {
     /// The verifier of the user's password. It counts instead of that of a file.

@@ -26,6 +26,7 @@ fn grant(grantee: u32, letters: &str) -> GrantDescription {
     }
 }
 
+// tidy: long — a table of statements and their answers
 #[test]
 fn roles_and_what_they_may_do() {
     let table = |oid, name: &str, rights| TableDescription {

@@ -211,6 +211,7 @@ mod tests {
         SessionCommand::read(&pieces[0].words()).map_err(|report| report.code)
     }
 
+    // tidy: long — a table of statements and their meanings
     #[test]
     fn forms_of_commands() {
         let set = |name: &str, value: Option<&str>| {

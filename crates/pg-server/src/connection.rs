@@ -172,7 +172,7 @@ impl Connection {
             self.out.buffer.extend_from_slice(&negotiation);
         }
         let roles = roles::for_login(&context.store, user).await;
-        let secret = roles::secret(&roles, user);
+        let (permitted, secret) = roles::for_user(&roles, user);
         let begun = match self.out.stream() {
             Either::Left(_) if needs_tls(from, admission) => Err(unencrypted(user)),
             Either::Left(_) => admission.begin_as(user, ClientOrigin::Plain, secret),
@@ -182,7 +182,6 @@ impl Connection {
                 admission.begin_as(user, ClientOrigin::Encrypted(first), secret)
             }
         };
-        let permitted = roles::check_login(roles.named(user));
         let login = match begun {
             Ok(login) => login,
             Err(report) => {
@@ -191,14 +190,14 @@ impl Connection {
             }
         };
         let Some(mut login) = login else {
-            if let Err(report) = permitted {
-                note(LoginOutcome::Refused(&report));
-                return Ok(Err(report));
+            match &permitted {
+                Err(report) => note(LoginOutcome::Refused(report)),
+                Ok(()) if matches!(admission.authentication, ClientAuthentication::Scram(_)) => {
+                    note(LoginOutcome::ByCertificate);
+                }
+                Ok(()) => {}
             }
-            if matches!(admission.authentication, ClientAuthentication::Scram(_)) {
-                note(LoginOutcome::ByCertificate);
-            }
-            return Ok(Ok(()));
+            return Ok(permitted);
         };
         login.offer(&mut self.out.buffer);
         loop {
@@ -211,12 +210,11 @@ impl Connection {
                 }
                 Ok(LoginProgress::Waits) => {}
                 Ok(LoginProgress::LoggedIn) => {
-                    if let Err(report) = permitted {
-                        note(LoginOutcome::Refused(&report));
-                        return Ok(Err(report));
-                    }
-                    note(LoginOutcome::ByPassword);
-                    return Ok(Ok(()));
+                    note(match &permitted {
+                        Ok(()) => LoginOutcome::ByPassword,
+                        Err(report) => LoginOutcome::Refused(report),
+                    });
+                    return Ok(permitted);
                 }
                 Err(report) => {
                     note(LoginOutcome::Refused(&report));

@@ -9,13 +9,12 @@
 use std::time::Duration;
 
 use pg_auth::admission::RoleSecret;
+use pg_auth::password::INVALID_AUTHORIZATION;
 use pg_auth::scram::ScramVerifier;
 use pg_wire::report::{Report, Severity};
-use protocol::configuration::roles::{Role, Roles};
+use protocol::configuration::Roles;
 use sql::Store;
 use tokio::time::{Instant, sleep, timeout};
-
-use pg_auth::password::INVALID_AUTHORIZATION;
 
 /// How often the coordinator is asked for a newer configuration at least.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -56,25 +55,21 @@ pub async fn for_login<S: Store>(store: &S, user: &str) -> std::sync::Arc<Roles>
     }
 }
 
-/// Returns what is known of a user's password.
-pub fn secret(roles: &Roles, user: &str) -> RoleSecret {
-    let verifier = roles.named(user).and_then(|role| role.password.as_ref());
-    RoleSecret {
-        verifier: verifier.and_then(|text| ScramVerifier::parse(&text.0)),
-        is_demanded: roles.has_passwords(),
-    }
-}
-
-/// Refuses a user whose role cannot log in.
-///
-/// # Errors
-/// It cannot. The report is fatal.
-pub fn check_login(role: Option<&Role>) -> Result<(), Report> {
-    match role.filter(|role| !role.can_login) {
-        None => Ok(()),
-        Some(role) => {
-            let text = format!("role \"{}\" is not permitted to log in", role.name);
+/// Returns whether a user may log in, which counts after the password, and what is known of the
+/// password.
+pub fn for_user(roles: &Roles, user: &str) -> (Result<(), Report>, RoleSecret) {
+    let role = roles.named(user);
+    let permitted = match role {
+        Some(role) if !role.can_login => {
+            let text = format!("role \"{user}\" is not permitted to log in");
             Err(Report::new(Severity::Fatal, INVALID_AUTHORIZATION, text))
         }
-    }
+        _ => Ok(()),
+    };
+    let verifier = role.and_then(|role| role.password.as_ref());
+    let secret = RoleSecret {
+        verifier: verifier.and_then(|text| ScramVerifier::parse(&text.0)),
+        is_demanded: roles.has_passwords(),
+    };
+    (permitted, secret)
 }

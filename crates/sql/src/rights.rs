@@ -143,7 +143,6 @@ impl<'a> RoleRights<'a> {
         Ok(())
     }
 
-    // tidy: long — a dispatching match over the statements.
     /// Checks that the role may run a statement. Calls of the functions of sequences are checked
     /// when they are computed.
     ///

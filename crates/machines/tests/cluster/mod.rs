@@ -129,13 +129,9 @@ impl Cluster {
             placement,
             building: Vec::new(),
         };
-        let configuration = Configuration {
-            cluster: 1,
-            epoch: Epoch(1),
-            servers,
-            tables: vec![table].into(),
-            roles: Default::default(),
-        };
+        let mut configuration = Configuration::default();
+        (configuration.cluster, configuration.epoch) = (1, Epoch(1));
+        (configuration.servers, configuration.tables) = (servers, vec![table].into());
         let mut cluster = Cluster {
             nodes: BTreeMap::new(),
             network: VecDeque::new(),

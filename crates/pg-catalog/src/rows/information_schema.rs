@@ -45,31 +45,18 @@ pub(super) fn rows(relation: &str, source: RowSource<'_>) -> Option<Vec<Named>> 
         "key_column_usage" => key_columns(source),
         "constraint_column_usage" => constraint_columns(source),
         "constraint_table_usage" => constraint_tables(source),
-        "table_privileges" | "role_table_grants" => tables
-            .flat_map(|table| privileges(source, table, &TABLE_RIGHTS))
-            .filter(|(_, grantee)| relation == "table_privileges" || *grantee != PUBLIC_GRANTEE)
-            .map(|(mut row, _)| {
-                let is_select = row.iter().any(|(_, value)| *value == text("SELECT"));
-                row.push(("with_hierarchy", yes_no(is_select)));
-                row
-            })
-            .collect(),
-        "column_privileges" | "role_column_grants" => tables
-            .flat_map(|table| {
-                let columns = table.columns.iter().filter(|it| !it.is_hidden);
-                let columns = columns.flat_map(|column| {
-                    let rows = privileges(source, table, &COLUMN_RIGHTS).into_iter();
-                    let rows = rows.filter(|(_, grantee)| {
-                        relation == "column_privileges" || *grantee != PUBLIC_GRANTEE
-                    });
-                    rows.map(|(mut row, _)| {
-                        row.push(("column_name", text(&column.name)));
-                        row
-                    })
-                });
-                columns.collect::<Vec<_>>()
-            })
-            .collect(),
+        "table_privileges" | "role_table_grants" => {
+            let shows_public = relation == "table_privileges";
+            tables
+                .flat_map(|table| table_privileges(source, table, shows_public))
+                .collect()
+        }
+        "column_privileges" | "role_column_grants" => {
+            let shows_public = relation == "column_privileges";
+            tables
+                .flat_map(|table| column_privileges(source, table, shows_public))
+                .collect()
+        }
         "enabled_roles" => roles(source.schema, source.session)
             .iter()
             .filter(|role| asker(source).reaches(role.oid))
@@ -463,6 +450,38 @@ fn constraint_tables(source: RowSource<'_>) -> Vec<Named> {
 
 fn asker(source: RowSource<'_>) -> Asker<'_> {
     Asker::named(source.schema, &source.session.user)
+}
+
+fn table_privileges(
+    source: RowSource<'_>,
+    table: &TableDescription,
+    shows_public: bool,
+) -> Vec<Named> {
+    let rows = privileges(source, table, &TABLE_RIGHTS).into_iter();
+    let rows = rows.filter(|(_, grantee)| shows_public || *grantee != PUBLIC_GRANTEE);
+    let rows = rows.map(|(mut row, _)| {
+        let is_select = row.iter().any(|(_, value)| *value == text("SELECT"));
+        row.push(("with_hierarchy", yes_no(is_select)));
+        row
+    });
+    rows.collect()
+}
+
+fn column_privileges(
+    source: RowSource<'_>,
+    table: &TableDescription,
+    shows_public: bool,
+) -> Vec<Named> {
+    let columns = table.columns.iter().filter(|it| !it.is_hidden);
+    let rows = columns.flat_map(|column| {
+        let rows = privileges(source, table, &COLUMN_RIGHTS).into_iter();
+        let rows = rows.filter(|(_, grantee)| shows_public || *grantee != PUBLIC_GRANTEE);
+        rows.map(|(mut row, _)| {
+            row.push(("column_name", text(&column.name)));
+            row
+        })
+    });
+    rows.collect()
 }
 
 /// Returns the rows of some privileges for a table that concern the session's role, and their

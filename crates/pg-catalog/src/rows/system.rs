@@ -154,29 +154,7 @@ pub(super) fn rows(relation: &str, schema: &SchemaDescription) -> Option<Vec<Nam
         vec![(owner, Datum::oid(OWNER)), (schema, Datum::oid(PG_CATALOG))]
     };
     Some(match relation {
-        "pg_namespace" => SCHEMAS
-            .iter()
-            .map(|(oid, name, owner)| {
-                let mut row = vec![
-                    ("oid", Datum::oid(*oid)),
-                    ("nspname", text(name)),
-                    ("nspowner", Datum::oid(*owner)),
-                ];
-                if *oid == PUBLIC {
-                    let rights = [
-                        "pg_database_owner=UC/pg_database_owner",
-                        "=U/pg_database_owner",
-                    ];
-                    let granted = schema.granted.iter().map(|grant| {
-                        let grantee = rights::role_text(schema, grant.grantee);
-                        format!("{grantee}={}/pg_database_owner", grant.letters)
-                    });
-                    let rights = rights.map(str::to_owned).into_iter().chain(granted);
-                    row.push(("nspacl", Datum::texts(rights)));
-                }
-                row
-            })
-            .collect(),
+        "pg_namespace" => SCHEMAS.iter().map(|it| namespace(it, schema)).collect(),
         "pg_type" => types::all().iter().map(type_row).collect(),
         "pg_proc" => PROCEDURES.iter().map(procedure).collect(),
         "pg_operator" => of_file(
@@ -221,6 +199,27 @@ pub(super) fn rows(relation: &str, schema: &SchemaDescription) -> Option<Vec<Nam
         ]],
         _ => return None,
     })
+}
+
+fn namespace((oid, name, owner): &(Oid, &str, Oid), schema: &SchemaDescription) -> Named {
+    let mut row = vec![
+        ("oid", Datum::oid(*oid)),
+        ("nspname", text(name)),
+        ("nspowner", Datum::oid(*owner)),
+    ];
+    if *oid == PUBLIC {
+        let fixed = [
+            "pg_database_owner=UC/pg_database_owner",
+            "=U/pg_database_owner",
+        ];
+        let granted = schema.granted.iter().map(|grant| {
+            let grantee = rights::role_text(schema, grant.grantee);
+            format!("{grantee}={}/pg_database_owner", grant.letters)
+        });
+        let rights = fixed.map(str::to_owned).into_iter().chain(granted);
+        row.push(("nspacl", Datum::texts(rights)));
+    }
+    row
 }
 
 fn type_row(found: &types::TypeDefinition) -> Named {

@@ -4,11 +4,13 @@
 //! run. A user without a role may do everything. Invariant: a session whose role was dropped may do
 //! nothing, and never becomes one of a user without a role.
 
+use bytes::BytesMut;
 use pg_wire::report::Report;
 use protocol::configuration::roles::{Role, Roles};
 use sql::{Store, sqlstate};
 
 use super::ClientSession;
+use super::run::Ran;
 use crate::command::SessionRole;
 use crate::errors::{INVALID_PARAMETER, error};
 use crate::settings::SettingSpan;
@@ -65,7 +67,8 @@ impl<S: Store> ClientSession<S> {
         &mut self,
         span: SettingSpan,
         role: &SessionRole,
-    ) -> Result<(), Report> {
+        out: &mut BytesMut,
+    ) -> Result<Ran, Report> {
         let (SessionRole::Current(name) | SessionRole::Session(name)) = role;
         let mut configuration = self.sql.store().configuration();
         if let Some(name) = name
@@ -105,7 +108,9 @@ impl<S: Store> ClientSession<S> {
             SessionRole::Current(name) => self.settings.set_role(span, name.as_deref()),
             SessionRole::Session(name) => self.settings.set_authorization(span, name.as_deref()),
         }
-        self.follow_role()
+        self.follow_role()?;
+        self.warn_of_local(span, out);
+        Ok(Ran::Done("SET".into()))
     }
 }
 

@@ -170,6 +170,7 @@ fn is_select(statement: &Statement) -> bool {
 }
 
 impl<S: Store> ClientSession<S> {
+    // tidy: long — a dispatching match over the kinds of statements.
     /// Runs a statement. Its notices are in `out`.
     pub(super) async fn run(
         &mut self,
@@ -184,16 +185,13 @@ impl<S: Store> ClientSession<S> {
         let stored = match kind {
             StatementKind::Empty => return Ok(Ran::Empty),
             StatementKind::Session(SessionCommand::SetRole(span, role)) => {
-                self.set_role(*span, role).await?;
-                self.warn_of_local(*span, &mut out.buffer);
-                return Ok(Ran::Done("SET".into()));
-            }
-            StatementKind::Roles(statement) => {
-                let ran = Box::pin(self.run_roles(statement, &mut out.buffer));
-                return Ok(ran.await?);
+                return Ok(self.set_role(*span, role, &mut out.buffer).await?);
             }
             StatementKind::Session(command) => {
                 return Ok(self.command(command, &mut out.buffer)?);
+            }
+            StatementKind::Roles(statement) => {
+                return Ok(self.run_roles(statement, &mut out.buffer).await?);
             }
             StatementKind::Copy(copy) => {
                 let copied = Box::pin(self.copy_out(copy, text, out));
@@ -453,7 +451,7 @@ impl<S: Store> ClientSession<S> {
     }
 
     /// Warns of a setting that ends at once, because no transaction is open.
-    fn warn_of_local(&self, span: SettingSpan, out: &mut BytesMut) {
+    pub(super) fn warn_of_local(&self, span: SettingSpan, out: &mut BytesMut) {
         let is_open = self.sql.transaction().is_some() || self.is_in_string;
         if span == SettingSpan::Transaction && !is_open {
             let text = "SET LOCAL can only be used in transaction blocks";

@@ -72,6 +72,15 @@ fn expression_of(item: &SelectItem) -> Option<&Expr> {
     }
 }
 
+/// Returns the privileges, one of which a role needs for a default. A value of an identity column
+/// is a part of the table.
+fn needed_for(default: &SequenceDefault) -> Option<Privileges> {
+    match default.identity {
+        Some(_) => None,
+        None => Some(DRAWS),
+    }
+}
+
 /// Returns the sequence of a column's default.
 fn drawn_default(schema: &Schema, column: usize) -> Option<&SequenceDefault> {
     match &schema.columns[column].default {
@@ -274,12 +283,7 @@ impl<S: Store> SequenceCalls<'_, S> {
                 .iter()
                 .filter(|row| row[place].is_none())
                 .count();
-            // A value of an identity column is a part of the table.
-            let needed = match default.identity {
-                Some(_) => None,
-                None => Some(DRAWS),
-            };
-            let sequence = self.sequence(&default.sequence, needed)?;
+            let sequence = self.sequence(&default.sequence, needed_for(default))?;
             let values = self.draw(sequence, count).await?;
             drawn.insert(place, (sequence.id, VecDeque::from(values)));
         }

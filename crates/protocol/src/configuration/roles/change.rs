@@ -124,7 +124,7 @@ pub enum RoleFault {
     InUse {
         /// The role.
         role: String,
-        /// What it owns and where it has privileges, for people.
+        /// Its tables, and the objects for which it has privileges, for people.
         objects: Vec<String>,
     },
     /// The first role would become a member of itself.

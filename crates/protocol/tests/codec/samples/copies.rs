@@ -7,6 +7,7 @@ use protocol::message::*;
 
 use super::schema;
 
+// tidy: long — a list of messages
 /// Returns requests to the coordinator that concern copies, and its replies.
 pub fn copies() -> Vec<(&'static str, Message)> {
     vec![

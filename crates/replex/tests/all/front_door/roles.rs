@@ -219,6 +219,7 @@ async fn cluster() -> (Cluster, Vec<SocketAddr>) {
 }
 
 #[tokio::test]
+// tidy: long — one story of three servers
 async fn changes_at_one_server_hold_at_all() {
     let (mut cluster, addresses) = cluster().await;
     // No role has a password yet.
