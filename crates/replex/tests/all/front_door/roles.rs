@@ -386,7 +386,7 @@ async fn psql_lists_roles_and_privileges() {
     for line in [
         " ann       |                                                            | {readers}",
         " postgres  | Superuser,",
-        " readers   | Cannot log in ",
+        " readers   | Cannot login ",
         " public | fish | table | postgres=arwdDxt/postgres+",
         "=r/postgres ",
         "readers=ar/postgres ",
