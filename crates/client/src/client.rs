@@ -242,7 +242,11 @@ impl Client {
     }
 
     /// Asks for a change of the cluster, and knows of it once it is made.
-    async fn change(&self, request: CoordinatorRequest, what: &str) -> Result<(), Error> {
+    pub(crate) async fn change(
+        &self,
+        request: CoordinatorRequest,
+        what: &str,
+    ) -> Result<(), Error> {
         let epoch = self.accepted(request, what).await?;
         let known = self.catch_up(epoch).await;
         known.map_err(|error| error.after_acceptance(what))

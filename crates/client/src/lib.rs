@@ -60,6 +60,7 @@ mod lookup;
 mod options;
 mod range;
 mod read_options;
+mod roles;
 mod rows;
 mod schema;
 mod sequence;

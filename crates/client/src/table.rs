@@ -10,6 +10,7 @@ use placement::{
     check_key_bytes, columns_of, encode_key, encode_row,
 };
 use protocol::codec::Bytes;
+use protocol::configuration::roles::RoleId;
 use protocol::configuration::routes;
 use protocol::configuration::{self, Configuration};
 use protocol::expression::{Assignment, Expression, generated_values};
@@ -91,12 +92,14 @@ impl Client {
     /// - [`Error::Unknown`]: the connection broke, or the coordinator did not answer in time. The
     ///   table may exist.
     pub async fn create_table(&self, schema: Schema, exists: IfExists) -> Result<Table, Error> {
-        self.create_with_sequences(schema, Vec::new(), exists).await
+        let owner = RoleId::BOOTSTRAP;
+        self.create_with_sequences(schema, Vec::new(), owner, exists)
+            .await
     }
 
     /// Creates a table, and the sequences of its columns with it
-    /// ([`Sequence::into_schema`](placement::Sequence::into_schema)). If the table exists, no
-    /// sequence is created.
+    /// ([`Sequence::into_schema`](placement::Sequence::into_schema)). They belong to the role
+    /// `owner`. If the table exists, no sequence is created.
     ///
     /// # Errors
     /// As of [`Client::create_table`].
@@ -104,6 +107,7 @@ impl Client {
         &self,
         schema: Schema,
         sequences: Vec<Schema>,
+        owner: RoleId,
         exists: IfExists,
     ) -> Result<Table, Error> {
         for schema in sequences.iter().chain([&schema]) {
@@ -115,6 +119,7 @@ impl Client {
             schema,
             if_not_exists: exists == IfExists::Accept,
             sequences,
+            owner,
         };
         let epoch = self.accepted(request, &what).await?;
         let table = async {

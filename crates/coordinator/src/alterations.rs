@@ -213,7 +213,9 @@ impl Coordinator {
             self.state.next_table += 1;
             configuration.tables.remove(before.id);
             self.drops.note(epoch, before.id);
+            self.follow_rights(before.id, changed.id);
         }
+        let configuration = &mut self.state.configuration;
         let (old, new) = (&before.schema.name, changed.schema.name.clone());
         let constraints = &before.schema.constraints;
         let referred = &changed.schema.constraints.foreign_keys;

@@ -27,6 +27,7 @@ mod recall;
 mod renewal;
 mod replacement;
 mod resizes;
+mod roles;
 mod room;
 mod sealing;
 mod sessions;
@@ -336,7 +337,9 @@ impl Coordinator {
                 schema,
                 if_not_exists,
                 sequences,
-            } => self.create_table((schema, sequences), if_not_exists, output),
+                owner,
+            } => self.create_table((schema, sequences), owner, if_not_exists, output),
+            CoordinatorRequest::ChangeRoles { change } => self.change_roles(&change, output),
             CoordinatorRequest::DropTable { name, if_exists } => {
                 self.drop_table(&name, if_exists, output)
             }

@@ -16,6 +16,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use protocol::configuration::losses::names;
@@ -36,6 +37,8 @@ const SESSIONS_SKIPPED: u64 = 1 << 32;
 const TABLES_SKIPPED: u32 = 1 << 16;
 /// The numbers of servers that are skipped.
 const SERVERS_SKIPPED: u32 = 1000;
+/// The numbers of roles that are skipped.
+const ROLES_SKIPPED: u32 = 1 << 16;
 /// The incarnations that are skipped for a server that has not reported its own.
 pub(super) const INCARNATIONS_SKIPPED: u32 = 1000;
 
@@ -234,6 +237,7 @@ impl Coordinator {
         for table in configuration.tables.iter_mut() {
             table.epoch = epoch;
         }
+        Arc::make_mut(&mut configuration.roles).next += ROLES_SKIPPED;
         let mut members = Vec::new();
         for server in &mut configuration.servers {
             let report = recall.reports.get(&server.id);

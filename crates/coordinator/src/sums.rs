@@ -113,6 +113,7 @@ impl Coordinator {
         let configuration = &self.state.configuration;
         let without = Configuration {
             servers: configuration.servers.clone(),
+            roles: configuration.roles.clone(),
             ..Configuration::default()
         };
         let tables = self.sums.at(&configuration.tables).bytes;

@@ -15,6 +15,7 @@ use placement::{
     TableComments, assign,
 };
 use protocol::codec::Wire;
+use protocol::configuration::roles::RoleId;
 use protocol::configuration::{Place, PlacedTable};
 use protocol::expression::check_constraints;
 use protocol::identity::{CoreId, Epoch, ServerId, TableId};
@@ -31,6 +32,7 @@ impl Coordinator {
     pub(super) fn create_table(
         &mut self,
         (schema, sequences): (Schema, Vec<Schema>),
+        owner: RoleId,
         if_not_exists: bool,
         output: &mut CoordinatorOutput,
     ) -> Result<Outcome, Refused> {
@@ -53,8 +55,10 @@ impl Coordinator {
         }
         self.check_sequences(&schema, &sequences)?;
         let parents = self.check_references(&schema)?;
+        self.check_owner(owner)?;
         let name = schema.name.clone();
         let before = self.state.configuration.tables.clone();
+        let roles = self.state.configuration.roles.clone();
         let first = self.state.next_table;
         let (mut cores, mut notes) = (BTreeSet::new(), Vec::new());
         for schema in sequences.into_iter().chain([schema]) {
@@ -63,6 +67,7 @@ impl Coordinator {
                 Ok(table) => table,
                 Err(refused) => {
                     self.state.configuration.tables = before;
+                    self.state.configuration.roles = roles;
                     self.state.next_table = first;
                     return Err(refused);
                 }
@@ -76,6 +81,7 @@ impl Coordinator {
             cores.extend(cores_of(&table));
             self.state.next_table += 1;
             self.state.configuration.tables.put(table);
+            self.give(id, owner);
         }
         output.notes.extend(notes);
         let id = TableId(self.state.next_table - 1);
@@ -110,6 +116,7 @@ impl Coordinator {
             let table = removed.expect("it was just found");
             cores.extend(cores_of(&table));
             self.state.changes.retain(|change| change.table != *id);
+            self.forget_rights(*id);
             let name = &table.schema.name;
             output.notes.push(format!("table {name} was dropped"));
         }

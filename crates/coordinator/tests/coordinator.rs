@@ -470,6 +470,7 @@ impl World {
                 schema: table(name, failures),
                 if_not_exists,
                 sequences: Vec::new(),
+                owner: Default::default(),
             }),
             Event::Drop { name } => self.ask(CoordinatorRequest::DropTable {
                 name: format!("t{name}"),

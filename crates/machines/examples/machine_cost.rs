@@ -67,6 +67,7 @@ fn main() {
             comments: TableComments::default(),
         }]
         .into(),
+        roles: Default::default(),
     });
     let mut nodes: Vec<Node> = (1..=3).map(|id| node(id, &configuration)).collect();
     settle(&mut nodes);

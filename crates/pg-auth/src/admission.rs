@@ -6,7 +6,7 @@ use rustls::pki_types::CertificateDer;
 use crate::certificate;
 use crate::identity::TlsIdentity;
 use crate::password::{INVALID_AUTHORIZATION, PasswordLogin};
-use crate::scram::OfferedMechanisms;
+use crate::scram::{OfferedMechanisms, ScramVerifier};
 use crate::users::UserSecrets;
 
 /// How clients prove that they are the users that they name.
@@ -47,6 +47,15 @@ pub struct ClientAdmission {
     pub certificates: CertificateUse,
 }
 
+/// The password of a user that a server knows beside the files of users.
+#[derive(Default)]
+pub struct RoleSecret {
+    /// The verifier of the user's password. It counts instead of that of a file.
+    pub verifier: Option<ScramVerifier>,
+    /// Whether each client needs a password, although there is no file of users.
+    pub is_demanded: bool,
+}
+
 /// The other end of a client's connection.
 #[derive(Clone, Copy, Debug)]
 pub enum ClientOrigin<'a> {
@@ -85,8 +94,23 @@ impl ClientAdmission {
         user: &str,
         origin: ClientOrigin<'_>,
     ) -> Result<Option<PasswordLogin>, Report> {
+        self.begin_as(user, origin, RoleSecret::default())
+    }
+
+    /// Begins the login of a client as this user, for whom the server itself may have a password.
+    /// Returns the exchange about the password; none if the client is logged in without one.
+    ///
+    /// # Errors
+    /// The client should have proved its identity by a certificate.
+    pub fn begin_as(
+        &self,
+        user: &str,
+        origin: ClientOrigin<'_>,
+        secret: RoleSecret,
+    ) -> Result<Option<PasswordLogin>, Report> {
         let is_enough = is_certificate_enough(self.certificates, user, origin)?;
         let users = match &self.authentication {
+            ClientAuthentication::Trust(users) if secret.is_demanded => users,
             ClientAuthentication::Trust(_) => return Ok(None),
             ClientAuthentication::Scram(_) if is_enough => return Ok(None),
             ClientAuthentication::Scram(users) => users,
@@ -96,7 +120,9 @@ impl ClientAdmission {
         let offer = OfferedMechanisms {
             end_point: identity.and_then(|identity| identity.end_point.clone()),
         };
-        Ok(Some(PasswordLogin::begin(users, user, offer)))
+        let known = users.find(user).map(|known| known.verifier.clone());
+        let verifier = secret.verifier.or(known);
+        Ok(Some(PasswordLogin::with_verifier(verifier, user, offer)))
     }
 }
 

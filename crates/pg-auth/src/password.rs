@@ -59,16 +59,23 @@ pub enum LoginProgress {
 impl PasswordLogin {
     /// Begins an exchange. The client gets the mechanisms ([`PasswordLogin::offer`]).
     pub fn begin(users: &UserSecrets, user: &str, offer: OfferedMechanisms) -> PasswordLogin {
-        let known = users.find(user);
-        let verifier = match known {
-            Some(known) => known.verifier.clone(),
-            None => ScramVerifier::of_unknown(user),
-        };
+        let known = users.find(user).map(|known| known.verifier.clone());
+        PasswordLogin::with_verifier(known, user, offer)
+    }
+
+    /// Begins an exchange with a user's verifier; none if there is no such user.
+    pub fn with_verifier(
+        known: Option<ScramVerifier>,
+        user: &str,
+        offer: OfferedMechanisms,
+    ) -> PasswordLogin {
+        let is_known = known.is_some();
+        let verifier = known.unwrap_or_else(|| ScramVerifier::of_unknown(user));
         PasswordLogin {
             user: user.to_owned(),
             offer,
             verifier,
-            is_known: known.is_some(),
+            is_known,
             step: LoginStep::Mechanism,
         }
     }

@@ -35,8 +35,13 @@ pub struct ScramVerifier {
 impl ScramVerifier {
     /// Returns a verifier for a password, with a new salt.
     pub fn of_password(password: &str) -> ScramVerifier {
-        let text = postgres_protocol::password::scram_sha_256(password.as_bytes());
+        let text = ScramVerifier::text_of_password(password);
         ScramVerifier::parse(&text).expect("the library writes PostgreSQL's format")
+    }
+
+    /// Returns the text of a verifier for a password, with a new salt, as PostgreSQL stores it.
+    pub fn text_of_password(password: &str) -> String {
+        postgres_protocol::password::scram_sha_256(password.as_bytes())
     }
 
     /// Returns a verifier that no password fits, for a user that does not exist. The user gets the

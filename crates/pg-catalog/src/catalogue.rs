@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use crate::datum::Datum;
 use crate::definitions::quoted;
 use crate::description::{
-    IndexDescription, Oid, SchemaDescription, SessionDescription, TableDescription,
+    IndexDescription, ObjectRights, Oid, SchemaDescription, SessionDescription, TableDescription,
 };
 use crate::error::CatalogueError;
 use crate::relations;
@@ -183,6 +183,20 @@ impl Calls<'_> {
         (schema.is_some() || self.sees(of)).then_some(found)
     }
 
+    /// Returns the rights on a table or a sequence of the schema, or on an index, which has those
+    /// of its table; none for a relation of the catalogue.
+    pub(crate) fn rights_on(&self, relation: Oid) -> Option<&ObjectRights> {
+        if let Some(table) = self.catalogue.table(relation) {
+            return Some(&table.rights);
+        }
+        if let Some((table, _)) = self.catalogue.index_described(relation) {
+            return Some(&table.rights);
+        }
+        let mut sequences = self.catalogue.schema.sequences.iter();
+        let found = sequences.find(|it| it.oid == relation);
+        found.map(|sequence| &sequence.rights)
+    }
+
     /// Returns the object of a name, as a cast to a type of objects finds it.
     pub(crate) fn object(&self, text: &str, to: Oid) -> Result<Datum, CatalogueError> {
         if text.trim() == "-" {
@@ -217,7 +231,11 @@ impl Calls<'_> {
                 let known = SCHEMAS.iter().find(|it| it.1 == *name);
                 (known.map(|it| it.0), "3F000", "schema")
             }
-            types::REGROLE => (rows::role_oid(self.session, name), "42704", "role"),
+            types::REGROLE => (
+                rows::role_oid(&self.catalogue.schema, self.session, name),
+                "42704",
+                "role",
+            ),
             types::REGCOLLATION => {
                 let known = match &**name {
                     "default" => Some(100),
@@ -299,7 +317,10 @@ impl Calls<'_> {
                 })
             }
             types::REGNAMESPACE => SCHEMAS.iter().find(|it| it.0 == oid).map(|it| quoted(it.1)),
-            types::REGROLE => rows::role_name(self.session, oid).map(|it| quoted(&it)),
+            types::REGROLE => {
+                let schema = &self.catalogue.schema;
+                rows::role_name(schema, self.session, oid).map(|it| quoted(&it))
+            }
             types::REGCOLLATION => match oid {
                 100 => Some("\"default\"".to_owned()),
                 950 => Some("\"C\"".to_owned()),
@@ -316,7 +337,7 @@ impl Calls<'_> {
 
     /// Returns the name of a role, or PostgreSQL's text for one that does not exist.
     pub(crate) fn role(&self, oid: Oid) -> String {
-        let found = rows::role_name(self.session, oid);
+        let found = rows::role_name(&self.catalogue.schema, self.session, oid);
         found.unwrap_or_else(|| format!("unknown (OID={oid})"))
     }
 }

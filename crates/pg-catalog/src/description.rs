@@ -15,6 +15,10 @@ pub struct SchemaDescription {
     pub sequences: Vec<SequenceDescription>,
     /// The comments on these objects and their parts.
     pub comments: Vec<CommentDescription>,
+    /// The roles. A user that has none may do everything.
+    pub roles: Vec<RoleDescription>,
+    /// The privileges for schema `public` that were granted.
+    pub granted: Vec<GrantDescription>,
 }
 
 /// A comment on an object or on a column of it.
@@ -28,6 +32,41 @@ pub struct CommentDescription {
     pub column: usize,
     /// The text.
     pub text: String,
+}
+
+/// A role.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RoleDescription {
+    /// The role's number.
+    pub oid: Oid,
+    /// The role's name.
+    pub name: String,
+    /// Whether a client may log in as the role.
+    pub can_login: bool,
+    /// Whether the role may do everything.
+    pub is_superuser: bool,
+    /// The roles of which it is a member.
+    pub memberships: Vec<Oid>,
+    /// The role, and those of which it is a member, directly or not.
+    pub reach: Vec<Oid>,
+}
+
+/// The owner of a table or sequence, and the privileges for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectRights {
+    /// The owner; none is `postgres`.
+    pub owner: Option<Oid>,
+    /// The privileges that were granted.
+    pub granted: Vec<GrantDescription>,
+}
+
+/// The privileges that one role has for an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GrantDescription {
+    /// The role; 0 is the public.
+    pub grantee: Oid,
+    /// PostgreSQL's letters of the privileges, in its order.
+    pub letters: String,
 }
 
 /// A table.
@@ -45,6 +84,8 @@ pub struct TableDescription {
     pub checks: Vec<CheckDescription>,
     /// The foreign keys.
     pub foreign_keys: Vec<ForeignKeyDescription>,
+    /// The owner and the privileges.
+    pub rights: ObjectRights,
 }
 
 /// A column of a table.
@@ -94,6 +135,8 @@ pub struct SequenceDescription {
     pub cycles: bool,
     /// The table and the column with which the sequence is dropped.
     pub owner: Option<(String, String)>,
+    /// The owner and the privileges.
+    pub rights: ObjectRights,
 }
 
 /// The primary key of a table, or an index.
@@ -167,8 +210,10 @@ pub struct ForeignKeyDescription {
 /// The session that asks, and its server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionDescription {
-    /// The user's name.
+    /// The name of the user by whose rights statements run.
     pub user: String,
+    /// The name of the session's user; empty if it is the same.
+    pub session_user: String,
     /// The database's name.
     pub database: String,
     /// The session's number, in place of PostgreSQL's process number.

@@ -21,6 +21,7 @@ mod functions;
 mod plan;
 mod reading;
 mod relations;
+mod rights;
 mod rows;
 mod run;
 mod types;
@@ -33,8 +34,9 @@ use sqlparser::ast;
 
 pub use catalogue::SchemaCatalogue;
 pub use description::{
-    CheckDescription, CommentDescription, DescribedColumn, ForeignKeyDescription, IndexDescription,
-    IndexKey, Oid, SchemaDescription, SequenceDescription, SessionDescription, TableDescription,
+    CheckDescription, CommentDescription, DescribedColumn, ForeignKeyDescription, GrantDescription,
+    IndexDescription, IndexKey, ObjectRights, Oid, RoleDescription, SchemaDescription,
+    SequenceDescription, SessionDescription, TableDescription,
 };
 pub use error::CatalogueError;
 pub use reading::Subject;

@@ -54,7 +54,7 @@ fn sequences_and_their_columns() {
             ..TableDescription::default()
         }],
         sequences: vec![sequence(16_401, "a"), sequence(16_402, "b")],
-        comments: Vec::new(),
+        ..SchemaDescription::default()
     });
     for (statement, expected) in [
         (

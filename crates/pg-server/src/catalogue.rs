@@ -14,16 +14,17 @@ use std::time::Duration;
 use pg_auth::admission::ClientAdmission;
 use pg_catalog::{
     CatalogueError, CatalogueExecution, CatalogueStatement, CheckDescription, CommentDescription,
-    DescribedColumn, EncodedRow, ForeignKeyDescription, IndexDescription, IndexKey, Oid,
-    PreparedTypes, ResultColumn, SchemaCatalogue, SchemaDescription, SentValue,
-    SequenceDescription, SessionDescription, TableDescription,
+    DescribedColumn, EncodedRow, ForeignKeyDescription, GrantDescription, IndexDescription,
+    IndexKey, ObjectRights, Oid, PreparedTypes, ResultColumn, RoleDescription, SchemaCatalogue,
+    SchemaDescription, SentValue, SequenceDescription, SessionDescription, TableDescription,
 };
 use pg_wire::report::Report;
 use placement::{
     Column, ColumnDefault, CommentedObject, Constraint, Deferral, ForeignKey, HIDDEN_KEY,
     IdentityKind, ReferentialAction, Schema, TableComments,
 };
-use protocol::configuration::{Configuration, PlacedTable};
+use protocol::configuration::roles::{GrantObject, Grantee, Role};
+use protocol::configuration::{Configuration, PlacedTable, Roles};
 use tokio::sync::{Semaphore, watch};
 
 use crate::definitions;
@@ -216,11 +217,20 @@ fn describe(configuration: &Configuration) -> SchemaDescription {
     let tables = tables.map(|table| {
         let described = describe_table(table, &mut numbers);
         comments.extend(describe_comments(&table.comments, &described));
-        described
+        TableDescription {
+            rights: describe_rights(&configuration.roles, table),
+            ..described
+        }
     });
     let mut tables: Vec<TableDescription> = tables.collect();
     tables.sort_by(|left, right| left.name.cmp(&right.name));
-    let sequences = configuration.tables.iter().filter_map(describe_sequence);
+    let sequences = configuration.tables.iter().filter_map(|table| {
+        let described = describe_sequence(table)?;
+        Some(SequenceDescription {
+            rights: describe_rights(&configuration.roles, table),
+            ..described
+        })
+    });
     let mut sequences: Vec<SequenceDescription> = sequences.collect();
     sequences.sort_by(|left, right| left.name.cmp(&right.name));
     for table in configuration.tables.iter() {
@@ -232,10 +242,17 @@ fn describe(configuration: &Configuration) -> SchemaDescription {
             comments.extend(describe_comments(&table.comments, &described));
         }
     }
+    let roles = &configuration.roles;
     SchemaDescription {
         tables,
         sequences,
         comments,
+        roles: roles
+            .all
+            .iter()
+            .map(|it| describe_role(it, roles))
+            .collect(),
+        granted: describe_grants(roles, GrantObject::Schema),
     }
 }
 
@@ -282,6 +299,7 @@ fn describe_sequence(table: &PlacedTable) -> Option<SequenceDescription> {
         cache: sequence.cache,
         cycles: sequence.cycles,
         owner: owner.map(|it| (it.table.clone(), it.column.clone())),
+        rights: ObjectRights::default(),
     })
 }
 
@@ -314,6 +332,37 @@ fn describe_table(table: &PlacedTable, numbers: &mut Numbers) -> TableDescriptio
         indexes,
         checks,
         foreign_keys,
+        rights: ObjectRights::default(),
+    }
+}
+
+fn describe_role(role: &Role, roles: &Roles) -> RoleDescription {
+    let own = roles.memberships.iter().filter(|it| it.member == role.id);
+    RoleDescription {
+        oid: role.id.0,
+        name: role.name.clone(),
+        can_login: role.can_login,
+        is_superuser: role.is_superuser,
+        memberships: own.map(|it| it.role.0).collect(),
+        reach: roles.reach(role.id).into_iter().map(|it| it.0).collect(),
+    }
+}
+
+fn describe_grants(roles: &Roles, object: GrantObject) -> Vec<GrantDescription> {
+    let grants = roles.grants_of(object).map(|grant| GrantDescription {
+        grantee: match grant.grantee {
+            Grantee::Public => 0,
+            Grantee::Role(role) => role.0,
+        },
+        letters: grant.privileges.letters(),
+    });
+    grants.collect()
+}
+
+fn describe_rights(roles: &Roles, table: &PlacedTable) -> ObjectRights {
+    ObjectRights {
+        owner: Some(roles.owner(table.id).0),
+        granted: describe_grants(roles, GrantObject::Relation(table.id)),
     }
 }
 

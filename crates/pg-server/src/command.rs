@@ -4,6 +4,7 @@
 use pg_wire::report::Report;
 
 use crate::errors::{SYNTAX_ERROR, error, unsupported};
+use crate::settings::SettingSpan;
 
 /// A statement about the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +13,8 @@ pub enum SessionCommand {
     Set(String, Option<String>),
     /// `SET LOCAL`: a setting, and its value until the end of the transaction; none is the default.
     SetLocal(String, Option<String>),
+    /// `SET ROLE` or `SET SESSION AUTHORIZATION`.
+    SetRole(SettingSpan, SessionRole),
     /// `SHOW` of a setting.
     Show(String),
     /// `RESET ALL`.
@@ -22,6 +25,15 @@ pub enum SessionCommand {
     Deallocate(Option<String>),
     /// A statement about objects of which there are none. Contains its tag.
     Nothing(&'static str),
+}
+
+/// A role that a session takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionRole {
+    /// `SET ROLE`; none is the role of the session's user.
+    Current(Option<String>),
+    /// `SET SESSION AUTHORIZATION`; none is the user that has logged in.
+    Session(Option<String>),
 }
 
 /// Statements of PostgreSQL that are refused by their first word, with the remedy.
@@ -37,8 +49,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("reindex", "Drop the index and create it again."),
     ("do", "Run the statements one by one."),
     ("call", "Run the statements one by one."),
-    ("grant", "There are no roles."),
-    ("revoke", "There are no roles."),
 ];
 
 impl SessionCommand {
@@ -64,6 +74,12 @@ impl SessionCommand {
             }
             ["show", ref name @ ..] if !name.is_empty() => SessionCommand::Show(name.concat()),
             ["reset", "all"] => SessionCommand::ResetAll,
+            ["reset", "role"] => {
+                SessionCommand::SetRole(SettingSpan::Session, SessionRole::Current(None))
+            }
+            ["reset", "session", "authorization"] | ["reset", "session_authorization"] => {
+                SessionCommand::SetRole(SettingSpan::Session, SessionRole::Session(None))
+            }
             ["reset", "time", "zone"] => SessionCommand::Set("timezone".into(), None),
             ["reset", name @ ("scan" | "scan_rows" | "stale_reads")] => {
                 let hint = format!("Write SET {name} = DEFAULT.");
@@ -101,8 +117,10 @@ fn set(words: &[&str]) -> Result<Option<SessionCommand>, Report> {
     };
     let words = match words {
         ["transaction", ..] | ["constraints", ..] => return Ok(None),
-        ["authorization", ..] | ["role", ..] => {
-            return Err(unsupported("another role", "There are no roles."));
+        ["role", rest @ ..]
+        | ["session", "authorization", rest @ ..]
+        | ["authorization" | "session_authorization", rest @ ..] => {
+            return role(words[0], rest, is_local).map(Some);
         }
         [
             "session",
@@ -157,6 +175,29 @@ fn set(words: &[&str]) -> Result<Option<SessionCommand>, Report> {
     }))
 }
 
+/// Returns the command of a `SET` of a role, from its first word and those after it.
+fn role(first: &str, words: &[&str], is_local: bool) -> Result<SessionCommand, Report> {
+    let name = match words {
+        ["=" | "to", name] | [name] => *name,
+        _ => {
+            return Err(error(
+                SYNTAX_ERROR,
+                "syntax error: expected the name of a role",
+            ));
+        }
+    };
+    let span = match is_local {
+        true => SettingSpan::Transaction,
+        false => SettingSpan::Session,
+    };
+    let named = |default: &[&str]| Some(name.to_owned()).filter(|_| !default.contains(&name));
+    let role = match first {
+        "role" => SessionRole::Current(named(&["none", "default"])),
+        _ => SessionRole::Session(named(&["default"])),
+    };
+    Ok(SessionCommand::SetRole(span, role))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,10 +207,14 @@ mod tests {
         SessionCommand::read(&pieces[0].words()).map_err(|report| report.code)
     }
 
+    // tidy: long — a table of statements and their meanings
     #[test]
     fn forms_of_commands() {
         let set = |name: &str, value: Option<&str>| {
             SessionCommand::Set(name.into(), value.map(str::to_owned))
+        };
+        let set_role = |span, role: Option<&str>| {
+            SessionCommand::SetRole(span, SessionRole::Current(role.map(str::to_owned)))
         };
         for (text, expected) in [
             (
@@ -209,6 +254,21 @@ mod tests {
                 SessionCommand::Show("transaction_isolation".into()),
             ),
             ("DISCARD ALL", SessionCommand::Discard("DISCARD ALL")),
+            ("SET ROLE Ann", set_role(SettingSpan::Session, Some("ann"))),
+            (
+                "SET LOCAL ROLE ann",
+                set_role(SettingSpan::Transaction, Some("ann")),
+            ),
+            (
+                "SET role TO 'ann'",
+                set_role(SettingSpan::Session, Some("ann")),
+            ),
+            ("SET ROLE NONE", set_role(SettingSpan::Session, None)),
+            ("RESET ROLE", set_role(SettingSpan::Session, None)),
+            (
+                "SET SESSION AUTHORIZATION DEFAULT",
+                SessionCommand::SetRole(SettingSpan::Session, SessionRole::Session(None)),
+            ),
             ("DEALLOCATE ALL", SessionCommand::Deallocate(None)),
             (
                 "DEALLOCATE \"a B\"",
@@ -245,7 +305,7 @@ mod tests {
             ("NOTIFY a", "0A000"),
             ("VACUUM", "0A000"),
             ("SET LOCAL scan = on", "0A000"),
-            ("SET ROLE ann", "0A000"),
+            ("SET ROLE ann bob", "42601"),
             ("SET work_mem", "42601"),
             ("SET work_mem =", "42601"),
         ] {

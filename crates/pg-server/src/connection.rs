@@ -18,10 +18,12 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
+use crate::audit::SessionAudit;
 use crate::context::{LoginNote, LoginOutcome, ServerContext};
 use crate::errors::{PROTOCOL_VIOLATION, SHUTDOWN, TOO_MANY_CONNECTIONS};
 use crate::output::ClientOutput;
 use crate::protocol::{ClientProtocol, Received};
+use crate::roles;
 use crate::session::{ClientSession, SessionFlow};
 
 /// A socket with or without TLS.
@@ -151,7 +153,7 @@ impl Connection {
 
     /// Lets the client prove that it is the user that it names. Returns the error for one that is
     /// refused.
-    async fn prove<S>(
+    async fn prove<S: Store>(
         &mut self,
         startup: &StartupPacket,
         context: &ServerContext<S>,
@@ -160,7 +162,7 @@ impl Connection {
         let user = startup.parameter("user").unwrap_or_default();
         let from = self.from;
         let note = |outcome| {
-            (context.journal)(&LoginNote {
+            (context.journal.login)(&LoginNote {
                 user,
                 from,
                 outcome,
@@ -169,13 +171,15 @@ impl Connection {
         if let Some(negotiation) = startup::negotiation(startup, startup.minor_spoken()) {
             self.out.buffer.extend_from_slice(&negotiation);
         }
+        let roles = roles::for_login(&context.store, user).await;
+        let (permitted, secret) = roles::for_user(&roles, user);
         let begun = match self.out.stream() {
             Either::Left(_) if needs_tls(from, admission) => Err(unencrypted(user)),
-            Either::Left(_) => admission.begin(user, ClientOrigin::Plain),
+            Either::Left(_) => admission.begin_as(user, ClientOrigin::Plain, secret),
             Either::Right(tls) => {
                 let certificates = tls.get_ref().1.peer_certificates();
                 let first = certificates.and_then(<[_]>::first);
-                admission.begin(user, ClientOrigin::Encrypted(first))
+                admission.begin_as(user, ClientOrigin::Encrypted(first), secret)
             }
         };
         let login = match begun {
@@ -186,10 +190,14 @@ impl Connection {
             }
         };
         let Some(mut login) = login else {
-            if matches!(admission.authentication, ClientAuthentication::Scram(_)) {
-                note(LoginOutcome::ByCertificate);
+            match &permitted {
+                Err(report) => note(LoginOutcome::Refused(report)),
+                Ok(()) if matches!(admission.authentication, ClientAuthentication::Scram(_)) => {
+                    note(LoginOutcome::ByCertificate);
+                }
+                Ok(()) => {}
             }
-            return Ok(Ok(()));
+            return Ok(permitted);
         };
         login.offer(&mut self.out.buffer);
         loop {
@@ -202,8 +210,11 @@ impl Connection {
                 }
                 Ok(LoginProgress::Waits) => {}
                 Ok(LoginProgress::LoggedIn) => {
-                    note(LoginOutcome::ByPassword);
-                    return Ok(Ok(()));
+                    note(match &permitted {
+                        Ok(()) => LoginOutcome::ByPassword,
+                        Err(report) => LoginOutcome::Refused(report),
+                    });
+                    return Ok(permitted);
                 }
                 Err(report) => {
                     note(LoginOutcome::Refused(&report));
@@ -223,7 +234,11 @@ impl Connection {
         let requests = entry.requests.clone();
         let (process, release) = (entry.key.process, &*context.release);
         let catalogue = Arc::clone(&context.catalogue);
-        let store = (context.store.clone(), catalogue);
+        let audit = SessionAudit {
+            journal: context.journal.roles,
+            from: self.from,
+        };
+        let store = (context.store.clone(), catalogue, audit);
         let session = ClientSession::begin(store, startup, process, requests, release);
         let mut session = match session {
             Ok(session) => session,

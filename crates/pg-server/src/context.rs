@@ -8,6 +8,7 @@ use pg_auth::admission::ClientAdmission;
 use pg_wire::report::Report;
 use tokio::sync::{Semaphore, watch};
 
+use crate::audit::RoleJournal;
 use crate::cancel::SessionCancels;
 use crate::catalogue::SharedCatalogue;
 
@@ -36,6 +37,15 @@ pub enum LoginOutcome<'a> {
 /// Writes a line to the operator's log.
 pub type LoginJournal = fn(&LoginNote<'_>);
 
+/// Where a server notes logins and changes of roles.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerJournal {
+    /// Notes the end of each login.
+    pub login: LoginJournal,
+    /// Notes changes of roles and privileges.
+    pub roles: RoleJournal,
+}
+
 /// The limits of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerLimits {
@@ -63,8 +73,8 @@ pub struct ServerContext<S> {
     pub limits: ServerLimits,
     /// The rules for logins. A change applies to later clients.
     pub admission: watch::Receiver<Arc<ClientAdmission>>,
-    /// Where logins are noted.
-    pub journal: LoginJournal,
+    /// Where logins and changes of roles are noted.
+    pub journal: ServerJournal,
     /// The version of this program.
     pub release: String,
     /// The sessions that run, for requests to cancel their statements.

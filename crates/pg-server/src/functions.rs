@@ -1,6 +1,7 @@
 //! Functions about the session that clients call when they connect, as items of a `SELECT`.
 
 use placement::{ColumnType, Value};
+use protocol::configuration::roles::RoleId;
 use sql::{SessionFunctions, SqlError};
 
 use pg_wire::report::Report;
@@ -30,6 +31,8 @@ const FUNCTIONS: &[(&str, ColumnType)] = &[
 pub struct SessionIdentity {
     /// The user's name.
     pub user: String,
+    /// The role of this user; none without one.
+    pub role: Option<RoleId>,
     /// The database's name, as the client has given it: there is one database.
     pub database: String,
     /// The number of the session, in place of PostgreSQL's process number.
@@ -90,9 +93,8 @@ impl FunctionCalls<'_> {
                 text(&format!("PostgreSQL {version}"))
             }
             ("current_database" | "current_catalog", []) => text(&self.identity.database),
-            ("current_user" | "session_user" | "user" | "current_role", []) => {
-                text(&self.identity.user)
-            }
+            ("current_user" | "user" | "current_role", []) => text(self.settings.current_user()),
+            ("session_user", []) => text(self.settings.session_user()),
             ("current_schema", []) => text("public"),
             ("pg_backend_pid", []) => Ok(Value::Int32(self.identity.process.cast_signed())),
             ("pg_is_in_recovery", []) => Ok(Value::Bool(false)),
@@ -138,6 +140,7 @@ mod tests {
     fn called(text: &str) -> Result<Vec<String>, String> {
         let identity = SessionIdentity {
             user: "ann".into(),
+            role: None,
             database: "shop".into(),
             process: 7,
         };

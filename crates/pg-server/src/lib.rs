@@ -7,6 +7,7 @@
 //!     ├── statement    one statement, parsed and described
 //!     ├── command      SET, SHOW and others, which the store does not know
 //!     ├── settings     the settings of a session
+//!     ├── audit        notes about changes of roles
 //!     ├── functions    version(), current_database() and others
 //!     ├── types        values as text and in binary
 //!     └── errors       errors with PostgreSQL's SQLSTATEs
@@ -19,6 +20,7 @@
 //!
 //! This crate must not know servers, partitions or epochs.
 
+mod audit;
 mod cancel;
 mod catalogue;
 mod command;
@@ -29,13 +31,15 @@ mod errors;
 mod functions;
 mod output;
 mod protocol;
+mod roles;
 mod server;
 mod session;
 mod settings;
 mod statement;
 mod types;
 
-pub use context::{LoginJournal, LoginNote, LoginOutcome, ServerLimits};
+pub use audit::{RoleJournal, RoleNote};
+pub use context::{LoginJournal, LoginNote, LoginOutcome, ServerJournal, ServerLimits};
 pub use protocol::MESSAGE_LEN_MAX;
 pub use server::SqlServer;
 pub use session::{HELD_BYTES_MAX, PORTALS_MAX, STATEMENT_LEN_MAX, STATEMENTS_MAX};

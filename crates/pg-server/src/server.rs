@@ -12,7 +12,8 @@ use tokio::task::JoinSet;
 use crate::cancel::SessionCancels;
 use crate::catalogue::SharedCatalogue;
 use crate::connection;
-use crate::context::{LoginJournal, ServerContext, ServerLimits};
+use crate::context::{ServerContext, ServerJournal, ServerLimits};
+use crate::roles;
 
 /// The most sockets beyond the clients that have logged in: for logins, and for requests to cancel.
 const SOCKETS_BESIDE: usize = 100;
@@ -31,7 +32,7 @@ impl<S: Store + Clone + Send + Sync + 'static> SqlServer<S> {
         store: S,
         limits: ServerLimits,
         admission: watch::Receiver<Arc<ClientAdmission>>,
-        journal: LoginJournal,
+        journal: ServerJournal,
         release: &str,
     ) -> SqlServer<S> {
         let catalogue = SharedCatalogue::new(admission.clone(), now_us());
@@ -52,6 +53,9 @@ impl<S: Store + Clone + Send + Sync + 'static> SqlServer<S> {
     pub async fn run(self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
         let sockets = Arc::new(Semaphore::new(self.0.limits.connections + SOCKETS_BESIDE));
         let mut clients = JoinSet::new();
+        // Dropped with this function.
+        let follows = roles::follow(self.0.store.clone());
+        let mut follows = std::pin::pin!(follows);
         loop {
             let accepted = async {
                 let socket = Arc::clone(&sockets).acquire_owned().await;
@@ -62,6 +66,7 @@ impl<S: Store + Clone + Send + Sync + 'static> SqlServer<S> {
                 accepted = accepted => accepted,
                 _ = stop.wait_for(|is_over| *is_over) => break,
                 Some(_) = clients.join_next() => continue,
+                () = &mut follows => unreachable!("it never ends"),
             };
             let Ok((socket, address)) = accepted else {
                 tokio::time::sleep(ACCEPT_AGAIN_AFTER).await;

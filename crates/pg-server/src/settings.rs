@@ -4,6 +4,8 @@
 //! could affect. Other values are refused with the reason. The store's own settings (`scan`,
 //! `scan_rows`, `stale_reads`) belong to crate `sql`.
 
+mod role;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -176,6 +178,8 @@ pub const REPORTED: &[&str] = &[
 #[derive(Clone, Debug)]
 pub struct SessionVariables {
     user: String,
+    /// Whether the role of the session may do everything.
+    is_superuser: bool,
     server_version: String,
     /// The values that differ from the defaults, by their names in lower case.
     values: BTreeMap<String, String>,
@@ -231,6 +235,7 @@ impl SessionVariables {
     pub fn new(user: &str, release: &str) -> SessionVariables {
         SessionVariables {
             user: user.to_owned(),
+            is_superuser: true,
             server_version: format!("{POSTGRES_VERSION} (Replex {release})"),
             values: BTreeMap::new(),
             initial: BTreeMap::new(),
@@ -254,7 +259,9 @@ impl SessionVariables {
     pub fn value(&self, name: &str) -> Result<&str, Report> {
         let name = name.to_ascii_lowercase();
         match &*name {
-            "session_authorization" => return Ok(&self.user),
+            "session_authorization" => return Ok(self.session_user()),
+            "role" => return Ok(self.role().unwrap_or("none")),
+            "is_superuser" if !self.is_superuser => return Ok("off"),
             "server_version" => return Ok(&self.server_version),
             _ => {}
         }
@@ -313,11 +320,18 @@ impl SessionVariables {
         let name = name.to_ascii_lowercase();
         let value = match value {
             Some(value) => Some(self.accepted(&name, value)?),
+            None if role::is_of_role(&name) => None,
             None => {
                 self.value(&name)?;
                 self.initial.get(&name).cloned()
             }
         };
+        self.put(span, &name, value);
+        Ok(())
+    }
+
+    /// Sets a setting to a value that was checked; none is the default.
+    fn put(&mut self, span: SettingSpan, name: &str, value: Option<String>) {
         let transaction = self.transaction.get_or_insert_with(|| TransactionValues {
             before: self.values.clone(),
             kept: self.values.clone(),
@@ -329,12 +343,11 @@ impl SessionVariables {
         };
         for values in kept.into_iter().chain([&mut self.values]) {
             match &value {
-                Some(value) => drop(values.insert(name.clone(), value.clone())),
-                None => drop(values.remove(&name)),
+                Some(value) => drop(values.insert(name.to_owned(), value.clone())),
+                None => drop(values.remove(name)),
             }
         }
-        self.note(&name);
-        Ok(())
+        self.note(name);
     }
 
     /// Returns a value as the setting keeps it.
@@ -346,6 +359,10 @@ impl SessionVariables {
         Ok(match definition(name) {
             Some(known) => known.accepted(value)?,
             None if is_without_effect(name) => value.to_owned(),
+            None if role::is_of_role(name) => {
+                let hint = "Write SET ROLE or SET SESSION AUTHORIZATION.";
+                return Err(unsupported(format!("the setting {name} by a value"), hint));
+            }
             None if name.contains('.') => {
                 let custom = self.values.keys().filter(|known| known.contains('.'));
                 if custom.count() >= CUSTOM_MAX && !self.values.contains_key(name) {
@@ -358,9 +375,14 @@ impl SessionVariables {
         })
     }
 
-    /// Sets all settings as they were when the session has begun.
+    /// Sets all settings as they were when the session has begun, but for the role.
     pub fn reset_all(&mut self) {
-        let initial = self.initial.clone();
+        let mut initial = self.initial.clone();
+        let roles = self
+            .values
+            .iter()
+            .filter(|(name, _)| role::is_of_role(name));
+        initial.extend(roles.map(|(name, value)| (name.clone(), value.clone())));
         let transaction = self.transaction.get_or_insert_with(|| TransactionValues {
             before: self.values.clone(),
             kept: BTreeMap::new(),

@@ -5,7 +5,7 @@ use pg_catalog::{CatalogueStatement, PreparedTypes, SchemaCatalogue, SchemaDescr
 use placement::{ColumnType, TimeZone};
 use protocol::configuration::{Configuration, PlacedTables};
 use protocol::identity::Epoch;
-use sql::statement::{CopyDirection, CopyStatement, NamedStatement, Statement};
+use sql::statement::{CopyDirection, CopyStatement, NamedStatement, RoleStatement, Statement};
 use sql::{OutputColumn, SqlError, UnparsedStatement, describe};
 
 use pg_wire::report::Report;
@@ -32,6 +32,8 @@ pub enum StatementKind {
     Copy(Box<CopyStatement>),
     /// It is about a prepared statement or a cursor of the session.
     Named(Box<NamedStatement>),
+    /// It is about roles or privileges.
+    Roles(Box<RoleStatement>),
     /// The store runs it.
     Stored(Box<StoredStatement>),
     /// It is about the catalogue.
@@ -99,6 +101,11 @@ impl StatementKind {
         if let Some(named) = named? {
             return Ok(StatementKind::Named(Box::new(named)));
         }
+        let roles = piece.parse_role();
+        let roles = roles.map_err(|fault| errors::report(&fault, text, StatementScope::Statement));
+        if let Some(roles) = roles? {
+            return Ok(StatementKind::Roles(Box::new(roles)));
+        }
         let (is_query, may_be) = (is_query(&words), may_be_of_catalogue(&words));
         if is_query
             && may_be
@@ -139,9 +146,10 @@ impl StatementKind {
             StatementKind::Named(named) => {
                 return matches!(**named, NamedStatement::Execute { .. });
             }
-            StatementKind::Empty | StatementKind::Session(_) | StatementKind::Catalogue(_) => {
-                return false;
-            }
+            StatementKind::Empty
+            | StatementKind::Session(_)
+            | StatementKind::Roles(_)
+            | StatementKind::Catalogue(_) => return false,
         };
         let statement = match &stored.statement {
             Statement::ExplainAnalyze(explained) => explained,
@@ -155,6 +163,19 @@ impl StatementKind {
             statement,
             Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
         )
+    }
+
+    /// Returns whether the statement runs by the rights of a role.
+    pub fn needs_role(&self) -> bool {
+        match self {
+            StatementKind::Copy(_) | StatementKind::Roles(_) => true,
+            StatementKind::Stored(stored) => !matches!(stored.statement, Statement::Transaction(_)),
+            // The statement within is another one.
+            StatementKind::Named(_)
+            | StatementKind::Empty
+            | StatementKind::Session(_)
+            | StatementKind::Catalogue(_) => false,
+        }
     }
 
     /// Returns whether the statement changes tables or indexes.
@@ -181,7 +202,9 @@ impl StatementKind {
                 Ok((Vec::new(), Some(vec![column])))
             }
             // PostgreSQL looks for the table when it runs.
-            StatementKind::Session(_) | StatementKind::Copy(_) => Ok((Vec::new(), None)),
+            StatementKind::Session(_) | StatementKind::Copy(_) | StatementKind::Roles(_) => {
+                Ok((Vec::new(), None))
+            }
             StatementKind::Named(named) => match &**named {
                 NamedStatement::Declare { select, .. } => {
                     let found = describe(select, configuration, declared, &FunctionNames)?;
@@ -345,6 +368,7 @@ fn no_tables() -> Configuration {
         epoch: Epoch::default(),
         servers: Vec::new(),
         tables: PlacedTables::default(),
+        roles: Default::default(),
     }
 }
 

@@ -131,6 +131,7 @@ pub use sort::{
 pub use statistics::{median, percentile, percentiles};
 pub use text::{DATES, ValueError, moment_text, unescaped_bytes};
 pub use text_function::TextFunction;
+pub use validation::check_name;
 pub use value::{
     ARRAY_DIMENSIONS_MAX, ARRAY_ELEMENTS_MAX, Array, ArrayBuilder, ArrayDimension, ArrayError,
     ArrayRef, ArrayValues, ColumnType, ElementType, TEXT_LIMIT_MAX, Value, ValueRef,

@@ -419,7 +419,11 @@ impl Schema {
     }
 }
 
-fn check_name(what: &str, name: &str) -> Result<(), SchemaError> {
+/// Checks that a name is one: of `what`, a table, a column or another object.
+///
+/// # Errors
+/// The name is empty or too long, or has characters that names do not have.
+pub fn check_name(what: &str, name: &str) -> Result<(), SchemaError> {
     let mut characters = name.chars();
     let starts_well = characters
         .next()

@@ -10,12 +10,14 @@ mod changes;
 mod copies;
 pub mod losses;
 pub mod partitions;
+pub mod roles;
 pub mod routes;
 mod schemas;
 mod tables;
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use placement::{
@@ -25,6 +27,7 @@ use placement::{
 
 pub use alterations::{ALTERATION_NAME, TRUNCATION_NAME};
 pub use changes::ConfigurationChanges;
+pub use roles::Roles;
 pub use tables::PlacedTables;
 
 use crate::codec::{wire_enum, wire_struct};
@@ -42,6 +45,8 @@ pub struct Configuration {
     pub servers: Vec<Server>,
     /// By id, rising.
     pub tables: PlacedTables,
+    /// The roles, and what they may do.
+    pub roles: Arc<Roles>,
 }
 
 /// The end of a table's earlier epochs: the chains of the table are stopped. All of its servers,
@@ -377,7 +382,8 @@ impl Configuration {
     }
 
     /// Sets the epoch of each table that differs from an earlier configuration to this
-    /// configuration's epoch, and the epoch of its columns if they differ.
+    /// configuration's epoch, and the epoch of its columns if they differ. Does the same for the
+    /// roles.
     pub fn date_changes(&mut self, before: &Configuration) {
         let changed: BTreeSet<ServerId> = {
             let differs = |server: &&Server| {
@@ -420,6 +426,9 @@ impl Configuration {
                 table.columns_since = self.epoch;
             }
         }
+        if self.roles != before.roles {
+            Arc::make_mut(&mut self.roles).epoch = self.epoch;
+        }
     }
 
     /// Returns whether a core holds one of these partitions.
@@ -453,7 +462,10 @@ impl Configuration {
                 return fault("two tables have one name");
             }
         }
-        Ok(())
+        if self.roles.epoch > self.epoch {
+            return fault("the roles are of a later epoch than their configuration");
+        }
+        self.roles.check(&self.tables).map_err(String::from)
     }
 
     /// Returns the first inconsistency of a table with itself and with the servers.
@@ -654,7 +666,8 @@ wire_struct!(Configuration {
     cluster,
     epoch,
     servers,
-    tables
+    tables,
+    roles
 });
 wire_struct!(Sealing {
     since,

@@ -27,7 +27,7 @@ use crate::identity::{Epoch, Position, ServerId, SessionId, TableId};
 use crate::message::CopyFailure;
 
 /// The version of the state's encoding. The program reads no other version.
-pub const STATE_FORMAT: u16 = 10;
+pub const STATE_FORMAT: u16 = 11;
 const MAGIC: &[u8; 8] = b"RPXCOORD";
 const HEADER_BYTES: usize = 14;
 
@@ -179,6 +179,7 @@ impl CoordinatorState {
         let configuration = Configuration {
             servers: self.configuration.servers.clone(),
             tables: PlacedTables::default(),
+            roles: self.configuration.roles.clone(),
             ..self.configuration
         };
         CoordinatorState {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use client::{Client, ConnectOptions};
 use pg_auth::admission::{CertificateUse, ClientAdmission, ClientAuthentication};
-use pg_server::{LoginNote, LoginOutcome, ServerLimits, SqlServer};
+use pg_server::{LoginNote, LoginOutcome, RoleNote, ServerJournal, ServerLimits, SqlServer};
 use replex::credentials;
 use replex::failure::CommandFailure;
 use server::journal::{JournalLevel, line};
@@ -118,7 +118,7 @@ impl SqlListener {
             let listener = listener.expect("the runtime has an I/O driver");
             let (rules, admission) = watch::channel(Arc::new(self.admission));
             let release = env!("CARGO_PKG_VERSION");
-            let server = SqlServer::new(store, limits, admission, note_login, release);
+            let server = SqlServer::new(store, limits, admission, JOURNAL, release);
             tokio::select! {
                 () = server.run(listener, stopped) => {}
                 () = reload_on_hangup(&self.login, &rules) => {}
@@ -212,6 +212,23 @@ async fn reload_on_hangup(login: &LoginArguments, rules: &watch::Sender<Arc<Clie
         }
     }
     std::future::pending().await
+}
+
+/// Writes to the operator's log.
+const JOURNAL: ServerJournal = ServerJournal {
+    login: note_login,
+    roles: note_roles,
+};
+
+/// Writes a change of roles or privileges to the operator's log.
+fn note_roles(note: &RoleNote<'_>) {
+    let (user, role) = (("user", &note.user as _), ("role", &note.role as _));
+    let (from, what) = (("from", &note.from as _), ("what", &note.what as _));
+    line(
+        JournalLevel::Info,
+        "roles_changed",
+        &[user, role, from, what],
+    );
 }
 
 /// Writes a login to the operator's log.

@@ -19,7 +19,7 @@ use crate::journal::{self, JournalLevel};
 const NAME: &str = "configuration";
 const ENVELOPE: Envelope = Envelope {
     magic: b"RPXCONFG",
-    format: 1,
+    format: 2,
 };
 
 /// The configuration files of one server, as the process that writes them sees them.

@@ -34,6 +34,7 @@ fn create_table(world: &mut World, place: usize) -> bool {
         schema,
         if_not_exists: false,
         sequences: Vec::new(),
+        owner: Default::default(),
     };
     world.ask(request);
     let made = |world: &World| world.created.is_some();

@@ -409,6 +409,7 @@ fn begin(
                 },
                 if_not_exists: false,
                 sequences: Vec::new(),
+                owner: Default::default(),
             });
             finish = Some(CoordinatorRequest::DropTable {
                 name,

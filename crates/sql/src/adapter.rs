@@ -8,6 +8,7 @@ use client::{
 };
 use placement::{Schema, SequenceLimit};
 use protocol::configuration::Configuration;
+use protocol::configuration::roles::{RoleChange, RoleId};
 use protocol::identity::{Epoch, TableId};
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Mutation, RequestResult};
@@ -112,6 +113,7 @@ impl Store for Client {
         &self,
         schema: Schema,
         sequences: Vec<Schema>,
+        owner: RoleId,
         if_not_exists: bool,
     ) -> Result<(), StoreError> {
         let exists = if if_not_exists {
@@ -119,8 +121,12 @@ impl Store for Client {
         } else {
             IfExists::Fail
         };
-        Client::create_with_sequences(self, schema, sequences, exists).await?;
+        Client::create_with_sequences(self, schema, sequences, owner, exists).await?;
         Ok(())
+    }
+
+    async fn change_roles(&self, change: RoleChange) -> Result<(), StoreError> {
+        Ok(Client::change_roles(self, change).await?)
     }
 
     async fn add_copy(

@@ -300,6 +300,10 @@ pub mod sqlstate {
     pub const DUPLICATE_TABLE: &str = "42P07";
     /// There is no table of this name, or it is not part of the statement.
     pub const UNDEFINED_TABLE: &str = "42P01";
+    /// A privilege is none of the object's kind.
+    pub const INVALID_GRANT: &str = "0LP01";
+    /// The role of the session lacks a privilege.
+    pub const INSUFFICIENT_PRIVILEGE: &str = "42501";
     /// There is no index, setting or option of this name.
     pub const UNDEFINED_OBJECT: &str = "42704";
     /// There is no such parameter.

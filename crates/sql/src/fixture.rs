@@ -108,6 +108,7 @@ pub(crate) fn servers() -> Configuration {
         epoch: Epoch(1),
         servers: (1..=3).map(server).collect(),
         tables: Default::default(),
+        roles: Default::default(),
     }
 }
 

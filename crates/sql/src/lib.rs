@@ -45,6 +45,7 @@ mod model_references;
 mod model_sequences;
 mod parse;
 pub mod plan;
+mod rights;
 mod run;
 mod script;
 mod sequence_call;
@@ -65,6 +66,7 @@ pub use parse::{
     FAILURES_TOLERATED_DEFAULT, ParseError, ParsedStatement, UnparsedStatement, parse, split,
 };
 pub use plan::text::literal;
+pub use rights::RoleRights;
 pub use run::{
     CHANGE_ROWS_MAX, CONFLICT_ATTEMPTS_MAX, OutputColumn, ROWS_HELD_MAX, ROWS_IN_FLIGHT_MAX,
     ResultRows, RowSink, SqlSession, StatementOutcome, StreamOutcome,

@@ -11,6 +11,7 @@ use placement::{
     Alteration, Constraint, Schema, SequenceLimit, SequenceState, SortColumn, Value, encode_row,
     encode_sorted,
 };
+use protocol::configuration::roles::RoleId;
 use protocol::configuration::{Configuration, PartitionState, PlacedTable, routes};
 use protocol::expression::holds;
 use protocol::identity::{CoreId, Epoch, ServerId, SnapshotId, TableId, Version};
@@ -452,6 +453,7 @@ impl Store for Model {
         &self,
         schema: Schema,
         sequences: Vec<Schema>,
+        owner: RoleId,
         if_not_exists: bool,
     ) -> Result<(), StoreError> {
         let mut state = self.state.lock().unwrap();
@@ -474,6 +476,7 @@ impl Store for Model {
                 )));
             }
             let id = add_table(&mut configuration, schema);
+            Arc::make_mut(&mut configuration.roles).set_owner(id, owner);
             let child = configuration.table(id).expect("it was added").clone();
             note_child(&mut configuration, &child, true);
             state.rows.insert(id, BTreeMap::new());

@@ -7,6 +7,7 @@
 mod alter;
 mod copy;
 mod named;
+mod roles;
 
 use placement::{ColumnType, Constraint, Deferral, ReferentialAction, Schema, Sequence};
 use protocol::identity::{Epoch, TableId};
@@ -16,6 +17,7 @@ use sqlparser::ast::Expr;
 pub use alter::{AlterAction, AlterTable, NewCheck, Truncate};
 pub use copy::{CopyColumns, CopyDirection, CopyFormat, CopyHeader, CopyOptions, CopyStatement};
 pub use named::{FetchedRows, NamedStatement};
+pub use roles::{GrantTarget, RoleName, RoleOptions, RoleStatement, Secret};
 
 /// One statement.
 #[allow(
@@ -512,6 +514,8 @@ pub struct Select {
     pub having: Option<Expr>,
     /// The order of the rows.
     pub order: Vec<OrderItem>,
+    /// Whether it has `FOR UPDATE` or the like. It locks no row, but needs the right to.
+    pub locks: bool,
     /// The most rows to return.
     pub limit: Option<Expr>,
     /// The number of rows to skip first.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use placement::{Alteration, Schema, SequenceLimit, Value};
 use protocol::configuration::Configuration;
+use protocol::configuration::roles::{RoleChange, RoleId};
 use protocol::identity::{Epoch, SnapshotId, TableId};
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Mutation, RequestResult};
@@ -106,14 +107,25 @@ pub trait Store: Sync {
         is_called: bool,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Creates a table, and the sequences of its columns unless it exists. The configuration known
-    /// afterwards has them.
+    /// Creates a table, and the sequences of its columns unless it exists. All belong to a role.
+    /// The configuration known afterwards has them.
     fn create_table(
         &self,
         schema: Schema,
         sequences: Vec<Schema>,
+        owner: RoleId,
         if_not_exists: bool,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Changes roles or privileges, in one step. The configuration known afterwards has the change.
+    /// Only the store of a whole cluster has roles.
+    fn change_roles(
+        &self,
+        _change: RoleChange,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        let error = StoreError::plain("this part of a store has no roles".into());
+        std::future::ready(Err(error))
+    }
 
     /// Adds an index or a further copy to a table: `wanted` is its schema with one more, its last.
     /// Returns once statements can read it; `progress` is called with how far it is. The

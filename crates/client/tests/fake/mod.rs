@@ -146,6 +146,7 @@ fn configuration(address: String) -> Configuration {
             comments: TableComments::default(),
         }]
         .into(),
+        roles: Default::default(),
     }
 }
 

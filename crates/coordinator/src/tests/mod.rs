@@ -14,6 +14,7 @@ mod ranges;
 mod recall;
 mod renewal;
 mod reports;
+mod roles;
 mod room;
 mod sequences;
 mod servers;
@@ -324,6 +325,7 @@ fn create_as(schema: Schema) -> Request {
         schema,
         if_not_exists: false,
         sequences: Vec::new(),
+        owner: Default::default(),
     }
 }
 

@@ -38,6 +38,7 @@ fn with_sequences(schema: Schema, sequences: Vec<Schema>) -> Request {
         schema,
         if_not_exists: false,
         sequences,
+        owner: Default::default(),
     }
 }
 

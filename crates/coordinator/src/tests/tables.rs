@@ -60,6 +60,7 @@ fn hybrid_counts_for_the_failures_tolerated() {
         schema,
         if_not_exists: false,
         sequences: Vec::new(),
+        owner: Default::default(),
     };
     assert_eq!(scene.ask_from(CLIENT, request), None);
     let configuration = scene.coordinator.configuration();
@@ -186,6 +187,7 @@ fn name_of_a_table_is_taken_until_it_is_dropped() {
         schema: table("flights", 0),
         if_not_exists: true,
         sequences: Vec::new(),
+        owner: Default::default(),
     };
     assert_eq!(
         scene.ask_from(8, again),
@@ -252,6 +254,7 @@ pub fn fill_configuration(scene: &mut Scene, partitions: u32) -> String {
             schema,
             if_not_exists: false,
             sequences: Vec::new(),
+            owner: Default::default(),
         }
     };
     let bytes_of_one = partitions as usize * 59 * 16;
@@ -378,6 +381,7 @@ fn server_must_not_come_back_where_more_copies_fail_together() {
             schema,
             if_not_exists: false,
             sequences: Vec::new(),
+            owner: Default::default(),
         },
     );
     scene.wait_ms(2000);

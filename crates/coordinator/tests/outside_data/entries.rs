@@ -48,6 +48,7 @@ pub fn coordinator_state(bytes: &[u8]) {
                 schema: schema.clone(),
                 if_not_exists: false,
                 sequences: Vec::new(),
+                owner: Default::default(),
             }
         }),
     ];

@@ -130,12 +130,9 @@ impl Cluster {
             building: Vec::new(),
             comments: TableComments::default(),
         };
-        let configuration = Configuration {
-            cluster: 1,
-            epoch: Epoch(1),
-            servers,
-            tables: vec![table].into(),
-        };
+        let mut configuration = Configuration::default();
+        (configuration.cluster, configuration.epoch) = (1, Epoch(1));
+        (configuration.servers, configuration.tables) = (servers, vec![table].into());
         let nodes = configuration.servers.iter();
         let nodes = nodes.map(|it| (it.id.0, Node::default())).collect();
         let mut cluster = Cluster {

@@ -71,5 +71,6 @@ pub fn configuration() -> Configuration {
             comments: TableComments::default(),
         }]
         .into(),
+        roles: Default::default(),
     }
 }

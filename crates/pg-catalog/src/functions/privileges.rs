@@ -1,10 +1,13 @@
-//! Functions about privileges. Every session may do everything, so that they only check that
-//! their objects exist.
+//! Functions about privileges for relations, the schema and roles. Of other objects everybody may
+//! use all, so that the functions about those only check that the objects exist.
 
-use super::{Called, Function, lenient, strict, text_of};
+use super::{Called, Function, lenient, oid_of, strict, text_of};
 use crate::catalogue::Calls;
 use crate::datum::Datum;
+use crate::description::{GrantDescription, ObjectRights, Oid};
 use crate::error::CatalogueError;
+use crate::relations::PUBLIC;
+use crate::rights::Asker;
 use crate::types::{BOOL, INT2, NAME, OID, REGCLASS, TEXT};
 use crate::{rows, types};
 
@@ -32,10 +35,94 @@ macro_rules! about {
     };
 }
 
-const TABLE: [Function; 6] = about!("has_table_privilege", relation);
-const ANY_COLUMN: [Function; 6] = about!("has_any_column_privilege", relation);
-const SEQUENCE: [Function; 6] = about!("has_sequence_privilege", relation);
-const SCHEMA: [Function; 6] = about!("has_schema_privilege", schema);
+/// The overloads of a function about relations with some possible privileges: with and without a
+/// role, by name and by number.
+macro_rules! on_relation {
+    ($name:literal, $possible:expr) => {
+        [
+            strict($name, &[TEXT, TEXT], BOOL, |calls, arguments| {
+                let [relation, right] = arguments else {
+                    unreachable!("it has two arguments")
+                };
+                has_on_relation(calls, None, relation, (text_of(right), $possible))
+            }),
+            strict($name, &[OID, TEXT], BOOL, |calls, arguments| {
+                let [relation, right] = arguments else {
+                    unreachable!("it has two arguments")
+                };
+                has_on_relation(calls, None, relation, (text_of(right), $possible))
+            }),
+            strict($name, &[NAME, TEXT, TEXT], BOOL, |calls, arguments| {
+                of_role(calls, arguments, $possible)
+            }),
+            strict($name, &[NAME, OID, TEXT], BOOL, |calls, arguments| {
+                of_role(calls, arguments, $possible)
+            }),
+            strict($name, &[OID, TEXT, TEXT], BOOL, |calls, arguments| {
+                of_role(calls, arguments, $possible)
+            }),
+            strict($name, &[OID, OID, TEXT], BOOL, |calls, arguments| {
+                of_role(calls, arguments, $possible)
+            }),
+        ]
+    };
+}
+
+/// The privileges that tables, their columns, sequences and the schema can have.
+const OF_TABLES: &[&str] = &[
+    "INSERT",
+    "SELECT",
+    "UPDATE",
+    "DELETE",
+    "TRUNCATE",
+    "REFERENCES",
+    "TRIGGER",
+];
+const OF_COLUMNS: &[&str] = &["INSERT", "SELECT", "UPDATE", "REFERENCES"];
+const OF_SEQUENCES: &[&str] = &["SELECT", "UPDATE", "USAGE"];
+const OF_SCHEMAS: &[&str] = &["CREATE", "USAGE"];
+
+const TABLE: [Function; 6] = on_relation!("has_table_privilege", OF_TABLES);
+const ANY_COLUMN: [Function; 6] = on_relation!("has_any_column_privilege", OF_COLUMNS);
+const SEQUENCE: [Function; 6] = on_relation!("has_sequence_privilege", OF_SEQUENCES);
+const SCHEMA: [Function; 6] = [
+    strict(
+        "has_schema_privilege",
+        &[TEXT, TEXT],
+        BOOL,
+        |calls, arguments| on_schema(calls, None, &arguments[0], text_of(&arguments[1])),
+    ),
+    strict(
+        "has_schema_privilege",
+        &[OID, TEXT],
+        BOOL,
+        |calls, arguments| on_schema(calls, None, &arguments[0], text_of(&arguments[1])),
+    ),
+    strict(
+        "has_schema_privilege",
+        &[NAME, TEXT, TEXT],
+        BOOL,
+        schema_of_role,
+    ),
+    strict(
+        "has_schema_privilege",
+        &[NAME, OID, TEXT],
+        BOOL,
+        schema_of_role,
+    ),
+    strict(
+        "has_schema_privilege",
+        &[OID, TEXT, TEXT],
+        BOOL,
+        schema_of_role,
+    ),
+    strict(
+        "has_schema_privilege",
+        &[OID, OID, TEXT],
+        BOOL,
+        schema_of_role,
+    ),
+];
 const DATABASE: [Function; 6] = about!("has_database_privilege", database);
 const FUNCTION: [Function; 6] = about!("has_function_privilege", anything);
 const LANGUAGE: [Function; 6] = about!("has_language_privilege", anything);
@@ -43,38 +130,56 @@ const TABLESPACE: [Function; 6] = about!("has_tablespace_privilege", anything);
 const TYPE: [Function; 6] = about!("has_type_privilege", anything);
 const SERVER: [Function; 6] = about!("has_server_privilege", anything);
 const WRAPPER: [Function; 6] = about!("has_foreign_data_wrapper_privilege", anything);
-const ROLE: [Function; 6] = about!("pg_has_role", named_role);
+const ROLE: [Function; 6] = [
+    strict("pg_has_role", &[TEXT, TEXT], BOOL, |calls, arguments| {
+        has_role(calls, None, &arguments[0])
+    }),
+    strict("pg_has_role", &[OID, TEXT], BOOL, |calls, arguments| {
+        has_role(calls, None, &arguments[0])
+    }),
+    strict("pg_has_role", &[NAME, TEXT, TEXT], BOOL, role_of_role),
+    strict("pg_has_role", &[NAME, OID, TEXT], BOOL, role_of_role),
+    strict("pg_has_role", &[OID, TEXT, TEXT], BOOL, role_of_role),
+    strict("pg_has_role", &[OID, OID, TEXT], BOOL, role_of_role),
+];
 
+// Privileges are for whole tables.
 const COLUMN: [Function; 6] = [
     strict(
         "has_column_privilege",
         &[TEXT, TEXT, TEXT],
         BOOL,
-        |calls, arguments| relation(calls, text_of(&arguments[0])),
+        |calls, arguments| on_columns(calls, None, &arguments[0], &arguments[2]),
     ),
-    strict("has_column_privilege", &[OID, TEXT, TEXT], BOOL, |_, _| {
-        yes()
-    }),
-    strict("has_column_privilege", &[OID, INT2, TEXT], BOOL, |_, _| {
-        yes()
-    }),
+    strict(
+        "has_column_privilege",
+        &[OID, TEXT, TEXT],
+        BOOL,
+        |calls, arguments| on_columns(calls, None, &arguments[0], &arguments[2]),
+    ),
+    strict(
+        "has_column_privilege",
+        &[OID, INT2, TEXT],
+        BOOL,
+        |calls, arguments| on_columns(calls, None, &arguments[0], &arguments[2]),
+    ),
     strict(
         "has_column_privilege",
         &[NAME, OID, INT2, TEXT],
         BOOL,
-        |_, _| yes(),
+        |calls, arguments| on_columns(calls, Some(&arguments[0]), &arguments[1], &arguments[3]),
     ),
     strict(
         "has_column_privilege",
         &[NAME, OID, TEXT, TEXT],
         BOOL,
-        |_, _| yes(),
+        |calls, arguments| on_columns(calls, Some(&arguments[0]), &arguments[1], &arguments[3]),
     ),
     strict(
         "has_column_privilege",
         &[NAME, TEXT, TEXT, TEXT],
         BOOL,
-        |calls, arguments| relation(calls, text_of(&arguments[1])),
+        |calls, arguments| on_columns(calls, Some(&arguments[0]), &arguments[1], &arguments[3]),
     ),
 ];
 
@@ -147,7 +252,7 @@ fn anything(_: Calls<'_>, _: &str) -> Called {
 
 fn role(calls: Calls<'_>, name: &Datum) -> Result<(), CatalogueError> {
     let name = text_of(name);
-    match rows::role_oid(calls.session, name) {
+    match rows::role_oid(&calls.catalogue.schema, calls.session, name) {
         Some(_) => Ok(()),
         None if name == "public" => Ok(()),
         None => Err(CatalogueError::new(
@@ -157,19 +262,106 @@ fn role(calls: Calls<'_>, name: &Datum) -> Result<(), CatalogueError> {
     }
 }
 
-fn named_role(calls: Calls<'_>, name: &str) -> Called {
-    role(calls, &Datum::text(name))?;
-    yes()
+/// Returns the role that a name or a number names; the one of the session without.
+fn asker<'c>(calls: Calls<'c>, who: Option<&Datum>) -> Result<Asker<'c>, CatalogueError> {
+    let schema = &calls.catalogue.schema;
+    Ok(match who {
+        None => Asker::named(schema, &calls.session.user),
+        Some(who) if who.as_text().is_some() => {
+            role(calls, who)?;
+            Asker::named(schema, text_of(who))
+        }
+        Some(who) => {
+            let name = rows::role_name(schema, calls.session, oid_of(who));
+            Asker::named(schema, name.as_deref().unwrap_or("public"))
+        }
+    })
 }
 
-fn relation(calls: Calls<'_>, name: &str) -> Called {
-    calls.object(name, REGCLASS)?;
-    yes()
+/// Returns the number of a relation, which is named or numbered.
+fn relation_of(calls: Calls<'_>, relation: &Datum) -> Result<Oid, CatalogueError> {
+    match relation.as_text() {
+        Some(name) => Ok(oid_of(&calls.object(name, REGCLASS)?)),
+        None => Ok(oid_of(relation)),
+    }
 }
 
-fn schema(calls: Calls<'_>, name: &str) -> Called {
-    calls.object(name, types::REGNAMESPACE)?;
-    yes()
+fn has_on_relation(
+    calls: Calls<'_>,
+    who: Option<&Datum>,
+    relation: &Datum,
+    (right, possible): (&str, &[&str]),
+) -> Called {
+    let asker = asker(calls, who)?;
+    let relation = relation_of(calls, relation)?;
+    let system = ObjectRights {
+        owner: None,
+        granted: vec![GrantDescription {
+            grantee: 0,
+            letters: "r".into(),
+        }],
+    };
+    // All may read the catalogue.
+    let rights = calls.rights_on(relation).unwrap_or(&system);
+    Ok(Datum::Bool(asker.has_any(rights, (right, possible))?))
+}
+
+fn of_role(calls: Calls<'_>, arguments: &[Datum], possible: &[&str]) -> Called {
+    let [who, relation, right] = arguments else {
+        unreachable!("it has three arguments")
+    };
+    has_on_relation(calls, Some(who), relation, (text_of(right), possible))
+}
+
+fn on_columns(calls: Calls<'_>, who: Option<&Datum>, relation: &Datum, right: &Datum) -> Called {
+    has_on_relation(calls, who, relation, (text_of(right), OF_COLUMNS))
+}
+
+fn on_schema(calls: Calls<'_>, who: Option<&Datum>, schema: &Datum, right: &str) -> Called {
+    let asker = asker(calls, who)?;
+    let oid = match schema.as_text() {
+        Some(name) => oid_of(&calls.object(name, types::REGNAMESPACE)?),
+        None => oid_of(schema),
+    };
+    let everybody = GrantDescription {
+        grantee: 0,
+        letters: "U".into(),
+    };
+    let granted = match oid {
+        PUBLIC => &calls.catalogue.schema.granted[..],
+        _ => &[],
+    };
+    let rights = ObjectRights {
+        owner: None,
+        granted: granted.iter().cloned().chain([everybody]).collect(),
+    };
+    Ok(Datum::Bool(asker.has_any(&rights, (right, OF_SCHEMAS))?))
+}
+
+fn schema_of_role(calls: Calls<'_>, arguments: &[Datum]) -> Called {
+    on_schema(
+        calls,
+        Some(&arguments[0]),
+        &arguments[1],
+        text_of(&arguments[2]),
+    )
+}
+
+fn has_role(calls: Calls<'_>, who: Option<&Datum>, of: &Datum) -> Called {
+    let asker = asker(calls, who)?;
+    let oid = match of.as_text() {
+        None => oid_of(of),
+        Some(name) => {
+            role(calls, of)?;
+            let schema = &calls.catalogue.schema;
+            rows::role_oid(schema, calls.session, name).unwrap_or_default()
+        }
+    };
+    Ok(Datum::Bool(asker.reaches(oid)))
+}
+
+fn role_of_role(calls: Calls<'_>, arguments: &[Datum]) -> Called {
+    has_role(calls, Some(&arguments[0]), &arguments[1])
 }
 
 fn database(calls: Calls<'_>, name: &str) -> Called {

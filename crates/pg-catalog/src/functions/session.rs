@@ -26,7 +26,13 @@ pub(super) const FUNCTIONS: &[Function] = &[
     strict("current_catalog", &[], NAME, database),
     strict("current_user", &[], NAME, user),
     strict("current_role", &[], NAME, user),
-    strict("session_user", &[], NAME, user),
+    strict("session_user", &[], NAME, |calls, _| {
+        let session = calls.session;
+        Ok(Datum::text(match &*session.session_user {
+            "" => &session.user,
+            user => user,
+        }))
+    }),
     strict("user", &[], NAME, user),
     strict("current_schema", &[], NAME, |calls, _| {
         match calls.session.sees_public() {

@@ -126,7 +126,7 @@ pub(crate) const SETS: &[SetFunction] = &[
     },
     SetFunction {
         name: "aclexplode",
-        // Lists of rights are texts here, and only that of schema public exists.
+        // Lists of rights are texts here.
         arguments: &[1034],
         columns: &[
             ("grantor", OID),
@@ -210,17 +210,15 @@ fn rights(calls: Calls<'_>, arguments: &[Datum], _: usize) -> Rows {
             continue;
         };
         let (letters, grantor) = rest.split_once('/').unwrap_or((rest, ""));
-        let role =
-            |name: &str| Datum::oid(crate::rows::role_oid(calls.session, name).unwrap_or_default());
+        let role = |name: &str| {
+            let (schema, name) = (&calls.catalogue.schema, name.trim_matches('"'));
+            let found = crate::rows::role_oid(schema, calls.session, name);
+            Datum::oid(found.unwrap_or_default())
+        };
         for letter in letters.chars() {
-            let right = match letter {
-                'r' => "SELECT",
-                'a' => "INSERT",
-                'w' => "UPDATE",
-                'd' => "DELETE",
-                'U' => "USAGE",
-                'C' => "CREATE",
-                _ => continue,
+            let known = crate::rights::PRIVILEGES.iter();
+            let Some((right, _)) = known.clone().find(|it| it.1 == letter) else {
+                continue;
             };
             rows.push(vec![
                 role(grantor),

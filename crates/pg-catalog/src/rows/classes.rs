@@ -4,8 +4,9 @@
 use super::{Named, OWNER, OWNER_NAME, RowSource, int, sequences, text};
 use crate::datum::Datum;
 use crate::definitions::index_definition;
-use crate::description::{DescribedColumn, IndexDescription, Oid, TableDescription};
+use crate::description::{DescribedColumn, IndexDescription, ObjectRights, Oid, TableDescription};
 use crate::relations::{self, PUBLIC, RelationDefinition};
+use crate::rights::{self, OF_SEQUENCE, OF_TABLE};
 use crate::types;
 
 /// The system columns: name, number, type.
@@ -28,7 +29,8 @@ pub(super) fn rows(relation: &str, source: RowSource<'_>) -> Option<Vec<Named>> 
     Some(match relation {
         "pg_class" => {
             let own = tables.flat_map(|table| {
-                let indexes = table.indexes.iter().map(index_class);
+                let indexes = table.indexes.iter();
+                let indexes = indexes.map(|index| index_class(table, index));
                 [table_class(source, table)].into_iter().chain(indexes)
             });
             let sequences = source.schema.sequences.iter().map(|sequence| {
@@ -37,6 +39,7 @@ pub(super) fn rows(relation: &str, source: RowSource<'_>) -> Option<Vec<Named>> 
                     ("relnatts", int(sequences::COLUMNS.len())),
                     ("relreplident", text("n")),
                 ]);
+                row.extend(owned(source, &sequence.rights, OF_SEQUENCE));
                 row
             });
             own.chain(sequences)
@@ -165,7 +168,17 @@ fn table_class(source: RowSource<'_>, table: &TableDescription) -> Named {
         ("relhastriggers", Datum::Bool(has_triggers(source, table))),
         ("relreplident", text("d")),
     ]);
+    row.extend(owned(source, &table.rights, OF_TABLE));
     row
+}
+
+/// Returns the owner and the privileges of a table or sequence. `all` are those of the owner.
+fn owned(source: RowSource<'_>, rights: &ObjectRights, all: &str) -> Named {
+    let list = rights.list(source.schema, all);
+    vec![
+        ("relowner", Datum::oid(rights.owner())),
+        ("relacl", Datum::option(list, Datum::texts)),
+    ]
 }
 
 /// Returns whether foreign keys refer to the table or from it: PostgreSQL checks them by triggers.
@@ -174,9 +187,10 @@ fn has_triggers(source: RowSource<'_>, table: &TableDescription) -> bool {
     !table.foreign_keys.is_empty() || keys.any(|key| key.parent == table.name)
 }
 
-fn index_class(index: &IndexDescription) -> Named {
+fn index_class(table: &TableDescription, index: &IndexDescription) -> Named {
     let mut row = class(index.oid, &index.name, PUBLIC, "i");
     row.extend([
+        ("relowner", Datum::oid(table.rights.owner())),
         ("relam", Datum::oid(BTREE)),
         ("relnatts", int(index.keys.len() + index.included.len())),
         ("relreplident", text("n")),
@@ -348,7 +362,10 @@ fn pg_table(source: RowSource<'_>, table: &TableDescription) -> Named {
     vec![
         ("schemaname", text("public")),
         ("tablename", text(&table.name)),
-        ("tableowner", text(OWNER_NAME)),
+        (
+            "tableowner",
+            text(rights::role_text(source.schema, table.rights.owner())),
+        ),
         ("hasindexes", Datum::Bool(!table.indexes.is_empty())),
         ("hasrules", Datum::Bool(false)),
         ("hastriggers", Datum::Bool(has_triggers(source, table))),

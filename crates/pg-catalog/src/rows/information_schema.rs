@@ -1,11 +1,13 @@
-//! The rows of `information_schema`. A session may read everything, so that its views show all.
+//! The rows of `information_schema`. The views of privileges show those that concern the session's
+//! role; the others show everything.
 
 use super::server::roles;
-use super::{Named, OWNER_NAME, RowSource, SCHEMAS, int, role_name, sequences, text, yes_no};
+use super::{Named, RowSource, SCHEMAS, int, role_name, sequences, text, yes_no};
 use crate::datum::Datum;
 use crate::definitions::{action_name, check_definition, primary_columns};
-use crate::description::{DescribedColumn, IndexDescription, SessionDescription, TableDescription};
+use crate::description::{DescribedColumn, IndexDescription, TableDescription};
 use crate::relations::{self, PUBLIC};
+use crate::rights::{Asker, PRIVILEGES, role_text};
 use crate::types;
 
 /// The rights on a table, and those of them that columns have.
@@ -20,12 +22,15 @@ const TABLE_RIGHTS: [&str; 7] = [
 ];
 const COLUMN_RIGHTS: [&str; 4] = ["INSERT", "SELECT", "UPDATE", "REFERENCES"];
 
+/// The grantee of privileges that everybody has.
+const PUBLIC_GRANTEE: &str = "PUBLIC";
+
 pub(super) fn rows(relation: &str, source: RowSource<'_>) -> Option<Vec<Named>> {
     let database = text(&source.session.database);
     let tables = source.schema.tables.iter();
     Some(match relation {
         "information_schema_catalog_name" => vec![vec![("catalog_name", database)]],
-        "schemata" => schemata(source.session),
+        "schemata" => schemata(source),
         "tables" => all_tables(source),
         "columns" => all_columns(source),
         "sequences" => sequences::of_information_schema(source),
@@ -40,31 +45,21 @@ pub(super) fn rows(relation: &str, source: RowSource<'_>) -> Option<Vec<Named>> 
         "key_column_usage" => key_columns(source),
         "constraint_column_usage" => constraint_columns(source),
         "constraint_table_usage" => constraint_tables(source),
-        "table_privileges" | "role_table_grants" => tables
-            .flat_map(|table| {
-                let rights = TABLE_RIGHTS.iter().map(|right| {
-                    let mut row = privilege(&database, table, right);
-                    row.push(("with_hierarchy", yes_no(*right == "SELECT")));
-                    row
-                });
-                rights.collect::<Vec<_>>()
-            })
-            .collect(),
-        "column_privileges" | "role_column_grants" => tables
-            .flat_map(|table| {
-                let columns = table.columns.iter().filter(|it| !it.is_hidden);
-                let columns = columns.flat_map(|column| {
-                    COLUMN_RIGHTS.iter().map(|right| {
-                        let mut row = privilege(&database, table, right);
-                        row.push(("column_name", text(&column.name)));
-                        row
-                    })
-                });
-                columns.collect::<Vec<_>>()
-            })
-            .collect(),
-        "enabled_roles" => roles(source.session)
+        "table_privileges" | "role_table_grants" => {
+            let shows_public = relation == "table_privileges";
+            tables
+                .flat_map(|table| table_privileges(source, table, shows_public))
+                .collect()
+        }
+        "column_privileges" | "role_column_grants" => {
+            let shows_public = relation == "column_privileges";
+            tables
+                .flat_map(|table| column_privileges(source, table, shows_public))
+                .collect()
+        }
+        "enabled_roles" => roles(source.schema, source.session)
             .iter()
+            .filter(|role| asker(source).reaches(role.oid))
             .map(|role| vec![("role_name", text(&role.name))])
             .collect(),
         "character_sets" => vec![vec![
@@ -90,14 +85,14 @@ pub(super) fn rows(relation: &str, source: RowSource<'_>) -> Option<Vec<Named>> 
     })
 }
 
-fn schemata(session: &SessionDescription) -> Vec<Named> {
+fn schemata(RowSource { schema, session }: RowSource<'_>) -> Vec<Named> {
     let schemas = SCHEMAS.iter().map(|(_, name, owner)| {
         vec![
             ("catalog_name", text(&session.database)),
             ("schema_name", text(name)),
             (
                 "schema_owner",
-                Datum::option(role_name(session, *owner), text),
+                Datum::option(role_name(schema, session, *owner), text),
             ),
         ]
     });
@@ -462,13 +457,74 @@ fn constraint_tables(source: RowSource<'_>) -> Vec<Named> {
     used.collect()
 }
 
-fn privilege(database: &Datum, table: &TableDescription, right: &str) -> Named {
-    let mut row = of_table(database, table);
-    row.extend([
-        ("grantor", text(OWNER_NAME)),
-        ("grantee", text(OWNER_NAME)),
-        ("privilege_type", text(right)),
-        ("is_grantable", yes_no(true)),
-    ]);
-    row
+fn asker(source: RowSource<'_>) -> Asker<'_> {
+    Asker::named(source.schema, &source.session.user)
+}
+
+fn table_privileges(
+    source: RowSource<'_>,
+    table: &TableDescription,
+    shows_public: bool,
+) -> Vec<Named> {
+    let rows = privileges(source, table, &TABLE_RIGHTS).into_iter();
+    let rows = rows.filter(|(_, grantee)| shows_public || *grantee != PUBLIC_GRANTEE);
+    let rows = rows.map(|(mut row, _)| {
+        let is_select = row.iter().any(|(_, value)| *value == text("SELECT"));
+        row.push(("with_hierarchy", yes_no(is_select)));
+        row
+    });
+    rows.collect()
+}
+
+fn column_privileges(
+    source: RowSource<'_>,
+    table: &TableDescription,
+    shows_public: bool,
+) -> Vec<Named> {
+    let columns = table.columns.iter().filter(|it| !it.is_hidden);
+    let rows = columns.flat_map(|column| {
+        let rows = privileges(source, table, &COLUMN_RIGHTS).into_iter();
+        let rows = rows.filter(|(_, grantee)| shows_public || *grantee != PUBLIC_GRANTEE);
+        rows.map(|(mut row, _)| {
+            row.push(("column_name", text(&column.name)));
+            row
+        })
+    });
+    rows.collect()
+}
+
+/// Returns the rows of some privileges for a table that concern the session's role, and their
+/// grantees.
+fn privileges(
+    source: RowSource<'_>,
+    table: &TableDescription,
+    names: &[&str],
+) -> Vec<(Named, String)> {
+    let (schema, rights, asker) = (source.schema, &table.rights, asker(source));
+    let owner = rights.owner();
+    let own = names.iter().map(|name| (owner, *name));
+    let granted = rights.granted.iter().flat_map(|grant| {
+        let letters = PRIVILEGES.iter();
+        let letters = letters
+            .filter(|(name, letter)| names.contains(name) && grant.letters.contains(*letter));
+        letters.map(|(name, _)| (grant.grantee, *name))
+    });
+    let concerns = |(grantee, _): &(u32, &str)| {
+        *grantee == 0 || asker.reaches(*grantee) || asker.reaches(owner)
+    };
+    let rows = own.chain(granted).filter(concerns).map(|(role, name)| {
+        let grantee = match role {
+            0 => PUBLIC_GRANTEE.to_owned(),
+            role => role_text(schema, role),
+        };
+        let mut row = of_table(&text(&source.session.database), table);
+        row.extend([
+            ("grantor", text(role_text(schema, owner))),
+            ("grantee", text(&grantee)),
+            ("privilege_type", text(name)),
+            ("is_grantable", yes_no(role == owner)),
+        ]);
+        (row, grantee)
+    });
+    rows.collect()
 }

@@ -14,19 +14,15 @@ mod system;
 use std::sync::Arc;
 
 use crate::datum::Datum;
-use crate::description::{Oid, SchemaDescription, SessionDescription};
+use crate::description::{SchemaDescription, SessionDescription};
 use crate::relations::RelationDefinition;
 use crate::types::{self, Kind};
 
+pub(crate) use crate::rights::{OWNER, OWNER_NAME};
 pub(crate) use comments::comment;
 pub(crate) use constraints::constraint_definition;
 pub(crate) use server::{role_name, role_oid};
 pub(crate) use system::{PROCEDURES, SCHEMAS, operators};
-
-/// The number of the role that owns everything, as in a new PostgreSQL.
-pub(crate) const OWNER: Oid = 10;
-/// The name of this role.
-pub(crate) const OWNER_NAME: &str = "postgres";
 
 /// A row.
 pub(crate) type Row = Arc<[Datum]>;
@@ -72,7 +68,7 @@ pub(crate) fn rows(relation: &RelationDefinition, source: RowSource<'_>) -> Vec<
             .or_else(|| comments::rows(relation.name, source.schema))
             .or_else(|| sequences::rows(relation.name, source))
             .or_else(|| server::rows(relation.name, source))
-            .or_else(|| system::rows(relation.name)),
+            .or_else(|| system::rows(relation.name, source.schema)),
     };
     let made = made.unwrap_or_default().into_iter();
     made.map(|named| complete(relation, named)).collect()

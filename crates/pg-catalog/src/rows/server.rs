@@ -2,7 +2,7 @@
 
 use super::{Named, OWNER, OWNER_NAME, RowSource, int, text};
 use crate::datum::Datum;
-use crate::description::{Oid, SessionDescription};
+use crate::description::{Oid, SchemaDescription, SessionDescription};
 
 /// The number of the database, as that of `postgres` in a new PostgreSQL.
 const DATABASE: Oid = 5;
@@ -16,14 +16,15 @@ const TABLESPACE: Oid = 1663;
 pub(crate) struct Role {
     pub oid: Oid,
     pub name: String,
-    /// Whether sessions of the role can do everything. There are no other privileges.
+    /// Whether sessions of the role can do everything.
     pub is_superuser: bool,
+    pub can_login: bool,
 }
 
-/// Returns all roles: the owner of everything, and the users.
-pub(crate) fn roles(session: &SessionDescription) -> Vec<Role> {
+/// Returns all roles: those of the schema, and the users without one, which may do everything.
+pub(crate) fn roles(schema: &SchemaDescription, session: &SessionDescription) -> Vec<Role> {
     let mut names: Vec<&str> = session.users.iter().map(String::as_str).collect();
-    names.push(&session.user);
+    names.extend([&*session.user, &*session.session_user]);
     names.sort_unstable();
     names.dedup();
     let fixed = [
@@ -36,17 +37,26 @@ pub(crate) fn roles(session: &SessionDescription) -> Vec<Role> {
             oid,
             name: name.to_owned(),
             is_superuser,
+            can_login: is_superuser,
         })
         .collect();
-    let users = names
-        .into_iter()
-        .filter(|it| !it.is_empty() && *it != OWNER_NAME);
-    for name in users {
+    let own = schema.roles.iter().filter(|role| role.oid != OWNER);
+    roles.extend(own.map(|role| Role {
+        oid: role.oid,
+        name: role.name.clone(),
+        is_superuser: role.is_superuser,
+        can_login: role.can_login,
+    }));
+    for name in names {
+        if name.is_empty() || roles.iter().any(|role| role.name == name) {
+            continue;
+        }
         let oid = role_number(name, &roles);
         roles.push(Role {
             oid,
             name: name.to_owned(),
             is_superuser: true,
+            can_login: true,
         });
     }
     roles
@@ -64,31 +74,43 @@ fn role_number(name: &str, roles: &[Role]) -> Oid {
     oid
 }
 
-pub(crate) fn role_oid(session: &SessionDescription, name: &str) -> Option<Oid> {
-    let found = roles(session).into_iter().find(|role| role.name == name);
+pub(crate) fn role_oid(
+    schema: &SchemaDescription,
+    session: &SessionDescription,
+    name: &str,
+) -> Option<Oid> {
+    let found = roles(schema, session)
+        .into_iter()
+        .find(|role| role.name == name);
     found.map(|role| role.oid)
 }
 
-pub(crate) fn role_name(session: &SessionDescription, oid: Oid) -> Option<String> {
-    let found = roles(session).into_iter().find(|role| role.oid == oid);
+pub(crate) fn role_name(
+    schema: &SchemaDescription,
+    session: &SessionDescription,
+    oid: Oid,
+) -> Option<String> {
+    let found = roles(schema, session)
+        .into_iter()
+        .find(|role| role.oid == oid);
     found.map(|role| role.name)
 }
 
 pub(super) fn rows(relation: &str, source: RowSource<'_>) -> Option<Vec<Named>> {
     let session = source.session;
-    let roles = || roles(session).into_iter();
+    let roles = || roles(source.schema, session).into_iter();
     Some(match relation {
         "pg_authid" | "pg_roles" => roles().map(|it| role_row(relation, &it)).collect(),
         "pg_user" | "pg_shadow" => roles()
-            .filter(|role| role.is_superuser)
+            .filter(|role| role.can_login)
             .map(|role| {
                 vec![
                     ("usename", text(&role.name)),
                     ("usesysid", Datum::oid(role.oid)),
-                    ("usecreatedb", Datum::Bool(true)),
-                    ("usesuper", Datum::Bool(true)),
+                    ("usecreatedb", Datum::Bool(role.is_superuser)),
+                    ("usesuper", Datum::Bool(role.is_superuser)),
                     ("userepl", Datum::Bool(role.oid == OWNER)),
-                    ("usebypassrls", Datum::Bool(true)),
+                    ("usebypassrls", Datum::Bool(role.is_superuser)),
                     (
                         "passwd",
                         if relation == "pg_user" {
@@ -100,6 +122,8 @@ pub(super) fn rows(relation: &str, source: RowSource<'_>) -> Option<Vec<Named>> 
                 ]
             })
             .collect(),
+        "pg_auth_members" => memberships(source.schema),
+        "pg_group" => groups(source.schema),
         "pg_database" => vec![database(session)],
         "pg_tablespace" => [(TABLESPACE, "pg_default"), (1664, "pg_global")]
             .into_iter()
@@ -116,7 +140,7 @@ pub(super) fn rows(relation: &str, source: RowSource<'_>) -> Option<Vec<Named>> 
             ("datid", Datum::oid(DATABASE)),
             ("datname", text(&session.database)),
         ]],
-        "pg_stat_activity" => vec![activity(session)],
+        "pg_stat_activity" => vec![activity(source)],
         "pg_timezone_names" => zone("UTC", true),
         "pg_timezone_abbrevs" => zone("UTC", false),
         _ => return None,
@@ -131,7 +155,7 @@ fn role_row(relation: &str, role: &Role) -> Named {
         ("rolinherit", Datum::Bool(true)),
         ("rolcreaterole", Datum::Bool(role.is_superuser)),
         ("rolcreatedb", Datum::Bool(role.is_superuser)),
-        ("rolcanlogin", Datum::Bool(role.is_superuser)),
+        ("rolcanlogin", Datum::Bool(role.can_login)),
         ("rolreplication", Datum::Bool(role.oid == OWNER)),
         ("rolbypassrls", Datum::Bool(role.is_superuser)),
         ("rolconnlimit", Datum::Int(-1)),
@@ -140,6 +164,38 @@ fn role_row(relation: &str, role: &Role) -> Named {
         row.push(("rolpassword", text("********")));
     }
     row
+}
+
+fn memberships(schema: &SchemaDescription) -> Vec<Named> {
+    let rows = schema.roles.iter().flat_map(|member| {
+        member.memberships.iter().map(|role| {
+            vec![
+                ("roleid", Datum::oid(*role)),
+                ("member", Datum::oid(member.oid)),
+                ("grantor", Datum::oid(OWNER)),
+                ("admin_option", Datum::Bool(false)),
+            ]
+        })
+    });
+    rows.collect()
+}
+
+/// Returns the roles that cannot log in, with their members.
+fn groups(schema: &SchemaDescription) -> Vec<Named> {
+    let groups = schema.roles.iter().filter(|role| !role.can_login);
+    let rows = groups.map(|group| {
+        let members = schema.roles.iter();
+        let members = members.filter(|it| it.memberships.contains(&group.oid));
+        vec![
+            ("groname", text(&group.name)),
+            ("grosysid", Datum::oid(group.oid)),
+            (
+                "grolist",
+                Datum::array(members.map(|it| Datum::oid(it.oid))),
+            ),
+        ]
+    });
+    rows.collect()
 }
 
 fn database(session: &SessionDescription) -> Named {
@@ -178,8 +234,8 @@ fn setting((name, value): &(String, String)) -> Named {
     ]
 }
 
-fn activity(session: &SessionDescription) -> Named {
-    let user = role_oid(session, &session.user);
+fn activity(RowSource { schema, session }: RowSource<'_>) -> Named {
+    let user = role_oid(schema, session, &session.user);
     vec![
         ("datid", Datum::oid(DATABASE)),
         ("datname", text(&session.database)),

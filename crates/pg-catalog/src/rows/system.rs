@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 
 use super::{Named, OWNER, int, text};
 use crate::datum::Datum;
-use crate::description::Oid;
+use crate::description::{Oid, SchemaDescription};
 use crate::relations::{INFORMATION_SCHEMA, PG_CATALOG, PUBLIC};
-use crate::types;
+use crate::{rights, types};
 
 /// The schemas, with their owners.
 pub(crate) const SCHEMAS: [(Oid, &str, Oid); 4] = [
@@ -149,29 +149,12 @@ fn of_field(field: &str) -> Datum {
     }
 }
 
-pub(super) fn rows(relation: &str) -> Option<Vec<Named>> {
+pub(super) fn rows(relation: &str, schema: &SchemaDescription) -> Option<Vec<Named>> {
     let in_catalogue = |owner: &'static str, schema: &'static str| {
         vec![(owner, Datum::oid(OWNER)), (schema, Datum::oid(PG_CATALOG))]
     };
     Some(match relation {
-        "pg_namespace" => SCHEMAS
-            .iter()
-            .map(|(oid, name, owner)| {
-                let mut row = vec![
-                    ("oid", Datum::oid(*oid)),
-                    ("nspname", text(name)),
-                    ("nspowner", Datum::oid(*owner)),
-                ];
-                if *oid == PUBLIC {
-                    let rights = [
-                        "pg_database_owner=UC/pg_database_owner",
-                        "=U/pg_database_owner",
-                    ];
-                    row.push(("nspacl", Datum::texts(rights)));
-                }
-                row
-            })
-            .collect(),
+        "pg_namespace" => SCHEMAS.iter().map(|it| namespace(it, schema)).collect(),
         "pg_type" => types::all().iter().map(type_row).collect(),
         "pg_proc" => PROCEDURES.iter().map(procedure).collect(),
         "pg_operator" => of_file(
@@ -211,6 +194,27 @@ pub(super) fn rows(relation: &str) -> Option<Vec<Named>> {
         "pg_range" => RANGES.iter().map(range).collect(),
         _ => return None,
     })
+}
+
+fn namespace((oid, name, owner): &(Oid, &str, Oid), schema: &SchemaDescription) -> Named {
+    let mut row = vec![
+        ("oid", Datum::oid(*oid)),
+        ("nspname", text(name)),
+        ("nspowner", Datum::oid(*owner)),
+    ];
+    if *oid == PUBLIC {
+        let fixed = [
+            "pg_database_owner=UC/pg_database_owner",
+            "=U/pg_database_owner",
+        ];
+        let granted = schema.granted.iter().map(|grant| {
+            let grantee = rights::role_text(schema, grant.grantee);
+            format!("{grantee}={}/pg_database_owner", grant.letters)
+        });
+        let rights = fixed.map(str::to_owned).into_iter().chain(granted);
+        row.push(("nspacl", Datum::texts(rights)));
+    }
+    row
 }
 
 fn type_row(found: &types::TypeDefinition) -> Named {

@@ -97,6 +97,7 @@ fn flights() -> TableDescription {
             key("flights_carrier_fkey", 16_417, 1, "airlines", 'c'),
             key("flights_tailnum_fkey", 16_422, 2, "planes", 'a'),
         ],
+        ..TableDescription::default()
     }
 }
 
@@ -123,6 +124,7 @@ fn planes() -> TableDescription {
             is_valid: true,
         }],
         foreign_keys: Vec::new(),
+        ..TableDescription::default()
     }
 }
 

@@ -55,7 +55,8 @@ impl<S: Store> ClientSession<S> {
 
     fn description(&self) -> SessionDescription {
         SessionDescription {
-            user: self.identity.user.clone(),
+            user: self.settings.current_user().to_owned(),
+            session_user: self.settings.session_user().to_owned(),
             database: self.identity.database.clone(),
             process: self.identity.process,
             users: self.catalogue.users(),

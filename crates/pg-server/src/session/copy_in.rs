@@ -19,7 +19,7 @@ use pg_wire::report::{Report, Severity};
 use protocol::operation::Mutation;
 use sql::copy::{CopyBatch, CopyFault, CopyReader, CopyTarget};
 use sql::statement::{CopyDirection, CopyFormat, CopyHeader, CopyStatement, Statement};
-use sql::{Store, time_input};
+use sql::{RoleRights, Store, time_input};
 use tokio::io::AsyncWrite;
 
 use super::copy_binary::BinaryReader;
@@ -88,12 +88,16 @@ impl<S: Store> ClientSession<S> {
             let text = "cannot execute COPY FROM in a read-only transaction";
             return Err(error(READ_ONLY, text).into());
         }
+        self.follow_role()?;
         let input = time_input(self.settings.zone(), Some(sql::now_us()));
         let store = self.sql.store();
         let found = CopyTarget::find(store, table, columns.as_deref(), &copy.options, input);
         let target = found
             .await
             .map_err(|fault| errors::report(&fault, "", StatementScope::Statement))?;
+        let rights = RoleRights::of(target.configuration(), self.sql.settings().role);
+        let checked = rights.and_then(|it| it.check_copy_from(table, columns.as_deref()));
+        checked.map_err(|fault| errors::report(&fault, "", StatementScope::Statement))?;
         let count = u16::try_from(target.fields()).expect("a table has fewer columns");
         let (reader, format) = match copy.options.format {
             CopyFormat::Binary => (DataReader::Binary(BinaryReader::new()), WireFormat::Binary),

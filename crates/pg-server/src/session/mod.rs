@@ -13,8 +13,10 @@ mod copy_binary;
 mod copy_in;
 mod copy_out;
 mod extended;
+mod identity;
 mod named;
 mod portal;
+mod roles;
 mod rows;
 mod run;
 mod simple;
@@ -36,6 +38,7 @@ use sql::{SqlSession, Store};
 use tokio::io::AsyncWrite;
 use tokio::sync::watch;
 
+use crate::audit::SessionAudit;
 use crate::catalogue::SharedCatalogue;
 use crate::errors::{self, FAILED_TRANSACTION, NOT_SUPPORTED, SUCCESS, error};
 use crate::functions::SessionIdentity;
@@ -101,6 +104,7 @@ pub struct ClientSession<S: Store> {
     sql: SqlSession<S>,
     /// The catalogue, which all sessions share.
     catalogue: Arc<SharedCatalogue>,
+    audit: SessionAudit,
     identity: SessionIdentity,
     settings: SessionVariables,
     statements: BTreeMap<String, Arc<DescribedStatement>>,
@@ -122,7 +126,7 @@ impl<S: Store> ClientSession<S> {
     /// # Errors
     /// The client wants something that there is not. The report is fatal.
     pub fn begin(
-        (store, catalogue): (S, Arc<SharedCatalogue>),
+        (store, catalogue, audit): (S, Arc<SharedCatalogue>, SessionAudit),
         startup: &StartupPacket,
         process: u32,
         cancels: watch::Receiver<()>,
@@ -153,15 +157,18 @@ impl<S: Store> ClientSession<S> {
             }
         }
         settings.begin();
+        let role = store.configuration().roles.named(user).map(|role| role.id);
         let mut sql = SqlSession::new(store);
         sql.set_time_zone(settings.zone());
-        Ok(ClientSession {
+        let mut session = ClientSession {
             sql,
             catalogue,
+            audit,
             identity: SessionIdentity {
                 user: user.to_owned(),
                 database: database.unwrap_or(user).to_owned(),
                 process,
+                role,
             },
             settings,
             statements: BTreeMap::new(),
@@ -171,7 +178,11 @@ impl<S: Store> ClientSession<S> {
             is_implicit: false,
             is_in_string: false,
             cancels,
-        })
+        };
+        session.follow_role().map_err(Report::fatal)?;
+        // The client gets all values when the session begins.
+        session.settings.take_changed();
+        Ok(session)
     }
 
     /// Appends the answer to a StartupMessage.
@@ -399,6 +410,7 @@ fn ends_failure(kind: &StatementKind) -> bool {
         StatementKind::Session(_)
         | StatementKind::Copy(_)
         | StatementKind::Named(_)
+        | StatementKind::Roles(_)
         | StatementKind::Catalogue(_) => false,
         StatementKind::Stored(stored) => matches!(
             stored.statement,

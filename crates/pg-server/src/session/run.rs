@@ -170,6 +170,7 @@ fn is_select(statement: &Statement) -> bool {
 }
 
 impl<S: Store> ClientSession<S> {
+    // tidy: long — a dispatching match over the kinds of statements.
     /// Runs a statement. Its notices are in `out`.
     pub(super) async fn run(
         &mut self,
@@ -178,10 +179,19 @@ impl<S: Store> ClientSession<S> {
         (parameters, wanted): (&[Value], RowsWanted<'_>),
         out: &mut ClientOutput<impl AsyncWrite + Unpin + Send>,
     ) -> Result<Ran, AnswerFailure> {
+        if kind.needs_role() {
+            self.follow_role()?;
+        }
         let stored = match kind {
             StatementKind::Empty => return Ok(Ran::Empty),
+            StatementKind::Session(SessionCommand::SetRole(span, role)) => {
+                return Ok(self.set_role(*span, role, &mut out.buffer).await?);
+            }
             StatementKind::Session(command) => {
                 return Ok(self.command(command, &mut out.buffer)?);
+            }
+            StatementKind::Roles(statement) => {
+                return Ok(self.run_roles(statement, &mut out.buffer).await?);
             }
             StatementKind::Copy(copy) => {
                 let copied = Box::pin(self.copy_out(copy, text, out));
@@ -381,12 +391,10 @@ impl<S: Store> ClientSession<S> {
             SessionCommand::SetLocal(name, value) => {
                 let span = SettingSpan::Transaction;
                 self.settings.set_for(span, name, value.as_deref())?;
-                if self.sql.transaction().is_none() && !self.is_in_string {
-                    let text = "SET LOCAL can only be used in transaction blocks";
-                    self.write_notice(Severity::Warning, "25P01", text, out);
-                }
+                self.warn_of_local(span, out);
                 Ran::Done("SET".into())
             }
+            SessionCommand::SetRole(..) => unreachable!("callers run it, because it may wait"),
             SessionCommand::ResetAll => {
                 self.settings.reset_all();
                 Ran::Done("RESET".into())
@@ -416,6 +424,7 @@ impl<S: Store> ClientSession<S> {
                         return Err(error("25001", text));
                     }
                     self.settings.reset_all();
+                    self.settings.set_authorization(SettingSpan::Session, None);
                     self.statements.clear();
                     self.portals.clear();
                 }
@@ -439,6 +448,15 @@ impl<S: Store> ClientSession<S> {
         };
         self.sql.set_time_zone(self.settings.zone());
         Ok(ran)
+    }
+
+    /// Warns of a setting that ends at once, because no transaction is open.
+    pub(super) fn warn_of_local(&self, span: SettingSpan, out: &mut BytesMut) {
+        let is_open = self.sql.transaction().is_some() || self.is_in_string;
+        if span == SettingSpan::Transaction && !is_open {
+            let text = "SET LOCAL can only be used in transaction blocks";
+            self.write_notice(Severity::Warning, "25P01", text, out);
+        }
     }
 
     /// Returns the warning of a statement that does not fit the state of the transaction.

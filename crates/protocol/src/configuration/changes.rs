@@ -4,7 +4,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{Configuration, PlacedTable, Server};
+use super::{Configuration, PlacedTable, Roles, Server};
 use crate::codec::wire_struct;
 use crate::identity::{Epoch, TableId};
 
@@ -24,6 +24,8 @@ pub struct ConfigurationChanges {
     pub tables: Vec<Arc<PlacedTable>>,
     /// Tables that were dropped since, by ascending id.
     pub dropped: Vec<TableId>,
+    /// The roles; none if they have not changed since.
+    pub roles: Option<Arc<Roles>>,
 }
 
 impl ConfigurationChanges {
@@ -42,6 +44,7 @@ impl ConfigurationChanges {
             servers: newest.servers.clone(),
             tables: tables.cloned().collect(),
             dropped,
+            roles: (newest.roles.epoch > since).then(|| Arc::clone(&newest.roles)),
         }
     }
 
@@ -62,6 +65,7 @@ impl ConfigurationChanges {
             servers: after.servers.clone(),
             tables,
             dropped,
+            roles: (after.roles != before.roles).then(|| Arc::clone(&after.roles)),
         }
     }
 
@@ -83,6 +87,7 @@ impl ConfigurationChanges {
             epoch: self.epoch,
             servers: self.servers,
             tables,
+            roles: self.roles.unwrap_or_else(|| Arc::clone(&known.roles)),
         })
     }
 }
@@ -94,4 +99,5 @@ wire_struct!(ConfigurationChanges {
     servers,
     tables,
     dropped,
+    roles,
 });

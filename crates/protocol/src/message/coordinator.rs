@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use placement::{Alteration, Schema};
 
 use crate::codec::{Bytes, wire_enum, wire_struct};
+use crate::configuration::roles::{RoleChange, RoleId};
 use crate::configuration::{Configuration, ConfigurationChanges};
 use crate::identity::{
     CoreId, Epoch, Incarnation, PartitionId, Position, ServerId, SessionId, TableId,
@@ -71,6 +72,8 @@ pub enum CoordinatorRequest {
         if_not_exists: bool,
         /// The sequences that are created with it, of which its columns take their defaults.
         sequences: Vec<Schema>,
+        /// The owner of all of them.
+        owner: RoleId,
     },
     /// Drops a table and its rows.
     DropTable {
@@ -144,6 +147,11 @@ pub enum CoordinatorRequest {
         table: String,
         /// The changes, one after the other.
         alterations: Vec<Alteration>,
+    },
+    /// Changes roles or privileges, in one step. Answered at once.
+    ChangeRoles {
+        /// The change.
+        change: RoleChange,
     },
     /// Removes all rows of tables, in one epoch: empty tables with other numbers take their places.
     /// Answered at once. [`CoordinatorRequest::Progress`] reports the progress of each table under
@@ -430,7 +438,7 @@ wire_enum!(CoordinatorRequest {
     0 => Join { server, instance, folder, domain, cores },
     1 => Heartbeat { core, incarnation, epoch, sent_us, durable, filled, fills, seals, room, ranges },
     2 => Fetch { known }, 3 => OpenSession,
-    4 => CreateTable { schema, if_not_exists, sequences },
+    4 => CreateTable { schema, if_not_exists, sequences, owner },
     5 => DropTable { name, if_exists }, 6 => Leave { server },
     7 => Stopped { server, incarnation, logs }, 8 => Remove { server },
     9 => AddCopy { schema }, 10 => DropCopy { table, name, if_exists }, 11 => Progress,
@@ -438,7 +446,7 @@ wire_enum!(CoordinatorRequest {
     15 => Renew { table, cells }, 16 => AcceptFolder { server },
     17 => Remember(memory), 18 => SetPartitions { table, partitions },
     19 => ReplaceCopy { table, name, by }, 20 => AlterTable { table, alterations },
-    21 => Truncate { tables, cascade },
+    21 => Truncate { tables, cascade }, 22 => ChangeRoles { change },
 });
 wire_struct!(RecallReport {
     core,

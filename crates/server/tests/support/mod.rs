@@ -310,6 +310,7 @@ impl Teller {
             schema,
             if_not_exists: false,
             sequences: Vec::new(),
+            owner: Default::default(),
         };
         match self.coordinator.ask(request) {
             CoordinatorReply::Done { .. } => self.fetch(),

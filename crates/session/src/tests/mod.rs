@@ -92,6 +92,7 @@ pub fn configuration(epoch: u64) -> Arc<Configuration> {
             comments: TableComments::default(),
         }]
         .into(),
+        roles: Default::default(),
     })
 }
 

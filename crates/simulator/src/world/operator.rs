@@ -121,6 +121,7 @@ impl World {
                 },
                 if_not_exists: true,
                 sequences: Vec::new(),
+                owner: Default::default(),
             },
         });
     }

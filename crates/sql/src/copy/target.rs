@@ -49,6 +49,11 @@ impl From<SqlError> for CopyFault {
 }
 
 impl CopyTarget {
+    /// Returns the configuration with the table.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
     /// Finds the table and its columns. Asks the coordinator for the newest configuration if the
     /// table is unknown. `input` has the meaning of times in the fields.
     ///

@@ -103,6 +103,7 @@ fn all_rows(table: String, columns: Option<Vec<String>>) -> Select {
         limit: None,
         offset: None,
         scan: true,
+        locks: false,
     }
 }
 

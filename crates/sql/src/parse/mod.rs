@@ -19,6 +19,7 @@ mod indexes;
 mod named;
 mod query;
 mod rewrite;
+mod roles;
 mod sequence;
 mod serial;
 mod session;
@@ -42,7 +43,7 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 use crate::error::{SqlError, SyntaxError, sqlstate};
 use crate::script::{self, StatementTokens};
 use crate::spelling::name;
-use crate::statement::{CopyStatement, NamedStatement, Statement};
+use crate::statement::{CopyStatement, NamedStatement, RoleStatement, Statement};
 
 /// A statement, and the line of the SQL string on which it begins.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,6 +118,15 @@ impl UnparsedStatement<'_> {
     /// The statement is invalid, or the store does not support it.
     pub fn parse_named(&self) -> Result<Option<NamedStatement>, SqlError> {
         named::parse(self)
+    }
+
+    /// Parses the statement if it is about roles or privileges; none if it is not. A server of SQL
+    /// runs it. No error has the text of a password.
+    ///
+    /// # Errors
+    /// The statement is invalid, or the store does not support it.
+    pub fn parse_role(&self) -> Result<Option<RoleStatement>, SqlError> {
+        roles::parse(&self.tokens.tokens)
     }
 
     /// Parses the statement.

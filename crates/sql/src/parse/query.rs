@@ -11,6 +11,7 @@ use crate::statement::{OrderItem, Select, SelectItem, TableName};
 /// Returns a query of one table, or of constants alone.
 pub(super) fn select(mut query: ast::Query, scan: bool) -> Result<Select, SqlError> {
     refuse_query_clauses(&query)?;
+    let locks = !query.locks.is_empty();
     let order = order_items(query.order_by.take())?;
     let (limit, offset) = limits(query.limit_clause.take(), query.fetch.take())?;
     let ast::SetExpr::Select(mut select) = *query.body else {
@@ -72,6 +73,7 @@ pub(super) fn select(mut query: ast::Query, scan: bool) -> Result<Select, SqlErr
         limit,
         offset,
         scan,
+        locks,
     })
 }
 

@@ -29,6 +29,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use placement::{ColumnType, Schema, TimeZone, Value};
+use protocol::configuration::roles::RoleId;
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::expression::{self, Assignment, Expression, ExpressionError, Scope as Names};
 use protocol::identity::TableId;
@@ -65,6 +66,8 @@ pub struct SessionSettings {
     pub stale_reads: bool,
     /// The time zone of local times.
     pub zone: TimeZone<'static>,
+    /// The role, by whose rights statements run; none may do everything.
+    pub role: Option<RoleId>,
 }
 
 impl Default for SessionSettings {
@@ -74,6 +77,7 @@ impl Default for SessionSettings {
             scan_rows: SCAN_ROWS,
             stale_reads: false,
             zone: TimeZone::UTC,
+            role: None,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use placement::{Alteration, Schema, SequenceLimit, Value};
 use protocol::configuration::Configuration;
+use protocol::configuration::roles::RoleId;
 use protocol::identity::{Epoch, TableId};
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Mutation, RequestResult};
@@ -229,9 +230,12 @@ impl<S: Store> Store for MeasuredStore<'_, S> {
         &self,
         schema: Schema,
         sequences: Vec<Schema>,
+        owner: RoleId,
         if_not_exists: bool,
     ) -> Result<(), StoreError> {
-        let created = self.store.create_table(schema, sequences, if_not_exists);
+        let created = self
+            .store
+            .create_table(schema, sequences, owner, if_not_exists);
         created.await
     }
 

@@ -29,6 +29,7 @@ use std::sync::{Arc, Mutex};
 
 use client::now_us;
 use placement::{Alteration, ColumnType, TimeZone, Value};
+use protocol::configuration::roles::RoleId;
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::identity::TableId;
 use protocol::message::FillReport;
@@ -39,6 +40,7 @@ use crate::parse::{ParseError, parse};
 use crate::plan::{
     Context, SessionSettings, SeveredReference, StatementPlan, StatisticsSource, plan,
 };
+use crate::rights::RoleRights;
 use crate::statement::{Set, Show, Statement};
 use crate::store::{Store, StoreError};
 
@@ -133,6 +135,12 @@ impl<S: Store> SqlSession<S> {
     /// Sets the time zone of the session.
     pub fn set_time_zone(&mut self, zone: TimeZone<'static>) {
         self.settings.zone = zone;
+    }
+
+    /// Sets the role by whose rights statements run, and which owns the tables that they create.
+    /// None may do everything.
+    pub fn set_role(&mut self, role: Option<RoleId>) {
+        self.settings.role = role;
     }
 
     /// Returns the settings of the session.
@@ -255,6 +263,7 @@ async fn attempt<S: Store>(
         let explained = attempt(store, session, explained, parameters, configuration);
         return Box::pin(explained).await.map(explain_json::outcome);
     }
+    check_rights(statement, configuration, session.settings.role)?;
     if let Statement::Explain(explained) | Statement::ExplainAnalyze(explained) = statement
         && let Some(table) = explained.read_table()
         && let Some(table) = configuration.table_named(table)
@@ -321,7 +330,8 @@ async fn attempt<S: Store>(
         } => {
             let name = schema.name.clone();
             let names: Vec<String> = own.iter().map(|it| it.name.clone()).collect();
-            let created = store.create_table(*schema, own, if_not_exists).await;
+            let owner = settings.role.unwrap_or_default();
+            let created = store.create_table(*schema, own, owner, if_not_exists).await;
             if let Err(error) = created {
                 return Err(of_definition(store, &name, error, state_of_create).await);
             }
@@ -338,7 +348,8 @@ async fn attempt<S: Store>(
             notice,
         } => {
             let name = schema.name.clone();
-            let created = store.create_table(*schema, Vec::new(), if_not_exists).await;
+            let (own, owner) = (Vec::new(), settings.role.unwrap_or_default());
+            let created = store.create_table(*schema, own, owner, if_not_exists).await;
             if let Err(error) = created {
                 return Err(of_definition(store, &name, error, state_of_create).await);
             }
@@ -457,6 +468,18 @@ async fn attempt<S: Store>(
             done("DROP TABLE")
         }
     })
+}
+
+/// Checks that a role may run a statement. A refusal is of the configuration: a newer one may have
+/// other privileges.
+fn check_rights(
+    statement: &Statement,
+    configuration: &Configuration,
+    role: Option<RoleId>,
+) -> Result<(), Attempt> {
+    let rights = RoleRights::of(configuration, role);
+    let checked = rights.and_then(|rights| rights.check(statement));
+    checked.map_err(Attempt::Planned)
 }
 
 /// Returns the error of a definition of a table that failed. If it was refused, `state` has the

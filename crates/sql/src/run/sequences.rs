@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use placement::{ColumnDefault, IdentityKind, Schema, SequenceDefault, Value};
 use protocol::codec::Bytes;
 use protocol::configuration::PlacedTable;
+use protocol::configuration::roles::Privileges;
 use protocol::identity::TableId;
 use protocol::operation::{Action, Mutation};
 use sqlparser::ast::Expr;
@@ -19,6 +20,7 @@ use super::{Attempt, ReadContext, StatementOutcome};
 use crate::bind::{Scope, unknown_column};
 use crate::error::{SqlError, sqlstate};
 use crate::plan::{Context, no_relation, plan, sequence_named};
+use crate::rights::{DRAWS, READS_SEQUENCE, RoleRights};
 use crate::sequence_call::{
     SequenceCall, SequenceFunction, constant, draws_values, first_call, relation_name,
     replace_first_call,
@@ -67,6 +69,15 @@ fn expression_of(item: &SelectItem) -> Option<&Expr> {
     match item {
         SelectItem::Expression { expression, .. } => Some(expression),
         SelectItem::All | SelectItem::AllButGenerated => None,
+    }
+}
+
+/// Returns the privileges, one of which a role needs for a default. A value of an identity column
+/// is a part of the table.
+fn needed_for(default: &SequenceDefault) -> Option<Privileges> {
+    match default.identity {
+        Some(_) => None,
+        None => Some(DRAWS),
     }
 }
 
@@ -211,6 +222,7 @@ impl<S: Store> SequenceCalls<'_, S> {
             limit: None,
             offset: None,
             scan: select.scan,
+            locks: false,
         });
         let plan = plan(&read, self.context).map_err(Attempt::Planned)?;
         let StatementOutcome::Rows(rows) = self.reading.run(plan).await? else {
@@ -271,7 +283,7 @@ impl<S: Store> SequenceCalls<'_, S> {
                 .iter()
                 .filter(|row| row[place].is_none())
                 .count();
-            let sequence = self.sequence(&default.sequence)?;
+            let sequence = self.sequence(&default.sequence, needed_for(default))?;
             let values = self.draw(sequence, count).await?;
             drawn.insert(place, (sequence.id, VecDeque::from(values)));
         }
@@ -330,19 +342,21 @@ impl<S: Store> SequenceCalls<'_, S> {
         }
         match (function, &arguments[..]) {
             (SequenceFunction::NextValue, [name]) => {
-                let sequence = self.sequence(&relation_name(&name.to_string())?)?;
+                let sequence = self.sequence(&relation_name(&name.to_string())?, Some(DRAWS))?;
                 let drawn = self.draw(sequence, 1).await?;
                 self.note_drawn(sequence.id, drawn[0]);
                 Ok(Value::Int64(drawn[0]))
             }
             (SequenceFunction::SetValue, [name, Value::Int64(value), rest @ ..]) => {
-                let sequence = self.sequence(&relation_name(&name.to_string())?)?;
+                let name = relation_name(&name.to_string())?;
+                let sequence = self.sequence(&name, Some(Privileges::UPDATE))?;
                 let is_called = rest != [Value::Bool(false)];
                 self.set(sequence, *value, is_called).await?;
                 Ok(Value::Int64(*value))
             }
             (SequenceFunction::CurrentValue, [name]) => {
-                let sequence = self.sequence(&relation_name(&name.to_string())?)?;
+                let name = relation_name(&name.to_string())?;
+                let sequence = self.sequence(&name, Some(READS_SEQUENCE))?;
                 let used = self.used.lock().expect("nothing panics while it is held");
                 let current = used.current.get(&sequence.id);
                 Ok(Value::Int64(*current.ok_or_else(|| {
@@ -395,8 +409,20 @@ impl<S: Store> SequenceCalls<'_, S> {
         }))
     }
 
-    fn sequence(&self, name: &str) -> Result<&PlacedTable, Attempt> {
-        sequence_named(self.context.configuration, name).map_err(Attempt::Planned)
+    /// Returns a sequence, if the role of the session has one of these privileges for it.
+    fn sequence(&self, name: &str, needed: Option<Privileges>) -> Result<&PlacedTable, Attempt> {
+        let Context {
+            configuration,
+            settings,
+            ..
+        } = self.context;
+        let found = sequence_named(configuration, name).map_err(Attempt::Planned)?;
+        if let Some(needed) = needed {
+            let rights = RoleRights::of(configuration, settings.role);
+            let checked = rights.and_then(|rights| rights.check_any(found, needed));
+            checked.map_err(Attempt::Planned)?;
+        }
+        Ok(found)
     }
 
     async fn draw(&self, sequence: &PlacedTable, count: usize) -> Result<Vec<i64>, Attempt> {

@@ -14,7 +14,7 @@ use super::read::{Flow, RowReader, StatementRead, gather_into, give_out, only, o
 use super::sequences::has_calls;
 use super::{
     Attempt, OutputColumn, ReadContext, SNAPSHOT_ATTEMPTS_MAX, SqlSession, StatementOutcome,
-    StoreStatistics, now_us,
+    StoreStatistics, check_rights, now_us,
 };
 use crate::error::SqlError;
 use crate::plan::{Context, OutputItem, ReadPlan, SelectPlan, StatementPlan, plan};
@@ -133,6 +133,7 @@ impl<S: Store> SqlSession<S> {
         configuration: &Configuration,
         sink: &mut BegunSink<'_, K>,
     ) -> Result<StreamOutcome, Attempt> {
+        check_rights(statement, configuration, self.settings.role)?;
         let statistics = StoreStatistics(&self.store);
         let context = Context {
             configuration,

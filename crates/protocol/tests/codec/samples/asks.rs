@@ -57,6 +57,7 @@ pub fn asks() -> Vec<(&'static str, Message)> {
                 schema: schema(),
                 if_not_exists: true,
                 sequences: Vec::new(),
+                owner: Default::default(),
             },
         ),
         (

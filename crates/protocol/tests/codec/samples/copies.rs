@@ -1,11 +1,13 @@
 //! One message of each kind about copies that come to tables and go from them.
 
 use placement::{Alteration, ColumnType};
+use protocol::configuration::roles::{GrantObject, Privileges, RoleChange};
 use protocol::identity::*;
 use protocol::message::*;
 
 use super::schema;
 
+// tidy: long — a list of messages
 /// Returns requests to the coordinator that concern copies, and its replies.
 pub fn copies() -> Vec<(&'static str, Message)> {
     vec![
@@ -55,6 +57,15 @@ pub fn copies() -> Vec<(&'static str, Message)> {
             Message::Ask(CoordinatorRequest::Truncate {
                 tables: vec!["flights".into(), "seats".into()],
                 cascade: true,
+            }),
+        ),
+        (
+            "ask-change-roles",
+            Message::Ask(CoordinatorRequest::ChangeRoles {
+                change: RoleChange::Grant {
+                    objects: vec![(GrantObject::Relation(TableId(3)), Privileges::SELECT)],
+                    grantees: vec![Some("readers".into()), None],
+                },
             }),
         ),
         ("ask-progress", Message::Ask(CoordinatorRequest::Progress)),

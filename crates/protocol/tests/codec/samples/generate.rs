@@ -15,6 +15,10 @@ use placement::{
     TableConstraints, ThinIndex, Value,
 };
 use protocol::codec::Bytes;
+use protocol::configuration::roles::{
+    Grant, GrantObject, Grantee, Membership, PasswordChange, PasswordVerifier, Privileges, Role,
+    RoleAttributes, RoleChange, RoleId, Roles, TableOwner,
+};
 use protocol::configuration::{
     Configuration, ConfigurationChanges, MoveProgress, PartitionState, Place, PlacedTable,
     PlacedTables, Sealing, Server, ServerState, Tenure,
@@ -91,7 +95,10 @@ generate_newtype!(
     Epoch,
     Incarnation,
     Position,
+    PasswordVerifier,
+    Privileges,
     ReaderId,
+    RoleId,
     ServerId,
     SessionId,
     TableId,
@@ -217,8 +224,14 @@ generate_struct! {
     FinishedLine { incarnation, sequence }
     RequestId { session, number }
     OperationId { head, incarnation, sequence }
-    Configuration { cluster, epoch, servers, tables }
-    ConfigurationChanges { cluster, since, epoch, servers, tables, dropped }
+    Configuration { cluster, epoch, servers, tables, roles }
+    ConfigurationChanges { cluster, since, epoch, servers, tables, dropped, roles }
+    Roles { epoch, next, all, memberships, owners, grants }
+    Role { id, name, can_login, is_superuser, password }
+    Membership { member, role }
+    TableOwner { table, owner }
+    Grant { object, grantee, privileges }
+    RoleAttributes { can_login, is_superuser, password }
     Sealing { since, removed, leaving }
     SealReport { table, stage, vouched_ago_us }
     FillReport { table, replex, partitions, sources, sources_done, rows, of_rows, obstacles }
@@ -437,6 +450,14 @@ generate_enum! {
         Transaction(message),
     }
     FolderTrust { Newest, Void, Voided, Any }
+    GrantObject { Schema, Relation(table) }
+    Grantee { Public, Role(role) }
+    PasswordChange { Keep, Remove, Set(verifier) }
+    RoleChange {
+        Create { name, attributes, of, members }, Alter { name, attributes }, Rename { name, to },
+        Drop { names }, Join { roles, members }, Leave { roles, members },
+        Grant { objects, grantees }, Revoke { objects, grantees }, SetOwner { tables, owner },
+    }
     SealStage { Sealing, Resolved, Stuck }
     Room { Free, Reserve, Full }
     CoordinatorRequest {
@@ -444,11 +465,11 @@ generate_enum! {
         Heartbeat { core, incarnation, epoch, sent_us, durable, filled, fills, seals, room, ranges },
         Fetch { known },
         OpenSession,
-        CreateTable { schema, if_not_exists, sequences }, DropTable { name, if_exists }, Leave { server },
+        CreateTable { schema, if_not_exists, sequences, owner }, DropTable { name, if_exists }, Leave { server },
         AddCopy { schema }, DropCopy { table, name, if_exists },
         ReplaceCopy { table, name, by }, Progress,
         Renew { table, cells }, SetPartitions { table, partitions },
-        AlterTable { table, alterations }, Truncate { tables, cascade },
+        AlterTable { table, alterations }, Truncate { tables, cascade }, ChangeRoles { change },
         Stopped { server, incarnation, logs }, Remove { server }, Drain { server },
         EndDrain { server }, AcceptFolder { server },
         Remember(memory),

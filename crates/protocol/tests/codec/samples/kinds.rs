@@ -136,6 +136,7 @@ kinds! {
     (Message::Ask(CoordinatorRequest::SetPartitions { .. }), _) => "ask-set-partitions",
     (Message::Ask(CoordinatorRequest::AlterTable { .. }), _) => "ask-alter-table",
     (Message::Ask(CoordinatorRequest::Truncate { .. }), _) => "ask-truncate",
+    (Message::Ask(CoordinatorRequest::ChangeRoles { .. }), _) => "ask-change-roles",
     (Message::Ask(CoordinatorRequest::Progress), _) => "ask-progress",
     (Message::Ask(CoordinatorRequest::Leave { .. }), _) => "ask-leave",
     (Message::Ask(CoordinatorRequest::Stopped { .. }), _) => "ask-stopped",

@@ -8,6 +8,7 @@ pub mod kinds;
 mod numeric;
 mod reads;
 mod replacing;
+mod roles;
 mod snapshots;
 mod transactions;
 
@@ -33,6 +34,7 @@ use protocol::operation::*;
 use protocol::state::*;
 use reads::reads;
 use replacing::{fills, moves, seals};
+use roles::roles;
 use snapshots::snapshots;
 use transactions::transactions;
 
@@ -296,6 +298,7 @@ pub fn configuration() -> Configuration {
             building: vec![1],
             comments: comments(),
         }]),
+        roles: Arc::new(roles()),
     }
 }
 

@@ -144,6 +144,7 @@ pub fn create_request(schema: Schema) -> CoordinatorRequest {
         schema,
         if_not_exists: false,
         sequences: Vec::new(),
+        owner: Default::default(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use placement::{Alteration, RowView, Schema, SequenceLimit, Value, encode_key, prefix_end};
 use protocol::codec::Bytes;
+use protocol::configuration::roles::RoleId;
 use protocol::configuration::{Configuration, PlacedTable, routes};
 use protocol::identity::{Epoch, TableId, Version};
 use protocol::message::{Consistency, FillReport, Read, RowPage};
@@ -571,7 +572,13 @@ impl<S: Store> Store for BlockStore<'_, S> {
             .await
     }
 
-    async fn create_table(&self, _: Schema, _: Vec<Schema>, _: bool) -> Result<(), StoreError> {
+    async fn create_table(
+        &self,
+        _: Schema,
+        _: Vec<Schema>,
+        _: RoleId,
+        _: bool,
+    ) -> Result<(), StoreError> {
         refused()
     }
 
