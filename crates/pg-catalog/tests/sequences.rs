@@ -34,6 +34,7 @@ fn sequence(oid: u32, column: &str) -> SequenceDescription {
         cache: 1,
         cycles: false,
         owner: Some(("t".into(), column.into())),
+        ..SequenceDescription::default()
     }
 }
 

@@ -263,7 +263,6 @@ fn servers_of_one_domain_fail_together() {
         assign(&layout, 2, &servers, &Loads::new()).unwrap_err(),
         AssignmentError::TooFewDomains {
             failures_tolerated: 2,
-            failures_wanted: 0,
             needed: 3,
             found: 2
         }

@@ -196,7 +196,6 @@ fn copies_of_entries_are_in_different_failure_domains() {
     let relocation = Relocation {
         layout: &layout,
         failures_tolerated: 2,
-        failures_wanted: 0,
         placement: &moved,
         servers: &four,
         counted: &four,

@@ -367,7 +367,7 @@ fn denied(text: &str) -> SqlError {
 
 fn returns_columns(items: &[SelectItem]) -> bool {
     items.iter().any(|item| match item {
-        SelectItem::All => true,
+        SelectItem::All | SelectItem::AllButGenerated => true,
         SelectItem::Expression { expression, .. } => reads_columns(expression),
     })
 }

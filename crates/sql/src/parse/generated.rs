@@ -61,10 +61,8 @@ pub(super) fn add(
             ..Scope::CONSTANTS
         };
         let expression = scope.assigned(written, column)?;
-        for (other, _) in generated
-            .iter()
-            .filter(|(other, _)| expression.uses(*other))
-        {
+        let mut others = generated.iter();
+        if let Some((other, _)) = others.find(|(other, _)| expression.uses(*other)) {
             let used = &schema.columns[*other].name;
             return Err(SqlError::with_state(
                 sqlstate::INVALID_OBJECT,

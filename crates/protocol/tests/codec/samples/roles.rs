@@ -9,7 +9,11 @@ use protocol::identity::{Epoch, TableId};
 
 /// Two roles beside the first one.
 pub fn roles() -> Roles {
-    let change = |roles: Roles, change| roles.changed(&change, &PlacedTables::default()).unwrap();
+    let change = |roles: Roles, change| {
+        roles
+            .changed(&change, &PlacedTables::default())
+            .expect("the roles allow it")
+    };
     let named = |name: &str, attributes| RoleChange::Create {
         name: name.into(),
         attributes,

@@ -187,7 +187,8 @@ async fn no_client_can_write_another_value() {
         refused.contains("column d of table g is generated"),
         "{refused}"
     );
-    let upserted = table.upsert(&[id(1), id(7), Value::Null], vec![add(1)], None);
+    let row = [id(1), id(7), Value::Null];
+    let upserted = table.upsert(&row, vec![add(1)], None);
     assert!(applied(upserted.await.unwrap()));
     // A row whose bytes the client has made by itself.
     let bytes = placement::encode_row(&table.schema().columns, &[id(2), id(6), id(0)]).unwrap();
