@@ -127,7 +127,16 @@ impl Pattern {
 
     /// Returns how many parts of a text match, one after the other.
     pub fn count(&self, text: &str) -> usize {
-        self.regex.find_iter(text).count()
+        let mut count = 0;
+        let mut from = 0;
+        while let Some(found) = self.regex.find_at(text, from) {
+            count += 1;
+            match after(text, found.start(), found.end()) {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
+        count
     }
 
     /// Returns the first part of a text that matches.
@@ -149,9 +158,14 @@ impl Pattern {
     pub fn replace(&self, text: &str, replacement: &str, bytes_max: usize) -> Option<String> {
         let limit = if self.is_global { usize::MAX } else { 1 };
         let mut out = String::new();
-        let mut end = 0;
-        for captures in self.regex.captures_iter(text).take(limit) {
+        let (mut end, mut from) = (0, Some(0));
+        for _ in 0..limit {
+            let captures = from.and_then(|from| self.regex.captures_at(text, from));
+            let Some(captures) = captures else {
+                break;
+            };
             let whole = captures.get(0)?;
+            from = after(text, whole.start(), whole.end());
             out.push_str(&text[end..whole.start()]);
             let mut characters = replacement.chars();
             while let Some(character) = characters.next() {
@@ -176,6 +190,15 @@ impl Pattern {
         }
         out.push_str(&text[end..]);
         (out.len() <= bytes_max).then_some(out)
+    }
+}
+
+/// Returns where the search for the next match begins. Unlike the library, PostgreSQL finds an empty
+/// match also at the end of another match. Returns none at the end of the text.
+fn after(text: &str, start: usize, end: usize) -> Option<usize> {
+    match start < end {
+        true => Some(end),
+        false => text[end..].chars().next().map(|it| end + it.len_utf8()),
     }
 }
 
