@@ -193,8 +193,8 @@ impl Pattern {
     }
 }
 
-/// Returns where the search for the next match begins. Unlike the library, PostgreSQL finds an empty
-/// match also at the end of another match. Returns none at the end of the text.
+/// Returns where the search for the next match begins. Unlike the library, PostgreSQL finds an
+/// empty match also at the end of another match. Returns none at the end of the text.
 fn after(text: &str, start: usize, end: usize) -> Option<usize> {
     match start < end {
         true => Some(end),
