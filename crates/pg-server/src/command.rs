@@ -17,6 +17,8 @@ pub enum SessionCommand {
     SetRole(SettingSpan, SessionRole),
     /// `SHOW` of a setting.
     Show(String),
+    /// `RESET` of one setting: what it does, as a `SET`.
+    Reset(Box<SessionCommand>),
     /// `RESET ALL`.
     ResetAll,
     /// `DISCARD`. Contains its tag.
@@ -74,19 +76,26 @@ impl SessionCommand {
             }
             ["show", ref name @ ..] if !name.is_empty() => SessionCommand::Show(name.concat()),
             ["reset", "all"] => SessionCommand::ResetAll,
-            ["reset", "role"] => {
-                SessionCommand::SetRole(SettingSpan::Session, SessionRole::Current(None))
-            }
+            ["reset", "role"] => SessionCommand::Reset(Box::new(SessionCommand::SetRole(
+                SettingSpan::Session,
+                SessionRole::Current(None),
+            ))),
             ["reset", "session", "authorization"] | ["reset", "session_authorization"] => {
-                SessionCommand::SetRole(SettingSpan::Session, SessionRole::Session(None))
+                SessionCommand::Reset(Box::new(SessionCommand::SetRole(
+                    SettingSpan::Session,
+                    SessionRole::Session(None),
+                )))
             }
-            ["reset", "time", "zone"] => SessionCommand::Set("timezone".into(), None),
+            ["reset", "time", "zone"] => {
+                let set = SessionCommand::Set("timezone".into(), None);
+                SessionCommand::Reset(Box::new(set))
+            }
             ["reset", name @ ("scan" | "scan_rows" | "stale_reads")] => {
                 let hint = format!("Write SET {name} = DEFAULT.");
                 return Err(unsupported(format!("RESET {name}"), &hint));
             }
             ["reset", ref name @ ..] if !name.is_empty() => {
-                SessionCommand::Set(name.concat(), None)
+                SessionCommand::Reset(Box::new(SessionCommand::Set(name.concat(), None)))
             }
             ["discard", "all"] => SessionCommand::Discard("DISCARD ALL"),
             ["discard", "plans"] => SessionCommand::Discard("DISCARD PLANS"),
@@ -213,6 +222,7 @@ mod tests {
         let set = |name: &str, value: Option<&str>| {
             SessionCommand::Set(name.into(), value.map(str::to_owned))
         };
+        let reset = |command| SessionCommand::Reset(Box::new(command));
         let set_role = |span, role: Option<&str>| {
             SessionCommand::SetRole(span, SessionRole::Current(role.map(str::to_owned)))
         };
@@ -243,7 +253,7 @@ mod tests {
                 SessionCommand::SetLocal("work_mem".into(), Some("1MB".into())),
             ),
             ("SET NAMES 'utf8'", set("client_encoding", Some("utf8"))),
-            ("RESET work_mem", set("work_mem", None)),
+            ("RESET work_mem", reset(set("work_mem", None))),
             ("RESET ALL", SessionCommand::ResetAll),
             (
                 "SHOW server_version",
@@ -264,7 +274,7 @@ mod tests {
                 set_role(SettingSpan::Session, Some("ann")),
             ),
             ("SET ROLE NONE", set_role(SettingSpan::Session, None)),
-            ("RESET ROLE", set_role(SettingSpan::Session, None)),
+            ("RESET ROLE", reset(set_role(SettingSpan::Session, None))),
             (
                 "SET SESSION AUTHORIZATION DEFAULT",
                 SessionCommand::SetRole(SettingSpan::Session, SessionRole::Session(None)),

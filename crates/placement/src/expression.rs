@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use crate::array_function::ArrayFunction;
 use crate::json_function::JsonFunction;
 use crate::math_function::MathFunction;
-use crate::pattern::Pattern;
+use crate::pattern::{Pattern, PatternError};
 use crate::text_function::TextFunction;
 use crate::value::{ColumnType, Value};
 
@@ -37,9 +37,9 @@ pub struct FunctionCall {
     pub function: ScalarFunction,
     /// The operands, in their order.
     pub operands: Vec<Expression>,
-    /// The compiled regular expression among the operands, if it is a valid constant: compiling it
-    /// takes much longer than matching a short text.
-    pattern: Option<Pattern>,
+    /// The compiled regular expression among the operands, if it is a constant: compiling it takes
+    /// much longer than matching a short text.
+    pattern: Option<Result<Pattern, PatternError>>,
 }
 
 impl FunctionCall {
@@ -55,7 +55,7 @@ impl FunctionCall {
             _ => None,
         };
         let parts = flags.and_then(|place| Some((text(1)?, text(place)?)));
-        let pattern = parts.and_then(|(pattern, flags)| Pattern::new(pattern, flags).ok());
+        let pattern = parts.map(|(pattern, flags)| Pattern::new(pattern, flags));
         FunctionCall {
             function,
             operands,
@@ -65,7 +65,12 @@ impl FunctionCall {
 
     /// Returns the compiled regular expression among the operands, if it is a valid constant.
     pub fn pattern(&self) -> Option<&Pattern> {
-        self.pattern.as_ref()
+        self.pattern.as_ref()?.as_ref().ok()
+    }
+
+    /// Returns the fault of a constant regular expression among the operands; none if it is valid.
+    pub fn pattern_error(&self) -> Option<PatternError> {
+        self.pattern.as_ref()?.as_ref().err().copied()
     }
 }
 

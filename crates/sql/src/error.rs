@@ -268,6 +268,17 @@ impl SqlError {
         }
     }
 
+    /// Returns whether the session's role lacks a privilege.
+    pub(crate) fn is_denial(&self) -> bool {
+        matches!(
+            self,
+            SqlError::Statement {
+                sqlstate: sqlstate::INSUFFICIENT_PRIVILEGE,
+                ..
+            }
+        )
+    }
+
     /// Returns the error for a statement whose parts do not fit together.
     pub(crate) fn statement(message: impl Into<String>) -> SqlError {
         SqlError::with_state(sqlstate::STATEMENT, message)

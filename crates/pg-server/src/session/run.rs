@@ -187,6 +187,15 @@ impl<S: Store> ClientSession<S> {
             StatementKind::Session(SessionCommand::SetRole(span, role)) => {
                 return Ok(self.set_role(*span, role, &mut out.buffer).await?);
             }
+            StatementKind::Session(SessionCommand::Reset(command)) => {
+                match &**command {
+                    SessionCommand::SetRole(span, role) => {
+                        self.set_role(*span, role, &mut out.buffer).await?
+                    }
+                    command => self.command(command, &mut out.buffer)?,
+                };
+                return Ok(Ran::Done("RESET".into()));
+            }
             StatementKind::Session(command) => {
                 return Ok(self.command(command, &mut out.buffer)?);
             }
@@ -394,7 +403,9 @@ impl<S: Store> ClientSession<S> {
                 self.warn_of_local(span, out);
                 Ran::Done("SET".into())
             }
-            SessionCommand::SetRole(..) => unreachable!("callers run it, because it may wait"),
+            SessionCommand::SetRole(..) | SessionCommand::Reset(_) => {
+                unreachable!("callers run it, because it may wait")
+            }
             SessionCommand::ResetAll => {
                 self.settings.reset_all();
                 Ran::Done("RESET".into())

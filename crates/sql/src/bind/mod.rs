@@ -19,7 +19,8 @@ mod zone;
 use std::ops::ControlFlow;
 
 use placement::{
-    Column, ColumnType, ComputedDefault, ElementType, Schema, TimeZone, Value, is_castable,
+    Column, ColumnType, ComputedDefault, ElementType, FunctionError, Schema, TimeZone, Value,
+    is_castable,
 };
 use protocol::expression::{self, Expression, ExpressionError, Scope as Names, UnaryOperator};
 use sqlparser::ast::{self, Expr};
@@ -617,6 +618,11 @@ impl<'a> Scope<'a> {
             Expression::Column(_) | Expression::Excluded(_) | Expression::Literal(_) => false,
         };
         if !is_constant {
+            if let Expression::Call(call) = &expression
+                && let Some(error) = call.pattern_error()
+            {
+                return Err(fail(FunctionError::Pattern(error).into()));
+            }
             return Ok(Bound::Typed(expression, found));
         }
         let value = expression::evaluate(&expression, &Vec::new(), None).map_err(fail)?;

@@ -201,7 +201,12 @@ impl<S: Store> SqlSession<S> {
             Err(Attempt::Stale(error)) => error.into(),
             Err(Attempt::SnapshotEnded(_)) => return self.run_again(statement, parameters).await,
         };
-        let newest = self.store.refresh().await?;
+        let newest = match self.store.refresh().await {
+            Ok(newest) => newest,
+            // The privileges that are known hold.
+            Err(_) if failure.is_denial() => return Err(failure),
+            Err(error) => return Err(error.into()),
+        };
         if newest.epoch == known.epoch {
             return Err(failure);
         }

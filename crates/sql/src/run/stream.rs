@@ -114,7 +114,14 @@ impl<S: Store> SqlSession<S> {
                 };
                 return Err(SqlError::Serialization { message });
             }
-            let newest = self.store.refresh().await?;
+            let newest = match (self.store.refresh().await, &failure) {
+                (Ok(newest), _) => newest,
+                // The privileges that are known hold.
+                (Err(_), Attempt::Planned(error)) if error.is_denial() => {
+                    return Err(failure.into());
+                }
+                (Err(error), _) => return Err(error.into()),
+            };
             let may_repeat = match &failure {
                 Attempt::SnapshotEnded(_) => attempts < SNAPSHOT_ATTEMPTS_MAX,
                 _ => attempts == 1 && newest.epoch != configuration.epoch,

@@ -100,6 +100,7 @@ async fn comments_are_shown_as_by_postgres() {
     drop(both);
     let before = psql(started.sql(), &["\\d+ a", "\\dt+ a"]);
     assert!(before.0.contains("kept"), "{}", before.0);
+    assert!(started.process.stop().await.unwrap().success());
     started.again().await;
     assert_eq!(psql(started.sql(), &["\\d+ a", "\\dt+ a"]), before);
 }

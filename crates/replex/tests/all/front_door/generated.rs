@@ -65,7 +65,9 @@ const GIVEN: &[&str] = &[
     "COMMIT",
     "SELECT * FROM g WHERE d = 12",
     // COPY leaves them out.
-    "COPY g TO STDOUT",
+    "CREATE TABLE copied (id int PRIMARY KEY, d int GENERATED ALWAYS AS (id * 2) STORED, s text)",
+    "INSERT INTO copied VALUES (1, DEFAULT, 'a'), (2, DEFAULT, NULL)",
+    "COPY copied TO STDOUT",
     "COPY g (id, d) TO STDOUT",
     "COPY g (id, d) FROM STDIN",
     "COPY (SELECT id, d FROM g ORDER BY id) TO STDOUT",
@@ -200,6 +202,7 @@ async fn no_client_can_write_another_value() {
     let found = table.lookup("by_d", &[id(12)]).unwrap().await.unwrap();
     assert_eq!(found[0].values, [id(2), id(6), id(12)]);
     drop(client);
+    assert!(started.process.stop().await.unwrap().success());
     started.again().await;
     let (rows, _) = psql(
         started.sql(),
