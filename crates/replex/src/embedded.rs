@@ -102,6 +102,8 @@ fn coordinator_options(wanted: &EmbeddedOptions) -> CoordinatorOptions {
     let mut options = CoordinatorOptions::new(wanted.folder.join(COORDINATOR));
     options.loop_limits.own_user_only = wanted.is_private();
     if let Some(place) = &wanted.cluster {
+        // As of `replex coordinator`: others take over from a lost server at once.
+        options.settings.replace_after_us = 0;
         options.listen = place.address;
         options.allow_unencrypted_network = place.allow_unencrypted;
         options.credentials = credentials::current();
