@@ -58,6 +58,9 @@ async fn machines_join_with_certificates_and_tables_survive_more() {
         let raised = format!("event=tolerance_raised table={table} failures_tolerated=1");
         first.wait_for_log(&raised).await;
     }
+    let status = ["admin", "status", "-C", &coordinator];
+    let shown = replex(&[&status[..], &of_cluster].concat());
+    assert!(shown.status.success(), "{}", text(&shown.stderr));
     // Each of them answers, and the loss of one that has copies costs nothing.
     drop(second);
     let (shown, errors) = psql(
@@ -69,9 +72,6 @@ async fn machines_join_with_certificates_and_tables_survive_more() {
     );
     assert!(shown.contains("   501 |   501"), "{shown}{errors}");
 
-    let status = ["admin", "status", "-C", &coordinator];
-    let shown = replex(&[&status[..], &of_cluster].concat());
-    assert!(shown.status.success(), "{}", text(&shown.stderr));
     let refused = replex(&status);
     let reason = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{reason}");
