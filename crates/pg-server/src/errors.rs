@@ -276,7 +276,7 @@ pub fn report(fault: &SqlError, text: &str, scope: StatementScope) -> Report {
             plain("23514").about(about(table, index.clone()))
         }
         SqlError::Invalid { table, message, .. } => {
-            plain(of_refusal(message)).about(about(table, String::new()))
+            plain(fault_in(message).unwrap_or("22000")).about(about(table, String::new()))
         }
         SqlError::Conflict { done, .. } => plain(match done {
             StatementProgress { done: 0, .. } => "40001",
@@ -298,7 +298,8 @@ pub fn report(fault: &SqlError, text: &str, scope: StatementScope) -> Report {
             StatementScope::Commit => TRANSACTION_UNKNOWN,
         })
         .hint("Read what it would have changed before you repeat it."),
-        SqlError::Store { .. } => plain("58000"),
+        // A server that evaluates a condition answers with the text of its fault.
+        SqlError::Store { message, .. } => plain(fault_in(message).unwrap_or("58000")),
     }
 }
 
@@ -364,9 +365,9 @@ fn of_array(fault: ArrayError) -> &'static str {
     }
 }
 
-/// Returns the SQLSTATE of a server's refusal to change a row. It has the text of the fault that
-/// the server found.
-fn of_refusal(message: &str) -> &'static str {
+/// Returns the SQLSTATE of a server's refusal to read or change a row; none if its text has no
+/// fault of an expression or a value.
+fn fault_in(message: &str) -> Option<&'static str> {
     let faults = [
         ExpressionError::DivisionByZero,
         ExpressionError::Overflow,
@@ -385,14 +386,16 @@ fn of_refusal(message: &str) -> &'static str {
     let faults = faults.chain(of_json).chain(of_functions);
     let mut faults = faults.chain(of_arrays);
     let fault = faults.find(|fault| message.contains(&fault.to_string()));
-    match fault {
-        Some(fault) => of_expression(&fault),
-        None if message.contains("may not be null") => sqlstate::NOT_NULL,
-        None if message.contains("is NOT NULL: give it a value") => sqlstate::NOT_NULL,
-        None if message.contains("is too long for the type") => sqlstate::TRUNCATION,
-        None if message.contains("numeric field overflow") => sqlstate::OUT_OF_RANGE,
-        None => "22000",
-    }
+    let texts = [
+        ("may not be null", sqlstate::NOT_NULL),
+        ("is NOT NULL: give it a value", sqlstate::NOT_NULL),
+        ("is too long for the type", sqlstate::TRUNCATION),
+        ("numeric field overflow", sqlstate::OUT_OF_RANGE),
+    ];
+    let known = || texts.iter().find(|(text, _)| message.contains(text));
+    fault
+        .map(|fault| of_expression(&fault))
+        .or_else(|| known().map(|(_, sqlstate)| *sqlstate))
 }
 
 fn error_of_null(table: &str, column: &str) -> Report {
@@ -433,6 +436,23 @@ mod tests {
         let parsed = sql::parse(text).unwrap_err().error;
         let found = report(&parsed, text, StatementScope::Statement);
         assert_eq!((&*found.code, found.position), (SYNTAX_ERROR, Some(15)));
+    }
+
+    #[test]
+    fn faults_that_servers_find_while_they_read_have_their_states() {
+        let state = |message: &str| {
+            let fault = SqlError::Store {
+                message: message.into(),
+                unknown: false,
+                done: StatementProgress::default(),
+            };
+            report(&fault, "", StatementScope::Statement).code
+        };
+        let division = ExpressionError::DivisionByZero.to_string();
+        assert_eq!(&*state(&format!("a read: {division}")), "22012");
+        let pattern = FunctionError::Pattern(placement::PatternError::Invalid).to_string();
+        assert_eq!(&*state(&pattern), "2201B");
+        assert_eq!(&*state("the disk is full"), "58000");
     }
 
     #[test]

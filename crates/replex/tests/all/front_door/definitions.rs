@@ -15,6 +15,8 @@ const STATEMENTS_OF_A_SEED: usize = 60;
 const GIVEN: &[&str] = &[
     "CREATE TABLE a (id int PRIMARY KEY, n int, s varchar(5) NOT NULL DEFAULT 'x')",
     "INSERT INTO a VALUES (1, 10), (2, NULL), (3, 30)",
+    "SELECT id FROM a WHERE 1 / (n - 10) > 0",
+    "SELECT id FROM a WHERE s || '(' ~ (s || '(')",
     "ALTER TABLE a ADD COLUMN k bigint NOT NULL DEFAULT 7, ADD b boolean",
     "SELECT * FROM a ORDER BY id",
     "ALTER TABLE a ALTER COLUMN k SET DEFAULT 8",
