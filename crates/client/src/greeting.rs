@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use cluster_tls::Credentials;
 use cluster_tls::stream::{ClusterStream, secure};
+use cluster_tls::{Credentials, explain};
 use protocol::frame;
 use protocol::message::{Hello, Message};
 use socket2::SockRef;
@@ -19,7 +19,8 @@ pub(crate) async fn greet(
     silence: Duration,
     credentials: Option<&Credentials>,
 ) -> Result<(ClusterStream, FrameReader, Message), String> {
-    let text = |error: std::io::Error| error.to_string();
+    // Whether the other side accepts this one's certificate shows at the first read.
+    let text = |error: std::io::Error| explain(&error);
     let stream = TcpStream::connect(address).await.map_err(text)?;
     stream.set_nodelay(true).map_err(text)?;
     // A host that vanished without a word is noticed by missing acknowledgements.

@@ -7,6 +7,7 @@
 use std::io;
 use std::time::Duration;
 
+use cluster_tls::explain;
 use cluster_tls::stream::{ClusterStream, secure};
 use protocol::frame::{self, Frame, FrameLimits, HEADER_BYTES};
 use protocol::message::{
@@ -144,7 +145,9 @@ impl FrameConnection {
                 self.received.drain(..size);
                 return Ok(frame);
             }
-            if within(self.stream.read_buf(&mut self.received)).await? == 0 {
+            let read = within(self.stream.read_buf(&mut self.received)).await;
+            // Whether the other side accepts this one's certificate shows at the first read.
+            if read.map_err(|error| io::Error::new(error.kind(), explain(&error)))? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }

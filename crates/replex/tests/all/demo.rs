@@ -114,7 +114,7 @@ fn demo_in_a_terminal_ends_in_a_session() {
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{printed}");
     let (_, session) = printed.split_once("here is a session").unwrap();
-    assert!(session.contains("flights: 27004"), "{session}");
+    assert!(session.contains("flights: 26404"), "{session}");
     assert!(session.contains("The cluster is stopped"), "{session}");
     assert!(is_empty(folder.path()));
 }

@@ -288,6 +288,7 @@ async fn changes_at_one_server_hold_at_all() {
         .await
         .unwrap();
     assert_eq!(ann.query(read, &[]).await.unwrap().len(), 1);
+    cluster.stop(0).await.unwrap();
     cluster.restart(0).await.unwrap();
     let address = cluster.server(0).ready_value("sql").unwrap();
     let address = address.parse().unwrap();
