@@ -10,6 +10,7 @@ use std::fs::DirBuilder;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
 
 use server::event_loop::LoopHandle;
@@ -111,6 +112,13 @@ fn coordinator_options(wanted: &EmbeddedOptions) -> CoordinatorOptions {
     options
 }
 
+/// The start of a store that may take long.
+pub struct StoreStart {
+    reports: UnboundedReceiver<Result<(), ServerError>>,
+    /// The attempt that an error is about.
+    what: String,
+}
+
 /// Returns the options of the server in this process.
 fn server_options(wanted: &EmbeddedOptions, coordinator: String) -> ServerOptions {
     let mut options = ServerOptions::new(wanted.folder.join(SERVER), vec![coordinator]);
@@ -138,8 +146,6 @@ fn starting(wanted: &EmbeddedOptions) -> String {
 /// A store that runs until it is dropped.
 pub struct EmbeddedStore {
     coordinator: String,
-    /// Gets a report once the server serves, or the error with which it has ended before.
-    is_ready: Mutex<UnboundedReceiver<Result<(), ServerError>>>,
     /// Gets the name of each part that has ended by itself.
     ended: Mutex<UnboundedReceiver<&'static str>>,
     stop_coordinator: Option<LoopHandle>,
@@ -162,12 +168,12 @@ impl EmbeddedStore {
     /// # Errors
     /// The folder cannot be used: another process has it, or it is damaged.
     pub fn start_with(wanted: &EmbeddedOptions) -> Result<EmbeddedStore, CommandFailure> {
-        let store = EmbeddedStore::begin(wanted)?;
-        let mut is_ready = store.is_ready.try_lock().expect("no other task waits yet");
-        let ended = is_ready.blocking_recv();
-        is_ready.close();
-        drop(is_ready);
-        let ended = ended.expect("it reports something before it ends");
+        let (ready, is_ready) = mpsc::channel();
+        let report = move |report| ready.send(report).map_err(|unheard| unheard.0);
+        let store = EmbeddedStore::spawn(wanted, report)?;
+        let ended = is_ready
+            .recv()
+            .expect("it reports something before it ends");
         ended.map_err(CommandFailure::at(starting(wanted)))?;
         Ok(store)
     }
@@ -176,7 +182,20 @@ impl EmbeddedStore {
     ///
     /// # Errors
     /// As [`EmbeddedStore::start_with`].
-    pub fn begin(wanted: &EmbeddedOptions) -> Result<EmbeddedStore, CommandFailure> {
+    pub fn begin(wanted: &EmbeddedOptions) -> Result<(EmbeddedStore, StoreStart), CommandFailure> {
+        let (ready, reports) = unbounded_channel();
+        let report = move |report| ready.send(report).map_err(|SendError(unheard)| unheard);
+        let store = EmbeddedStore::spawn(wanted, report)?;
+        let what = starting(wanted);
+        Ok((store, StoreStart { reports, what }))
+    }
+
+    /// Starts the threads of a store. `report` gets word once the server serves, or the error with
+    /// which it has ended before, and returns what has no reader any more.
+    fn spawn(
+        wanted: &EmbeddedOptions,
+        report: impl Fn(Result<(), ServerError>) -> Result<(), Result<(), ServerError>> + Send + 'static,
+    ) -> Result<EmbeddedStore, CommandFailure> {
         let folder = &wanted.folder;
         let what = || starting(wanted);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
@@ -205,12 +224,10 @@ impl EmbeddedStore {
         let server = ServerProcess::bind(server_options(wanted, coordinator.clone()));
         let server = server.map_err(CommandFailure::at(what()))?;
         let stop_server = server.stopper();
-        let (ready, is_ready) = unbounded_channel();
         let serve = move || {
-            // The waiter has gone if this cannot be sent.
-            let failed = ready.clone();
-            let ended = server.run(move |_| drop(ready.send(Ok(()))));
-            if let Err(SendError(ended)) = failed.send(ended) {
+            let ended = server.run(|_| drop(report(Ok(()))));
+            // The waiter has gone.
+            if let Err(ended) = report(ended) {
                 report_end("server", ended);
             }
             // The store may be stopping.
@@ -220,26 +237,11 @@ impl EmbeddedStore {
         threads.insert(0, serving.map_err(CommandFailure::at(what()))?);
         Ok(EmbeddedStore {
             coordinator,
-            is_ready: Mutex::new(is_ready),
             ended: Mutex::new(ended),
             stop_coordinator,
             stop_server,
             threads,
         })
-    }
-
-    /// Waits until the store serves. A store that joins a cluster waits for its coordinator,
-    /// however long that takes.
-    ///
-    /// # Errors
-    /// The store has ended before it served: the coordinator refused it, or the folder is damaged.
-    pub async fn ready(&self) -> Result<(), CommandFailure> {
-        let mut is_ready = self.is_ready.lock().await;
-        let ended = is_ready.recv().await;
-        let ended = ended.expect("it reports something before it ends");
-        // The reports end here, so that a later failure is printed.
-        is_ready.close();
-        ended.map_err(CommandFailure::at("start the store"))
     }
 
     /// Waits until a part of the store has ended by itself, because it cannot go on. Returns its
@@ -252,6 +254,19 @@ impl EmbeddedStore {
     /// Returns the address of the store's coordinator.
     pub fn coordinator(&self) -> &str {
         &self.coordinator
+    }
+}
+
+impl StoreStart {
+    /// Waits until the store serves. A store that joins a cluster waits for its coordinator,
+    /// however long that takes.
+    ///
+    /// # Errors
+    /// The store has ended before it served: the coordinator refused it, or the folder is damaged.
+    pub async fn wait(mut self) -> Result<(), CommandFailure> {
+        let ended = self.reports.recv().await;
+        let ended = ended.expect("it reports something before it ends");
+        ended.map_err(CommandFailure::at(self.what))
     }
 }
 

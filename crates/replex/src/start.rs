@@ -33,7 +33,7 @@ pub fn start(arguments: &StartArguments) -> Result<(), CommandFailure> {
         stop_when_stdin_ends();
     }
     let place = place(arguments)?;
-    let store = EmbeddedStore::begin(&EmbeddedOptions {
+    let (store, start) = EmbeddedStore::begin(&EmbeddedOptions {
         folder: arguments.data.clone(),
         memory_bytes: arguments.tables_memory_mib as usize * (1 << 20),
         cores: arguments.cores,
@@ -44,7 +44,7 @@ pub fn start(arguments: &StartArguments) -> Result<(), CommandFailure> {
     let runtime = runtime()?;
     let started = runtime.block_on(async {
         tokio::select! {
-            started = store.ready() => started.map(|()| true),
+            started = start.wait() => started.map(|()| true),
             _ = signals.recv() => Ok(false),
         }
     });
