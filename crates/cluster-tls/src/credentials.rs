@@ -4,11 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::{Resumption, WebPkiServerVerifier};
-use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
+use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
+use tls_files::{certificates_of, key_of, provider, roots_of};
 
 use crate::verifier::{OfCluster, cluster_name};
 
@@ -52,16 +50,10 @@ impl Credentials {
     pub fn read(folder: &Path, files: CredentialFiles) -> Result<Credentials, String> {
         let authorities = folder.join("ca.pem");
         let (certificate, key) = files.paths(folder);
-        let mut roots = RootCertStore::empty();
-        for authority in certificates(&authorities)? {
-            roots
-                .add(authority)
-                .map_err(|error| format!("cannot use {}: {error}", authorities.display()))?;
-        }
-        let roots = Arc::new(roots);
-        let chain = certificates(&certificate)?;
-        let unreadable = |error| format!("cannot read the key {}: {error}", key.display());
-        let secret = PrivateKeyDer::from_pem_file(&key).map_err(unreadable)?;
+        let made = |error| format!("{error}; `replex cert` makes them");
+        let roots = Arc::new(roots_of(&authorities).map_err(made)?);
+        let chain = certificates_of(&certificate).map_err(made)?;
+        let secret = key_of(&key).map_err(made)?;
         let unusable = |error: rustls::Error| {
             format!(
                 "cannot use {} with {}: {error}",
@@ -117,25 +109,5 @@ impl Credentials {
     #[cfg(feature = "tokio")]
     pub(crate) fn connecting(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.connecting)
-    }
-}
-
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
-}
-
-/// Reads the certificates of a PEM file, of which there must be one at least.
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let unreadable = |error| {
-        format!(
-            "cannot read the certificates of {}: {error}; `replex cert` makes them",
-            path.display()
-        )
-    };
-    let read = CertificateDer::pem_file_iter(path).map_err(unreadable)?;
-    let found: Vec<_> = read.collect::<Result<_, _>>().map_err(unreadable)?;
-    match found.is_empty() {
-        true => Err(format!("{} has no certificate", path.display())),
-        false => Ok(found),
     }
 }

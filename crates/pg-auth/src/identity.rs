@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::server::WebPkiClientVerifier;
+use tls_files::{certificates_of, key_of, provider, revocations_of, roots_of};
 
 use crate::certificate;
-use crate::pem::{certificates_of, key_of, provider, revocations_of, roots_of};
 
 /// A server's certificate, for its clients.
 #[derive(Clone, Debug)]

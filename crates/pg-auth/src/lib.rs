@@ -7,8 +7,7 @@
 //! │   ├── scram    SCRAM-SHA-256 and SCRAM-SHA-256-PLUS
 //! │   └── users    a file of users and their secrets
 //! └── identity     the server's certificate
-//!     ├── certificate  names and channel bindings of certificates
-//!     └── pem          PEM files
+//!     └── certificate  names and channel bindings of certificates
 //! ```
 //!
 //! Passwords come from files and URLs, and are never printed: a type that holds a password has no
@@ -18,6 +17,5 @@ pub mod admission;
 pub mod certificate;
 pub mod identity;
 pub mod password;
-pub mod pem;
 pub mod scram;
 pub mod users;

@@ -9,7 +9,7 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
-use pg_auth::pem::{certificates_of, key_of, provider, revocations_of, roots_of};
+use tls_files::{certificates_of, key_of, provider, revocations_of, roots_of};
 
 /// Whether connections to a server use TLS, like libpq's `sslmode`.
 #[derive(Clone, Debug)]

@@ -16,7 +16,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("coordinator", &["placement", "protocol"]),
     ("session", &["placement", "protocol"]),
     ("storage", &["placement"]),
-    ("cluster-tls", &[]),
+    ("tls-files", &[]),
+    ("cluster-tls", &["tls-files"]),
     (
         "server",
         &[
@@ -34,7 +35,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("sql", &["placement", "protocol", "session", "client"]),
     ("pg-wire", &[]),
-    ("pg-auth", &["pg-wire"]),
+    ("pg-auth", &["pg-wire", "tls-files"]),
     ("pg-catalog", &[]),
     (
         "pg-server",
@@ -47,7 +48,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "pg-auth",
         ],
     ),
-    ("pg-connect", &["pg-wire", "pg-auth"]),
+    ("pg-connect", &["pg-wire", "pg-auth", "tls-files"]),
     ("proxy-core", &["pg-wire"]),
     ("pg-analysis", &["pg-wire", "proxy-core"]),
     ("pg-local", &["pg-connect"]),
