@@ -21,6 +21,19 @@ pub(crate) const PRIVILEGES: [(&str, char); 9] = [
     ("USAGE", 'U'),
     ("CREATE", 'C'),
 ];
+/// The privileges that tables, their columns, sequences and the schema can have.
+pub(crate) const TABLE_PRIVILEGES: &[&str] = &[
+    "INSERT",
+    "SELECT",
+    "UPDATE",
+    "DELETE",
+    "TRUNCATE",
+    "REFERENCES",
+    "TRIGGER",
+];
+pub(crate) const COLUMN_PRIVILEGES: &[&str] = &["INSERT", "SELECT", "UPDATE", "REFERENCES"];
+pub(crate) const SEQUENCE_PRIVILEGES: &[&str] = &["SELECT", "UPDATE", "USAGE"];
+pub(crate) const SCHEMA_PRIVILEGES: &[&str] = &["CREATE", "USAGE"];
 /// The letters of all privileges for a table, and for a sequence.
 pub(crate) const OF_TABLE: &str = "arwdDxt";
 pub(crate) const OF_SEQUENCE: &str = "rwU";

@@ -7,7 +7,9 @@ use crate::datum::Datum;
 use crate::description::{GrantDescription, ObjectRights, Oid};
 use crate::error::CatalogueError;
 use crate::relations::PUBLIC;
-use crate::rights::Asker;
+use crate::rights::{
+    Asker, COLUMN_PRIVILEGES, SCHEMA_PRIVILEGES, SEQUENCE_PRIVILEGES, TABLE_PRIVILEGES,
+};
 use crate::types::{BOOL, INT2, NAME, OID, REGCLASS, TEXT};
 use crate::{rows, types};
 
@@ -41,16 +43,10 @@ macro_rules! on_relation {
     ($name:literal, $possible:expr) => {
         [
             strict($name, &[TEXT, TEXT], BOOL, |calls, arguments| {
-                let [relation, right] = arguments else {
-                    unreachable!("it has two arguments")
-                };
-                has_on_relation(calls, None, relation, (text_of(right), $possible))
+                of_session(calls, arguments, $possible)
             }),
             strict($name, &[OID, TEXT], BOOL, |calls, arguments| {
-                let [relation, right] = arguments else {
-                    unreachable!("it has two arguments")
-                };
-                has_on_relation(calls, None, relation, (text_of(right), $possible))
+                of_session(calls, arguments, $possible)
             }),
             strict($name, &[NAME, TEXT, TEXT], BOOL, |calls, arguments| {
                 of_role(calls, arguments, $possible)
@@ -68,23 +64,9 @@ macro_rules! on_relation {
     };
 }
 
-/// The privileges that tables, their columns, sequences and the schema can have.
-const OF_TABLES: &[&str] = &[
-    "INSERT",
-    "SELECT",
-    "UPDATE",
-    "DELETE",
-    "TRUNCATE",
-    "REFERENCES",
-    "TRIGGER",
-];
-const OF_COLUMNS: &[&str] = &["INSERT", "SELECT", "UPDATE", "REFERENCES"];
-const OF_SEQUENCES: &[&str] = &["SELECT", "UPDATE", "USAGE"];
-const OF_SCHEMAS: &[&str] = &["CREATE", "USAGE"];
-
-const TABLE: [Function; 6] = on_relation!("has_table_privilege", OF_TABLES);
-const ANY_COLUMN: [Function; 6] = on_relation!("has_any_column_privilege", OF_COLUMNS);
-const SEQUENCE: [Function; 6] = on_relation!("has_sequence_privilege", OF_SEQUENCES);
+const TABLE: [Function; 6] = on_relation!("has_table_privilege", TABLE_PRIVILEGES);
+const ANY_COLUMN: [Function; 6] = on_relation!("has_any_column_privilege", COLUMN_PRIVILEGES);
+const SEQUENCE: [Function; 6] = on_relation!("has_sequence_privilege", SEQUENCE_PRIVILEGES);
 const SCHEMA: [Function; 6] = [
     strict(
         "has_schema_privilege",
@@ -306,6 +288,13 @@ fn has_on_relation(
     Ok(Datum::Bool(asker.has_any(rights, (right, possible))?))
 }
 
+fn of_session(calls: Calls<'_>, arguments: &[Datum], possible: &[&str]) -> Called {
+    let [relation, right] = arguments else {
+        unreachable!("it has two arguments")
+    };
+    has_on_relation(calls, None, relation, (text_of(right), possible))
+}
+
 fn of_role(calls: Calls<'_>, arguments: &[Datum], possible: &[&str]) -> Called {
     let [who, relation, right] = arguments else {
         unreachable!("it has three arguments")
@@ -314,7 +303,7 @@ fn of_role(calls: Calls<'_>, arguments: &[Datum], possible: &[&str]) -> Called {
 }
 
 fn on_columns(calls: Calls<'_>, who: Option<&Datum>, relation: &Datum, right: &Datum) -> Called {
-    has_on_relation(calls, who, relation, (text_of(right), OF_COLUMNS))
+    has_on_relation(calls, who, relation, (text_of(right), COLUMN_PRIVILEGES))
 }
 
 fn on_schema(calls: Calls<'_>, who: Option<&Datum>, schema: &Datum, right: &str) -> Called {
@@ -335,7 +324,9 @@ fn on_schema(calls: Calls<'_>, who: Option<&Datum>, schema: &Datum, right: &str)
         owner: None,
         granted: granted.iter().cloned().chain([everybody]).collect(),
     };
-    Ok(Datum::Bool(asker.has_any(&rights, (right, OF_SCHEMAS))?))
+    Ok(Datum::Bool(
+        asker.has_any(&rights, (right, SCHEMA_PRIVILEGES))?,
+    ))
 }
 
 fn schema_of_role(calls: Calls<'_>, arguments: &[Datum]) -> Called {

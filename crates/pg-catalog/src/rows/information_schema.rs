@@ -7,20 +7,8 @@ use crate::datum::Datum;
 use crate::definitions::{action_name, check_definition, primary_columns};
 use crate::description::{DescribedColumn, IndexDescription, TableDescription};
 use crate::relations::{self, PUBLIC};
-use crate::rights::{Asker, PRIVILEGES, role_text};
+use crate::rights::{Asker, COLUMN_PRIVILEGES, PRIVILEGES, TABLE_PRIVILEGES, role_text};
 use crate::types;
-
-/// The rights on a table, and those of them that columns have.
-const TABLE_RIGHTS: [&str; 7] = [
-    "INSERT",
-    "SELECT",
-    "UPDATE",
-    "DELETE",
-    "TRUNCATE",
-    "REFERENCES",
-    "TRIGGER",
-];
-const COLUMN_RIGHTS: [&str; 4] = ["INSERT", "SELECT", "UPDATE", "REFERENCES"];
 
 /// The grantee of privileges that everybody has.
 const PUBLIC_GRANTEE: &str = "PUBLIC";
@@ -466,7 +454,7 @@ fn table_privileges(
     table: &TableDescription,
     shows_public: bool,
 ) -> Vec<Named> {
-    let rows = privileges(source, table, &TABLE_RIGHTS).into_iter();
+    let rows = privileges(source, table, TABLE_PRIVILEGES).into_iter();
     let rows = rows.filter(|(_, grantee)| shows_public || *grantee != PUBLIC_GRANTEE);
     let rows = rows.map(|(mut row, _)| {
         let is_select = row.iter().any(|(_, value)| *value == text("SELECT"));
@@ -483,7 +471,7 @@ fn column_privileges(
 ) -> Vec<Named> {
     let columns = table.columns.iter().filter(|it| !it.is_hidden);
     let rows = columns.flat_map(|column| {
-        let rows = privileges(source, table, &COLUMN_RIGHTS).into_iter();
+        let rows = privileges(source, table, COLUMN_PRIVILEGES).into_iter();
         let rows = rows.filter(|(_, grantee)| shows_public || *grantee != PUBLIC_GRANTEE);
         rows.map(|(mut row, _)| {
             row.push(("column_name", text(&column.name)));
