@@ -1,9 +1,6 @@
 //! Raises and lowers the number of failures that a table survives, while clients use the table.
 
-use std::collections::BTreeSet;
-
-use placement::{Alteration, Cut, FurtherCopy, Schema, prove};
-use protocol::configuration::{Configuration, PlacedTable};
+use placement::{Alteration, Cut, FurtherCopy, Schema};
 use protocol::message::FillReport;
 
 use crate::client::Client;
@@ -29,7 +26,7 @@ impl Client {
         // Each replica serves before the next one is made, so that this many are enough.
         for _ in 0..=failures {
             let configuration = self.refresh().await?;
-            let domains = domains(&configuration);
+            let domains = configuration.failure_domains();
             if domains <= usize::from(failures) {
                 return Err(Error::Refused {
                     message: format!(
@@ -42,7 +39,7 @@ impl Client {
             }
             let placed = self.table(table).await?;
             let placed = placed.definition();
-            if survives(&configuration, placed) >= failures.into() {
+            if configuration.survived_by_complete_copies(placed) >= failures.into() {
                 break;
             }
             self.add_copy(with_replica(&placed.schema), progress)
@@ -51,21 +48,6 @@ impl Client {
         let alteration = Alteration::SetFailures { failures };
         self.alter_table(table, vec![alteration]).await
     }
-}
-
-fn domains(configuration: &Configuration) -> usize {
-    let domains = configuration.servers.iter().map(|server| &server.domain);
-    domains.collect::<BTreeSet<_>>().len()
-}
-
-/// Returns how many failures the copies of a table survive by which all rows can be read now.
-fn survives(configuration: &Configuration, table: &PlacedTable) -> u32 {
-    let proof = prove(&table.layout, &table.full_copies(), &configuration.hosts());
-    let made = table.layout.copy_numbers();
-    let made = made.filter(|number| !table.is_building(*number)).count();
-    proof
-        .failures_tolerated()
-        .min(u32::try_from(made.saturating_sub(1)).unwrap_or(u32::MAX))
 }
 
 /// Returns a schema with one more exact replica of the primary copy.

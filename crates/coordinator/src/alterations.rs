@@ -11,7 +11,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use placement::{Alteration, prove};
+use placement::Alteration;
 use protocol::codec::Wire;
 use protocol::configuration::{ALTERATION_NAME, PlacedTable, TRUNCATION_NAME};
 use protocol::identity::{CoreId, Epoch, TableId};
@@ -186,12 +186,8 @@ impl Coordinator {
     /// Checks that the copies of a table that serve, at the servers where they are, survive so many
     /// failures.
     fn check_survives(&self, table: &PlacedTable, failures: u8) -> Result<(), String> {
-        let servers = self.state.configuration.hosts();
-        let proof = prove(&table.layout, &table.full_copies(), &servers);
-        // Copies that are being made may turn out to be impossible.
-        let is_made = |number: &usize| !table.is_building(*number);
-        let made = table.layout.copy_numbers().filter(is_made).count();
-        let survives = u32::min(proof.failures_tolerated(), made.saturating_sub(1) as u32);
+        let configuration = &self.state.configuration;
+        let survives = configuration.survived_by_complete_copies(table);
         match survives >= u32::from(failures) {
             true => Ok(()),
             false => Err(format!(

@@ -4,7 +4,7 @@
 //! of the leading coordinator adds the copies as soon as servers have come, and then changes the
 //! table's promise. The operator's log has a line for each table.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
 use std::thread;
@@ -64,8 +64,7 @@ async fn go_on(coordinator: &str) {
 /// Returns the tables that are to survive more failures than they do, and for which there are
 /// enough servers, each with the number.
 fn open(configuration: &Configuration) -> Vec<(String, u8)> {
-    let domains = configuration.servers.iter().map(|server| &server.domain);
-    let domains = domains.collect::<BTreeSet<_>>().len();
+    let domains = configuration.failure_domains();
     let schemas = configuration.tables.iter().map(|table| &table.schema);
     schemas
         .filter(|schema| schema.failures_wanted > schema.failures_tolerated)

@@ -88,6 +88,22 @@ impl Configuration {
 }
 
 impl Configuration {
+    /// Returns the number of failure domains of all servers.
+    pub fn failure_domains(&self) -> usize {
+        let domains = self.servers.iter().map(|server| &server.domain);
+        domains.collect::<BTreeSet<_>>().len()
+    }
+
+    /// Returns how many failures a table survives with its complete copies, at the servers where
+    /// they are. Copies that are being made may turn out to be impossible, and count for nothing.
+    pub fn survived_by_complete_copies(&self, table: &PlacedTable) -> u32 {
+        let proof = prove(&table.layout, &table.full_copies(), &self.hosts());
+        let copies = table.layout.copy_numbers();
+        let complete = copies.filter(|number| !table.is_building(*number)).count();
+        let beside = u32::try_from(complete.saturating_sub(1)).unwrap_or(u32::MAX);
+        proof.failures_tolerated().min(beside)
+    }
+
     /// Adds to the report how many failures a table survives with its readable copies, which are
     /// filled and on servers that are up.
     pub(super) fn survive(&self, table: &PlacedTable, report: &mut TableReport) {

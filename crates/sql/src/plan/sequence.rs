@@ -100,9 +100,8 @@ fn tolerance(name: &str, configuration: &Configuration) -> (u8, u8, Option<Strin
     let tables = configuration.tables.iter();
     let tolerated = tables.map(|table| table.schema.failures_tolerated).max();
     let wanted = tolerated.unwrap_or(0).max(FAILURES_TOLERATED_DEFAULT);
-    let domains = configuration.servers.iter().map(|server| &server.domain);
-    let domains = domains.collect::<BTreeSet<_>>().len();
-    let possible = u8::try_from(domains.saturating_sub(1)).unwrap_or(u8::MAX);
+    let beside = configuration.failure_domains().saturating_sub(1);
+    let possible = u8::try_from(beside).unwrap_or(u8::MAX);
     let notice = (possible < FAILURES_TOLERATED_DEFAULT).then(|| {
         format!(
             "sequence {name} does not survive the loss of its server yet, because the store has \
