@@ -10,6 +10,7 @@ use protocol::configuration::roles::{Role, Roles};
 use sql::{Store, sqlstate};
 
 use super::ClientSession;
+use super::roles::no_role;
 use super::run::Ran;
 use crate::command::SessionRole;
 use crate::errors::{INVALID_PARAMETER, error};
@@ -116,6 +117,5 @@ impl<S: Store> ClientSession<S> {
 
 /// Returns the error for a role that a session has, and that was dropped.
 fn missing(name: &str) -> Report {
-    let text = format!("role \"{name}\" does not exist");
-    error(sqlstate::UNDEFINED_OBJECT, text).hint("It was dropped: log in as another one.")
+    no_role(name).hint("It was dropped: log in as another one.")
 }

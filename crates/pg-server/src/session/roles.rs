@@ -514,7 +514,8 @@ fn denied(text: &str) -> Report {
     error(sqlstate::INSUFFICIENT_PRIVILEGE, text)
 }
 
-fn no_role(name: &str) -> Report {
+/// Returns the report of a role that does not exist.
+pub(super) fn no_role(name: &str) -> Report {
     let text = format!("role \"{name}\" does not exist");
     error(sqlstate::UNDEFINED_OBJECT, text)
 }

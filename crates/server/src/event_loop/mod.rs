@@ -263,15 +263,13 @@ impl EventLoop {
                 if event.is_read_closed() || event.is_error() {
                     connection.hung_up = true;
                 }
+                let has_input = event.is_readable() || event.is_read_closed() || event.is_error();
+                connection.readable |= has_input;
                 if event.is_writable() && connection.blocked {
                     connection.blocked = false;
-                    connection.dirty = true;
-                    self.io.dirty.push(id);
+                    self.io.write_soon(id);
                 }
-                if event.is_readable() || event.is_read_closed() || event.is_error() {
-                    if let Some(connection) = self.io.find(id) {
-                        connection.readable = true;
-                    }
+                if has_input {
                     self.io.list(id);
                 }
             }

@@ -61,7 +61,10 @@ impl EventLoop {
         let held = connection.partial.len();
         let in_place = connection.claimed_bytes == 0 && held < buffer.len();
         let start = if in_place { held } else { 0 };
-        match connection.receive(&mut buffer[start..]) {
+        let received = connection.receive(&mut buffer[start..]);
+        // A handshake answers to what it reads.
+        let answers = connection.must_transmit();
+        match received {
             ReadOutcome::Ended(error) => {
                 let reason = error.map_or_else(
                     || "the other side closed the connection".to_owned(),
@@ -71,9 +74,7 @@ impl EventLoop {
             }
             ReadOutcome::Bytes(count) => {
                 self.io.counters.bytes_in += count as u64;
-                let connection = self.io.find(id).expect("it was there above");
-                // A handshake answers to what it reads.
-                if connection.must_transmit() {
+                if answers {
                     self.io.write_soon(id);
                 }
                 let connection = self.io.find(id).expect("it was there above");
