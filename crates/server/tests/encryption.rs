@@ -4,64 +4,21 @@
 
 #[path = "../../../tests/certificates.rs"]
 mod certificates;
+mod support;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use cluster_tls::{ClientConnection, CredentialFiles, Credentials, StreamOwned};
 use protocol::codec::Bytes;
 use protocol::frame;
 use protocol::message::Message;
-use server::ServerError;
-use server::baseline::Baseline;
-use server::clock::Clock;
-use server::event_loop::{LoopHandle, LoopLimits, LoopOptions};
+use server::event_loop::LoopLimits;
+use support::echo::Echo;
 
 /// How long a test waits for an answer that must come.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// An echo process on a thread; stopped when dropped.
-struct Echo {
-    address: SocketAddr,
-    handle: LoopHandle,
-    thread: Option<JoinHandle<Result<(), ServerError>>>,
-}
-
-impl Echo {
-    fn start(
-        credentials: Option<&Credentials>,
-        next: Option<SocketAddr>,
-        limits: LoopLimits,
-    ) -> Echo {
-        let options = LoopOptions {
-            limits,
-            credentials: credentials.cloned(),
-            ..LoopOptions::new(Clock::start())
-        };
-        let baseline = Baseline::bind("127.0.0.1:0".parse().unwrap(), next, options).unwrap();
-        let (address, handle) = (baseline.address(), baseline.handle());
-        let thread = Some(std::thread::spawn(move || baseline.run()));
-        Echo {
-            address,
-            handle,
-            thread,
-        }
-    }
-}
-
-impl Drop for Echo {
-    fn drop(&mut self) {
-        self.handle.stop();
-        if let Some(thread) = self.thread.take() {
-            let result = thread.join();
-            if !std::thread::panicking() {
-                result.unwrap().unwrap();
-            }
-        }
-    }
-}
 
 fn credentials() -> Credentials {
     let folder = tempfile::tempdir().unwrap();
@@ -113,7 +70,7 @@ fn echo(stream: &mut (impl Read + Write), correlation: u64, size: usize) {
 #[test]
 fn frames_of_every_size_pass_a_chain_of_three() {
     let credentials = credentials();
-    let start = |next| Echo::start(Some(&credentials), next, LoopLimits::default());
+    let start = |next| Echo::encrypted(Some(&credentials), next, LoopLimits::default());
     let last = start(None);
     let middle = start(Some(last.address));
     let first = start(Some(middle.address));
@@ -143,7 +100,7 @@ fn frames_of_every_size_pass_a_chain_of_three() {
 #[test]
 fn a_side_without_tls_is_closed_and_harms_no_other() {
     let credentials = credentials();
-    let process = Echo::start(Some(&credentials), None, LoopLimits::default());
+    let process = Echo::encrypted(Some(&credentials), None, LoopLimits::default());
     let mut good = encrypted(process.address, &credentials);
     echo(&mut good, 1, 10);
     let mut bare = plain(process.address);
@@ -157,7 +114,7 @@ fn a_side_without_tls_is_closed_and_harms_no_other() {
     assert!(error.contains("--certificates"), "{error}");
     echo(&mut good, 2, 10);
 
-    let process = Echo::start(None, None, LoopLimits::default());
+    let process = Echo::encrypted(None, None, LoopLimits::default());
     let mut eager = encrypted(process.address, &credentials);
     let error = eager.write_all(&bytes).and_then(|()| eager.flush());
     let error = error.and_then(|()| eager.read(&mut [0; 10]).map(drop));
@@ -173,7 +130,7 @@ fn an_unfinished_handshake_is_ended_in_time() {
         sweep_us: 50_000,
         ..LoopLimits::default()
     };
-    let process = Echo::start(Some(&credentials), None, limits);
+    let process = Echo::encrypted(Some(&credentials), None, limits);
     let mut good = encrypted(process.address, &credentials);
     echo(&mut good, 1, 10);
     let mut half = plain(process.address);
@@ -195,7 +152,7 @@ fn an_unfinished_handshake_is_ended_in_time() {
 #[test]
 fn a_slow_reader_is_held_back_and_gets_everything_later() {
     let credentials = credentials();
-    let process = Echo::start(Some(&credentials), None, LoopLimits::default());
+    let process = Echo::encrypted(Some(&credentials), None, LoopLimits::default());
     let mut good = encrypted(process.address, &credentials);
     let mut slow = encrypted(process.address, &credentials);
     echo(&mut slow, 1, 10);

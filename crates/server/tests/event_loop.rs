@@ -12,62 +12,21 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use protocol::codec::Bytes;
 use protocol::frame::{self, Frame};
 use protocol::message::Message;
 use server::ServerError;
-use server::baseline::Baseline;
 use server::clock::Clock;
 use server::event_loop::{
-    ConnectionId, ConnectionSide, EventLoop, Handler, Io, LoopHandle, LoopLimits, LoopOptions,
+    ConnectionId, ConnectionSide, EventLoop, Handler, Io, LoopLimits, LoopOptions,
 };
 use support::Wire;
+use support::echo::Echo;
 
 /// A user's number that no user has.
 const UNUSED_USER: u32 = 65534;
-
-/// An echo process on a thread; stopped when dropped.
-struct Echo {
-    address: std::net::SocketAddr,
-    handle: LoopHandle,
-    thread: Option<JoinHandle<Result<(), ServerError>>>,
-}
-
-impl Echo {
-    fn start(limits: LoopLimits) -> Echo {
-        Echo::chained(None, limits)
-    }
-
-    fn chained(next: Option<std::net::SocketAddr>, limits: LoopLimits) -> Echo {
-        let options = LoopOptions {
-            limits,
-            ..LoopOptions::new(Clock::start())
-        };
-        let baseline = Baseline::bind("127.0.0.1:0".parse().unwrap(), next, options).unwrap();
-        let (address, handle) = (baseline.address(), baseline.handle());
-        let thread = Some(std::thread::spawn(move || baseline.run()));
-        Echo {
-            address,
-            handle,
-            thread,
-        }
-    }
-}
-
-impl Drop for Echo {
-    fn drop(&mut self) {
-        self.handle.stop();
-        if let Some(thread) = self.thread.take() {
-            let result = thread.join();
-            if !std::thread::panicking() {
-                result.unwrap().unwrap();
-            }
-        }
-    }
-}
 
 /// Small, fast and the same on every machine (SplitMix64).
 struct Random(u64);

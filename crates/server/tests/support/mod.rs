@@ -4,6 +4,8 @@
 //! test.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
+pub mod echo;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc;
