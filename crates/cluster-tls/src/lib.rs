@@ -38,7 +38,10 @@ pub fn explain(error: &std::io::Error) -> String {
             | AlertDescription::CertificateExpired
             | AlertDescription::DecryptError,
         ) => format!("the other side refuses the certificate of this process: {inner}"),
-        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+        // An authority of the same name has made the signature.
+        Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature,
+        ) => {
             "another authority has signed the certificate of the other side: use the ca.pem of its \
              cluster"
                 .into()

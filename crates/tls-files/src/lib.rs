@@ -8,14 +8,18 @@ use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 
-/// Returns the certificates in a file, in its order.
+/// Returns the certificates in a file, in its order: at least one, as an empty file is a slip.
 ///
 /// # Errors
-/// The file cannot be read, or has something else. The message is for people.
+/// The file cannot be read, or has no certificate. The message is for people.
 pub fn certificates_of(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let failed = |error| format!("cannot read certificates from {}: {error}", path.display());
     let certificates = CertificateDer::pem_file_iter(path).map_err(failed)?;
-    certificates.collect::<Result<_, _>>().map_err(failed)
+    let certificates: Vec<_> = certificates.collect::<Result<_, _>>().map_err(failed)?;
+    match certificates.is_empty() {
+        true => Err(format!("there is no certificate in {}", path.display())),
+        false => Ok(certificates),
+    }
 }
 
 /// Reads the lists of revoked certificates: at least one, as an empty file is a slip.

@@ -414,11 +414,11 @@ fn unusable_states_give_a_reason() {
         "this is no coordinator's state: name another folder"
     );
     assert_eq!(
-        with(8, 11),
-        "the coordinator's state is of format 11, this program knows 10: use the release that \
+        with(8, 12),
+        "the coordinator's state is of format 12, this program knows 11: use the release that \
          wrote it, or a newer one"
     );
-    assert!(with(8, 1).contains("this program knows only 10"));
+    assert!(with(8, 1).contains("this program knows only 11"));
     assert!(with(20, 0xff).contains("damaged"));
     assert!(with(bytes.len() - 1, 0xff).contains("damaged"));
     assert_eq!(

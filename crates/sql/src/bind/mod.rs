@@ -315,7 +315,7 @@ impl<'a> Scope<'a> {
         expression::check_assignable(column_type, &bound, self.columns(), self.names()).map_err(
             |error| match error {
                 ExpressionError::NotAssignable { .. } => {
-                    SqlError::statement(format!("{place}: {error}"))
+                    SqlError::with_state(sqlstate::TYPE_MISMATCH, format!("{place}: {error}"))
                 }
                 error => expression_error(expression, error),
             },
