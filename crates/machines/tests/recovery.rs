@@ -14,7 +14,7 @@ use protocol::identity::{
     ClockReading, CoreId, Epoch, FinishedLine, Incarnation, Position, TableId, Version,
 };
 use protocol::message::{PeerHeader, PeerMessage};
-use protocol::operation::{Decision, OldRow, Prepare, RequestResult, Vote};
+use protocol::operation::{Decision, OldRow, Prepare, RequestResult, RowChange, Vote};
 use protocol::record::{PartitionStart, Record};
 
 use inserts::partition;
@@ -71,7 +71,7 @@ fn insert(sequence: u64, version: u64, vote: Vote) -> Prepare {
     let mut prepare = inserts::insert((0..3).map(partition).collect());
     prepare.operation.sequence = sequence;
     prepare.votes.push(vote);
-    prepare.changes[0].version = Version(version);
+    Arc::make_mut(&mut prepare.changes[0]).version = Version(version);
     prepare
 }
 
@@ -258,8 +258,9 @@ fn an_operation_that_was_open_at_a_checkpoint_is_settled_after_it() {
     let mut later = insert(2, 10, Vote::Yes);
     let columns = &configuration().tables[0].schema.columns;
     let row = encode_row(columns, &[Value::Int64(2), Value::Int64(8)]);
-    later.changes[0].pk = Bytes(encode_key([Value::Int64(2).as_ref()]));
-    later.changes[0].new = Some(Bytes(row.expect("the values are of the columns")));
+    let change = Arc::make_mut(&mut later.changes[0]);
+    change.pk = Bytes(encode_key([Value::Int64(2).as_ref()]));
+    change.new = Some(Bytes(row.expect("the values are of the columns")));
     later.finished_below.sequence = 2;
     let decided = decided(&finished, Decision::Commit);
     let log = [prepared(&finished), decided, prepared(&later)];
@@ -306,13 +307,13 @@ fn the_versions_of_other_rows_do_not_order_two_operations() {
     let mut both = insert(1, 5, Vote::Yes);
     let columns = &configuration().tables[0].schema.columns;
     let row = encode_row(columns, &[Value::Int64(2), Value::Int64(8)]);
-    let mut second_row = both.changes[0].clone();
+    let mut second_row = RowChange::clone(&both.changes[0]);
     second_row.pk = Bytes(encode_key([Value::Int64(2).as_ref()]));
     second_row.version = Version(20);
     second_row.new = Some(Bytes(row.expect("the values are of the columns")));
-    both.changes.push(second_row);
+    both.changes.push(Arc::new(second_row));
     let mut deletion = insert(2, 10, Vote::Yes);
-    let change = &mut deletion.changes[0];
+    let change = Arc::make_mut(&mut deletion.changes[0]);
     let row = change.new.take().expect("it was an insert");
     change.old = OldRow::Keys {
         version: Version(5),

@@ -490,7 +490,7 @@ fn change(sequence: u64, id: i64, (from, to): (Option<i64>, Option<i64>)) -> Pre
     };
     let mut prepare = Prepare::clone(&insert(Some(0)));
     prepare.operation.sequence = sequence;
-    prepare.changes = vec![RowChange {
+    prepare.changes = vec![Arc::new(RowChange {
         pk: Bytes(encode_key([Value::Int64(id).as_ref()])),
         version: Version(100 + sequence),
         old: match from {
@@ -501,7 +501,7 @@ fn change(sequence: u64, id: i64, (from, to): (Option<i64>, Option<i64>)) -> Pre
             },
         },
         new: to.map(row),
-    }];
+    })];
     prepare
 }
 

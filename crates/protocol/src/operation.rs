@@ -5,6 +5,7 @@
 //! (R13).
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use placement::Schema;
@@ -289,7 +290,7 @@ pub struct Prepare {
     /// The votes of the first partitions of the chain.
     pub votes: Vec<Vote>,
     /// The changes of rows.
-    pub changes: Vec<RowChange>,
+    pub changes: Vec<Arc<RowChange>>,
     /// The requests that the operation completes.
     pub requests: Vec<RequestRecord>,
     /// Set if the operation is a transaction. Its members are of all its tables, the chain is not

@@ -165,7 +165,7 @@ pub struct EvaluatedRow {
     /// The table.
     pub table: TableId,
     /// The change.
-    pub change: RowChange,
+    pub change: Arc<RowChange>,
 }
 
 /// The reason why a walk ended before its last primary.

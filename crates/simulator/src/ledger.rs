@@ -54,7 +54,7 @@ pub struct LedgerOperation {
     /// transaction a primary, for a copy can log its part after a primary has refused.
     pub begun: BTreeMap<TableId, Version>,
     /// All changes of rows that members have logged, by table and pk.
-    pub changes: BTreeMap<(TableId, Bytes), RowChange>,
+    pub changes: BTreeMap<(TableId, Bytes), Arc<RowChange>>,
     /// The members, by index in the chain.
     pub members: Vec<LedgerMember>,
     /// The replex, from 0, that knows a decision before any client may see it (x of R3), where that
@@ -179,7 +179,7 @@ impl Ledger {
                 }
                 for change in &prepare.changes {
                     let row = (prepare.table, change.pk.clone());
-                    entry.changes.insert(row, change.clone());
+                    entry.changes.insert(row, Arc::clone(change));
                 }
                 if let Some(place) = place(entry, *partition) {
                     let member = &mut entry.members[place];
@@ -502,12 +502,12 @@ pub mod testing {
             sides: 0,
             side: None,
             votes: votes.to_vec(),
-            changes: vec![RowChange {
+            changes: vec![Arc::new(RowChange {
                 pk: Bytes(vec![7]),
                 version: Version(sequence * 10),
                 old: OldRow::Absent,
                 new: Some(Bytes(vec![1])),
-            }],
+            })],
             requests: vec![RequestRecord {
                 request: RequestId {
                     session: SessionId(1),

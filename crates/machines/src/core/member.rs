@@ -13,6 +13,7 @@ use protocol::identity::{
 use protocol::operation::{Decision, Prepare, Vote};
 use protocol::planted::{self, Bug};
 
+use crate::core::partition::locks::Key;
 use crate::core::table::{PartitionEffect, TableInfo};
 
 /// The key of a member of a chain: an operation and a partition. A core can have several members of
@@ -46,7 +47,7 @@ pub(crate) struct Member {
     /// The effect of each change on this partition.
     pub effects: Vec<PartitionEffect>,
     /// The keys to hold, in order (R7).
-    pub held: Vec<Vec<u8>>,
+    pub held: Vec<Key>,
     /// How many of these keys the member holds: the first ones.
     granted: usize,
     /// The time when the prepare arrived, on the monotonic clock.
@@ -108,7 +109,7 @@ impl Member {
         let effects = changes.map(|change| table.part(partition, change, &mut held));
         let effects = effects.collect();
         if let Some(part) = &prepare.transaction {
-            held.extend(part.still.iter().map(|pk| pk.0.clone()));
+            held.extend(part.still.iter().map(|pk| Key::from(&pk[..])));
         }
         held.sort_unstable();
         held.dedup();

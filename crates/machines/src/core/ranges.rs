@@ -17,6 +17,7 @@ use protocol::message::{RANGE_REPORTS_MAX, RangeReport, Read};
 use protocol::planted::{self, Bug};
 
 use crate::core::CoreMachine;
+use crate::core::partition::locks::Key;
 use crate::core::partition::rows::Rows;
 use crate::core::range_load::{LAST_KEY, RangeLoad, SMALL_SHARE};
 use crate::core::step::Step;
@@ -79,7 +80,7 @@ impl RangeWatch {
     }
 
     /// Counts a change of entries of a range of this core.
-    pub fn note_change(&mut self, id: PartitionId, keys: &[Vec<u8>]) {
+    pub fn note_change(&mut self, id: PartitionId, keys: &[Key]) {
         if let Some(load) = self.loads.get_mut(&id) {
             keys.iter().for_each(|key| load.note(key));
         }

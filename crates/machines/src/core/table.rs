@@ -18,6 +18,8 @@ use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, TableId};
 use protocol::operation::{OldRow, Prepare, RowChange, Vote};
 use protocol::planted::{self, Bug};
 
+use crate::core::partition::locks::Key;
+
 /// The machine's view of a table.
 #[derive(Debug)]
 pub(crate) struct TableInfo {
@@ -91,9 +93,9 @@ pub(crate) struct ReplexInfo {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PartitionEffect {
     /// The key of the removed entry.
-    pub remove: Option<Vec<u8>>,
+    pub remove: Option<Key>,
     /// The key of the added or replaced entry.
-    pub put: Option<Vec<u8>>,
+    pub put: Option<Key>,
 }
 
 /// Returns whether a change may move the row in the order of a copy. A thin index that is being
@@ -339,7 +341,8 @@ impl TableInfo {
         if !info.is_thin() {
             return Cow::Borrowed(row);
         }
-        let row = RowView::parse(&self.schema.columns, row).expect("a row in use decodes");
+        let row = RowView::checked_before(&self.schema.columns, row);
+        let row = row.expect("a row in use decodes");
         Cow::Owned(self.entry_of(info, &row))
     }
 
@@ -445,7 +448,7 @@ impl TableInfo {
         &self,
         partition: PartitionId,
         change: &RowChange,
-        held: &mut Vec<Vec<u8>>,
+        held: &mut Vec<Key>,
     ) -> PartitionEffect {
         let replex = usize::from(partition.replex);
         let rows = [self.old_row(change), self.new_row(change)];
@@ -460,14 +463,15 @@ impl TableInfo {
         let [remove, put] = rows.map(|row| {
             let here =
                 |row: &RowView<'_>| self.layout.is_in_partition(replex, partition.number, row);
-            row.filter(here).map(|row| self.entry_key(replex, &row))
+            row.filter(here)
+                .map(|row| Key::from(self.entry_key(replex, &row)))
         });
         // The same entry is replaced, not removed and put.
         let remove = if remove == put { None } else { remove };
         held.extend(remove.iter().chain(&put).cloned());
         if self.replexes[replex].constraint.is_some() {
             for row in rows.iter().flatten() {
-                held.extend(self.constrained_key(replex, row));
+                held.extend(self.constrained_key(replex, row).map(Key::from));
             }
         }
         PartitionEffect { remove, put }

@@ -1,5 +1,7 @@
 //! An operation for tests of one machine alone, as its messages and its records have it.
 
+use std::sync::Arc;
+
 use placement::{Value, encode_key, encode_row};
 use protocol::codec::Bytes;
 use protocol::identity::{
@@ -38,12 +40,12 @@ pub fn insert(members: Vec<PartitionId>) -> Prepare {
         sides: 0,
         side: None,
         votes: vec![Vote::Yes],
-        changes: vec![RowChange {
+        changes: vec![Arc::new(RowChange {
             pk: Bytes(encode_key([Value::Int64(1).as_ref()])),
             version: Version(9),
             old: OldRow::Absent,
             new: Some(Bytes(row.expect("the values are of the columns"))),
-        }],
+        })],
         requests: Vec::new(),
         transaction: None,
     }

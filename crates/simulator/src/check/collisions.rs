@@ -89,6 +89,8 @@ impl Collisions {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use placement::{Constraint, Index, Layout};
     use protocol::identity::Position;
     use protocol::operation::{Decision, Prepare, Vote};
@@ -109,8 +111,9 @@ mod tests {
             let mut row: ModelRow = [sequence as i64; 7];
             row[U] = *value;
             let mut prepare = Prepare::clone(&prepare(sequence, &[Vote::Yes]));
-            prepare.changes[0].pk.0 = vec![sequence as u8];
-            prepare.changes[0].new = Some(table.row(&row));
+            let change = Arc::make_mut(&mut prepare.changes[0]);
+            change.pk.0 = vec![sequence as u8];
+            change.new = Some(table.row(&row));
             prepared(&mut ledger, sequence * 2, 0, &prepare.into());
             let record = decided(sequence, 0, Decision::Commit);
             ledger.append((core(0), Position(sequence * 2 + 1)), &record, None);

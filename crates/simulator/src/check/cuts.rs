@@ -165,6 +165,8 @@ fn lowest_version(prepare: &Prepare) -> Version {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use protocol::identity::{CoreId, Incarnation, Position, ServerId};
     use protocol::record::Record;
 
@@ -211,7 +213,7 @@ mod tests {
         let mut other = (*prepare(2, &[])).clone();
         other.changes = one.changes.clone();
         for change in &mut other.changes {
-            change.version = Version(change.version.0 + 1);
+            Arc::make_mut(change).version.0 += 1;
         }
         let own = (one.table, one.epoch);
         let between = lowest_version(&one);
@@ -238,7 +240,7 @@ mod tests {
         other.table = TableId(one.table.0 + 1);
         other.changes = one.changes.clone();
         for change in &mut other.changes {
-            change.version = Version(change.version.0 + 1);
+            Arc::make_mut(change).version.0 += 1;
         }
         let between = lowest_version(&one);
         let tables = [(one.table, one.epoch), (other.table, one.epoch)];

@@ -46,6 +46,8 @@ pub fn rise(ledger: &Ledger) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::ledger::testing::{core, decided, prepare, prepared};
     use protocol::identity::{Position, Version};
@@ -53,8 +55,9 @@ mod tests {
 
     fn commit(ledger: &mut Ledger, sequence: u64, version: u64, old: OldRow) {
         let mut prepare = Prepare::clone(&prepare(sequence, &[Vote::Yes]));
-        prepare.changes[0].version = Version(version);
-        prepare.changes[0].old = old;
+        let change = Arc::make_mut(&mut prepare.changes[0]);
+        change.version = Version(version);
+        change.old = old;
         prepared(ledger, sequence * 2, 0, &prepare.into());
         let record = decided(sequence, 0, Decision::Commit);
         ledger.append((core(0), Position(sequence * 2 + 1)), &record, None);

@@ -258,6 +258,19 @@ impl CoreMachine {
         until_us > now.monotonic_us || planted::is(Bug::LeaseUnchecked)
     }
 
+    /// Returns whether a walk may hold a free key of a partition at once: nothing but the key's
+    /// holders and its queue can make it wait, see [`CoreMachine::start_queue`].
+    pub(crate) fn starts_at_once(&self, id: PartitionId) -> bool {
+        let partition = &self.partitions[&id];
+        let is_quiet = partition.reads.is_empty()
+            && partition.holds.is_empty()
+            && !partition.table.schema.constraints.has_references();
+        let table = id.table;
+        let waits =
+            self.participation.holds(table) || self.recovers(table) || self.stands_still(table);
+        is_quiet && !waits && self.fills.get(&id).is_none()
+    }
+
     /// Begins the next operation on a pk, unless an operation, a read or a snapshot holds the pk.
     pub(crate) fn start_queue<T: Tables>(
         &mut self,
@@ -297,7 +310,7 @@ impl CoreMachine {
                 if queue.is_empty() {
                     partition.queues.remove(pk);
                 }
-                self.grant_to_walk(operation, (id, pk.to_vec()), step)?;
+                self.grant_to_walk(operation, (id, pk), step)?;
                 continue;
             }
             let table = Arc::clone(&partition.table);
@@ -464,7 +477,7 @@ impl CoreMachine {
             sides,
             side: None,
             votes: Vec::new(),
-            changes: alloc::vec![change],
+            changes: alloc::vec![Arc::new(change)],
             requests,
             transaction: None,
         };

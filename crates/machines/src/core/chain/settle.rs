@@ -17,7 +17,7 @@ use protocol::record::Record;
 
 use crate::core::CoreMachine;
 use crate::core::member::MemberKey;
-use crate::core::partition::locks::Released;
+use crate::core::partition::locks::{Key, Released};
 use crate::core::partition::rows::{NewRow, Rows, depart};
 use crate::core::step::Step;
 
@@ -102,7 +102,7 @@ impl CoreMachine {
         };
         // It holds its keys, so that others hold them only together with it.
         if !partition.locks.is_any_shared() {
-            let alone = |held: &Vec<u8>| partition.locks.holders(held) == [key.0];
+            let alone = |held: &Key| partition.locks.holders(held) == [key.0];
             debug_assert!(member.held.iter().all(alone), "a commit holds its keys");
             return false;
         }
@@ -203,7 +203,7 @@ impl CoreMachine {
         for waiter in next {
             self.wake((waiter, id), step)?;
         }
-        if self.is_head(id) {
+        if self.has_queues(id) {
             for pk in held {
                 self.start_queue(id, &pk, step)?;
             }
@@ -211,10 +211,11 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Returns whether this core holds a partition of a primary replex, at which chains begin.
-    fn is_head(&self, id: PartitionId) -> bool {
+    /// Returns whether requests wait at a partition of a primary replex, at which chains begin.
+    fn has_queues(&self, id: PartitionId) -> bool {
         let partition = self.partitions.get(&id);
-        partition.is_some_and(|partition| partition.table.is_primary(id))
+        let partition = partition.filter(|partition| partition.table.is_primary(id));
+        partition.is_some_and(|partition| !partition.queues.is_empty())
     }
 
     /// Lets a waiting operation try again to acquire its keys.

@@ -5,16 +5,22 @@
 //! against settled rows (R8). The callers exclude deadlocks by the order in which they acquire
 //! keys.
 
+use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Bound;
 
 use protocol::identity::OperationId;
+use smallvec::SmallVec;
+
+/// A key in a partition's order. An operation that is in progress has it in several places.
+pub(crate) type Key = Arc<[u8]>;
 
 /// The held keys of one partition.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
-    keys: BTreeMap<Vec<u8>, Lock>,
+    keys: BTreeMap<Key, Lock>,
     /// The number of keys that several operations hold.
     shared: usize,
 }
@@ -24,7 +30,7 @@ pub(crate) struct Locks {
 struct Lock {
     /// The holder. There are several only after a restart: operations that this core adopted, and
     /// that had held the key one after the other.
-    holders: Vec<OperationId>,
+    holders: SmallVec<[OperationId; 1]>,
     waiters: VecDeque<OperationId>,
 }
 
@@ -41,7 +47,7 @@ pub(crate) enum Released {
 
 impl Locks {
     /// Acquires the key, or joins its queue. Returns true if the operation holds it now.
-    pub fn acquire(&mut self, key: &[u8], operation: OperationId) -> bool {
+    pub fn acquire(&mut self, key: &Key, operation: OperationId) -> bool {
         if let Some(lock) = self.keys.get_mut(key) {
             if lock.holders.contains(&operation) {
                 return true;
@@ -61,15 +67,29 @@ impl Locks {
     }
 
     /// Acquires keys in order, up to the first one that another operation holds. Returns how many.
-    pub fn acquire_in_order(&mut self, keys: &[Vec<u8>], operation: OperationId) -> usize {
+    pub fn acquire_in_order(&mut self, keys: &[Key], operation: OperationId) -> usize {
         let blocked = keys.iter().position(|key| !self.acquire(key, operation));
         blocked.unwrap_or(keys.len())
     }
 
+    /// Acquires the key if no operation holds it or waits for it. Returns true if it did.
+    pub fn take_free(&mut self, key: &Key, operation: OperationId) -> bool {
+        match self.keys.entry(Arc::clone(key)) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(free) => {
+                free.insert(Lock {
+                    holders: SmallVec::from_buf([operation]),
+                    waiters: VecDeque::new(),
+                });
+                true
+            }
+        }
+    }
+
     /// Acquires the key although another operation holds it, for operations that had voted before a
     /// restart.
-    pub fn force(&mut self, key: &[u8], operation: OperationId) {
-        let lock = self.keys.entry(key.to_vec()).or_default();
+    pub fn force(&mut self, key: &Key, operation: OperationId) {
+        let lock = self.keys.entry(Arc::clone(key)).or_default();
         if !lock.holders.contains(&operation) {
             lock.holders.push(operation);
             self.shared += usize::from(lock.holders.len() == 2);
@@ -77,16 +97,17 @@ impl Locks {
     }
 
     /// Releases the key, or leaves its queue.
-    pub fn release(&mut self, key: &[u8], operation: OperationId) -> Released {
-        let Some(lock) = self.keys.get_mut(key) else {
+    pub fn release(&mut self, key: &Key, operation: OperationId) -> Released {
+        let Entry::Occupied(mut entry) = self.keys.entry(Arc::clone(key)) else {
             return Released::Free;
         };
+        let lock = entry.get_mut();
         let was_shared = lock.holders.len() > 1;
         lock.holders.retain(|holder| *holder != operation);
         self.shared -= usize::from(was_shared && lock.holders.len() < 2);
         lock.waiters.retain(|waiter| *waiter != operation);
         if lock.holders.is_empty() && lock.waiters.is_empty() {
-            self.keys.remove(key);
+            entry.remove();
             return Released::Free;
         }
         match lock.waiters.front() {
@@ -164,19 +185,19 @@ mod tests {
     fn first_come_first_served() {
         let mut locks = Locks::default();
         let [a, b, c] = [1, 2, 3].map(operation);
-        assert!(locks.acquire(b"k", a));
-        assert!(!locks.acquire(b"k", b));
-        assert!(!locks.acquire(b"k", c));
-        assert_eq!(locks.release(b"k", a), Released::Wakes(b));
+        assert!(locks.acquire(&Key::from(&b"k"[..]), a));
+        assert!(!locks.acquire(&Key::from(&b"k"[..]), b));
+        assert!(!locks.acquire(&Key::from(&b"k"[..]), c));
+        assert_eq!(locks.release(&Key::from(&b"k"[..]), a), Released::Wakes(b));
         assert!(
-            !locks.acquire(b"k", c),
+            !locks.acquire(&Key::from(&b"k"[..]), c),
             "b is before c although it has not come back yet"
         );
-        assert!(locks.acquire(b"k", b));
+        assert!(locks.acquire(&Key::from(&b"k"[..]), b));
         assert_eq!(locks.waits().collect::<Vec<_>>(), [(c, b)]);
-        assert_eq!(locks.release(b"k", b), Released::Wakes(c));
-        assert!(locks.acquire(b"k", c));
-        assert_eq!(locks.release(b"k", c), Released::Free);
+        assert_eq!(locks.release(&Key::from(&b"k"[..]), b), Released::Wakes(c));
+        assert!(locks.acquire(&Key::from(&b"k"[..]), c));
+        assert_eq!(locks.release(&Key::from(&b"k"[..]), c), Released::Free);
         assert!(!locks.is_held(b"k"));
     }
 
@@ -184,19 +205,19 @@ mod tests {
     fn a_waiter_that_gives_up_lets_the_next_one_by() {
         let mut locks = Locks::default();
         let [a, b, c] = [1, 2, 3].map(operation);
-        locks.acquire(b"k", a);
-        locks.acquire(b"k", b);
-        locks.acquire(b"k", c);
-        assert_eq!(locks.release(b"k", b), Released::Held);
-        assert_eq!(locks.release(b"k", a), Released::Wakes(c));
+        locks.acquire(&Key::from(&b"k"[..]), a);
+        locks.acquire(&Key::from(&b"k"[..]), b);
+        locks.acquire(&Key::from(&b"k"[..]), c);
+        assert_eq!(locks.release(&Key::from(&b"k"[..]), b), Released::Held);
+        assert_eq!(locks.release(&Key::from(&b"k"[..]), a), Released::Wakes(c));
     }
 
     #[test]
     fn holders_are_found_by_range() {
         let mut locks = Locks::default();
         let [a, b] = [1, 2].map(operation);
-        locks.acquire(b"ka", a);
-        locks.acquire(b"kb", b);
+        locks.acquire(&Key::from(&b"ka"[..]), a);
+        locks.acquire(&Key::from(&b"kb"[..]), b);
         assert_eq!(locks.holders_in(b"k", Some(b"kb")), [a]);
         assert_eq!(locks.holders_in(b"kb", None), [b]);
         assert!(locks.holders_in(b"l", None).is_empty());

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use protocol::operation::Prepare;
 
 use crate::core::member::Member;
+use crate::core::partition::locks::Key;
 
 /// Changes of a partition are remembered for so long after a redirected read.
 const WATCHED_US: u64 = 1_000_000;
@@ -30,7 +31,7 @@ pub(crate) struct RecentChange {
     at_us: u64,
     pub prepare: Arc<Prepare>,
     /// The keys that the operation held in the partition, in the partition's own order.
-    pub keys: Vec<Vec<u8>>,
+    pub keys: Vec<Key>,
 }
 
 impl RecentChanges {

@@ -94,14 +94,14 @@ impl CoreMachine {
                     .as_ref()
                     .filter(|key| bounds.contains(&key[..]))
                 {
-                    marks.entry(key.clone()).or_default();
+                    marks.entry(key.to_vec()).or_default();
                 }
                 let Some(key) = effect.put.as_ref().filter(|key| bounds.contains(&key[..])) else {
                     continue;
                 };
                 let row = change.new.as_ref().expect("an entry comes with its row");
                 let entry = member.table.stored_form(id, row);
-                marks.insert(key.clone(), Some((change.version, entry.into_owned())));
+                marks.insert(key.to_vec(), Some((change.version, entry.into_owned())));
             }
         }
         marks

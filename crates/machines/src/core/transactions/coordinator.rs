@@ -166,7 +166,7 @@ impl CoreMachine {
             let head = head.expect("it was decoded on arrival");
             for id in members {
                 let part = parts.entry(id).or_insert_with(|| Part::new(id, head));
-                part.changes.push(row.change.clone());
+                part.changes.push(Arc::clone(&row.change));
             }
         }
         // Most often each change has changed a row of its own.
@@ -487,7 +487,7 @@ fn result_of(walk: Walk) -> RequestResult {
 struct Part {
     id: PartitionId,
     head: PartitionId,
-    changes: Vec<RowChange>,
+    changes: Vec<Arc<RowChange>>,
     /// The pks of rows that were evaluated here and stay as they are.
     still: Vec<Bytes>,
 }

@@ -19,7 +19,7 @@ use crate::core::CoreMachine;
 use crate::core::chain::votes;
 use crate::core::contract::CoreOutput;
 use crate::core::member::{Member, MemberKey};
-use crate::core::partition::locks::Released;
+use crate::core::partition::locks::{Key, Released};
 use crate::core::step::Step;
 
 /// How many times `CoreLimits::retry_us` a member waits for its coordinator before it asks.
@@ -83,7 +83,7 @@ impl CoreMachine {
     fn release_keys<T: Tables>(
         &mut self,
         (operation, id): MemberKey,
-        keys: Vec<Vec<u8>>,
+        keys: Vec<Key>,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         for pk in keys {

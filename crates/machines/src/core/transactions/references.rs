@@ -81,7 +81,7 @@ impl CoreMachine {
         }
         let changes = walk.evaluated.iter().map(|row| {
             let name = (row.table, &row.change.pk[..]);
-            (name, &row.change)
+            (name, &*row.change)
         });
         let mut review = ReferenceReview {
             machine: self,

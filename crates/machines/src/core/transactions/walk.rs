@@ -6,8 +6,9 @@
 //! one another in a cycle (R46). Nothing is logged: a walk may be dropped at any moment, and its
 //! primaries then refuse the prepare.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::format;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
@@ -22,25 +23,23 @@ use protocol::transaction::{
     AbortReason, ChangeOutcome, EVALUATED_BYTES_MAX, EvaluatedRow, TransactionContent,
     TransactionResult, Walk, WalkEnd,
 };
+use smallvec::SmallVec;
 
 use crate::core::CoreMachine;
 use crate::core::chain::evaluate::{self, MutationOutcome};
 use crate::core::chain::sessions::RequestStatus;
-use crate::core::partition::locks::Released;
+use crate::core::partition::locks::{Key, Released};
 use crate::core::partition::queue::Queued;
 use crate::core::partition::rows::stored_row;
 use crate::core::step::Step;
-
-/// A row of this core in a walk: its primary partition and pk.
-type WalkKey = (PartitionId, Vec<u8>);
 
 /// A walk at this core.
 #[derive(Debug)]
 pub(super) struct LocalWalk {
     walk: Walk,
     tables: Vec<TableId>,
-    /// The rows of this core.
-    rows: BTreeMap<WalkKey, WalkRow>,
+    /// The rows of this core, by partition and pk.
+    rows: Vec<WalkRow>,
     /// How many keys it waits for.
     waits_for: usize,
     /// Whether the walk has the rows of this core.
@@ -51,8 +50,10 @@ pub(super) struct LocalWalk {
 /// A row of a walk.
 #[derive(Debug)]
 struct WalkRow {
-    /// The indexes of its changes.
-    changes: Vec<usize>,
+    primary: PartitionId,
+    pk: Key,
+    /// The indexes of its changes, ascending.
+    changes: SmallVec<[usize; 1]>,
     /// Whether the walk waits for its key.
     waits: bool,
 }
@@ -60,8 +61,17 @@ struct WalkRow {
 impl LocalWalk {
     /// Returns whether the walk holds a key of one of these tables.
     fn holds_any(&self, concerns: impl Fn(TableId) -> bool) -> bool {
-        let mut held = self.rows.iter().filter(|(_, row)| !row.waits);
-        held.any(|((id, _), _)| concerns(id.table))
+        let mut held = self.rows.iter().filter(|row| !row.waits);
+        held.any(|row| concerns(row.primary.table))
+    }
+
+    /// Returns the row that waits for a key.
+    fn waiting_row(&mut self, (primary, pk): (PartitionId, &[u8])) -> Option<&mut WalkRow> {
+        let place = self
+            .rows
+            .binary_search_by(|row| (row.primary, &*row.pk).cmp(&(primary, pk)));
+        let row = self.rows.get_mut(place.ok()?);
+        row.filter(|row| row.waits)
     }
 }
 
@@ -86,92 +96,130 @@ impl CoreMachine {
         if walk.route.get(place) != Some(&self.identity.core) {
             return Ok(());
         }
-        let mut rows: BTreeMap<WalkKey, WalkRow> = BTreeMap::new();
-        for (index, change) in walk.changes.iter().enumerate() {
-            let primary = match self.primary_of(change) {
-                Ok(primary) => primary,
-                Err(refusal) => {
-                    let end = WalkEnd::Refused(refusal);
-                    return self.end_walk((operation, &tables), end, step);
-                }
-            };
-            if self.view.place(primary).map(|place| place.core) == Some(self.identity.core) {
-                let key = (primary, change.mutation.pk.0.clone());
-                let row = rows.entry(key).or_insert_with(|| WalkRow {
-                    changes: Vec::with_capacity(1),
-                    waits: true,
-                });
-                row.changes.push(index);
-            }
-        }
-        for (primary, pk) in rows.keys() {
-            if let Err(refusal) = self.check_walk(step.now, *primary, pk) {
+        let rows = self.rows_here(&walk);
+        let checked = rows.and_then(|rows| self.check_walk(step.now, &rows).map(|()| rows));
+        let mut rows = match checked {
+            Ok(rows) => rows,
+            Err(refusal) => {
                 let end = WalkEnd::Refused(refusal);
                 return self.end_walk((operation, &tables), end, step);
             }
-        }
-        let keys: Vec<WalkKey> = rows.keys().cloned().collect();
-        for (primary, pk) in &keys {
-            self.partitions.note_waiting(*primary);
-            let partition = self.partitions.get_mut(primary).expect("just checked");
-            let queue = partition.queues.entry(pk.clone()).or_default();
-            queue.push_back(Queued::Walk(operation));
-        }
+        };
+        let waiting = self.take_free_keys(operation, &mut rows);
+        let has_rows = !rows.is_empty();
         let local = LocalWalk {
             walk,
             tables,
-            waits_for: rows.len(),
+            waits_for: waiting.len(),
             rows,
             is_evaluated: false,
             since_us: step.now.monotonic_us,
         };
         self.transactions.walks.insert(operation, local);
-        for (primary, pk) in keys {
+        if waiting.is_empty() && has_rows {
+            return self.evaluate_walk(operation, step);
+        }
+        for (primary, pk) in waiting {
             self.start_queue(primary, &pk, step)?;
         }
         Ok(())
     }
 
-    /// Checks that a walk may wait for a row here.
-    fn check_walk(
-        &self,
-        now: ClockReading,
-        primary: PartitionId,
-        pk: &[u8],
-    ) -> Result<(), Refusal> {
-        let epoch = self.view.table_epoch(primary.table);
-        self.check_taking(now, epoch, primary)?;
-        let queue = self.partitions[&primary].queues.get(pk);
-        let is_full = queue.is_some_and(|queue| queue.len() >= self.limits.requests_per_key_max);
-        let walks = self.transactions.walks.len();
-        match is_full || walks >= self.limits.operations_max {
-            true => Err(Refusal::Overloaded),
-            false => Ok(()),
+    /// Returns the rows of a walk whose primaries are here. They all wait.
+    fn rows_here(&self, walk: &Walk) -> Result<Vec<WalkRow>, Refusal> {
+        let mut found: Vec<(PartitionId, usize)> = Vec::with_capacity(walk.changes.len());
+        for (index, change) in walk.changes.iter().enumerate() {
+            let primary = self.primary_of(change)?;
+            if self.view.place(primary).map(|place| place.core) == Some(self.identity.core) {
+                found.push((primary, index));
+            }
         }
+        let pk = |index: usize| &walk.changes[index].mutation.pk[..];
+        // The changes of one row stay in their order.
+        found.sort_by(|(one, first), (other, second)| (one, pk(*first)).cmp(&(other, pk(*second))));
+        let of_rows = found
+            .chunk_by(|(one, first), (other, second)| one == other && pk(*first) == pk(*second));
+        let rows = of_rows.map(|changes| WalkRow {
+            primary: changes[0].0,
+            pk: Key::from(pk(changes[0].1)),
+            changes: changes.iter().map(|(_, index)| *index).collect(),
+            waits: true,
+        });
+        Ok(rows.collect())
+    }
+
+    /// Checks that a walk may wait for its rows here.
+    fn check_walk(&self, now: ClockReading, rows: &[WalkRow]) -> Result<(), Refusal> {
+        if self.transactions.walks.len() >= self.limits.operations_max {
+            return Err(Refusal::Overloaded);
+        }
+        for of_primary in rows.chunk_by(|one, other| one.primary == other.primary) {
+            let primary = of_primary[0].primary;
+            let epoch = self.view.table_epoch(primary.table);
+            self.check_taking(now, epoch, primary)?;
+            let queues = &self.partitions[&primary].queues;
+            let is_full = |row: &WalkRow| {
+                let queue = queues.get(&*row.pk);
+                queue.is_some_and(|queue| queue.len() >= self.limits.requests_per_key_max)
+            };
+            if !queues.is_empty() && of_primary.iter().any(is_full) {
+                return Err(Refusal::Overloaded);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a walk hold the keys that nothing else holds or waits for. It enters the queues of the
+    /// others, and this function returns those.
+    fn take_free_keys(
+        &mut self,
+        operation: OperationId,
+        rows: &mut [WalkRow],
+    ) -> Vec<(PartitionId, Key)> {
+        let mut waiting = Vec::new();
+        for of_primary in rows.chunk_by_mut(|one, other| one.primary == other.primary) {
+            let primary = of_primary[0].primary;
+            let starts_at_once = self.starts_at_once(primary);
+            let partition = self.partitions.get_mut(&primary).expect("just checked");
+            let before = waiting.len();
+            for row in of_primary {
+                let is_queued =
+                    !partition.queues.is_empty() && partition.queues.contains_key(&*row.pk);
+                if starts_at_once && !is_queued && partition.locks.take_free(&row.pk, operation) {
+                    row.waits = false;
+                    continue;
+                }
+                let queue = partition.queues.entry(row.pk.to_vec()).or_default();
+                queue.push_back(Queued::Walk(operation));
+                waiting.push((primary, Key::clone(&row.pk)));
+            }
+            if waiting.len() > before {
+                self.partitions.note_waiting(primary);
+            }
+        }
+        waiting
     }
 
     /// Lets a walk hold the key that it has waited for. Evaluates its rows once it holds all keys.
     pub(crate) fn grant_to_walk<T: Tables>(
         &mut self,
         operation: OperationId,
-        key: WalkKey,
+        key: (PartitionId, &[u8]),
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         let Some(local) = self.transactions.walks.get_mut(&operation) else {
             return Ok(());
         };
-        let row = local.rows.get_mut(&key);
-        let Some(row) = row.filter(|row| row.waits) else {
+        let Some(row) = local.waiting_row(key) else {
             return Ok(());
         };
         row.waits = false;
+        let pk = Key::clone(&row.pk);
         local.waits_for -= 1;
         let is_complete = local.waits_for == 0;
-        let partition = self
-            .partitions
-            .get_mut(&key.0)
-            .expect("its queue was there");
-        partition.locks.force(&key.1, operation);
+        let partition = self.partitions.get_mut(&key.0);
+        let partition = partition.expect("its queue was there");
+        partition.locks.force(&pk, operation);
         match is_complete {
             true => self.evaluate_walk(operation, step),
             false => Ok(()),
@@ -224,12 +272,19 @@ impl CoreMachine {
             buffer.len()
         };
         let mut bytes: usize = walk.evaluated.iter().map(&mut size).sum();
-        for ((primary, pk), row) in &local.rows {
+        for WalkRow {
+            primary,
+            pk,
+            changes,
+            ..
+        } in &local.rows
+        {
             let mut reason = None;
-            match self.evaluate_row((*primary, pk), &row.changes, walk, step)? {
+            match self.evaluate_row((*primary, pk), changes, walk, step)? {
                 Ok(None) => {}
                 Ok(Some(change)) => {
                     let table = primary.table;
+                    let change = Arc::new(change);
                     let row = EvaluatedRow { table, change };
                     bytes += size(&row);
                     walk.evaluated.push(row);
@@ -367,14 +422,14 @@ impl CoreMachine {
         let Some(local) = self.transactions.walks.remove(&operation) else {
             return Ok(());
         };
-        for (primary, pk) in local.rows.keys() {
+        for WalkRow { primary, pk, .. } in &local.rows {
             let Some(partition) = self.partitions.get_mut(primary) else {
                 continue;
             };
-            if let Some(queue) = partition.queues.get_mut(pk) {
+            if let Some(queue) = partition.queues.get_mut(&**pk) {
                 queue.retain(|queued| !matches!(queued, Queued::Walk(it) if *it == operation));
                 if queue.is_empty() {
-                    partition.queues.remove(pk);
+                    partition.queues.remove(&**pk);
                 }
             }
             if let Released::Wakes(waiter) = partition.locks.release(pk, operation) {
@@ -455,11 +510,11 @@ impl CoreMachine {
         &mut self,
         operation: OperationId,
         partition: PartitionId,
-    ) -> Option<Vec<Vec<u8>>> {
+    ) -> Option<Vec<Key>> {
         let walks = &mut self.transactions.walks;
         let local = walks.get_mut(&operation).filter(|it| it.is_evaluated)?;
-        let taken = local.rows.extract_if(.., |(id, _), _| *id == partition);
-        let taken: Vec<Vec<u8>> = taken.map(|((_, pk), _)| pk).collect();
+        let taken = local.rows.extract_if(.., |row| row.primary == partition);
+        let taken: Vec<Key> = taken.map(|row| row.pk).collect();
         if local.rows.is_empty() {
             walks.remove(&operation);
         }

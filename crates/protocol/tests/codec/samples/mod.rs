@@ -335,11 +335,13 @@ pub fn prepare() -> Arc<Prepare> {
         replex: 1,
         key: Bytes(encode_key([Value::Uuid([9; 16]).as_ref()])),
     };
-    let change = |old, new| RowChange {
-        pk: pk(),
-        version: Version(1 << 40),
-        old,
-        new,
+    let change = |old, new| {
+        Arc::new(RowChange {
+            pk: pk(),
+            version: Version(1 << 40),
+            old,
+            new,
+        })
     };
     Arc::new(Prepare {
         operation: operation(),

@@ -99,12 +99,12 @@ fn walk() -> Walk {
         changes: Arc::new(vec![change()]),
         evaluated: vec![EvaluatedRow {
             table: TableId(3),
-            change: RowChange {
+            change: Arc::new(RowChange {
                 pk: pk(),
                 version: Version(1 << 40),
                 old: OldRow::Absent,
                 new: Some(row()),
-            },
+            }),
         }],
         outcomes: vec![(0, ChangeOutcome::Applied)],
     }
