@@ -117,6 +117,48 @@ impl SessionCommand {
     }
 }
 
+/// Returns the command of `SET SESSION CHARACTERISTICS AS TRANSACTION`, from its modes. Every
+/// isolation level is serializable, which is stricter than the others.
+fn characteristics(mut modes: &[&str]) -> Result<SessionCommand, Report> {
+    let mut read_only = None;
+    loop {
+        modes = match modes {
+            [] => break,
+            [",", rest @ ..]
+            | ["isolation", "level", "serializable", rest @ ..]
+            | ["isolation", "level", "repeatable", "read", rest @ ..]
+            | [
+                "isolation",
+                "level",
+                "read",
+                "committed" | "uncommitted",
+                rest @ ..,
+            ]
+            | ["not", "deferrable", rest @ ..] => rest,
+            ["read", mode @ ("only" | "write"), rest @ ..] => {
+                read_only = Some(if *mode == "only" { "on" } else { "off" });
+                rest
+            }
+            _ => {
+                return Err(unsupported(
+                    format!(
+                        "the mode {} of all transactions",
+                        modes.join(" ").to_uppercase()
+                    ),
+                    "Write ISOLATION LEVEL with a level, READ ONLY or READ WRITE.",
+                ));
+            }
+        };
+    }
+    Ok(match read_only {
+        Some(value) => {
+            let name = "default_transaction_read_only".to_owned();
+            SessionCommand::Set(name, Some(value.to_owned()))
+        }
+        None => SessionCommand::Nothing("SET"),
+    })
+}
+
 /// Returns the command of a `SET`, from the words after it.
 fn set(words: &[&str]) -> Result<Option<SessionCommand>, Report> {
     let (is_local, words) = match words {
@@ -138,14 +180,7 @@ fn set(words: &[&str]) -> Result<Option<SessionCommand>, Report> {
             "transaction",
             modes @ ..,
         ] => {
-            return match modes.windows(2).any(|pair| pair == ["read", "only"]) {
-                true => Err(unsupported(
-                    "READ ONLY as the default of transactions",
-                    "Write BEGIN READ ONLY.",
-                )),
-                // Every isolation level is serializable.
-                false => Ok(Some(SessionCommand::Nothing("SET"))),
-            };
+            return characteristics(modes).map(Some);
         }
         rest => rest,
     };
@@ -289,6 +324,14 @@ mod tests {
                 "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED",
                 SessionCommand::Nothing("SET"),
             ),
+            (
+                "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY",
+                set("default_transaction_read_only", Some("on")),
+            ),
+            (
+                "SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE",
+                set("default_transaction_read_only", Some("off")),
+            ),
         ] {
             assert_eq!(read(text), Ok(Some(expected)), "{text}");
         }
@@ -312,6 +355,10 @@ mod tests {
     fn refusals_have_codes() {
         for (text, code) in [
             ("LISTEN a", "0A000"),
+            (
+                "SET SESSION CHARACTERISTICS AS TRANSACTION DEFERRABLE",
+                "0A000",
+            ),
             ("NOTIFY a", "0A000"),
             ("VACUUM", "0A000"),
             ("SET LOCAL scan = on", "0A000"),

@@ -36,6 +36,8 @@ enum SettingRule {
     Any,
     /// The default alone, which has these other spellings in lower case.
     Only(&'static [&'static str]),
+    /// `on` or `off`, with their other spellings.
+    Switch,
     /// One of these, in lower case.
     OneOf(&'static [&'static str]),
     /// UTF-8, or `SQL_ASCII`, which means that the client sends and expects UTF-8 as well.
@@ -50,7 +52,7 @@ enum SettingRule {
     Never,
 }
 
-use SettingRule::{Any, Encoding, Never, OneOf, Only, SearchPath, Timeout, Zone};
+use SettingRule::{Any, Encoding, Never, OneOf, Only, SearchPath, Switch, Timeout, Zone};
 
 const LEVELS: &[&str] = &[
     "serializable",
@@ -92,7 +94,7 @@ const SETTINGS: &[SettingDefinition] = &[
         "serializable",
         OneOf(LEVELS),
     ),
-    setting("default_transaction_read_only", "off", Only(NO)),
+    setting("default_transaction_read_only", "off", Switch),
     setting("extra_float_digits", "1", OneOf(&["1", "2", "3"])),
     setting(
         "idle_in_transaction_session_timeout",
@@ -512,6 +514,13 @@ impl SettingDefinition {
                 let is = is_default || spellings.contains(&&*lower);
                 is.then(|| self.default.to_owned())
             }
+            Switch => {
+                let Some(is_on) = switch(&lower) else {
+                    let text = format!("parameter \"{}\" requires a Boolean value", self.name);
+                    return Err(error(INVALID_PARAMETER, text));
+                };
+                Some(if is_on { "on" } else { "off" }.to_owned())
+            }
             OneOf(values) => values.contains(&&*lower).then_some(lower),
             Encoding => encoding(value).map(str::to_owned),
             Timeout => {
@@ -550,6 +559,18 @@ impl SettingDefinition {
                 &hint,
             )
         })
+    }
+}
+
+/// Reads a Boolean value in lower case, which may be shortened as far as it stays unique.
+fn switch(value: &str) -> Option<bool> {
+    let begins = |word: &str, least: usize| value.len() >= least && word.starts_with(value);
+    match value {
+        _ if begins("true", 1) || begins("yes", 1) || begins("on", 2) || value == "1" => Some(true),
+        _ if begins("false", 1) || begins("no", 1) || begins("off", 2) || value == "0" => {
+            Some(false)
+        }
+        _ => None,
     }
 }
 

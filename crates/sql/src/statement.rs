@@ -187,9 +187,9 @@ pub struct Reference {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransactionStatement {
     /// `BEGIN`.
-    Begin(TransactionMode),
+    Begin(Option<TransactionMode>),
     /// `SET TRANSACTION`.
-    Set(TransactionMode),
+    Set(Option<TransactionMode>),
     /// `COMMIT`.
     Commit,
     /// `ROLLBACK`.

@@ -366,7 +366,7 @@ impl<S: Store> ClientSession<S> {
         if self.sql.transaction().is_some() {
             return Ok(());
         }
-        let begin = Statement::Transaction(TransactionStatement::Begin(Default::default()));
+        let begin = Statement::Transaction(TransactionStatement::Begin(None));
         let scope = errors::StatementScope::Statement;
         let begun = self.sql.run(&begin, &[]).await;
         begun.map_err(|fault| errors::report(&fault, "", scope))?;

@@ -120,11 +120,15 @@ impl<S: Store> ClientSession<S> {
             return Ok(false);
         };
         match &stored.statement {
-            Statement::Transaction(TransactionStatement::Begin(TransactionMode::ReadWrite)) => {
+            Statement::Transaction(TransactionStatement::Begin(
+                None | Some(TransactionMode::ReadWrite),
+            )) => {
                 self.is_implicit = false;
                 Ok(true)
             }
-            Statement::Transaction(TransactionStatement::Begin(TransactionMode::ReadOnly)) => {
+            Statement::Transaction(TransactionStatement::Begin(Some(
+                TransactionMode::ReadOnly,
+            ))) => {
                 let text = "BEGIN READ ONLY must come before statements that change rows";
                 Err(error("25001", text))
             }

@@ -43,10 +43,10 @@ pub(super) fn set(words: &[String]) -> Result<TransactionStatement, SqlError> {
     Ok(TransactionStatement::Set(mode(&words[2..], &words)?))
 }
 
-/// Parses the modes of a transaction. Every isolation level is serializable, which is stricter than
-/// the others.
-fn mode(mut modes: &[&str], words: &[&str]) -> Result<TransactionMode, SqlError> {
-    let mut mode = TransactionMode::default();
+/// Parses the modes of a transaction. Returns none if they do not say whether it can write. Every
+/// isolation level is serializable, which is stricter than the others.
+fn mode(mut modes: &[&str], words: &[&str]) -> Result<Option<TransactionMode>, SqlError> {
+    let mut mode = None;
     loop {
         modes = match modes {
             [] => return Ok(mode),
@@ -63,11 +63,11 @@ fn mode(mut modes: &[&str], words: &[&str]) -> Result<TransactionMode, SqlError>
             | ["deferrable", rest @ ..]
             | ["not", "deferrable", rest @ ..] => rest,
             ["read", "only", rest @ ..] => {
-                mode = TransactionMode::ReadOnly;
+                mode = Some(TransactionMode::ReadOnly);
                 rest
             }
             ["read", "write", rest @ ..] => {
-                mode = TransactionMode::ReadWrite;
+                mode = Some(TransactionMode::ReadWrite);
                 rest
             }
             _ => {

@@ -66,6 +66,8 @@ pub struct SessionSettings {
     pub stale_reads: bool,
     /// The time zone of local times.
     pub zone: TimeZone<'static>,
+    /// Whether transactions that name no mode can only read.
+    pub read_only: bool,
     /// The role, by whose rights statements run; none may do everything.
     pub role: Option<RoleId>,
 }
@@ -77,6 +79,7 @@ impl Default for SessionSettings {
             scan_rows: SCAN_ROWS,
             stale_reads: false,
             zone: TimeZone::UTC,
+            read_only: false,
             role: None,
         }
     }

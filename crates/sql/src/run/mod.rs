@@ -143,6 +143,11 @@ impl<S: Store> SqlSession<S> {
         self.settings.role = role;
     }
 
+    /// Says whether transactions that name no mode can only read.
+    pub fn set_read_only(&mut self, read_only: bool) {
+        self.settings.read_only = read_only;
+    }
+
     /// Returns the settings of the session.
     pub fn settings(&self) -> SessionSettings {
         self.settings
@@ -178,6 +183,7 @@ impl<S: Store> SqlSession<S> {
                 false => self.run_in_block(statement, parameters).await,
             };
         }
+        self.check_alone(statement)?;
         if statement.returns_changed_rows() {
             return self.run_alone(statement, parameters).await;
         }

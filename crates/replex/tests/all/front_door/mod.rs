@@ -13,6 +13,7 @@ mod hostile;
 mod login;
 mod machines;
 mod named;
+mod read_only;
 mod roles;
 mod same_as_postgres;
 mod sequences;

@@ -17,6 +17,10 @@ const AT_ONCE: &str = "the statement takes effect at once: ROLLBACK does not und
 const COMMITTED: &str = "the statement takes effect at once, and the changes of the transaction \
                          before it are committed: ROLLBACK undoes neither";
 
+/// The refusal of a definition in a transaction that cannot write.
+pub(super) const READ_ONLY: &str =
+    "the transaction is READ ONLY: begin one that is not, to change tables";
+
 impl<S: Store> SqlSession<S> {
     /// Runs a statement that changes tables, sequences or indexes, in the open transaction.
     pub(in crate::run) async fn define_in_block(
@@ -28,8 +32,7 @@ impl<S: Store> SqlSession<S> {
         block.check()?;
         if block.mode == TransactionMode::ReadOnly && block.reads_since.is_none() {
             self.fail_transaction();
-            let text = "the transaction is READ ONLY: begin one that is not, to change tables";
-            return Err(SqlError::fault(TransactionFault::ReadOnly, text));
+            return Err(SqlError::fault(TransactionFault::ReadOnly, READ_ONLY));
         }
         let commits = self.changes_so_far() > 0;
         let savepoints = block.savepoints.iter().map(|(name, _)| (name.clone(), 0));

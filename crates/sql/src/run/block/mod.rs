@@ -234,10 +234,31 @@ impl<S: Store> SqlSession<S> {
         }
     }
 
-    /// Returns whether a transaction is open that cannot write.
+    /// Returns whether the open transaction cannot write; without one, whether the next one cannot.
     pub fn is_read_only(&self) -> bool {
         let block = self.block.as_ref();
-        block.is_some_and(|block| block.mode == TransactionMode::ReadOnly)
+        let mode = block.map_or(self.default_mode(), |block| block.mode);
+        mode == TransactionMode::ReadOnly
+    }
+
+    /// Returns the mode of transactions that name none.
+    fn default_mode(&self) -> TransactionMode {
+        match self.settings.read_only {
+            true => TransactionMode::ReadOnly,
+            false => TransactionMode::ReadWrite,
+        }
+    }
+
+    /// Checks that a statement outside of a transaction can run, by the mode of the session.
+    pub(super) fn check_alone(&self, statement: &Statement) -> Result<(), SqlError> {
+        let block: Block<S::Snapshot> = Block::new(self.default_mode());
+        if block.mode == TransactionMode::ReadOnly && statement.defines() {
+            return Err(SqlError::fault(
+                TransactionFault::ReadOnly,
+                definition::READ_ONLY,
+            ));
+        }
+        block.check_statement(statement)
     }
 
     /// Makes an open transaction fail, because of an error outside of a statement.
@@ -261,7 +282,8 @@ impl<S: Store> SqlSession<S> {
                 if self.block.is_some() {
                     self.notice("a transaction is open already, and goes on".into());
                 } else {
-                    self.block = Some(Block::new(*mode));
+                    let mode = mode.unwrap_or(self.default_mode());
+                    self.block = Some(Block::new(mode));
                 }
                 Ok(done("BEGIN"))
             }
@@ -273,7 +295,7 @@ impl<S: Store> SqlSession<S> {
                     let text = "SET TRANSACTION must come before any other statement";
                     return Err(SqlError::fault(TransactionFault::Open, text));
                 }
-                block.mode = *mode;
+                block.mode = mode.unwrap_or(block.mode);
                 Ok(done("SET"))
             }
             TransactionStatement::SetConstraints(statement) => {
