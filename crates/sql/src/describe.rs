@@ -16,8 +16,8 @@ use sqlparser::ast::{self, Expr};
 
 use crate::bind::{
     PathCall, PathOperation, Scope, WrittenCall, aggregate_type, binary_operator, chain,
-    common_type, is_open, may_be_result, null_if_type, number_type, operand_type, path_call, path_parts,
-    regex_operator, takes_doubles, times_as_intervals, type_beside, written_aggregate,
+    common_type, is_open, may_be_result, null_if_type, number_type, operand_type, path_call,
+    path_parts, regex_operator, takes_doubles, times_as_intervals, type_beside, written_aggregate,
     written_call,
 };
 use crate::error::{SqlError, sqlstate};

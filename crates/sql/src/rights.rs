@@ -15,7 +15,8 @@ use sqlparser::ast::{Expr, Visit, Visitor};
 
 use crate::error::{SqlError, sqlstate};
 use crate::statement::{
-    AlterAction, AlterTable, CommentName, FromItem, Insert, Select, SelectItem, Show, Statement, Truncate,
+    AlterAction, AlterTable, CommentName, FromItem, Insert, Select, SelectItem, Show, Statement,
+    Truncate,
 };
 
 /// The rights of a role, by one configuration.

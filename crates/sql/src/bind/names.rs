@@ -1,9 +1,8 @@
 //! Finds the columns that names mean, in the table of a statement or in the two tables of an
 //! `UPDATE … FROM` or a `DELETE … USING`.
 
-use placement::{Column, Schema};
+use placement::{Column, Schema, Value};
 use protocol::expression::Expression;
-use placement::Value;
 use sqlparser::ast;
 
 use super::{Bound, Scope, unknown_column};
@@ -75,6 +74,19 @@ impl JoinedTables {
             untyped: further.untyped.iter().map(|it| own + it).collect(),
             schema,
         })
+    }
+
+    /// Returns the definition with the table's name before the name of each column, for people.
+    pub fn qualified(&self) -> Schema {
+        let mut schema = self.schema.clone();
+        for (position, column) in schema.columns.iter_mut().enumerate() {
+            let table = match position < self.own {
+                true => &self.target,
+                false => &self.second,
+            };
+            column.name = format!("{table}.{}", column.name);
+        }
+        schema
     }
 
     /// Returns the scope of expressions over both tables.
@@ -238,6 +250,8 @@ impl Scope<'_> {
 fn missing_table(name: &str, (target, second): (&str, &str)) -> SqlError {
     SqlError::with_state(
         sqlstate::UNDEFINED_TABLE,
-        format!("missing FROM-clause entry for table \"{name}\": the tables are {target} and {second}"),
+        format!(
+            "missing FROM-clause entry for table \"{name}\": the tables are {target} and {second}"
+        ),
     )
 }

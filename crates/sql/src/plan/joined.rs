@@ -214,7 +214,10 @@ fn values(
     scope: &Scope<'_>,
 ) -> Result<Source<'static>, SqlError> {
     let mut columns = FurtherColumns::default();
-    let mut values: Vec<Vec<Value>> = rows.iter().map(|_| Vec::with_capacity(names.len())).collect();
+    let mut values: Vec<Vec<Value>> = rows
+        .iter()
+        .map(|_| Vec::with_capacity(names.len()))
+        .collect();
     for (position, name) in names.iter().enumerate() {
         let mut types = Vec::with_capacity(rows.len());
         let mut has_text = false;
@@ -313,10 +316,7 @@ fn unnested(
 }
 
 /// Returns the rows for which all conditions hold.
-fn filtered(
-    rows: Vec<Vec<Value>>,
-    conditions: &[Expression],
-) -> Result<Vec<Vec<Value>>, SqlError> {
+fn filtered(rows: Vec<Vec<Value>>, conditions: &[Expression]) -> Result<Vec<Vec<Value>>, SqlError> {
     let mut kept = Vec::with_capacity(rows.len());
     'rows: for row in rows {
         for condition in conditions {
@@ -345,6 +345,20 @@ impl JoinedPlan {
         self.tables.schema.columns[position].column_type
     }
 
+    /// Returns a row of the further table with some value of each column, to show how rows are
+    /// found.
+    pub(super) fn any_source_row(&self) -> Vec<Value> {
+        const TEXTS: [&str; 4] = ["0", "2000-01-01", "{}", "00000000000000000000000000000000"];
+        let columns = self.tables.schema.columns[self.tables.own..].iter();
+        let values = columns.map(|column| {
+            let mut values = TEXTS
+                .iter()
+                .filter_map(|text| Value::parse(column.column_type, text).ok());
+            values.next().unwrap_or(Value::Null)
+        });
+        values.collect()
+    }
+
     /// Returns the reads of the rows that may match one of these rows of the further table. They
     /// find each such row, and others, too.
     pub(crate) fn target_reads(
@@ -355,7 +369,10 @@ impl JoinedPlan {
         let mut lookups: BTreeMap<usize, (Access, BTreeSet<Range>)> = BTreeMap::new();
         let mut is_by_keys = true;
         for source in sources {
-            let of_row = self.join.iter().map(|conjunct| self.with_values(conjunct, source));
+            let of_row = self
+                .join
+                .iter()
+                .map(|conjunct| self.with_values(conjunct, source));
             let conjuncts: Vec<Expression> =
                 self.target_filter.iter().cloned().chain(of_row).collect();
             let Some((choice, _)) = access_path::by_index(table, &conjuncts, WHOLE_ROWS) else {
@@ -368,13 +385,19 @@ impl JoinedPlan {
             let (_, ranges) = lookups
                 .entry(access.replex)
                 .or_insert_with(|| (access, BTreeSet::new()));
-            ranges.extend(segments.into_iter().map(|it| (it.start, it.end, it.partition)));
+            ranges.extend(
+                segments
+                    .into_iter()
+                    .map(|it| (it.start, it.end, it.partition)),
+            );
         }
         let count: usize = lookups.values().map(|(_, ranges)| ranges.len()).sum();
         if !is_by_keys && count > LOOKUPS_MAX {
             return vec![self.whole_target(table)];
         }
-        let reads = lookups.into_values().filter(|(_, ranges)| !ranges.is_empty());
+        let reads = lookups
+            .into_values()
+            .filter(|(_, ranges)| !ranges.is_empty());
         let reads = reads.map(|(access, ranges)| {
             let segments = ranges.into_iter().map(|(start, end, partition)| Segment {
                 partition,

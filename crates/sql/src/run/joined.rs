@@ -135,10 +135,11 @@ fn joined(
         let mut failed = None;
         open.retain(|target| {
             let row = [targets[*target].1.as_slice(), further].concat();
-            match failed.is_none() && matches(&plan.join, &row).unwrap_or_else(|error| {
-                failed = Some(error);
-                false
-            }) {
+            match failed.is_none()
+                && matches(&plan.join, &row).unwrap_or_else(|error| {
+                    failed = Some(error);
+                    false
+                }) {
                 true => {
                     pairs.push((*target, source));
                     false

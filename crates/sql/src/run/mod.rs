@@ -655,6 +655,8 @@ mod insert_select_tests;
 #[cfg(test)]
 mod interval_tests;
 #[cfg(test)]
+mod joined_tests;
+#[cfg(test)]
 mod json_tests;
 #[cfg(test)]
 mod returning_tests;

@@ -132,11 +132,13 @@ impl<'a> Returned<'a> {
         let rows = self.rows.iter().zip(applied).enumerate();
         let changed = rows.filter(|(_, (_, applied))| **applied);
         let rows = changed.filter_map(|(number, (row, _))| Some((number, row.as_ref()?)));
-        let rows = rows.map(|(number, row)| match (self.is_known, self.beside.get(number)) {
-            (true, _) => Ok(row.clone()),
-            (false, None) => self.computed(row),
-            (false, Some(beside)) => self.computed(&[row.as_slice(), beside].concat()),
-        });
+        let rows = rows.map(
+            |(number, row)| match (self.is_known, self.beside.get(number)) {
+                (true, _) => Ok(row.clone()),
+                (false, None) => self.computed(row),
+                (false, Some(beside)) => self.computed(&[row.as_slice(), beside].concat()),
+            },
+        );
         let rows = rows.collect::<Result<_, SqlError>>()?;
         Ok(StatementOutcome::Returned(
             ResultRows { columns, rows },
