@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use placement::{Column, ColumnType, Value};
 use protocol::configuration::PlacedTable;
-use protocol::expression::{Expression, FunctionCall, ScalarFunction, evaluate, holds};
+use protocol::expression::{Columns, Expression, FunctionCall, ScalarFunction, evaluate, holds};
 use protocol::identity::TableId;
-use sqlparser::ast::Expr;
+use sqlparser::ast::{self, Expr};
 
 use super::access::{Access, AccessKind, Estimates, ReadRequirements, Segment};
 use super::insert::bind_assignments;
@@ -220,16 +220,19 @@ fn values(
         .collect();
     for (position, name) in names.iter().enumerate() {
         let mut types = Vec::with_capacity(rows.len());
-        let mut has_text = false;
+        // The type that a client has declared for a parameter is not known if the parameter is NULL.
+        let (mut has_text, mut has_parameter) = (false, false);
         for row in rows {
-            let (_, found) = scope.output(&row[position])?;
-            let is_text = is_open(&row[position]) && found == Some(ColumnType::Text);
+            let value = &row[position];
+            let (_, found) = scope.output(value)?;
+            let is_text = is_open(value) && found == Some(ColumnType::Text);
             has_text |= is_text;
+            has_parameter |= is_parameter(value);
             types.push(found.filter(|_| !is_text));
         }
         let common = common_type_of_values(name, types.into_iter())?;
         let column_type = common.unwrap_or(ColumnType::Text);
-        if common.is_none() && !has_text {
+        if common.is_none() && has_parameter && !has_text {
             columns.untyped.push(position);
         }
         let place = format!("column {name}");
@@ -243,6 +246,14 @@ fn values(
         table: None,
         rows: values,
     })
+}
+
+fn is_parameter(value: &Expr) -> bool {
+    match value {
+        Expr::Nested(inner) => is_parameter(inner),
+        Expr::Value(value) => matches!(value.value, ast::Value::Placeholder(_)),
+        _ => false,
+    }
 }
 
 /// Returns the type of a column of `VALUES` by the types of its values; none if all of them are
@@ -318,19 +329,26 @@ fn unnested(
 /// Returns the rows for which all conditions hold.
 fn filtered(rows: Vec<Vec<Value>>, conditions: &[Expression]) -> Result<Vec<Vec<Value>>, SqlError> {
     let mut kept = Vec::with_capacity(rows.len());
-    'rows: for row in rows {
-        for condition in conditions {
-            let satisfied = holds(condition, &row, None).map_err(|error| SqlError::Expression {
-                text: "WHERE".to_string(),
-                error,
-            })?;
-            if !satisfied {
-                continue 'rows;
-            }
+    for row in rows {
+        if all_hold(conditions, &row)? {
+            kept.push(row);
         }
-        kept.push(row);
     }
     Ok(kept)
+}
+
+/// Returns whether all conditions of a `WHERE` hold for a row.
+pub(crate) fn all_hold(conditions: &[Expression], row: &dyn Columns) -> Result<bool, SqlError> {
+    for condition in conditions {
+        let satisfied = holds(condition, row, None).map_err(|error| SqlError::Expression {
+            text: "WHERE".to_string(),
+            error,
+        })?;
+        if !satisfied {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 impl JoinedPlan {

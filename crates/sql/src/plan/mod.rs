@@ -46,7 +46,7 @@ pub use drop::SeveredReference;
 pub use facts::RangeEnd;
 pub(crate) use insert::encode;
 pub use joined::{JoinedPlan, SourceRows};
-pub(crate) use joined::{common_type_of_values, further_column, unnested_type};
+pub(crate) use joined::{all_hold, common_type_of_values, further_column, unnested_type};
 use reading::check_size;
 pub(crate) use reading::{rows_of_columns, whole_table};
 pub(crate) use reference::index_for_reference;

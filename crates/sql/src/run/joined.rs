@@ -8,10 +8,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use placement::{Value, encode_key};
+use placement::{Value, ValueRef, encode_key};
 use protocol::codec::Bytes;
 use protocol::configuration::PlacedTable;
-use protocol::expression::{Assignment, BinaryOperator, Expression, evaluate_for, holds};
+use protocol::expression::{Assignment, BinaryOperator, Columns, Expression, evaluate_for};
 use protocol::operation::{Action, Mutation};
 use protocol::transaction::CHANGES_MAX;
 
@@ -19,13 +19,13 @@ use super::change::{CHANGE_ROWS_MAX, RowChanges, apply, table};
 use super::returning::Returned;
 use super::{Attempt, ReadContext, StatementOutcome};
 use crate::error::{SqlError, sqlstate};
-use crate::plan::{ChangeKind, JoinedPlan, SourceRows};
+use crate::plan::{ChangeKind, JoinedPlan, ReadPlan, SourceRows, all_hold};
 use crate::store::Store;
 
 /// The most rows of the further table that a statement reads.
 const SOURCE_ROWS_MAX: usize = CHANGES_MAX;
 /// The most pairs of rows that are compared.
-const PAIRS_MAX: usize = 10_000_000;
+const PAIRS_MAX: usize = 1_000_000;
 
 /// Runs the plan of a change with a further table.
 pub(super) async fn run<S: Store>(
@@ -57,7 +57,10 @@ pub(super) async fn run<S: Store>(
     let mut beside = Vec::with_capacity(pairs.len());
     for (target, source) in pairs {
         let (pk, row) = &targets[target];
-        let row = [row.as_slice(), &sources[source]].concat();
+        let row = JoinedRow {
+            target: row,
+            source: &sources[source],
+        };
         let action = match &plan.change {
             ChangeKind::Update(assignments) => Action::Update {
                 assignments: assigned(table, assignments, &row)?,
@@ -83,7 +86,7 @@ pub(super) async fn run<S: Store>(
 async fn targets<S: Store>(
     reading: &ReadContext<'_, S>,
     table: &PlacedTable,
-    reads: Vec<crate::plan::ReadPlan>,
+    reads: Vec<ReadPlan>,
 ) -> Result<Vec<TargetRow>, Attempt> {
     let mut known = HashSet::new();
     let mut targets = Vec::new();
@@ -132,40 +135,36 @@ fn joined(
                 ),
             ));
         }
-        let mut failed = None;
-        open.retain(|target| {
-            let row = [targets[*target].1.as_slice(), further].concat();
-            match failed.is_none()
-                && matches(&plan.join, &row).unwrap_or_else(|error| {
-                    failed = Some(error);
-                    false
-                }) {
-                true => {
-                    pairs.push((*target, source));
-                    false
-                }
-                false => true,
+        let mut still_open = Vec::with_capacity(open.len());
+        for target in open.drain(..) {
+            let row = JoinedRow {
+                target: &targets[target].1,
+                source: further,
+            };
+            match all_hold(&plan.join, &row)? {
+                true => pairs.push((target, source)),
+                false => still_open.push(target),
             }
-        });
-        if let Some(error) = failed {
-            return Err(error);
         }
+        *open = still_open;
     }
     Ok(pairs)
 }
 
-/// Returns whether all conditions hold for a joined row.
-fn matches(conditions: &[Expression], row: &Vec<Value>) -> Result<bool, SqlError> {
-    for condition in conditions {
-        let satisfied = holds(condition, row, None).map_err(|error| SqlError::Expression {
-            text: "WHERE".to_string(),
-            error,
-        })?;
-        if !satisfied {
-            return Ok(false);
-        }
+/// The row of a pair: the columns of the changed table, followed by those of the further one.
+struct JoinedRow<'a> {
+    target: &'a [Value],
+    source: &'a [Value],
+}
+
+impl Columns for JoinedRow<'_> {
+    fn column(&self, index: usize) -> Option<ValueRef<'_>> {
+        let value = match index.checked_sub(self.target.len()) {
+            None => self.target.get(index),
+            Some(further) => self.source.get(further),
+        };
+        value.map(Value::as_ref)
     }
-    Ok(true)
 }
 
 /// Returns the columns of both tables that must be equal, as positions in their own rows, and whose
@@ -192,7 +191,7 @@ fn equated_columns(plan: &JoinedPlan) -> Vec<(usize, usize)> {
 fn assigned(
     table: &PlacedTable,
     assignments: &[Assignment],
-    row: &Vec<Value>,
+    row: &JoinedRow<'_>,
 ) -> Result<Vec<Assignment>, SqlError> {
     let values = assignments.iter().map(|assignment| {
         let column = &table.schema.columns[usize::from(assignment.column)];

@@ -202,6 +202,10 @@ fn names_and_faults_are_as_in_postgresql() {
             "UPDATE items SET n = 1 FROM (VALUES (1), (true)) AS v(a) WHERE true",
             "cannot be matched",
         ),
+        (
+            "UPDATE items SET n = 1 FROM (VALUES (NULL)) AS v(a) WHERE a = n",
+            "text = bigint has no meaning",
+        ),
     ] {
         let failure = error(session, text);
         assert!(failure.contains(expected), "{text}: {failure}");

@@ -150,7 +150,7 @@ const PREPARED: &[(&str, &[u32], &[Option<&str>])] = &[
     ),
     (
         "DELETE FROM items i USING prices p WHERE p.code = i.code AND i.id = $1 \
-         RETURNING i.id, p.*, $2::text",
+         RETURNING i.id, p.*, $2::text AS why",
         &[],
         &[Some("3"), Some("gone")],
     ),
