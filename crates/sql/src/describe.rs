@@ -6,7 +6,9 @@
 //! statement's errors is found when it is planned.
 
 mod arrays;
+mod joined;
 
+use joined::scope_of;
 use placement::{ColumnType, Schema};
 use protocol::configuration::Configuration;
 use protocol::expression::{BinaryOperator, ScalarFunction, result_type};
@@ -14,8 +16,8 @@ use sqlparser::ast::{self, Expr};
 
 use crate::bind::{
     PathCall, PathOperation, Scope, WrittenCall, aggregate_type, binary_operator, chain,
-    common_type, may_be_result, null_if_type, number_type, operand_type, path_call, path_parts,
-    regex_operator, takes_doubles, times_as_intervals, type_beside, written_aggregate,
+    common_type, is_open, may_be_result, null_if_type, number_type, operand_type, path_call,
+    path_parts, regex_operator, takes_doubles, times_as_intervals, type_beside, written_aggregate,
     written_call,
 };
 use crate::error::{SqlError, sqlstate};
@@ -90,18 +92,21 @@ impl ParameterTypes<'_> {
             Statement::Select(select) => self.select(select, context).map(Some),
             Statement::Insert(insert) => {
                 self.insert(insert, context)?;
-                self.returning(statement, context)
+                let scope = table(&insert.table, context)?;
+                self.returning(statement, scope)
             }
             Statement::Update(update) => {
-                let (schema, scope) = table(&update.table, context)?;
+                let joined = self.joined(&update.table, update.from.as_ref(), context)?;
+                let (schema, scope) = scope_of(joined.as_ref(), &update.table, context)?;
                 self.assignments(&update.assignments, schema, &scope)?;
                 self.condition(update.filter.as_ref(), &scope)?;
-                self.returning(statement, context)
+                self.returning(statement, (schema, scope))
             }
             Statement::Delete(delete) => {
-                let (_, scope) = table(&delete.table, context)?;
+                let joined = self.joined(&delete.table, delete.using.as_ref(), context)?;
+                let (schema, scope) = scope_of(joined.as_ref(), &delete.table, context)?;
                 self.condition(delete.filter.as_ref(), &scope)?;
-                self.returning(statement, context)
+                self.returning(statement, (schema, scope))
             }
             Statement::Explain(explained)
             | Statement::ExplainAnalyze(explained)
@@ -122,13 +127,12 @@ impl ParameterTypes<'_> {
     fn returning(
         &mut self,
         statement: &Statement,
-        context: &Context<'_>,
+        (schema, scope): (&Schema, Scope<'_>),
     ) -> Result<Option<Vec<OutputColumn>>, SqlError> {
-        let Some((name, items)) = statement.returning() else {
-            return Ok(None);
-        };
-        let (schema, scope) = table(name, context)?;
-        self.items(items, Some(schema), &scope).map(Some)
+        match statement.returning() {
+            Some((_, items)) => self.items(items, Some(schema), &scope).map(Some),
+            None => Ok(None),
+        }
     }
 
     fn select(
@@ -169,10 +173,16 @@ impl ParameterTypes<'_> {
         let mut columns = Vec::new();
         for item in items {
             let (name, column_type) = match item {
-                SelectItem::All | SelectItem::AllButGenerated => {
+                SelectItem::All | SelectItem::AllOf(_) | SelectItem::AllButGenerated => {
+                    let meant = match item {
+                        SelectItem::AllOf(table) => scope.columns_of(table)?,
+                        _ => 0..usize::MAX,
+                    };
                     let all = schema.into_iter().flat_map(Schema::visible_columns);
-                    let all = all.filter(|(_, column)| {
-                        *item == SelectItem::All || column.generation().is_none()
+                    let all = all.filter(|(position, column)| {
+                        let is_left_out =
+                            *item == SelectItem::AllButGenerated && column.generation().is_some();
+                        meant.contains(position) && !is_left_out
                     });
                     columns.extend(all.map(|(_, column)| OutputColumn {
                         name: column.name.clone(),
@@ -679,17 +689,6 @@ impl ParameterTypes<'_> {
         let known = &mut self.types[number - 1];
         *known = known.or(wanted);
         Ok(Some(known.unwrap_or(ColumnType::Text)))
-    }
-}
-
-/// Returns whether an operand takes the type of the other one.
-fn is_open(operand: &Expr) -> bool {
-    match operand {
-        Expr::Nested(inner) => is_open(inner),
-        Expr::Value(value) => {
-            !matches!(value.value, ast::Value::Boolean(_) | ast::Value::Number(..))
-        }
-        _ => false,
     }
 }
 

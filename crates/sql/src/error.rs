@@ -305,6 +305,10 @@ pub mod sqlstate {
     pub const NOT_NULL: &str = "23502";
     /// A column is named twice.
     pub const DUPLICATE_COLUMN: &str = "42701";
+    /// Two tables have a column of this name.
+    pub const AMBIGUOUS_COLUMN: &str = "42702";
+    /// Two tables of the statement have the same name.
+    pub const DUPLICATE_ALIAS: &str = "42712";
     /// A constraint of this name exists.
     pub const DUPLICATE_OBJECT: &str = "42710";
     /// A table or an index of this name exists.

@@ -15,7 +15,8 @@ use sqlparser::ast::{Expr, Visit, Visitor};
 
 use crate::error::{SqlError, sqlstate};
 use crate::statement::{
-    AlterAction, AlterTable, CommentName, Insert, Select, SelectItem, Show, Statement, Truncate,
+    AlterAction, AlterTable, CommentName, FromItem, Insert, Select, SelectItem, Show, Statement,
+    Truncate,
 };
 
 /// The rights of a role, by one configuration.
@@ -185,6 +186,7 @@ impl<'a> RoleRights<'a> {
             Statement::Update(update) => {
                 let table = [&update.table.name];
                 self.check_named(table, Privileges::UPDATE)?;
+                self.check_from(update.from.as_ref())?;
                 let values = update.assignments.iter().filter_map(|it| it.value.as_ref());
                 let mut expressions = values.chain(update.filter.as_ref());
                 match expressions.any(reads_columns) || returns_columns(&update.returning) {
@@ -195,6 +197,7 @@ impl<'a> RoleRights<'a> {
             Statement::Delete(delete) => {
                 let table = [&delete.table.name];
                 self.check_named(table, Privileges::DELETE)?;
+                self.check_from(delete.using.as_ref())?;
                 let reads = delete.filter.as_ref().is_some_and(reads_columns);
                 match reads || returns_columns(&delete.returning) {
                     true => self.check_named(table, Privileges::SELECT),
@@ -329,6 +332,14 @@ impl<'a> RoleRights<'a> {
         }
     }
 
+    /// Checks that the role may read the further table of a change.
+    fn check_from(&self, from: Option<&FromItem>) -> Result<(), SqlError> {
+        match from {
+            Some(FromItem::Table(table)) => self.check_named([&table.name], Privileges::SELECT),
+            Some(FromItem::Values { .. } | FromItem::Unnest { .. }) | None => Ok(()),
+        }
+    }
+
     fn check_select(&self, select: &Select) -> Result<(), SqlError> {
         let table = select.table.as_ref().map(|table| &table.name);
         self.check_named(table, Privileges::SELECT)?;
@@ -367,7 +378,7 @@ fn denied(text: &str) -> SqlError {
 
 fn returns_columns(items: &[SelectItem]) -> bool {
     items.iter().any(|item| match item {
-        SelectItem::All | SelectItem::AllButGenerated => true,
+        SelectItem::All | SelectItem::AllOf(_) | SelectItem::AllButGenerated => true,
         SelectItem::Expression { expression, .. } => reads_columns(expression),
     })
 }

@@ -6,6 +6,7 @@
 
 mod alter;
 mod copy;
+mod from_item;
 mod named;
 mod roles;
 
@@ -16,6 +17,7 @@ use sqlparser::ast::Expr;
 
 pub use alter::{AlterAction, AlterTable, NewCheck, Truncate};
 pub use copy::{CopyColumns, CopyDirection, CopyFormat, CopyHeader, CopyOptions, CopyStatement};
+pub use from_item::FromItem;
 pub use named::{FetchedRows, NamedStatement};
 pub use roles::{GrantTarget, RoleName, RoleOptions, RoleStatement, Secret};
 
@@ -267,19 +269,29 @@ impl Statement {
         (!items.is_empty()).then_some((table, items))
     }
 
-    /// Returns whether the statement returns what only a transaction can show: a row as it was
-    /// changed or removed. The new row of an insert is known before.
-    pub(crate) fn returns_changed_rows(&self) -> bool {
+    /// Returns the further table of an `UPDATE … FROM` or a `DELETE … USING`.
+    pub(crate) fn from_item(&self) -> Option<&FromItem> {
+        match self {
+            Statement::Update(update) => update.from.as_ref(),
+            Statement::Delete(delete) => delete.using.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the statement must run in a transaction: it changes rows by those of a
+    /// further table, or it returns what only a transaction can show, a row as it was changed or
+    /// removed. The new row of an insert is known before.
+    pub(crate) fn needs_transaction(&self) -> bool {
         match self {
             Statement::ExplainAnalyze(explained) | Statement::ExplainAsJson(explained) => {
-                explained.returns_changed_rows()
+                explained.needs_transaction()
             }
             Statement::Insert(insert) => {
                 let on_conflict = insert.on_conflict.as_ref();
                 let updates = on_conflict.is_some_and(|it| it.update.is_some());
                 updates && !insert.returning.is_empty()
             }
-            statement => statement.returning().is_some(),
+            statement => statement.returning().is_some() || statement.from_item().is_some(),
         }
     }
 }
@@ -533,6 +545,8 @@ pub struct Select {
 pub enum SelectItem {
     /// All columns.
     All,
+    /// All columns of one of the two tables of a change. Contains the table's name or alias.
+    AllOf(String),
     /// All columns but the generated ones: those that a `COPY` of a table has.
     AllButGenerated,
     /// An expression with this name.
@@ -619,6 +633,8 @@ pub struct Update {
     pub table: TableName,
     /// The new values of columns.
     pub assignments: Vec<SetColumn>,
+    /// The further table after `FROM`.
+    pub from: Option<FromItem>,
     /// The condition on the rows.
     pub filter: Option<Expr>,
     /// Whether the statement requests a scan.
@@ -632,6 +648,8 @@ pub struct Update {
 pub struct Delete {
     /// The table.
     pub table: TableName,
+    /// The further table after `USING`.
+    pub using: Option<FromItem>,
     /// The condition on the rows.
     pub filter: Option<Expr>,
     /// Whether the statement requests a scan.

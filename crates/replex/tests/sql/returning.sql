@@ -14,6 +14,10 @@ INSERT INTO jobs VALUES (5, 'mail', 0) RETURNING 1 / attempts;
 UPDATE jobs SET attempts = 0 WHERE id = 1 RETURNING 1 / attempts;
 DELETE FROM jobs WHERE id = 2 RETURNING 1 / attempts;
 SELECT id, attempts FROM jobs ORDER BY id;
+-- Rows that match a further table.
+UPDATE jobs SET attempts = v.n FROM (VALUES (1, 7), (9, 8)) AS v(id, n) WHERE v.id = jobs.id RETURNING jobs.*, v.n;
+DELETE FROM jobs AS j USING jobs AS k WHERE k.id = j.id + 1 AND k.queue = j.queue AND j.id = 1 RETURNING j.id, k.id;
+EXPLAIN UPDATE jobs SET attempts = 0 FROM jobs AS k WHERE k.id = jobs.attempts AND k.queue = 'mail';
 -- Mistakes.
 DELETE FROM jobs WHERE id = 1 RETURNING missing;
 DELETE FROM jobs WHERE id = 1 RETURNING count(*);

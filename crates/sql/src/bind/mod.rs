@@ -13,6 +13,7 @@ mod interval;
 mod json_path;
 mod like;
 mod literal;
+mod names;
 mod operators;
 mod zone;
 
@@ -43,6 +44,7 @@ pub(crate) use call::{
 pub(crate) use interval::{times_as_intervals, type_beside};
 pub(crate) use json_path::{PathCall, PathOperation, path_call, path_parts};
 pub(crate) use literal::{concatenation, fitted, number_type, stored};
+pub(crate) use names::{FurtherColumns, JoinedTables, SecondTable};
 pub(crate) use operators::{binary_operator, chain, regex_operator};
 
 use literal::{default_type, quoted, rounded, spelt, typed_number};
@@ -57,6 +59,8 @@ pub(crate) struct Scope<'a> {
     pub schema: Option<&'a Schema>,
     /// The alias that qualifies the table's columns; none if the table's own name does.
     pub alias: Option<&'a str>,
+    /// The second table, if there are two. Then the schema has the columns of both.
+    pub second: Option<SecondTable<'a>>,
     /// Whether `EXCLUDED` stands for a proposed row.
     pub excluded: bool,
     /// The row of a group from which results are computed; none if they are computed from rows of
@@ -172,6 +176,7 @@ impl<'a> Scope<'a> {
     pub const CONSTANTS: Scope<'static> = Scope {
         schema: None,
         alias: None,
+        second: None,
         excluded: false,
         groups: None,
         parameters: &[],
@@ -232,6 +237,7 @@ impl<'a> Scope<'a> {
     ) -> Result<Value, SqlError> {
         let constants = Scope {
             schema: None,
+            second: None,
             ..*self
         };
         let bound = constants.for_type(expression, column_type, place)?;
@@ -259,22 +265,6 @@ impl<'a> Scope<'a> {
             other => Err(SqlError::statement(format!(
                 "{what} is {other}: give a whole number from 0"
             ))),
-        }
-    }
-
-    /// Returns the position of a column.
-    pub fn column(&self, name: &str) -> Result<usize, SqlError> {
-        match self.schema {
-            Some(schema) => schema
-                .column_index(name)
-                .ok_or_else(|| unknown_column(schema, name)),
-            None => Err(SqlError::with_state(
-                sqlstate::UNDEFINED_COLUMN,
-                format!(
-                    "column \"{name}\" does not exist: no column can stand here, so write a \
-                     constant, in single quotes if it is text"
-                ),
-            )),
         }
     }
 
@@ -374,56 +364,6 @@ impl<'a> Scope<'a> {
             Expr::Function(function) => self.bind_function(function, expression),
             _ => self.bind_operator(expression, depth),
         }
-    }
-
-    fn bind_column(
-        &self,
-        qualifiers: &[ast::Ident],
-        column: &ast::Ident,
-    ) -> Result<Bound, SqlError> {
-        let column = name(column);
-        let qualifier = match qualifiers {
-            [] => None,
-            [one] => Some(name(one)),
-            _ => {
-                return Err(SqlError::statement(format!(
-                    "{column} has too many qualifiers: name the column alone"
-                )));
-            }
-        };
-        let position = self.column(&column)?;
-        let schema = self.schema.expect("a column was found in it");
-        let own = self.alias.unwrap_or(&schema.name);
-        let excluded = match qualifier.as_deref() {
-            None => false,
-            Some(name) if name == own => false,
-            Some("excluded") if self.excluded => true,
-            Some(name) => {
-                return Err(SqlError::with_state(
-                    sqlstate::UNDEFINED_TABLE,
-                    format!(
-                        "{name}.{column} is about no table of this statement: write {own}.{column}"
-                    ),
-                ));
-            }
-        };
-        if self.groups.is_some() {
-            return Err(SqlError::with_state(
-                sqlstate::GROUPING,
-                format!(
-                    "column \"{own}.{column}\" must appear in the GROUP BY clause or be used in an \
-                     aggregate function"
-                ),
-            ));
-        }
-        let position = u16::try_from(position).expect("Schema::validate bounds the columns");
-        let column_type = schema.columns[usize::from(position)].column_type;
-        let bound = if excluded {
-            Expression::Excluded(position)
-        } else {
-            Expression::Column(position)
-        };
-        Ok(Bound::Typed(bound, Some(column_type)))
     }
 
     fn bind_literal(&self, value: &ast::Value) -> Result<Bound, SqlError> {
@@ -655,6 +595,17 @@ impl Bound {
             Bound::Quoted(_) => None,
             Bound::Number(number) => Some(default_type(number)),
         }
+    }
+}
+
+/// Returns whether an operand takes the type of the other one.
+pub(crate) fn is_open(operand: &Expr) -> bool {
+    match operand {
+        Expr::Nested(inner) => is_open(inner),
+        Expr::Value(value) => {
+            !matches!(value.value, ast::Value::Boolean(_) | ast::Value::Number(..))
+        }
+        _ => false,
     }
 }
 

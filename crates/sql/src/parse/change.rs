@@ -1,8 +1,9 @@
-//! Parses `INSERT`, `UPDATE` and `DELETE` of one table.
+//! Parses `INSERT`, `UPDATE` and `DELETE`.
 
 use sqlparser::ast::{self, Expr};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use super::from_item::{from_item, name_wildcards};
 use super::query::{returning, select, table_name};
 use super::values::rows_of_values;
 use super::{object_name, template};
@@ -10,7 +11,8 @@ use crate::error::{SqlError, SyntaxError, sqlstate};
 use crate::script::is_space;
 use crate::spelling::name;
 use crate::statement::{
-    ConflictUpdate, Delete, Insert, OnConflict, Overriding, SetColumn, TableName, Update,
+    ConflictUpdate, Delete, Insert, OnConflict, Overriding, SelectItem, SetColumn, TableName,
+    Update,
 };
 
 /// Parses `INSERT INTO table (columns) VALUES …` and `INSERT INTO table (columns) SELECT …`.
@@ -64,10 +66,18 @@ pub(super) fn insert(mut insert: ast::Insert, scan: bool) -> Result<Insert, SqlE
     })
 }
 
-/// Parses `UPDATE table SET … WHERE …`
+/// Parses `UPDATE table SET … [FROM table] WHERE …`
 pub(super) fn update(mut update: ast::Update, scan: bool) -> Result<Update, SqlError> {
     let table = table_name(&update.table)?;
-    let returning = returning(update.returning.take())?;
+    let tables = match update.from.take() {
+        Some(ast::UpdateTableFromKind::AfterSet(tables)) => Some(tables),
+        before_set => {
+            update.from = before_set;
+            None
+        }
+    };
+    let from = from_item(tables)?;
+    let returning = returned(update.returning.take(), from.is_some())?;
     let assignments = assignments(std::mem::take(&mut update.assignments))?;
     let filter = update.selection.take();
     update.optimizer_hints.clear();
@@ -79,19 +89,20 @@ pub(super) fn update(mut update: ast::Update, scan: bool) -> Result<Update, SqlE
     if update != blank {
         return Err(SqlError::unsupported(
             "this form of UPDATE",
-            "write UPDATE table SET column = value WHERE …",
+            "write UPDATE table SET column = value [FROM table] WHERE …",
         ));
     }
     Ok(Update {
         table,
         assignments,
+        from,
         filter,
         scan,
         returning,
     })
 }
 
-/// Parses `DELETE FROM table WHERE …`
+/// Parses `DELETE FROM table [USING table] WHERE …`
 pub(super) fn delete(mut delete: ast::Delete, scan: bool) -> Result<Delete, SqlError> {
     let tables = match &delete.from {
         ast::FromTable::WithFromKeyword(tables) | ast::FromTable::WithoutKeyword(tables) => tables,
@@ -103,7 +114,8 @@ pub(super) fn delete(mut delete: ast::Delete, scan: bool) -> Result<Delete, SqlE
         ));
     };
     let table = table_name(table)?;
-    let returning = returning(delete.returning.take())?;
+    let using = from_item(delete.using.take())?;
+    let returning = returned(delete.returning.take(), using.is_some())?;
     let filter = delete.selection.take();
     delete.optimizer_hints.clear();
     let ast::Statement::Delete(mut blank) = template("DELETE FROM t") else {
@@ -113,15 +125,28 @@ pub(super) fn delete(mut delete: ast::Delete, scan: bool) -> Result<Delete, SqlE
     if delete != blank {
         return Err(SqlError::unsupported(
             "this form of DELETE",
-            "write DELETE FROM table WHERE …",
+            "write DELETE FROM table [USING table] WHERE …",
         ));
     }
     Ok(Delete {
         table,
+        using,
         filter,
         scan,
         returning,
     })
+}
+
+/// Returns the expressions after `RETURNING` of a change of one or of two tables.
+fn returned(
+    written: Option<Vec<ast::SelectItem>>,
+    of_two_tables: bool,
+) -> Result<Vec<SelectItem>, SqlError> {
+    let mut items = returning(written.clone())?;
+    if of_two_tables {
+        name_wildcards(written.as_ref(), &mut items)?;
+    }
+    Ok(items)
 }
 
 /// Takes `OVERRIDING SYSTEM VALUE` or `OVERRIDING USER VALUE` out of an `INSERT`, where it stands

@@ -14,6 +14,7 @@ mod copy_options;
 mod create;
 mod create_index;
 mod explain;
+mod from_item;
 mod generated;
 mod indexes;
 mod named;

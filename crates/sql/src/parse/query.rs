@@ -170,7 +170,7 @@ pub(super) fn returning(items: Option<Vec<ast::SelectItem>>) -> Result<Vec<Selec
     let items: Vec<SelectItem> = items.collect::<Result<_, _>>()?;
     let mut kinds = items.iter();
     let is_aggregate = |it: &SelectItem| match it {
-        SelectItem::All | SelectItem::AllButGenerated => false,
+        SelectItem::All | SelectItem::AllOf(_) | SelectItem::AllButGenerated => false,
         SelectItem::Expression { expression, .. } => has_aggregate(expression),
     };
     if kinds.any(is_aggregate) {

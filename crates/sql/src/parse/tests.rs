@@ -455,8 +455,15 @@ fn unsupported_syntax_is_refused_by_name() {
         ("WITH x AS (SELECT 1) SELECT * FROM x", "WITH"),
         ("SELECT * FROM t FOR UPDATE NOWAIT", "FOR UPDATE"),
         ("SELECT * FROM t FOR SHARE SKIP LOCKED", "FOR UPDATE"),
-        ("UPDATE t SET a = 1 FROM u", "this form of UPDATE"),
-        ("DELETE FROM t USING u", "this form of DELETE"),
+        (
+            "UPDATE t SET a = 1 FROM u, v",
+            "joins of more than two tables",
+        ),
+        (
+            "DELETE FROM t USING u JOIN v ON true",
+            "joins of more than two tables",
+        ),
+        ("UPDATE t SET a = 1 LIMIT 1", "this form of UPDATE"),
         ("BEGIN ISOLATION LEVEL chaos", "begin isolation level chaos"),
         ("COMMIT AND CHAIN", "commit and chain"),
         ("ROLLBACK TO", "rollback to"),

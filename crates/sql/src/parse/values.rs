@@ -252,7 +252,7 @@ fn is_plain(query: &ast::Query) -> bool {
 }
 
 /// Returns whether a query is `VALUES` alone. Its rows were taken out.
-fn is_only_values(query: &ast::Query) -> bool {
+pub(super) fn is_only_values(query: &ast::Query) -> bool {
     let ast::Statement::Query(mut blank) = template("VALUES (1)") else {
         unreachable!("the template has values");
     };

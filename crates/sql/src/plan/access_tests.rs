@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use placement::Layout;
+use protocol::expression::holds;
 
 use super::tests::{explained, planned, planned_with, read};
 use super::*;
@@ -315,9 +316,8 @@ fn ranges_and_filter_together_are_the_condition() {
             };
             Expression::all(scope.condition(&select.filter.unwrap()).unwrap()).unwrap()
         };
-        let holds = |expression: &Expression, row: &Vec<Value>| {
-            expression::holds(expression, row, None).unwrap()
-        };
+        let holds =
+            |expression: &Expression, row: &Vec<Value>| holds(expression, row, None).unwrap();
         for row in &rows {
             let found = found_in(&read, &table.layout, row);
             let passes = found && read.filter.as_ref().is_none_or(|it| holds(it, row));

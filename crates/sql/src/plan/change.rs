@@ -12,7 +12,7 @@ use sqlparser::ast::Expr;
 use super::access::{AccessChoice, AccessKind, Estimates, ReadRequirements};
 use super::insert::bind_assignments;
 use super::outputs::output_items;
-use super::reading::{Scan, choose, rest};
+use super::reading::{Scan, check_size, choose, rest};
 use super::{ChangeKind, ChangePlan, ChangeTarget, Context, ReadPlan, has_dense};
 use crate::error::SqlError;
 use crate::statement::{Delete, SelectItem, TableName, Update};
@@ -107,6 +107,7 @@ fn change(
             Expression::all(conjuncts),
         )
     };
+    check_size(&table.schema.columns, condition.as_ref())?;
     Ok(ChangePlan {
         table: table.id,
         change,

@@ -1,6 +1,8 @@
 //! Generates random conditions and random words: a plan is equivalent to its text, and no text
 //! causes a panic. The generator's seeds are fixed, so every run generates the same.
 
+use protocol::expression::holds;
+
 use super::access_tests::found_in;
 use super::tests::read;
 use super::*;
@@ -115,7 +117,7 @@ fn keep_their_meaning(table: &str) {
         let whole = Expression::all(scope.condition(&select.filter.unwrap()).unwrap());
         let holds = |expression: &Option<Expression>, row: &Vec<Value>| match expression {
             None => true,
-            Some(it) => expression::holds(it, row, None).unwrap(),
+            Some(it) => holds(it, row, None).unwrap(),
         };
         for row in &rows {
             let passes = found_in(&read, &table.layout, row) && holds(&read.filter, row);

@@ -9,7 +9,7 @@ use placement::{
 };
 use protocol::configuration::routes;
 use protocol::configuration::{Configuration, PlacedTable};
-use protocol::expression::Assignment;
+use protocol::expression::{Assignment, Expression};
 use protocol::identity::{CoreId, PartitionId};
 use protocol::operation::Action;
 
@@ -17,7 +17,8 @@ use super::access::{Access, AccessKind, ValueRange};
 use super::group::RowLimits;
 use super::{
     AggregatePart, AggregatePlan, AggregateRead, ChangeKind, ChangePlan, ChangeTarget, Context,
-    InsertPlan, ReadPlan, SelectPlan, StatementPlan, UnaskedScan, cost, text,
+    InsertPlan, JoinedPlan, ReadPlan, SelectPlan, SourceRows, StatementPlan, UnaskedScan, cost,
+    text,
 };
 
 /// The most keys, or partitions of one core, that are listed one by one.
@@ -34,6 +35,7 @@ pub(super) fn lines(plan: &StatementPlan, context: &Context<'_>) -> Vec<String> 
         StatementPlan::Aggregate(plan) => aggregate(plan, context),
         StatementPlan::Insert(insert) => self::insert(insert, configuration),
         StatementPlan::Change(change) => self::change(change, context),
+        StatementPlan::Joined(plan) => joined(plan, context),
         _ => vec!["nothing is read or written".to_string()],
     }
 }
@@ -207,6 +209,50 @@ fn change(change: &ChangePlan, context: &Context<'_>) -> Vec<String> {
     ));
     lines.extend(beside(table));
     lines.push(decided(configuration, table));
+    lines.push(survived(configuration, table));
+    lines
+}
+
+/// Returns the lines about a change with a further table. Its rows are not known yet, so a row of
+/// any values stands for them where the reads of the changed table are planned.
+fn joined(plan: &JoinedPlan, context: &Context<'_>) -> Vec<String> {
+    let configuration = context.configuration;
+    let table = configuration.table(plan.table).expect("planned over it");
+    let tables = &plan.tables;
+    let verb = match plan.change {
+        ChangeKind::Update(_) => "Update",
+        ChangeKind::Delete => "Delete from",
+    };
+    let mut lines = vec![format!(
+        "{verb} {}: each row that matches a row of {}, once, by its primary key",
+        table.schema.name, tables.second
+    )];
+    let sample = match &plan.source {
+        SourceRows::Known(known) => {
+            lines.push(format!("  {} of {}", rows(known.len()), tables.second));
+            known.first().cloned()
+        }
+        SourceRows::Read(read) => {
+            lines.extend(self::read(read, context).iter().map(|it| format!("  {it}")));
+            Some(plan.any_source_row())
+        }
+    };
+    let sample: Vec<Vec<Value>> = sample.into_iter().collect();
+    for found in plan.target_reads(table, &sample) {
+        let way = read(&found, context).swap_remove(0);
+        lines.push(match found.access.kind {
+            AccessKind::Scan => format!("  {way}"),
+            _ => format!("  {way}, for each row of {}", tables.second),
+        });
+    }
+    let conditions = plan.target_filter.iter().chain(&plan.join);
+    let conditions: Vec<Expression> = conditions.cloned().collect();
+    if let Some(condition) = Expression::all(conditions) {
+        lines.push(format!(
+            "  condition, checked by the client, whose commit compares the rows: {}",
+            text::expression(&tables.qualified(), &condition)
+        ));
+    }
     lines.push(survived(configuration, table));
     lines
 }

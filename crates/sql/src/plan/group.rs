@@ -164,7 +164,7 @@ fn gather(expression: &Expr, row: &mut GroupRow, scope: &Scope<'_>) -> Result<()
 fn key<'s>(written: &'s Expr, select: &'s Select, scope: &Scope<'_>) -> Result<&'s Expr, SqlError> {
     let output = |item: &'s SelectItem| match item {
         SelectItem::Expression { expression, .. } => Some(expression),
-        SelectItem::All | SelectItem::AllButGenerated => None,
+        SelectItem::All | SelectItem::AllOf(_) | SelectItem::AllButGenerated => None,
     };
     match written {
         Expr::Nested(inner) => key(inner, select, scope),
@@ -193,7 +193,7 @@ fn key<'s>(written: &'s Expr, select: &'s Select, scope: &Scope<'_>) -> Result<&
             }
             let named = select.items.iter().find(|item| match item {
                 SelectItem::Expression { name, named, .. } => *named && *name == wanted,
-                SelectItem::All | SelectItem::AllButGenerated => false,
+                SelectItem::All | SelectItem::AllOf(_) | SelectItem::AllButGenerated => false,
             });
             match (named.and_then(output), schema) {
                 (Some(expression), _) => Ok(expression),
@@ -282,7 +282,7 @@ fn named_columns(select: &Select, schema: &Schema) -> Vec<usize> {
 fn expressions(select: &Select) -> impl Iterator<Item = &Expr> {
     let items = select.items.iter().filter_map(|item| match item {
         SelectItem::Expression { expression, .. } => Some(expression),
-        SelectItem::All | SelectItem::AllButGenerated => None,
+        SelectItem::All | SelectItem::AllOf(_) | SelectItem::AllButGenerated => None,
     });
     let order = select.order.iter().map(|key| &key.expression);
     items.chain(&select.having).chain(order)

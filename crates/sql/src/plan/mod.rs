@@ -18,6 +18,7 @@ mod facts;
 mod group;
 mod hyperspace;
 mod insert;
+mod joined;
 mod outputs;
 mod reading;
 mod reference;
@@ -28,10 +29,10 @@ pub(crate) mod text;
 use std::fmt;
 use std::sync::Arc;
 
-use placement::{ColumnType, Schema, TimeZone, Value};
+use placement::{Column, ColumnType, Schema, TimeZone, Value};
 use protocol::configuration::roles::RoleId;
 use protocol::configuration::{Configuration, PlacedTable};
-use protocol::expression::{self, Assignment, Expression, ExpressionError, Scope as Names};
+use protocol::expression::{Assignment, Expression};
 use protocol::identity::TableId;
 use protocol::operation::Mutation;
 use session::statistics::TableStatistics;
@@ -44,6 +45,9 @@ pub(crate) use defaults::{DefaultRow, generated_column};
 pub use drop::SeveredReference;
 pub use facts::RangeEnd;
 pub(crate) use insert::encode;
+pub use joined::{JoinedPlan, SourceRows};
+pub(crate) use joined::{all_hold, common_type_of_values, further_column, unnested_type};
+use reading::check_size;
 pub(crate) use reading::{rows_of_columns, whole_table};
 pub(crate) use reference::index_for_reference;
 pub(crate) use sequence::{no_relation, sequence_named};
@@ -225,6 +229,8 @@ pub enum StatementPlan {
     Aggregate(AggregatePlan),
     /// Changes or removes rows.
     Change(ChangePlan),
+    /// Changes or removes the rows that match rows of a further table.
+    Joined(Box<JoinedPlan>),
     /// Returns these lines.
     Explain(Vec<String>),
     /// Runs a plan, and returns these lines and its work.
@@ -237,6 +243,12 @@ pub enum StatementPlan {
     SetAlready,
     /// Does nothing, because the requested state exists already. Contains its description.
     Already(String),
+}
+
+impl StatementPlan {
+    fn joined(plan: JoinedPlan) -> StatementPlan {
+        StatementPlan::Joined(Box::new(plan))
+    }
 }
 
 /// A read of rows of one table, from one replex.
@@ -529,19 +541,18 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPla
                 _ => unreachable!("a SELECT has one of these plans"),
             };
             for read in reads {
-                check_size(read.table, read.filter.as_ref(), context)?;
+                check_size(context.columns(read.table), read.filter.as_ref())?;
             }
             Ok(plan)
         }
-        Statement::Update(_) | Statement::Delete(_) => {
-            let plan = match statement {
-                Statement::Update(statement) => change::update(statement, context)?,
-                Statement::Delete(statement) => change::delete(statement, context)?,
-                _ => unreachable!("one of the two"),
-            };
-            check_size(plan.table, plan.condition.as_ref(), context)?;
-            Ok(StatementPlan::Change(plan))
-        }
+        Statement::Update(statement) => match &statement.from {
+            Some(from) => joined::update(statement, from, context).map(StatementPlan::joined),
+            None => change::update(statement, context).map(StatementPlan::Change),
+        },
+        Statement::Delete(statement) => match &statement.using {
+            Some(using) => joined::delete(statement, using, context).map(StatementPlan::joined),
+            None => change::delete(statement, context).map(StatementPlan::Change),
+        },
         Statement::Explain(statement) => {
             if let Statement::Insert(insert) = &**statement
                 && let Some(select) = &insert.select
@@ -647,24 +658,6 @@ fn set_using(set: &SetUsing, context: &Context<'_>) -> Result<StatementPlan, Sql
     })
 }
 
-/// Refuses a condition that the partitions would refuse, though each part of it is allowed.
-fn check_size(
-    table: TableId,
-    condition: Option<&Expression>,
-    context: &Context<'_>,
-) -> Result<(), SqlError> {
-    let table = context.configuration.table(table);
-    let columns = &table.expect("it was planned over").schema.columns;
-    let checked = condition.map(|it| expression::check_condition(it, columns, Names::Row));
-    match checked {
-        Some(Err(error @ (ExpressionError::TooCostly | ExpressionError::TooDeep))) => {
-            let text = "WHERE".to_string();
-            Err(SqlError::Expression { text, error })
-        }
-        _ => Ok(()),
-    }
-}
-
 fn no_such_index(name: &str) -> SqlError {
     let message = format!("there is no index {name}");
     SqlError::with_state(sqlstate::UNDEFINED_OBJECT, message)
@@ -740,6 +733,12 @@ impl<'a> Context<'a> {
             })
     }
 
+    /// Returns the columns of a table over which a statement was planned.
+    fn columns(&self, table: TableId) -> &'a [Column] {
+        let table = self.configuration.table(table);
+        &table.expect("it was planned over").schema.columns
+    }
+
     fn explaining(self) -> Self {
         Context {
             explains: true,
@@ -751,6 +750,7 @@ impl<'a> Context<'a> {
         Scope {
             schema: Some(schema),
             alias: name.alias.as_deref(),
+            second: None,
             excluded: false,
             groups: None,
             parameters: self.parameters,

@@ -17,13 +17,20 @@ pub(super) fn output_items(
     let mut items = Vec::new();
     for item in written {
         match item {
-            SelectItem::All | SelectItem::AllButGenerated => {
+            SelectItem::All | SelectItem::AllOf(_) | SelectItem::AllButGenerated => {
                 let Some(schema) = scope.schema else {
                     return Err(SqlError::statement(
                         "* means all columns of a table: write FROM and its name",
                     ));
                 };
+                let meant = match item {
+                    SelectItem::AllOf(table) => scope.columns_of(table)?,
+                    _ => 0..schema.columns.len(),
+                };
                 for (position, column) in schema.visible_columns() {
+                    if !meant.contains(&position) {
+                        continue;
+                    }
                     if *item == SelectItem::AllButGenerated && column.generation().is_some() {
                         continue;
                     }

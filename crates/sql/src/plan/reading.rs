@@ -3,16 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use placement::Schema;
+use placement::{Column, Schema};
 use protocol::configuration::PlacedTable;
-use protocol::expression::Expression;
+use protocol::expression::{self, Expression, ExpressionError, Scope as Names};
 
 use super::access::{AccessChoice, AccessKind, Estimates, ReadRequirements};
 use super::cost::{EstimatedChoice, cheapest};
 use super::{Context, ReadPlan, UnaskedScan, access_path};
+use crate::error::SqlError;
 
 /// Whether a statement may read a whole table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scan {
     /// The statement requests it.
     Asked,
@@ -60,6 +61,21 @@ impl Scan {
             rows_max,
             rows_wanted: request.rows.filter(|_| stops_at_limit),
         })
+    }
+}
+
+/// Refuses a condition that the partitions would refuse, though each part of it is allowed.
+pub(super) fn check_size(
+    columns: &[Column],
+    condition: Option<&Expression>,
+) -> Result<(), SqlError> {
+    let checked = condition.map(|it| expression::check_condition(it, columns, Names::Row));
+    match checked {
+        Some(Err(error @ (ExpressionError::TooCostly | ExpressionError::TooDeep))) => {
+            let text = "WHERE".to_string();
+            Err(SqlError::Expression { text, error })
+        }
+        _ => Ok(()),
     }
 }
 

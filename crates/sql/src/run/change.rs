@@ -113,37 +113,69 @@ pub(super) async fn change<S: Store>(
             },
         },
     });
-    let in_flight = insert_in_flight(plan.in_order);
+    let changes = RowChanges {
+        table,
+        mutations: mutations.collect(),
+        is_delete: plan.change == ChangeKind::Delete,
+        in_order: plan.in_order,
+        returned: Returned::new(&plan.returning, table.id),
+    };
+    apply(reading, changes).await
+}
+
+/// The changes of rows by an `UPDATE` or `DELETE`.
+pub(super) struct RowChanges<'a> {
+    /// The table.
+    pub table: &'a PlacedTable,
+    /// The changes, each of another row.
+    pub mutations: Vec<Mutation>,
+    /// Whether rows are removed, so that those to return are read before.
+    pub is_delete: bool,
+    /// Whether each mutation waits for the previous one.
+    pub in_order: bool,
+    /// The rows that the statement returns.
+    pub returned: Returned<'a>,
+}
+
+/// Changes rows, and returns the outcome of the statement.
+pub(super) async fn apply<S: Store>(
+    reading: &ReadContext<'_, S>,
+    changes: RowChanges<'_>,
+) -> Result<StatementOutcome, Attempt> {
+    let RowChanges {
+        table,
+        mutations,
+        is_delete,
+        in_order,
+        mut returned,
+    } = changes;
+    let in_flight = insert_in_flight(in_order);
     let sender = Sender {
         store: reading.store,
         table,
         planned: reading.configuration.epoch,
     };
-    let verb = match plan.change {
-        ChangeKind::Update(_) => "UPDATE",
-        ChangeKind::Delete => "DELETE",
-    };
-    let mutations: Vec<Mutation> = mutations.collect();
-    let is_delete = matches!(plan.change, ChangeKind::Delete);
-    let mut returned = Returned::new(&plan.returning, table.id);
     let pks = returned.pks(&mutations);
     if is_delete {
         returned.read(reading, &pks, &vec![true; pks.len()]).await?;
     }
     let applied = if is_delete && changes_children(reading.configuration, table) {
         Ok(cascade::delete(reading, table, mutations).await?)
-    } else if plan.in_order {
+    } else if in_order {
         Err(mutations)
     } else {
         together(reading, &sender, mutations).await?
     };
     let applied = match applied {
         Ok(applied) => applied,
-        Err(mutations) => changes(mutations.into_iter(), in_flight, |it| sender.send(it)).await?,
+        Err(mutations) => {
+            self::changes(mutations.into_iter(), in_flight, |it| sender.send(it)).await?
+        }
     };
     if !is_delete {
         returned.read(reading, &pks, &applied).await?;
     }
+    let verb = if is_delete { "DELETE" } else { "UPDATE" };
     Ok(returned.outcome(verb, &applied)?)
 }
 
@@ -272,7 +304,7 @@ async fn changes<F: Future<Output = Result<bool, Attempt>>>(
     }
 }
 
-fn table<'a, S>(reading: &ReadContext<'a, S>, table: TableId) -> &'a PlacedTable {
+pub(super) fn table<'a, S>(reading: &ReadContext<'a, S>, table: TableId) -> &'a PlacedTable {
     let table = reading.configuration.table(table);
     table.expect("the plan was made over this configuration")
 }

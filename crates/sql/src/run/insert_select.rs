@@ -96,7 +96,7 @@ fn sources(select: &mut Select, context: &Context<'_>) -> Result<Vec<ColumnSourc
     let mut sources = Vec::new();
     for item in &mut select.items {
         match item {
-            SelectItem::All | SelectItem::AllButGenerated => {
+            SelectItem::All | SelectItem::AllOf(_) | SelectItem::AllButGenerated => {
                 let table = select.table.as_ref();
                 let table = table.map(|table| context.relation(&table.name));
                 let table = table.transpose().map_err(Attempt::Planned)?;

@@ -15,6 +15,7 @@ mod describe;
 mod explain_json;
 mod foreign_key;
 mod insert_select;
+mod joined;
 mod order;
 mod read;
 mod returning;
@@ -184,7 +185,7 @@ impl<S: Store> SqlSession<S> {
             };
         }
         self.check_alone(statement)?;
-        if statement.returns_changed_rows() {
+        if statement.needs_transaction() {
             return self.run_alone(statement, parameters).await;
         }
         self.run_at_once(statement, parameters).await
@@ -316,7 +317,8 @@ async fn attempt<S: Store>(
         plan @ (StatementPlan::Select(_)
         | StatementPlan::Aggregate(_)
         | StatementPlan::Insert(_)
-        | StatementPlan::Change(_)) => reading.run(plan).await?,
+        | StatementPlan::Change(_)
+        | StatementPlan::Joined(_)) => reading.run(plan).await?,
         StatementPlan::Explain(lines) => describe::plan(lines),
         StatementPlan::ExplainAnalyze(lines, plan) => analyze::run(&reading, lines, *plan).await?,
         StatementPlan::Show(Show::Setting(setting)) => describe::setting(setting, *settings),
@@ -536,6 +538,7 @@ impl<S: Store> ReadContext<'_, S> {
             }
             StatementPlan::Insert(plan) => change::insert(self, plan).await,
             StatementPlan::Change(plan) => change::change(self, plan).await,
+            StatementPlan::Joined(plan) => joined::run(self, *plan).await,
             plan => unreachable!("{plan:?} reads and changes no rows"),
         }
     }
@@ -657,6 +660,8 @@ mod generated_tests;
 mod insert_select_tests;
 #[cfg(test)]
 mod interval_tests;
+#[cfg(test)]
+mod joined_tests;
 #[cfg(test)]
 mod json_tests;
 #[cfg(test)]

@@ -25,6 +25,9 @@ pub(super) struct Returned<'a> {
     rows: Vec<Option<Vec<Value>>>,
     /// Whether `rows` has what is returned, because it is known before the rows are changed.
     is_known: bool,
+    /// For each row the values of a further table that follow those of the row; empty if there is
+    /// no further table.
+    beside: Vec<Vec<Value>>,
 }
 
 impl<'a> Returned<'a> {
@@ -34,6 +37,20 @@ impl<'a> Returned<'a> {
             table,
             rows: Vec::new(),
             is_known: false,
+            beside: Vec::new(),
+        }
+    }
+
+    /// Returns the rows of a statement with a further table. Each row that the statement is about is
+    /// followed by the values of a row of that table.
+    pub fn beside(
+        items: &'a [OutputItem],
+        table: TableId,
+        beside: Vec<Vec<Value>>,
+    ) -> Returned<'a> {
+        Returned {
+            beside,
+            ..Returned::new(items, table)
         }
     }
 
@@ -112,16 +129,16 @@ impl<'a> Returned<'a> {
             column_type: item.column_type,
         });
         let columns = columns.collect();
-        let changed = self
-            .rows
-            .iter()
-            .zip(applied)
-            .filter(|(_, applied)| **applied);
-        let rows = changed.filter_map(|(row, _)| row.as_ref());
-        let rows = rows.map(|row| match self.is_known {
-            true => Ok(row.clone()),
-            false => self.computed(row),
-        });
+        let rows = self.rows.iter().zip(applied).enumerate();
+        let changed = rows.filter(|(_, (_, applied))| **applied);
+        let rows = changed.filter_map(|(number, (row, _))| Some((number, row.as_ref()?)));
+        let rows = rows.map(
+            |(number, row)| match (self.is_known, self.beside.get(number)) {
+                (true, _) => Ok(row.clone()),
+                (false, None) => self.computed(row),
+                (false, Some(beside)) => self.computed(&[row.as_slice(), beside].concat()),
+            },
+        );
         let rows = rows.collect::<Result<_, SqlError>>()?;
         Ok(StatementOutcome::Returned(
             ResultRows { columns, rows },

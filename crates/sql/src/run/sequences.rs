@@ -68,7 +68,7 @@ pub(super) fn draws(select: &Select) -> bool {
 fn expression_of(item: &SelectItem) -> Option<&Expr> {
     match item {
         SelectItem::Expression { expression, .. } => Some(expression),
-        SelectItem::All | SelectItem::AllButGenerated => None,
+        SelectItem::All | SelectItem::AllOf(_) | SelectItem::AllButGenerated => None,
     }
 }
 

@@ -10,6 +10,7 @@ mod drawn_values;
 mod driver;
 mod generated;
 mod hostile;
+mod joined;
 mod login;
 mod machines;
 mod named;

@@ -50,6 +50,9 @@ pub(super) use store::{BlockStore, read_of_row};
 
 /// The most attempts at a statement that is a transaction of its own.
 const ALONE_ATTEMPTS_MAX: usize = 100;
+/// The most attempts at such a statement if it reads too many rows, or rows that change too often,
+/// for one moment.
+const EXCEEDING_ATTEMPTS_MAX: usize = 3;
 /// The longest life of a transaction that can write.
 const LIFE_MAX: Duration = Duration::from_secs(300);
 
@@ -226,8 +229,15 @@ impl<S: Store> SqlSession<S> {
                 Ok(outcome) => self.commit().await.map(|_| outcome),
                 Err(error) => Err(error),
             };
-            self.block = None;
+            let exceeds = self.block.take().is_some_and(|block| block.work().exceeds);
             match outcome {
+                Err(SqlError::Serialization { message }) if exceeds => {
+                    if attempts == EXCEEDING_ATTEMPTS_MAX {
+                        return Err(SqlError::transaction(format!(
+                            "{message}: change fewer rows at a time, by an index"
+                        )));
+                    }
+                }
                 Err(SqlError::Serialization { .. }) if attempts < ALONE_ATTEMPTS_MAX => {}
                 outcome => return outcome,
             }
@@ -617,6 +627,9 @@ impl<P> Block<P> {
     /// Checks that a statement can run in the transaction.
     fn check_statement(&self, statement: &Statement) -> Result<(), SqlError> {
         match statement {
+            Statement::ExplainAnalyze(analyzed) | Statement::ExplainAsJson(analyzed) => {
+                self.check_statement(analyzed)
+            }
             Statement::Select(select)
                 if self.mode == TransactionMode::ReadOnly
                     && self.reads_since.is_none()

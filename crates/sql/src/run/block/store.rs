@@ -31,8 +31,8 @@ const CHANGED_ROWS_READ_MAX: usize = 500;
 pub(in crate::run) struct BlockStore<'a, S: Store> {
     store: &'a S,
     pub(super) block: &'a Block<S::Snapshot>,
-    /// Whether the statement finds rows to change them. Then a row counts only if it is not
-    /// changed: the change itself must apply at the commit.
+    /// Whether the statement finds rows to change them, by conditions that each change checks. Then
+    /// a row counts only if it is not changed: the change itself must apply at the commit.
     changes: bool,
 }
 
@@ -45,7 +45,8 @@ impl<'a, S: Store> BlockStore<'a, S> {
         block: &'a Block<S::Snapshot>,
         statement: &Statement,
     ) -> BlockStore<'a, S> {
-        let changes = matches!(statement, Statement::Update(_) | Statement::Delete(_));
+        let changes = matches!(statement, Statement::Update(_) | Statement::Delete(_))
+            && statement.from_item().is_none();
         BlockStore {
             store,
             block,
