@@ -244,6 +244,27 @@ fn the_explanation_shows_both_reads() {
     }
 }
 
+/// The further table is too large to be read as a whole, and an index finds the rows to change.
+#[test]
+fn the_changed_rows_are_read_first_if_an_index_finds_them() {
+    let session = &mut Model::session(
+        "CREATE TABLE big (id int PRIMARY KEY, n int);
+         INSERT INTO big SELECT i, i * 2 FROM generate_series(1, 400) AS i;
+         CREATE TABLE t (id int PRIMARY KEY, big int, n int);
+         INSERT INTO t VALUES (1, 300, 0), (2, 301, 0), (3, NULL, 0), (4, 300, 0);",
+    );
+    let update = "UPDATE t SET n = big.n FROM big WHERE big.id = t.big AND t.id IN (1, 3, 4)";
+    let explained = rows(session, &format!("EXPLAIN {update}")).join("\n");
+    let way = "Lookup in big by the primary key, for each row of t";
+    assert!(explained.contains(way), "{explained}");
+    assert_eq!(done(session, update), "UPDATE 2");
+    let numbers = rows(session, "SELECT n FROM t ORDER BY id");
+    assert_eq!(numbers, ["600", "0", "0", "600"]);
+    let delete = "DELETE FROM t USING big WHERE big.id = t.big AND t.id = 2 AND big.n > 602";
+    assert_eq!(done(session, delete), "DELETE 0");
+    assert_eq!(done(session, &delete.replace('>', ">=")), "DELETE 1");
+}
+
 #[test]
 fn rows_are_found_by_keys_and_by_other_indexes() {
     let session = &mut Model::session(
