@@ -3,8 +3,8 @@
 //!
 //! A plan has the read of the further table's rows, and expressions over *joined rows*: the columns
 //! of the changed table, followed by those of the further one. Once the rows of the further table
-//! are known, [`JoinedPlan::target_reads`] plans the reads of the rows to change. The values of each
-//! row are constants there, so that the reads use the indexes of the changed table.
+//! are known, [`JoinedPlan::target_reads`] plans the reads of the rows to change. The values of
+//! each row are constants there, so that the reads use the indexes of the changed table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,7 +59,7 @@ pub struct JoinedPlan {
 pub enum SourceRows {
     /// These rows, of constants.
     Known(Vec<Vec<Value>>),
-    /// Those that a read of another table finds, with all of their columns.
+    /// The rows that a read of another table finds, with all of their columns.
     Read(Box<ReadPlan>),
 }
 
@@ -234,7 +234,7 @@ fn values(
         .collect();
     for (position, name) in names.iter().enumerate() {
         let mut types = Vec::with_capacity(rows.len());
-        // The type that a client has declared for a parameter is not known if the parameter is NULL.
+        // A parameter that is NULL does not show the type that a client has declared for it.
         let (mut has_text, mut has_parameter) = (false, false);
         for row in rows {
             let value = &row[position];
@@ -433,9 +433,9 @@ impl JoinedPlan {
         read(table, self.target_filter.clone(), WHOLE_ROWS, self.scan).0
     }
 
-    /// Returns the reads of the rows of a table that satisfy a filter and may match one of some rows
-    /// of the other table. `named` returns what stands for a column of a joined row beside one of
-    /// these.
+    /// Returns the reads of the rows of a table that satisfy a filter and may match one of some
+    /// rows of the other table. `named` returns the expression for a column of a joined row beside
+    /// one of these.
     fn lookups<'r>(
         &self,
         table: &PlacedTable,

@@ -1,10 +1,10 @@
 //! Runs `UPDATE … FROM` and `DELETE … USING`, in a transaction.
 //!
 //! First the rows of the further table are read, then those of the changed table that may match
-//! them, or the other way around. The rows are joined here, and each changed row gets new values that are constants. All
-//! rows that were read count for the transaction: its commit fails if one of them has changed, so
-//! the statement sees one state. A row that matches several rows of the further table is changed
-//! once, by the first of them.
+//! them, or the other way around. The rows are joined here, and each changed row gets new values
+//! that are constants. All rows that were read count for the transaction: its commit fails if one
+//! of them has changed, so the statement sees one state. A row that matches several rows of the
+//! further table is changed once, by the first of them.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -141,72 +141,75 @@ fn a_statement_that_another_operation_disturbs_runs_again() {
     assert_eq!(session.transaction(), None, "nothing is open afterwards");
 }
 
+/// Statements that fail, and a part of each error.
+const FAULTS: &[(&str, &str)] = &[
+    (
+        "UPDATE items SET n = 1 FROM prices WHERE code = 'a'",
+        "column reference \"code\" is ambiguous",
+    ),
+    (
+        "UPDATE items SET n = 1 FROM prices WHERE nosuch = 'a'",
+        "column \"nosuch\" does not exist",
+    ),
+    (
+        "UPDATE items SET n = 1 FROM prices p WHERE p.nosuch = 'a'",
+        "column p.nosuch does not exist",
+    ),
+    (
+        "UPDATE items SET n = 1 FROM prices p WHERE prices.code = 'a'",
+        "missing FROM-clause entry for table \"prices\"",
+    ),
+    (
+        "UPDATE items SET price = 1 FROM prices p WHERE p.code = items.code",
+        "has no column price",
+    ),
+    (
+        "UPDATE items SET n = 1 FROM items WHERE true",
+        "specified more than once",
+    ),
+    ("UPDATE items SET n = 1 FROM nosuch WHERE true", "nosuch"),
+    (
+        "UPDATE items SET id = 9 FROM prices p WHERE p.code = items.code",
+        "primary key",
+    ),
+    (
+        "UPDATE items SET n = 1 / (p.price - 2) FROM prices p WHERE p.code = items.code",
+        "division by zero",
+    ),
+    (
+        "UPDATE items SET n = 1 FROM prices p, prices q WHERE p.code = items.code",
+        "more than two tables",
+    ),
+    (
+        "DELETE FROM items USING prices p JOIN prices q ON p.code = q.code WHERE true",
+        "more than two tables",
+    ),
+    (
+        "DELETE FROM items USING (SELECT 1) AS q WHERE true",
+        "a subquery after FROM or USING is not supported",
+    ),
+    (
+        "UPDATE items SET n = 1 FROM (VALUES (1, 2), (3)) AS v WHERE true",
+        "VALUES lists must all be the same length",
+    ),
+    (
+        "UPDATE items SET n = 1 FROM (VALUES (1, 2)) AS v(a, b, c) WHERE true",
+        "2 columns available but 3 columns specified",
+    ),
+    (
+        "UPDATE items SET n = 1 FROM (VALUES (1), (true)) AS v(a) WHERE true",
+        "cannot be matched",
+    ),
+    (
+        "UPDATE items SET n = 1 FROM (VALUES (NULL)) AS v(a) WHERE a = n",
+        "text = bigint has no meaning",
+    ),
+];
+
 #[test]
 fn names_and_faults_are_as_in_postgresql() {
     let session = &mut session();
-    for (text, expected) in [
-        (
-            "UPDATE items SET n = 1 FROM prices WHERE code = 'a'",
-            "column reference \"code\" is ambiguous",
-        ),
-        (
-            "UPDATE items SET n = 1 FROM prices WHERE nosuch = 'a'",
-            "column \"nosuch\" does not exist",
-        ),
-        (
-            "UPDATE items SET n = 1 FROM prices p WHERE p.nosuch = 'a'",
-            "column p.nosuch does not exist",
-        ),
-        (
-            "UPDATE items SET n = 1 FROM prices p WHERE prices.code = 'a'",
-            "missing FROM-clause entry for table \"prices\"",
-        ),
-        (
-            "UPDATE items SET price = 1 FROM prices p WHERE p.code = items.code",
-            "has no column price",
-        ),
-        (
-            "UPDATE items SET n = 1 FROM items WHERE true",
-            "specified more than once",
-        ),
-        ("UPDATE items SET n = 1 FROM nosuch WHERE true", "nosuch"),
-        (
-            "UPDATE items SET id = 9 FROM prices p WHERE p.code = items.code",
-            "primary key",
-        ),
-        (
-            "UPDATE items SET n = 1 / (p.price - 2) FROM prices p WHERE p.code = items.code",
-            "division by zero",
-        ),
-        (
-            "UPDATE items SET n = 1 FROM prices p, prices q WHERE p.code = items.code",
-            "more than two tables",
-        ),
-        (
-            "DELETE FROM items USING prices p JOIN prices q ON p.code = q.code WHERE true",
-            "more than two tables",
-        ),
-        (
-            "DELETE FROM items USING (SELECT 1) AS q WHERE true",
-            "a subquery after FROM or USING is not supported",
-        ),
-        (
-            "UPDATE items SET n = 1 FROM (VALUES (1, 2), (3)) AS v WHERE true",
-            "VALUES lists must all be the same length",
-        ),
-        (
-            "UPDATE items SET n = 1 FROM (VALUES (1, 2)) AS v(a, b, c) WHERE true",
-            "2 columns available but 3 columns specified",
-        ),
-        (
-            "UPDATE items SET n = 1 FROM (VALUES (1), (true)) AS v(a) WHERE true",
-            "cannot be matched",
-        ),
-        (
-            "UPDATE items SET n = 1 FROM (VALUES (NULL)) AS v(a) WHERE a = n",
-            "text = bigint has no meaning",
-        ),
-    ] {
+    for (text, expected) in FAULTS {
         let failure = error(session, text);
         assert!(failure.contains(expected), "{text}: {failure}");
     }
