@@ -15,8 +15,8 @@ use sqlparser::ast::{Expr, Visit, Visitor};
 
 use crate::error::{SqlError, sqlstate};
 use crate::statement::{
-    AlterAction, AlterTable, CommentName, FromItem, Insert, Select, SelectItem, Show, Statement,
-    Truncate,
+    AlterAction, AlterTable, CommentName, Delete, FromItem, Insert, Select, SelectItem, Show,
+    Statement, Truncate,
 };
 
 /// The rights of a role, by one configuration.
@@ -194,16 +194,7 @@ impl<'a> RoleRights<'a> {
                     false => Ok(()),
                 }
             }
-            Statement::Delete(delete) => {
-                let table = [&delete.table.name];
-                self.check_named(table, Privileges::DELETE)?;
-                self.check_from(delete.using.as_ref())?;
-                let reads = delete.filter.as_ref().is_some_and(reads_columns);
-                match reads || returns_columns(&delete.returning) {
-                    true => self.check_named(table, Privileges::SELECT),
-                    false => Ok(()),
-                }
-            }
+            Statement::Delete(delete) => self.check_delete(delete),
             Statement::Explain(explained)
             | Statement::ExplainAnalyze(explained)
             | Statement::ExplainAsJson(explained) => {
@@ -329,6 +320,17 @@ impl<'a> RoleRights<'a> {
         match &insert.select {
             Some(select) => self.check_select(select),
             None => Ok(()),
+        }
+    }
+
+    fn check_delete(&self, delete: &Delete) -> Result<(), SqlError> {
+        let table = [&delete.table.name];
+        self.check_named(table, Privileges::DELETE)?;
+        self.check_from(delete.using.as_ref())?;
+        let reads = delete.filter.as_ref().is_some_and(reads_columns);
+        match reads || returns_columns(&delete.returning) {
+            true => self.check_named(table, Privileges::SELECT),
+            false => Ok(()),
         }
     }
 

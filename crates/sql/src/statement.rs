@@ -270,7 +270,7 @@ impl Statement {
     }
 
     /// Returns the further table of an `UPDATE … FROM` or a `DELETE … USING`.
-    pub(crate) fn from_item(&self) -> Option<&FromItem> {
+    pub(crate) fn further_table(&self) -> Option<&FromItem> {
         match self {
             Statement::Update(update) => update.from.as_ref(),
             Statement::Delete(delete) => delete.using.as_ref(),
@@ -291,7 +291,7 @@ impl Statement {
                 let updates = on_conflict.is_some_and(|it| it.update.is_some());
                 updates && !insert.returning.is_empty()
             }
-            statement => statement.returning().is_some() || statement.from_item().is_some(),
+            statement => statement.returning().is_some() || statement.further_table().is_some(),
         }
     }
 }

@@ -227,22 +227,31 @@ fn joined(plan: &JoinedPlan, context: &Context<'_>) -> Vec<String> {
         "{verb} {}: each row that matches a row of {}, once, by its primary key",
         table.schema.name, tables.second
     )];
-    let sample = match &plan.source {
+    let any = plan.any_row();
+    let (own, further) = any.split_at(tables.own);
+    let (reads, first) = match &plan.source {
         SourceRows::Known(known) => {
             lines.push(format!("  {} of {}", rows(known.len()), tables.second));
-            known.first().cloned()
+            let sample = known.iter().take(1).map(Vec::as_slice);
+            (plan.target_reads(table, sample), &tables.second)
+        }
+        SourceRows::Read(read) if plan.begins_with_target => {
+            let found = self::read(&plan.target_read(table), context);
+            lines.extend(found.iter().map(|it| format!("  {it}")));
+            let source = self::table(configuration, read);
+            (plan.source_reads(source, [own].into_iter()), &tables.target)
         }
         SourceRows::Read(read) => {
             lines.extend(self::read(read, context).iter().map(|it| format!("  {it}")));
-            Some(plan.any_source_row())
+            let reads = plan.target_reads(table, [further].into_iter());
+            (reads, &tables.second)
         }
     };
-    let sample: Vec<Vec<Value>> = sample.into_iter().collect();
-    for found in plan.target_reads(table, &sample) {
+    for found in reads {
         let way = read(&found, context).swap_remove(0);
         lines.push(match found.access.kind {
             AccessKind::Scan => format!("  {way}"),
-            _ => format!("  {way}, for each row of {}", tables.second),
+            _ => format!("  {way}, for each row of {first}"),
         });
     }
     let conditions = plan.target_filter.iter().chain(&plan.join);

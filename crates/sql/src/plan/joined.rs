@@ -3,8 +3,8 @@
 //!
 //! A plan has the read of the further table's rows, and expressions over *joined rows*: the columns
 //! of the changed table, followed by those of the further one. Once the rows of the further table
-//! are known, [`JoinedPlan::target_reads`] plans the reads of the rows to change. The values of each
-//! row are constants there, so that the reads use the indexes of the changed table.
+//! are known, [`JoinedPlan::target_reads`] plans the reads of the rows to change. The values of
+//! each row are constants there, so that the reads use the indexes of the changed table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,8 +38,13 @@ pub struct JoinedPlan {
     pub source: SourceRows,
     /// The conjuncts that name no column of the further table.
     pub target_filter: Vec<Expression>,
+    /// The conjuncts over rows of the further table that name no column of the changed one.
+    pub source_filter: Vec<Expression>,
     /// The conjuncts over joined rows that name columns of both tables.
     pub join: Vec<Expression>,
+    /// Whether the rows of the changed table are read first: an index finds them, and none finds
+    /// those of the further table.
+    pub begins_with_target: bool,
     /// Whether each change waits for the previous one, because a dense index needs its values in
     /// order.
     pub in_order: bool,
@@ -54,7 +59,7 @@ pub struct JoinedPlan {
 pub enum SourceRows {
     /// These rows, of constants.
     Known(Vec<Vec<Value>>),
-    /// Those that a read of another table finds, with all of their columns.
+    /// The rows that a read of another table finds, with all of their columns.
     Read(Box<ReadPlan>),
 }
 
@@ -155,15 +160,24 @@ fn change(
                 estimates: Estimates::of(context),
                 ..WHOLE_ROWS
             };
-            SourceRows::Read(Box::new(read(table, source_filter, request, scan).0))
+            SourceRows::Read(Box::new(
+                read(table, source_filter.clone(), request, scan).0,
+            ))
         }
         None => SourceRows::Known(filtered(source.rows, &source_filter)?),
     };
+    let reads_whole = match &source {
+        SourceRows::Known(_) => false,
+        SourceRows::Read(read) => read.access.kind == AccessKind::Scan,
+    };
+    let has_index = || access_path::by_index(table, &target_filter, WHOLE_ROWS).is_some();
     Ok(JoinedPlan {
         table: table.id,
         change,
         source,
+        begins_with_target: reads_whole && has_index(),
         target_filter,
+        source_filter,
         join,
         in_order: has_dense(&table.schema),
         returning,
@@ -220,7 +234,7 @@ fn values(
         .collect();
     for (position, name) in names.iter().enumerate() {
         let mut types = Vec::with_capacity(rows.len());
-        // The type that a client has declared for a parameter is not known if the parameter is NULL.
+        // A parameter that is NULL does not show the type that a client has declared for it.
         let (mut has_text, mut has_parameter) = (false, false);
         for row in rows {
             let value = &row[position];
@@ -363,11 +377,10 @@ impl JoinedPlan {
         self.tables.schema.columns[position].column_type
     }
 
-    /// Returns a row of the further table with some value of each column, to show how rows are
-    /// found.
-    pub(super) fn any_source_row(&self) -> Vec<Value> {
+    /// Returns a joined row with some value of each column, to show how rows are found.
+    pub(super) fn any_row(&self) -> Vec<Value> {
         const TEXTS: [&str; 4] = ["0", "2000-01-01", "{}", "00000000000000000000000000000000"];
-        let columns = self.tables.schema.columns[self.tables.own..].iter();
+        let columns = self.tables.schema.columns.iter();
         let values = columns.map(|column| {
             let mut values = TEXTS
                 .iter()
@@ -377,24 +390,68 @@ impl JoinedPlan {
         values.collect()
     }
 
-    /// Returns the reads of the rows that may match one of these rows of the further table. They
-    /// find each such row, and others, too.
-    pub(crate) fn target_reads(
+    /// Returns the reads of the rows of the changed table that may match one of these rows of the
+    /// further table. They find each such row, and others, too.
+    pub(crate) fn target_reads<'r>(
         &self,
         table: &PlacedTable,
-        sources: &[Vec<Value>],
+        sources: impl Iterator<Item = &'r [Value]>,
     ) -> Vec<ReadPlan> {
+        let own = self.tables.own;
+        self.lookups(
+            table,
+            &self.target_filter,
+            sources,
+            |source, column| match column.checked_sub(own) {
+                Some(further) => Expression::Literal(source[further].clone()),
+                None => column_at(column),
+            },
+        )
+    }
+
+    /// Returns the reads of the rows of the further table that may match one of these rows of the
+    /// changed table.
+    pub(crate) fn source_reads<'r>(
+        &self,
+        table: &PlacedTable,
+        targets: impl Iterator<Item = &'r [Value]>,
+    ) -> Vec<ReadPlan> {
+        let own = self.tables.own;
+        self.lookups(
+            table,
+            &self.source_filter,
+            targets,
+            |target, column| match column.checked_sub(own) {
+                Some(further) => column_at(further),
+                None => Expression::Literal(target[column].clone()),
+            },
+        )
+    }
+
+    /// Returns the read of all rows of the changed table that satisfy the conjuncts over it.
+    pub(crate) fn target_read(&self, table: &PlacedTable) -> ReadPlan {
+        read(table, self.target_filter.clone(), WHOLE_ROWS, self.scan).0
+    }
+
+    /// Returns the reads of the rows of a table that satisfy a filter and may match one of some
+    /// rows of the other table. `named` returns the expression for a column of a joined row beside
+    /// one of these.
+    fn lookups<'r>(
+        &self,
+        table: &PlacedTable,
+        filter: &[Expression],
+        others: impl Iterator<Item = &'r [Value]>,
+        named: impl Fn(&[Value], usize) -> Expression,
+    ) -> Vec<ReadPlan> {
+        let whole = || vec![read(table, filter.to_vec(), WHOLE_ROWS, self.scan).0];
         let mut lookups: BTreeMap<usize, (Access, BTreeSet<Range>)> = BTreeMap::new();
         let mut is_by_keys = true;
-        for source in sources {
-            let of_row = self
-                .join
-                .iter()
-                .map(|conjunct| self.with_values(conjunct, source));
-            let conjuncts: Vec<Expression> =
-                self.target_filter.iter().cloned().chain(of_row).collect();
+        for other in others {
+            let named = |column: u16| named(other, usize::from(column));
+            let of_row = self.join.iter().map(|conjunct| replaced(conjunct, &named));
+            let conjuncts: Vec<Expression> = filter.iter().cloned().chain(of_row).collect();
             let Some((choice, _)) = access_path::by_index(table, &conjuncts, WHOLE_ROWS) else {
-                return vec![self.whole_target(table)];
+                return whole();
             };
             let mut access = choice.access;
             is_by_keys &= matches!(access.kind, AccessKind::Nothing)
@@ -411,7 +468,7 @@ impl JoinedPlan {
         }
         let count: usize = lookups.values().map(|(_, ranges)| ranges.len()).sum();
         if !is_by_keys && count > LOOKUPS_MAX {
-            return vec![self.whole_target(table)];
+            return whole();
         }
         let reads = lookups
             .into_values()
@@ -430,7 +487,7 @@ impl JoinedPlan {
                     ..access
                 },
                 unasked: None,
-                filter: Expression::all(self.target_filter.clone()),
+                filter: Expression::all(filter.to_vec()),
                 projection: None,
                 descending: false,
                 estimated: None,
@@ -438,22 +495,10 @@ impl JoinedPlan {
         });
         reads.collect()
     }
+}
 
-    /// Returns the read of all rows that satisfy the conjuncts over the changed table.
-    fn whole_target(&self, table: &PlacedTable) -> ReadPlan {
-        read(table, self.target_filter.clone(), WHOLE_ROWS, self.scan).0
-    }
-
-    /// Returns a conjunct with the values of a row of the further table in place of its columns.
-    fn with_values(&self, conjunct: &Expression, source: &[Value]) -> Expression {
-        replaced(conjunct, &|column| {
-            let further = usize::from(column).checked_sub(self.tables.own);
-            match further {
-                Some(further) => Expression::Literal(source[further].clone()),
-                None => Expression::Column(column),
-            }
-        })
-    }
+fn column_at(position: usize) -> Expression {
+    Expression::Column(u16::try_from(position).expect("Schema::validate bounds the columns"))
 }
 
 /// A range of a partition: its first key, the key after it, and the partition.

@@ -1,10 +1,10 @@
 //! Runs `UPDATE … FROM` and `DELETE … USING`, in a transaction.
 //!
 //! First the rows of the further table are read, then those of the changed table that may match
-//! them. The rows are joined here, and each changed row gets new values that are constants. All
-//! rows that were read count for the transaction: its commit fails if one of them has changed, so
-//! the statement sees one state. A row that matches several rows of the further table is changed
-//! once, by the first of them.
+//! them, or the other way around. The rows are joined here, and each changed row gets new values
+//! that are constants. All rows that were read count for the transaction: its commit fails if one
+//! of them has changed, so the statement sees one state. A row that matches several rows of the
+//! further table is changed once, by the first of them.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -37,21 +37,28 @@ pub(super) async fn run<S: Store>(
         "the session runs such a statement in a transaction"
     );
     let table = table(reading, plan.table);
-    let sources = match &plan.source {
-        SourceRows::Known(rows) => rows.clone(),
-        SourceRows::Read(read) => reading.all(read, SOURCE_ROWS_MAX).await?,
+    let (targets, sources) = match &plan.source {
+        SourceRows::Read(read) if plan.begins_with_target => {
+            let targets = targets(reading, table, vec![plan.target_read(table)]).await?;
+            let further = reading.table(read);
+            let rows = targets.iter().map(|(_, row)| row.as_slice());
+            let mut sources = Vec::new();
+            for read in plan.source_reads(further, rows) {
+                sources.extend(reading.all(&read, SOURCE_ROWS_MAX).await?);
+            }
+            (targets, sources)
+        }
+        source => {
+            let sources = match source {
+                SourceRows::Known(rows) => rows.clone(),
+                SourceRows::Read(read) => reading.all(read, SOURCE_ROWS_MAX).await?,
+            };
+            check_sources(&sources)?;
+            let reads = plan.target_reads(table, sources.iter().map(Vec::as_slice));
+            (targets(reading, table, reads).await?, sources)
+        }
     };
-    if sources.len() > SOURCE_ROWS_MAX {
-        return Err(SqlError::with_state(
-            sqlstate::LIMIT,
-            format!(
-                "there are more than {SOURCE_ROWS_MAX} rows after FROM or USING: run the statement \
-                 for parts of them"
-            ),
-        )
-        .into());
-    }
-    let targets = targets(reading, table, plan.target_reads(table, &sources)).await?;
+    check_sources(&sources)?;
     let pairs = joined(&plan, &targets, &sources)?;
     let mut mutations = Vec::with_capacity(pairs.len());
     let mut beside = Vec::with_capacity(pairs.len());
@@ -80,6 +87,20 @@ pub(super) async fn run<S: Store>(
         returned: Returned::beside(&plan.returning, table.id, beside),
     };
     apply(reading, changes).await
+}
+
+/// Refuses too many rows of the further table.
+fn check_sources(sources: &[Vec<Value>]) -> Result<(), SqlError> {
+    match sources.len() > SOURCE_ROWS_MAX {
+        true => Err(SqlError::with_state(
+            sqlstate::LIMIT,
+            format!(
+                "there are more than {SOURCE_ROWS_MAX} rows after FROM or USING: run the statement \
+                 for parts of them"
+            ),
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Returns the rows that some reads find, each once, with their primary keys.

@@ -141,72 +141,75 @@ fn a_statement_that_another_operation_disturbs_runs_again() {
     assert_eq!(session.transaction(), None, "nothing is open afterwards");
 }
 
+/// Statements that fail, and a part of each error.
+const FAULTS: &[(&str, &str)] = &[
+    (
+        "UPDATE items SET n = 1 FROM prices WHERE code = 'a'",
+        "column reference \"code\" is ambiguous",
+    ),
+    (
+        "UPDATE items SET n = 1 FROM prices WHERE nosuch = 'a'",
+        "column \"nosuch\" does not exist",
+    ),
+    (
+        "UPDATE items SET n = 1 FROM prices p WHERE p.nosuch = 'a'",
+        "column p.nosuch does not exist",
+    ),
+    (
+        "UPDATE items SET n = 1 FROM prices p WHERE prices.code = 'a'",
+        "missing FROM-clause entry for table \"prices\"",
+    ),
+    (
+        "UPDATE items SET price = 1 FROM prices p WHERE p.code = items.code",
+        "has no column price",
+    ),
+    (
+        "UPDATE items SET n = 1 FROM items WHERE true",
+        "specified more than once",
+    ),
+    ("UPDATE items SET n = 1 FROM nosuch WHERE true", "nosuch"),
+    (
+        "UPDATE items SET id = 9 FROM prices p WHERE p.code = items.code",
+        "primary key",
+    ),
+    (
+        "UPDATE items SET n = 1 / (p.price - 2) FROM prices p WHERE p.code = items.code",
+        "division by zero",
+    ),
+    (
+        "UPDATE items SET n = 1 FROM prices p, prices q WHERE p.code = items.code",
+        "more than two tables",
+    ),
+    (
+        "DELETE FROM items USING prices p JOIN prices q ON p.code = q.code WHERE true",
+        "more than two tables",
+    ),
+    (
+        "DELETE FROM items USING (SELECT 1) AS q WHERE true",
+        "a subquery after FROM or USING is not supported",
+    ),
+    (
+        "UPDATE items SET n = 1 FROM (VALUES (1, 2), (3)) AS v WHERE true",
+        "VALUES lists must all be the same length",
+    ),
+    (
+        "UPDATE items SET n = 1 FROM (VALUES (1, 2)) AS v(a, b, c) WHERE true",
+        "2 columns available but 3 columns specified",
+    ),
+    (
+        "UPDATE items SET n = 1 FROM (VALUES (1), (true)) AS v(a) WHERE true",
+        "cannot be matched",
+    ),
+    (
+        "UPDATE items SET n = 1 FROM (VALUES (NULL)) AS v(a) WHERE a = n",
+        "text = bigint has no meaning",
+    ),
+];
+
 #[test]
 fn names_and_faults_are_as_in_postgresql() {
     let session = &mut session();
-    for (text, expected) in [
-        (
-            "UPDATE items SET n = 1 FROM prices WHERE code = 'a'",
-            "column reference \"code\" is ambiguous",
-        ),
-        (
-            "UPDATE items SET n = 1 FROM prices WHERE nosuch = 'a'",
-            "column \"nosuch\" does not exist",
-        ),
-        (
-            "UPDATE items SET n = 1 FROM prices p WHERE p.nosuch = 'a'",
-            "column p.nosuch does not exist",
-        ),
-        (
-            "UPDATE items SET n = 1 FROM prices p WHERE prices.code = 'a'",
-            "missing FROM-clause entry for table \"prices\"",
-        ),
-        (
-            "UPDATE items SET price = 1 FROM prices p WHERE p.code = items.code",
-            "has no column price",
-        ),
-        (
-            "UPDATE items SET n = 1 FROM items WHERE true",
-            "specified more than once",
-        ),
-        ("UPDATE items SET n = 1 FROM nosuch WHERE true", "nosuch"),
-        (
-            "UPDATE items SET id = 9 FROM prices p WHERE p.code = items.code",
-            "primary key",
-        ),
-        (
-            "UPDATE items SET n = 1 / (p.price - 2) FROM prices p WHERE p.code = items.code",
-            "division by zero",
-        ),
-        (
-            "UPDATE items SET n = 1 FROM prices p, prices q WHERE p.code = items.code",
-            "more than two tables",
-        ),
-        (
-            "DELETE FROM items USING prices p JOIN prices q ON p.code = q.code WHERE true",
-            "more than two tables",
-        ),
-        (
-            "DELETE FROM items USING (SELECT 1) AS q WHERE true",
-            "a subquery after FROM or USING is not supported",
-        ),
-        (
-            "UPDATE items SET n = 1 FROM (VALUES (1, 2), (3)) AS v WHERE true",
-            "VALUES lists must all be the same length",
-        ),
-        (
-            "UPDATE items SET n = 1 FROM (VALUES (1, 2)) AS v(a, b, c) WHERE true",
-            "2 columns available but 3 columns specified",
-        ),
-        (
-            "UPDATE items SET n = 1 FROM (VALUES (1), (true)) AS v(a) WHERE true",
-            "cannot be matched",
-        ),
-        (
-            "UPDATE items SET n = 1 FROM (VALUES (NULL)) AS v(a) WHERE a = n",
-            "text = bigint has no meaning",
-        ),
-    ] {
+    for (text, expected) in FAULTS {
         let failure = error(session, text);
         assert!(failure.contains(expected), "{text}: {failure}");
     }
@@ -242,6 +245,27 @@ fn the_explanation_shows_both_reads() {
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
+}
+
+/// The further table is too large to be read as a whole, and an index finds the rows to change.
+#[test]
+fn the_changed_rows_are_read_first_if_an_index_finds_them() {
+    let session = &mut Model::session(
+        "CREATE TABLE big (id int PRIMARY KEY, n int);
+         INSERT INTO big SELECT i, i * 2 FROM generate_series(1, 400) AS i;
+         CREATE TABLE t (id int PRIMARY KEY, big int, n int);
+         INSERT INTO t VALUES (1, 300, 0), (2, 301, 0), (3, NULL, 0), (4, 300, 0);",
+    );
+    let update = "UPDATE t SET n = big.n FROM big WHERE big.id = t.big AND t.id IN (1, 3, 4)";
+    let explained = rows(session, &format!("EXPLAIN {update}")).join("\n");
+    let way = "Lookup in big by the primary key, for each row of t";
+    assert!(explained.contains(way), "{explained}");
+    assert_eq!(done(session, update), "UPDATE 2");
+    let numbers = rows(session, "SELECT n FROM t ORDER BY id");
+    assert_eq!(numbers, ["600", "0", "0", "600"]);
+    let delete = "DELETE FROM t USING big WHERE big.id = t.big AND t.id = 2 AND big.n > 602";
+    assert_eq!(done(session, delete), "DELETE 0");
+    assert_eq!(done(session, &delete.replace('>', ">=")), "DELETE 1");
 }
 
 #[test]

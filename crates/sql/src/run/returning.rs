@@ -41,8 +41,8 @@ impl<'a> Returned<'a> {
         }
     }
 
-    /// Returns the rows of a statement with a further table. Each row that the statement is about is
-    /// followed by the values of a row of that table.
+    /// Returns the rows of a statement with a further table. Each row that the statement is about
+    /// is followed by the values of a row of that table.
     pub fn beside(
         items: &'a [OutputItem],
         table: TableId,

@@ -200,10 +200,9 @@ fn fill(both: &mut Both, random: &mut Draw) {
     }
 }
 
-/// Returns a statement. New values are of the further table only if it has one row for each row of
-/// the changed table.
-fn statement(random: &mut Draw) -> String {
-    let source = match random.below(5) {
+/// Returns a further table with the alias `o`.
+fn source(random: &mut Draw) -> String {
+    match random.below(5) {
         0 | 1 => "b AS o".to_string(),
         2 => "a AS o".to_string(),
         3 => {
@@ -218,7 +217,13 @@ fn statement(random: &mut Draw) -> String {
         _ => "unnest('{1,4,7,30}'::bigint[], '{1,NULL,2}'::int[], ARRAY['x', NULL, 'y'], \
               '{0.5,1}'::numeric[]) AS o(id, k, s, d)"
             .to_string(),
-    };
+    }
+}
+
+/// Returns a statement. New values are of the further table only if it has one row for each row of
+/// the changed table.
+fn statement(random: &mut Draw) -> String {
+    let source = source(random);
     let is_unique = !random.one_in(3);
     let join = match is_unique {
         true => one_of(

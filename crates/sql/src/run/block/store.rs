@@ -46,7 +46,7 @@ impl<'a, S: Store> BlockStore<'a, S> {
         statement: &Statement,
     ) -> BlockStore<'a, S> {
         let changes = matches!(statement, Statement::Update(_) | Statement::Delete(_))
-            && statement.from_item().is_none();
+            && statement.further_table().is_none();
         BlockStore {
             store,
             block,
