@@ -254,6 +254,12 @@ impl SessionVariables {
         self.transaction = None;
     }
 
+    /// Returns whether transactions that name no mode can only read.
+    pub fn is_read_only(&self) -> bool {
+        let value = self.values.get("default_transaction_read_only");
+        value.is_some_and(|value| value == "on")
+    }
+
     /// Returns a setting's value.
     ///
     /// # Errors

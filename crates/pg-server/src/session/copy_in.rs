@@ -84,6 +84,7 @@ impl<S: Store> ClientSession<S> {
         let CopyDirection::From { table, columns } = &copy.direction else {
             unreachable!("callers run a COPY to the client at once")
         };
+        self.sql.set_read_only(self.settings.is_read_only());
         if self.sql.is_read_only() {
             let text = "cannot execute COPY FROM in a read-only transaction";
             return Err(error(READ_ONLY, text).into());

@@ -17,8 +17,7 @@ use crate::errors::{INVALID_PARAMETER, error};
 use crate::settings::SettingSpan;
 
 impl<S: Store> ClientSession<S> {
-    /// Finds the role by whose rights the next statement runs, and whether it may write without a
-    /// transaction that says so.
+    /// Finds the role by whose rights the next statement runs.
     ///
     /// # Errors
     /// The role was dropped.
@@ -33,8 +32,6 @@ impl<S: Store> ClientSession<S> {
         let is_superuser = current.is_none_or(|role| role.is_superuser);
         self.settings.set_superuser(is_superuser);
         self.sql.set_role(current.map(|role| role.id));
-        let read_only = self.settings.value("default_transaction_read_only")? == "on";
-        self.sql.set_read_only(read_only);
         Ok(())
     }
 

@@ -366,6 +366,7 @@ impl<S: Store> ClientSession<S> {
         if self.sql.transaction().is_some() {
             return Ok(());
         }
+        self.sql.set_read_only(self.settings.is_read_only());
         let begin = Statement::Transaction(TransactionStatement::Begin(None));
         let scope = errors::StatementScope::Statement;
         let begun = self.sql.run(&begin, &[]).await;

@@ -179,6 +179,7 @@ impl<S: Store> ClientSession<S> {
         (parameters, wanted): (&[Value], RowsWanted<'_>),
         out: &mut ClientOutput<impl AsyncWrite + Unpin + Send>,
     ) -> Result<Ran, AnswerFailure> {
+        self.sql.set_read_only(self.settings.is_read_only());
         if kind.needs_role() {
             self.follow_role()?;
         }

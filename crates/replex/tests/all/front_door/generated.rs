@@ -150,6 +150,8 @@ async fn generated_columns_answer_as_postgres() {
     let copy = copy.message(b'd', &lines).message(b'c', &[]);
     both.ask(&copy, "COPY g FROM STDIN");
     both.query("SELECT * FROM g WHERE id >= 60 ORDER BY id");
+    // PostgreSQL prints a pair of parentheses for each conversion that it hides.
+    both.query("ALTER TABLE g DROP COLUMN c");
     for table in ["g", "r", "q"] {
         let command = format!("\\d {table}");
         let (ours, theirs) = (started.sql(), postgres.socket());
