@@ -13,7 +13,7 @@ use protocol::identity::{
 use protocol::operation::{Decision, Prepare, Vote};
 use protocol::planted::{self, Bug};
 
-use crate::core::partition::locks::Key;
+use crate::core::key::Key;
 use crate::core::table::{PartitionEffect, TableInfo};
 
 /// The key of a member of a chain: an operation and a partition. A core can have several members of

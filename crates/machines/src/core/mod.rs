@@ -31,6 +31,7 @@ mod disk_room;
 mod dispatch;
 mod duties;
 mod epoch;
+mod key;
 mod leases;
 mod log;
 mod member;

@@ -17,7 +17,7 @@ use protocol::message::{RANGE_REPORTS_MAX, RangeReport, Read};
 use protocol::planted::{self, Bug};
 
 use crate::core::CoreMachine;
-use crate::core::partition::locks::Key;
+use crate::core::key::Key;
 use crate::core::partition::rows::Rows;
 use crate::core::range_load::{LAST_KEY, RangeLoad, SMALL_SHARE};
 use crate::core::step::Step;

@@ -18,7 +18,7 @@ use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, TableId};
 use protocol::operation::{OldRow, Prepare, RowChange, Vote};
 use protocol::planted::{self, Bug};
 
-use crate::core::partition::locks::Key;
+use crate::core::key::Key;
 
 /// The machine's view of a table.
 #[derive(Debug)]

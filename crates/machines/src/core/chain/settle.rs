@@ -16,8 +16,9 @@ use protocol::planted::{self, Bug};
 use protocol::record::Record;
 
 use crate::core::CoreMachine;
+use crate::core::key::Key;
 use crate::core::member::MemberKey;
-use crate::core::partition::locks::{Key, Released};
+use crate::core::partition::locks::Released;
 use crate::core::partition::rows::{NewRow, Rows, depart};
 use crate::core::step::Step;
 

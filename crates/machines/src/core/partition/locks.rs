@@ -14,8 +14,7 @@ use core::ops::Bound;
 use protocol::identity::OperationId;
 use smallvec::SmallVec;
 
-/// A key in a partition's order. An operation that is in progress has it in several places.
-pub(crate) type Key = Arc<[u8]>;
+use crate::core::key::Key;
 
 /// The held keys of one partition.
 #[derive(Debug, Default)]

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 
 use protocol::operation::Prepare;
 
+use crate::core::key::Key;
 use crate::core::member::Member;
-use crate::core::partition::locks::Key;
 
 /// Changes of a partition are remembered for so long after a redirected read.
 const WATCHED_US: u64 = 1_000_000;

@@ -18,8 +18,9 @@ use protocol::transaction::{TransactionContent, TransactionResult};
 use crate::core::CoreMachine;
 use crate::core::chain::votes;
 use crate::core::contract::CoreOutput;
+use crate::core::key::Key;
 use crate::core::member::{Member, MemberKey};
-use crate::core::partition::locks::{Key, Released};
+use crate::core::partition::locks::Released;
 use crate::core::step::Step;
 
 /// How many times `CoreLimits::retry_us` a member waits for its coordinator before it asks.

@@ -36,7 +36,7 @@ use reads::reads;
 use replacing::{fills, moves, seals};
 use roles::roles;
 use snapshots::snapshots;
-use transactions::transactions;
+use transactions::{row_change, transactions};
 
 // tidy: long — one table that has everything
 /// A table with copies of every kind.
@@ -335,14 +335,6 @@ pub fn prepare() -> Arc<Prepare> {
         replex: 1,
         key: Bytes(encode_key([Value::Uuid([9; 16]).as_ref()])),
     };
-    let change = |old, new| {
-        Arc::new(RowChange {
-            pk: pk(),
-            version: Version(1 << 40),
-            old,
-            new,
-        })
-    };
     Arc::new(Prepare {
         operation: operation(),
         epoch: Epoch(6),
@@ -358,14 +350,14 @@ pub fn prepare() -> Arc<Prepare> {
         side: None,
         votes: vec![Vote::Yes, Vote::No(duplicate)],
         changes: vec![
-            change(OldRow::Absent, Some(row())),
-            change(
+            row_change(OldRow::Absent, Some(row())),
+            row_change(
                 OldRow::SameKeys {
                     version: Version(5),
                 },
                 None,
             ),
-            change(
+            row_change(
                 OldRow::Keys {
                     version: Version(6),
                     row: row(),

@@ -99,12 +99,7 @@ fn walk() -> Walk {
         changes: Arc::new(vec![change()]),
         evaluated: vec![EvaluatedRow {
             table: TableId(3),
-            change: Arc::new(RowChange {
-                pk: pk(),
-                version: Version(1 << 40),
-                old: OldRow::Absent,
-                new: Some(row()),
-            }),
+            change: row_change(OldRow::Absent, Some(row())),
         }],
         outcomes: vec![(0, ChangeOutcome::Applied)],
     }
@@ -211,4 +206,14 @@ pub fn transactions() -> Vec<(&'static str, Message)> {
     let contents = contents.map(|(name, content)| (name, between(content)));
     samples.extend(contents);
     samples
+}
+
+/// A change of the row of [`pk`].
+pub fn row_change(old: OldRow, new: Option<Bytes>) -> Arc<RowChange> {
+    Arc::new(RowChange {
+        pk: pk(),
+        version: Version(1 << 40),
+        old,
+        new,
+    })
 }
