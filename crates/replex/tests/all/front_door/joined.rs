@@ -116,8 +116,15 @@ const GIVEN: &[&str] = &[
     "SELECT * FROM items ORDER BY id",
 ];
 
+/// A prepared statement, the types of its parameters, and their values.
+type Prepared = (
+    &'static str,
+    &'static [u32],
+    &'static [Option<&'static str>],
+);
+
 /// Statements with parameters, the declared types of these, and their values.
-const PREPARED: &[(&str, &[u32], &[Option<&str>])] = &[
+const PREPARED: &[Prepared] = &[
     (
         "UPDATE items SET n = p.price + $1 FROM prices p WHERE p.code = items.code AND p.code = $2 \
          AND owner IS NOT DISTINCT FROM $3",
