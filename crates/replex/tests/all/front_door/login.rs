@@ -304,7 +304,7 @@ fn what_would_leave_the_network_unprotected_is_refused() {
         ),
         (
             format!("{start} 127.0.0.1:0 --tls-certificate @server.key --tls-key @server.key"),
-            "cannot use",
+            "there is no certificate in",
         ),
         (
             format!("{start} 127.0.0.1:0 --tls-certificate @server.pem"),
